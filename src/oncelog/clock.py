@@ -1,0 +1,34 @@
+"""Time, passed in. No other module of the pure rooms or of the log may read a clock."""
+
+import time
+from typing import NamedTuple, Protocol
+
+
+class Now(NamedTuple):
+    """One reading of both clocks: what records carry, and what lifetimes are counted on."""
+
+    wall_ms: int
+    monotonic_ms: int
+
+
+class Clock(Protocol):
+    def now(self) -> Now: ...
+
+
+class SystemClock:
+    def now(self) -> Now:
+        return Now(time.time_ns() // 1_000_000, time.monotonic_ns() // 1_000_000)
+
+
+class ManualClock:
+    """A clock that tests turn by hand."""
+
+    def __init__(self, wall_ms: int = 1_700_000_000_000, monotonic_ms: int = 0) -> None:
+        self._now = Now(wall_ms, monotonic_ms)
+
+    def now(self) -> Now:
+        return self._now
+
+    def advance(self, ms: int) -> Now:
+        self._now = Now(self._now.wall_ms + ms, self._now.monotonic_ms + ms)
+        return self._now

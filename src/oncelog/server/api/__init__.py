@@ -1,0 +1,39 @@
+"""The requests that the server understands: one file per API key, found by listing this folder.
+
+A file `NN_name.py` states its versions and the KIPs it obeys at the top, and ends in one `API = Api(...)`.
+Its handler takes the request and the call, and returns the answer, or an awaitable of it, or None for no answer.
+A connection goes on with its next request when the answer is there, as in Kafka.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from oncelog.server.call import Call
+
+Handler = Callable[[Any, "Call"], Any | Awaitable[Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Api:
+    key: int
+    name: str
+    versions: tuple[int, int]
+    handle: Handler
+    advertise_from: int | None = None  # a lower version than is served, for clients that judge features by it
+    package: str = "kio.schema"  # where the message types live
+
+
+@cache
+def apis() -> dict[int, Api]:
+    found: dict[int, Api] = {}
+    for path in sorted(Path(__file__).parent.glob("[0-9]*_*.py")):
+        api: Api = import_module(f"{__name__}.{path.stem}").API
+        if path.stem != f"{api.key:02d}_{api.name}" or api.key in found:
+            raise ValueError(f"{path.name} declares the key {api.key} and the name {api.name}")
+        found[api.key] = api
+    return found

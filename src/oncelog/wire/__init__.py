@@ -1,0 +1,1 @@
+"""Frames and messages of the Kafka protocol. No sockets."""
