@@ -1,0 +1,198 @@
+"""Every setting of the server, in one table: Kafka's names with dots as underscores, Kafka's units and defaults.
+
+Where a default differs from Kafka's, the line says why. Our own settings begin with `oncelog.`.
+A setting is written `log.segment.bytes` wherever a person writes it, and read as `settings.log_segment_bytes`.
+"""
+
+from dataclasses import dataclass, field, fields
+
+from oncelog.server.setting import (
+    LONG_MAX,
+    Setting,
+    SettingsError,
+    Value,
+    boolean,
+    integer,
+    long,
+    ratio,
+    text,
+    texts,
+)
+
+__all__ = ["SETTINGS", "Settings", "SettingsError"]
+
+MINUTE_MS = 60_000
+HOUR_MS = 60 * MINUTE_MS
+DAY_MS = 24 * HOUR_MS
+
+
+@dataclass(slots=True, kw_only=True)
+class Settings:
+    # Who it is and where it listens
+    node_id: int = integer(1, "The number of this node, unique in its cluster.")
+    broker_id: int | None = integer(None, "Another name of node.id.")
+    listeners: tuple[str, ...] = texts(
+        ("PLAINTEXT://127.0.0.1:9092",),
+        "Where to listen, as NAME://HOST:PORT. Kafka's default listens on every interface; without access rules that "
+        "is a choice to make, so the default here is this machine only. Port 0 picks a free one.",
+    )
+    advertised_listeners: tuple[str, ...] | None = texts(
+        None, "What clients are told to connect to, by listener name; the listeners themselves when not set."
+    )
+    log_dir: str = text("oncelog-data", "The data folder. It is created on the first start.")
+    log_dirs: tuple[str, ...] | None = texts(None, "Another name of log.dir; one folder.")
+
+    # Topics
+    num_partitions: int = integer(1, "Partitions of a topic that does not say how many it wants.", low=1)
+    auto_create_topics_enable: bool = boolean(True, "Create a topic when a client first names it.")
+    delete_topic_enable: bool = boolean(True, "Whether topics can be deleted.")
+    default_replication_factor: int = integer(1, "Copies of each partition; a single server keeps one.", low=1, high=1)
+    min_insync_replicas: int = integer(1, "Copies that acks=all waits for.", low=1, high=1)
+    oncelog_max_partitions: int = integer(
+        10_000, "Partitions on this server in all; each one costs file handles and memory.", low=1, high=1_000_000
+    )
+
+    # The log; a topic may override these by the names that docs/settings.md lists
+    log_segment_bytes: int = integer(2**30, "Size of a segment file.", low=14, dynamic=True)
+    log_roll_ms: int | None = long(None, "A segment is closed after this time.", low=1, dynamic=True)
+    log_roll_hours: int = integer(168, "The same in hours; log.roll.ms goes before it.", low=1)
+    log_retention_ms: int | None = long(None, "Delete records that are older; -1 for never.", low=-1, dynamic=True)
+    log_retention_minutes: int | None = integer(None, "The same in minutes; log.retention.ms goes before it.", low=-1)
+    log_retention_hours: int = integer(168, "The same in hours; the two above go before it.", low=-1)
+    log_retention_bytes: int = long(
+        -1, "Delete the oldest segments of a partition above this size; -1 for no limit.", low=-1, dynamic=True
+    )
+    log_retention_check_interval_ms: int = long(5 * MINUTE_MS, "How often retention and compaction are due.", low=1)
+    log_index_interval_bytes: int = integer(4096, "Bytes of log between two entries of the index.", dynamic=True)
+    log_cleanup_policy: tuple[str, ...] = texts(
+        ("delete",), "What happens to old records.", choices=("delete", "compact"), dynamic=True
+    )
+    log_cleaner_enable: bool = boolean(True, "Whether topics with cleanup.policy=compact are compacted.")
+    log_cleaner_backoff_ms: int = long(15_000, "Pause of the compaction when there is nothing to do.", dynamic=True)
+    log_cleaner_min_cleanable_ratio: float = ratio(
+        0.5, "Compact when this share of the log was written since the last time.", dynamic=True
+    )
+    log_cleaner_delete_retention_ms: int = long(DAY_MS, "How long a compacted topic keeps tombstones.", dynamic=True)
+    log_cleaner_min_compaction_lag_ms: int = long(0, "Records younger than this are not compacted.", dynamic=True)
+    log_cleaner_max_compaction_lag_ms: int = long(
+        LONG_MAX, "Records older than this are compacted whatever the ratio.", low=1, dynamic=True
+    )
+    log_message_timestamp_type: str = text(
+        "CreateTime",
+        "Whether a record keeps the producer's time or gets that of its arrival.",
+        choices=("CreateTime", "LogAppendTime"),
+        dynamic=True,
+    )
+    message_max_bytes: int = integer(1_048_588, "Size of the largest batch that is accepted.", dynamic=True)
+    compression_type: str = text(
+        "producer",
+        "Batches are kept as they arrive; only `producer` is understood, since nothing is compressed again.",
+        choices=("producer",),
+        dynamic=True,
+    )
+
+    # Safety and recovery
+    oncelog_flush: str = text(
+        "os",
+        "Who waits for the disk: `os` as Kafka (the operating system writes when it likes), `interval` (a flush every "
+        "oncelog.flush.interval.ms), `every` (an answer waits for the disk; answers share a flush).",
+        choices=("os", "interval", "every"),
+    )
+    oncelog_flush_interval_ms: int = long(1000, "Pause between two flushes with oncelog.flush=interval.", low=1)
+    oncelog_recovery_max_bytes: int = long(
+        64 * 2**20, "Log that may have to be read again after a crash, over all partitions.", low=2**20
+    )
+
+    # Connections
+    socket_request_max_bytes: int = integer(100 * 2**20, "Size of the largest request.", low=1024)
+    queued_max_request_bytes: int = long(
+        256 * 2**20,
+        "Memory for requests that have not arrived whole or are not answered yet; reading stops above it. -1 for "
+        "no limit, which is Kafka's default.",
+        low=-1,
+    )
+    connections_max_idle_ms: int = long(10 * MINUTE_MS, "An idle connection is closed after this time.", low=1)
+    max_connections: int = integer(10_000, "Connections at a time; Kafka has no limit by default.", low=1, dynamic=True)
+    fetch_max_bytes: int = integer(55 * 2**20, "Size of the largest answer to a Fetch.", low=1024)
+
+    # Producers
+    producer_id_expiration_ms: int = integer(
+        DAY_MS, "A producer with a pid of InitProducerId is forgotten after this time without a message.", low=1
+    )
+    oncelog_lease_lifetime_ms: int = long(DAY_MS, "Lifetime of a pid granted by lease_pid.", low=1000)
+    oncelog_producer_ring_entries: int = integer(
+        65_536, "Leased producers that one partition can hold at a time.", low=16, high=2**24
+    )
+
+    # Groups
+    group_min_session_timeout_ms: int = integer(6000, "Shortest session timeout that a member may ask for.")
+    group_max_session_timeout_ms: int = integer(30 * MINUTE_MS, "Longest session timeout that a member may ask for.")
+    group_initial_rebalance_delay_ms: int = integer(
+        0, "How long a new group waits for more members. Kafka's 3000 would make every test wait."
+    )
+    group_max_size: int = integer(10_000, "Members of one group; Kafka has no limit by default.", low=1)
+    offset_metadata_max_bytes: int = integer(4096, "Size of the text that a client stores beside an offset.")
+    offsets_retention_minutes: int = integer(10_080, "Offsets of a group without members are kept this long.", low=1)
+    offsets_retention_check_interval_ms: int = long(10 * MINUTE_MS, "How often expired offsets are looked for.", low=1)
+    offsets_topic_num_partitions: int = integer(
+        1, "Partitions of __consumer_offsets. Kafka's 50 spread the work over brokers; here there is one.", low=1
+    )
+    offsets_topic_segment_bytes: int = integer(100 * 2**20, "Segment size of __consumer_offsets.", low=14)
+    offsets_topic_replication_factor: int = integer(1, "Copies of __consumer_offsets.", low=1, high=1)
+
+    # Watching it
+    oncelog_metrics_listener: str | None = text(
+        None, "HOST:PORT that serves Prometheus text at /metrics; off when not set."
+    )
+
+    # How each value came to be: the text given at the start, and the text set while running.
+    given: dict[str, str] = field(default_factory=dict, repr=False)
+    changed: dict[str, str] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.broker_id is not None:
+            self.node_id = self.broker_id
+        if self.log_dirs:
+            self.log_dir = self.log_dirs[0]
+
+    @property
+    def retention_ms(self) -> int:
+        if self.log_retention_ms is not None:
+            return self.log_retention_ms
+        if self.log_retention_minutes is not None:
+            return -1 if self.log_retention_minutes < 0 else self.log_retention_minutes * MINUTE_MS
+        return -1 if self.log_retention_hours < 0 else self.log_retention_hours * HOUR_MS
+
+    @property
+    def roll_ms(self) -> int:
+        return self.log_roll_ms if self.log_roll_ms is not None else self.log_roll_hours * HOUR_MS
+
+    def value(self, name: str) -> Value:
+        """The value of a setting by Kafka's name."""
+        value: Value = getattr(self, attribute(name))
+        return value
+
+    def change(self, name: str, given: str | None) -> None:
+        """Set a dynamic setting while the server runs, or with None go back to what the start was given."""
+        setting = SETTINGS[name]
+        if not setting.dynamic:
+            raise SettingsError(f"{name} cannot be changed while the server runs")
+        if given is not None:
+            setattr(self, attribute(name), setting.parse(given))
+            self.changed[name] = given
+            return
+        self.changed.pop(name, None)
+        at_start = self.given.get(name)
+        setattr(self, attribute(name), setting.default if at_start is None else setting.parse(at_start))
+
+
+def attribute(name: str) -> str:
+    return name.replace(".", "_")
+
+
+SETTINGS: dict[str, Setting] = {
+    name: Setting(name=name, **each.metadata["about"])
+    for each in fields(Settings)
+    if "about" in each.metadata
+    for name in [each.name.replace("_", ".")]
+}
