@@ -1,0 +1,57 @@
+"""A real Apache Kafka (KRaft, one node) from its published jars."""
+
+import subprocess
+from pathlib import Path
+
+from tests.peers.jars import BROKER_JVM, kafka_java
+from tests.peers.server_process import ServerProcess, free_ports
+from tests.raw import RawConnection
+
+CLUSTER_ID = "b25jZWxvZy1wZWVyLTAwMA"
+
+
+class ApacheKafka(ServerProcess):
+    """Kafka's defaults, except what one node needs and that a new group does not wait three seconds for company."""
+
+    name = "Apache Kafka"
+    start_seconds = 90.0
+
+    def __init__(
+        self, folder: Path, *, settings: dict[str, str] | None = None, jvm: tuple[str, ...] = BROKER_JVM
+    ) -> None:
+        port, controller_port = free_ports(2)
+        super().__init__(folder, port)
+        self._jvm = jvm
+        self._config = folder / "server.properties"
+        self.settings = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
+            "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "log.dirs": str(self.data),
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "group.initial.rebalance.delay.ms": "0",
+            **(settings or {}),
+        }
+
+    def command(self) -> list[str]:
+        return kafka_java("kafka.Kafka", str(self._config), jvm=self._jvm)
+
+    def prepare(self) -> None:
+        self._config.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
+        if (self.data / "meta.properties").exists():
+            return
+        order = kafka_java("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(self._config))
+        subprocess.run(order, check=True, capture_output=True, timeout=self.start_seconds)
+
+    def ready(self, connection: RawConnection) -> bool:
+        """A fresh broker answers before it can grant a producer id; only then is it of use."""
+        if not super().ready(connection):
+            return False
+        connection.init_producer_id()
+        return True
