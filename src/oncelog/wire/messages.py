@@ -64,9 +64,7 @@ class Schema:
 
 def required_fields(entity_type: Any) -> frozenset[str]:
     return frozenset(
-        field.name
-        for field in fields(entity_type)
-        if field.default is MISSING and field.default_factory is MISSING
+        field.name for field in fields(entity_type) if field.default is MISSING and field.default_factory is MISSING
     )
 
 
