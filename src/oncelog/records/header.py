@@ -20,27 +20,45 @@ Base offset and leader epoch lie outside the CRC, which is why a log can stamp a
 
 import struct
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from crc32c import crc32c
+
+from oncelog.records.errors import BadBatch, BadBatchKind
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
 HEADER_BYTES = HEADER.size
 LENGTH_PREFIX_BYTES = 12  # base offset and batch length: what precedes the bytes that "batch length" counts
 CRC_FROM = 21
+MAGIC = 2
 
 CODEC_MASK = 0x07
 LOG_APPEND_TIME = 0x08
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
+LAST_CODEC = 4
 
 NO_PRODUCER_ID = -1
 NO_SEQUENCE = -1
+NO_TIMESTAMP = -1
+
+MIN_RECORD_BYTES = 7  # length, attributes, two deltas, key length, value length, header count: one byte each
+# Sequences are compared modulo 2^31 within a window of 2^30, so no batch may span more than that.
+MAX_RECORDS = 1 << 30
+# The most bytes that one stored byte can stand for, by codec (none, gzip, snappy, lz4, zstd): deflate reaches
+# 1,032, snappy copies 64 bytes by 3, lz4 adds 255 for a byte, a zstd block of 4 bytes fills 128 KiB. A record count
+# beyond that is a lie which would make offsets jump, and it is seen without unfolding anything.
+MOST_UNFOLDED = (1, 1_040, 22, 256, 40_000)
 
 Buffer = bytes | bytearray | memoryview
 
 _base_offset = struct.Struct(">q")
 _leader_epoch = struct.Struct(">i")
+_crc = struct.Struct(">I")
+_attributes = struct.Struct(">h")
+_max_timestamp = struct.Struct(">q")
+_unpack_from = HEADER.unpack_from
+_new = tuple.__new__
 
 
 class BatchHeader(NamedTuple):
@@ -92,6 +110,18 @@ def stamp(buffer: bytearray | memoryview, at: int, base_offset: int, leader_epoc
     _leader_epoch.pack_into(buffer, at + 12, leader_epoch)
 
 
+def stamp_append_time(buffer: bytearray | memoryview, at: int, append_time_ms: int) -> None:
+    """Make the log's clock the timestamp of every record of the batch; the CRC covers that, so it is made anew."""
+    header = read_header(buffer, at)
+    _attributes.pack_into(buffer, at + CRC_FROM, header.attributes | LOG_APPEND_TIME)
+    _max_timestamp.pack_into(buffer, at + 35, append_time_ms)
+    restamp_crc(buffer, at, header.size_bytes)
+
+
+def restamp_crc(buffer: bytearray | memoryview, at: int, size_bytes: int) -> None:
+    _crc.pack_into(buffer, at + 17, body_crc(buffer, at, size_bytes))
+
+
 def body_crc(buffer: Buffer, at: int, size_bytes: int) -> int:
     return crc32c(memoryview(buffer)[at + CRC_FROM : at + size_bytes])
 
@@ -106,3 +136,74 @@ def headers(buffer: Buffer, at: int = 0) -> Iterator[tuple[int, BatchHeader]]:
             return
         yield at, header
         at += size_bytes
+
+
+def check_produced(buffer: Buffer) -> BatchHeader:
+    """The header of what one partition of a Produce request holds, or BadBatch.
+
+    Everything is checked that a broker can tell without looking at the records: they are never decoded on the way
+    through. One pass decides; only a refusal takes the time to find its reason.
+    """
+    size_bytes = len(buffer)
+    if size_bytes < HEADER_BYTES:
+        _refuse_framing(buffer)
+    header: BatchHeader = _new(BatchHeader, _unpack_from(buffer, 0))
+    (_, batch_length, _, magic, crc, attributes, last_delta, _, _, producer_id, epoch, sequence, count) = header
+    if magic != MAGIC or batch_length + LENGTH_PREFIX_BYTES != size_bytes:
+        _refuse_framing(buffer)
+    if crc32c(memoryview(buffer)[CRC_FROM:]) != crc:
+        raise BadBatch(BadBatchKind.CORRUPT, f"the CRC of the batch is not {crc:#010x} as its header says")
+    codec = attributes & CODEC_MASK
+    if (
+        attributes & _NOT_BY_CLIENTS
+        or codec > LAST_CODEC
+        or last_delta + 1 != count
+        or not 0 < count <= MAX_RECORDS
+        or count * MIN_RECORD_BYTES > (size_bytes - HEADER_BYTES) * MOST_UNFOLDED[codec]
+        or (producer_id >= 0 and (sequence < 0 or epoch < 0))
+        or producer_id < NO_PRODUCER_ID
+    ):
+        _refuse_header(header)
+    return header
+
+
+_NOT_BY_CLIENTS = LOG_APPEND_TIME | TRANSACTIONAL | CONTROL
+
+
+def _refuse_framing(buffer: Buffer) -> NoReturn:
+    """Kafka's order: nothing whole, then a length or a magic that cannot be, then an old magic, then a second batch."""
+    size_bytes = len(buffer)
+    if size_bytes < LENGTH_PREFIX_BYTES + 5:
+        raise BadBatch(BadBatchKind.INVALID, f"{size_bytes} bytes hold no record batch")
+    batch_length = int.from_bytes(buffer[8:12], "big", signed=True)
+    magic = int.from_bytes(buffer[16:17], "big", signed=True)
+    if not 0 <= magic <= MAGIC:
+        raise BadBatch(BadBatchKind.CORRUPT, f"there is no record format of magic {magic}")
+    if magic < MAGIC:
+        raise BadBatch(BadBatchKind.OLD_FORMAT, f"records of the old magic {magic} are not accepted, only of magic 2")
+    if batch_length < HEADER_BYTES - LENGTH_PREFIX_BYTES:
+        raise BadBatch(BadBatchKind.CORRUPT, f"a batch length of {batch_length} is less than its header")
+    whole_bytes = batch_length + LENGTH_PREFIX_BYTES
+    if whole_bytes > size_bytes:
+        raise BadBatch(BadBatchKind.INVALID, f"the batch stops after {size_bytes} of {whole_bytes} bytes")
+    raise BadBatch(BadBatchKind.INVALID, f"{size_bytes - whole_bytes} bytes follow the one batch that is allowed")
+
+
+def _refuse_header(header: BatchHeader) -> NoReturn:
+    count = header.record_count
+    if header.is_control:
+        raise BadBatch(BadBatchKind.INVALID, "clients may not write control batches")
+    if header.is_transactional:
+        raise BadBatch(BadBatchKind.TRANSACTIONAL, "transactions are not supported")
+    if header.codec > LAST_CODEC:
+        raise BadBatch(BadBatchKind.UNKNOWN_CODEC, f"there is no codec {header.codec}")
+    if header.last_offset_delta + 1 != count or count < 1:
+        message = f"{count} records contradict a last offset delta of {header.last_offset_delta}"
+        raise BadBatch(BadBatchKind.INVALID, message)
+    if header.has_log_append_time:
+        raise BadBatch(BadBatchKind.TIMESTAMP_TYPE, "only the log may say that timestamps are its append time")
+    if header.producer_id != NO_PRODUCER_ID:
+        message = f"producer {header.producer_id}, epoch {header.producer_epoch}, sequence {header.base_sequence}"
+        if header.producer_id < 0 or header.producer_epoch < 0 or header.base_sequence < 0:
+            raise BadBatch(BadBatchKind.INVALID, f"a negative number in {message}")
+    raise BadBatch(BadBatchKind.INVALID, f"{count} records cannot be in {header.size_bytes} bytes")

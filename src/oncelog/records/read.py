@@ -1,0 +1,142 @@
+"""Records out of a batch, in pure Python: for compaction, for committed offsets, for tests.
+
+Every length is checked against what is left before it is used, and a batch must be exactly its records:
+anything else raises InvalidRecord. Bytes are copied out, so a record outlives the buffer that it came from.
+"""
+
+from typing import NamedTuple
+
+from oncelog.records.codecs import DEFAULT_LIMIT_BYTES, decompress
+from oncelog.records.errors import InvalidRecord
+from oncelog.records.header import (
+    HEADER_BYTES,
+    MAGIC,
+    MIN_RECORD_BYTES,
+    BatchHeader,
+    Buffer,
+    body_crc,
+    read_header,
+)
+
+Headers = tuple[tuple[bytes, bytes | None], ...]
+
+
+class Record(NamedTuple):
+    """`headers` keeps the names as bytes: nothing makes a producer send UTF-8."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    timestamp_ms: int
+    offset: int
+
+
+def records_of(
+    buffer: Buffer, at: int = 0, *, limit_bytes: int = DEFAULT_LIMIT_BYTES, check_crc: bool = True
+) -> list[Record]:
+    """The records of the batch at `at`, those of a control batch too."""
+    header = batch_header(buffer, at, check_crc)
+    base_offset, base_timestamp = header.base_offset, header.base_timestamp
+    append_time_ms = header.max_timestamp if header.has_log_append_time else None
+    last_delta = header.last_offset_delta
+    body = bytes(body_of(buffer, at, header, limit_bytes))
+    end = len(body)
+    count = header.record_count
+    if not 0 <= count * MIN_RECORD_BYTES <= end:
+        raise InvalidRecord(f"{count} records cannot be in {end} bytes")
+    records: list[Record] = []
+    place = 0
+    least_delta = 0
+    for _ in range(count):
+        record_end, place = field_end(body, place, end)
+        if place >= record_end:
+            raise InvalidRecord("a record without attributes")
+        time_delta, place = number(body, place + 1, record_end)
+        offset_delta, place = number(body, place, record_end)
+        if not least_delta <= offset_delta <= last_delta:
+            raise InvalidRecord(f"offset delta {offset_delta} is not within {least_delta} and {last_delta}")
+        least_delta = offset_delta + 1
+        key, place = _bytes_or_none(body, place, record_end)
+        value, place = _bytes_or_none(body, place, record_end)
+        if place + 1 == record_end and body[place] == 0:
+            headers: Headers = ()
+        else:
+            headers, place = _headers(body, place, record_end)
+            if place != record_end:
+                raise InvalidRecord(f"a record of another length than its fields: {place}, {record_end}")
+        place = record_end
+        timestamp_ms = base_timestamp + time_delta if append_time_ms is None else append_time_ms
+        records.append(Record(key, value, headers, timestamp_ms, base_offset + offset_delta))
+    if place != end:
+        raise InvalidRecord(f"{end - place} bytes follow the last record")
+    return records
+
+
+def batch_header(buffer: Buffer, at: int, check_crc: bool = True) -> BatchHeader:
+    """The header of a batch that is whole, of magic 2, and has the CRC that it states."""
+    left_bytes = len(buffer) - at
+    if at < 0 or left_bytes < HEADER_BYTES:
+        raise InvalidRecord(f"{left_bytes} bytes hold no record batch")
+    header = read_header(buffer, at)
+    if header.magic != MAGIC:
+        raise InvalidRecord(f"a batch of magic {header.magic}")
+    if not HEADER_BYTES <= header.size_bytes <= left_bytes:
+        raise InvalidRecord(f"a batch of {header.size_bytes} bytes where {left_bytes} are left")
+    if check_crc and body_crc(buffer, at, header.size_bytes) != header.crc:
+        raise InvalidRecord(f"the CRC of the batch is not {header.crc:#010x} as its header says")
+    return header
+
+
+def body_of(buffer: Buffer, at: int, header: BatchHeader, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> Buffer:
+    """The records' bytes, decompressed. A batch that compaction emptied has none, whatever its codec."""
+    stored = memoryview(buffer)[at + HEADER_BYTES : at + header.size_bytes]
+    if header.record_count == 0 and not stored:
+        return b""
+    return decompress(header.codec, stored, limit_bytes)
+
+
+def number(body: bytes, place: int, end: int) -> tuple[int, int]:
+    """A zigzag varint of at most 64 bits, and the place behind it."""
+    raw = shift = 0
+    while True:
+        if place >= end or shift > 63:
+            raise InvalidRecord("a number that runs over its record's end or over 64 bits")
+        byte = body[place]
+        place += 1
+        raw |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+        shift += 7
+    if raw >> 64:
+        raise InvalidRecord("a number of more than 64 bits")
+    return (raw >> 1) ^ -(raw & 1), place
+
+
+def field_end(body: bytes, place: int, end: int) -> tuple[int, int]:
+    """Where a field of stated length ends, and where it begins."""
+    size_bytes, place = number(body, place, end)
+    if not 0 <= size_bytes <= end - place:
+        raise InvalidRecord(f"a length of {size_bytes} where {end - place} bytes are left")
+    return place + size_bytes, place
+
+
+def _bytes_or_none(body: bytes, place: int, end: int) -> tuple[bytes | None, int]:
+    size_bytes, place = number(body, place, end)
+    if size_bytes == -1:
+        return None, place
+    if not 0 <= size_bytes <= end - place:
+        raise InvalidRecord(f"a length of {size_bytes} where {end - place} bytes are left")
+    return body[place : place + size_bytes], place + size_bytes
+
+
+def _headers(body: bytes, place: int, end: int) -> tuple[Headers, int]:
+    count, place = number(body, place, end)
+    if not 0 <= count <= (end - place) // 2:
+        raise InvalidRecord(f"{count} record headers where {end - place} bytes are left")
+    headers: list[tuple[bytes, bytes | None]] = []
+    for _ in range(count):
+        name_end, place = field_end(body, place, end)
+        name = body[place:name_end]
+        value, place = _bytes_or_none(body, name_end, end)
+        headers.append((name, value))
+    return tuple(headers), place
