@@ -1,0 +1,46 @@
+"""What can be set for one partition's log. Replaceable at run time: `PartitionLog.config = changed`."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+MIB = 1024 * 1024
+DAY_MS = 24 * 60 * 60 * 1000
+
+
+class TimestampType(StrEnum):
+    CREATE = "CreateTime"
+    LOG_APPEND = "LogAppendTime"
+
+
+class Flush(StrEnum):
+    """Who waits for the disk."""
+
+    OS = "os"  # nobody: the operating system writes when it likes, as in Kafka
+    INTERVAL = "interval"  # nobody, but the server flushes every few milliseconds
+    EVERY = "every"  # the producer: what is not flushed is not below the high watermark
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogConfig:
+    segment_bytes: int = 1024 * MIB
+    segment_ms: int = 7 * DAY_MS
+    index_interval_bytes: int = 4096
+    retention_ms: int = 7 * DAY_MS  # -1: for ever
+    retention_bytes: int = -1  # -1: without end
+    cleanup_policy: tuple[str, ...] = ("delete",)  # "delete", "compact", or both
+    delete_retention_ms: int = DAY_MS
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = 2**63 - 1
+    message_timestamp_type: TimestampType = TimestampType.CREATE
+    max_message_bytes: int = MIB + 12
+    flush: Flush = Flush.OS
+    key_map_limit: int = 500_000  # keys that one pass of a compaction remembers
+
+    @property
+    def deletes(self) -> bool:
+        return "delete" in self.cleanup_policy
+
+    @property
+    def compacts(self) -> bool:
+        return "compact" in self.cleanup_policy

@@ -1,0 +1,180 @@
+"""The one seam to the disk. Nothing else in oncelog opens a file of a log.
+
+Paths are plain strings with "/" between names. Every method raises `OSError` when the disk refuses; the log turns that
+into `LogStorageError`. `memory_disk.MemoryDisk` is the twin that loses, tears and refuses writes.
+"""
+
+import os
+from collections.abc import Sequence
+from typing import Protocol
+
+from oncelog.records.header import Buffer
+
+MAX_BUFFERS = 1024  # IOV_MAX on Linux and macOS
+
+
+class File(Protocol):
+    def pread(self, size_bytes: int, position: int) -> bytes:
+        """Fewer bytes than asked for only at the end of the file."""
+        ...
+
+    def pwritev(self, buffers: Sequence[Buffer], position: int) -> int:
+        """At most MAX_BUFFERS buffers; answers how many bytes were taken, which may be fewer."""
+        ...
+
+    def fdatasync(self) -> None: ...
+
+    def truncate(self, size_bytes: int) -> None: ...
+
+    def size(self) -> int: ...
+
+    def close(self) -> None: ...
+
+
+class Disk(Protocol):
+    def open(self, path: str, *, write: bool = False, create: bool = False) -> File:
+        """`create` implies `write`; without it the file must be there."""
+        ...
+
+    def listdir(self, folder: str) -> list[str]: ...
+
+    def mkdir(self, folder: str) -> None:
+        """Parents too; no complaint when it is there."""
+        ...
+
+    def rename(self, old: str, new: str) -> None:
+        """Replaces `new` when it is there."""
+        ...
+
+    def unlink(self, path: str) -> None: ...
+
+    def rmdir(self, folder: str) -> None: ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def size(self, path: str) -> int: ...
+
+    def sync_folder(self, folder: str) -> None:
+        """Make creations, renames and removals in this folder survive a power failure."""
+        ...
+
+    def free_bytes(self, folder: str) -> int: ...
+
+
+class RealFile:
+    __slots__ = ("_fd",)
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def pread(self, size_bytes: int, position: int) -> bytes:
+        data = os.pread(self._fd, size_bytes, position)
+        # One call hands out at most 2 GiB, and a signal or an odd file system may shorten it.
+        while 0 < len(data) < size_bytes:
+            more = os.pread(self._fd, size_bytes - len(data), position + len(data))
+            if not more:
+                break
+            data += more
+        return data
+
+    def pwritev(self, buffers: Sequence[Buffer], position: int) -> int:
+        return os.pwritev(self._fd, buffers, position)
+
+    def fdatasync(self) -> None:
+        os.fdatasync(self._fd)
+
+    def truncate(self, size_bytes: int) -> None:
+        os.ftruncate(self._fd, size_bytes)
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            fd, self._fd = self._fd, -1
+            os.close(fd)
+
+
+class RealDisk:
+    def open(self, path: str, *, write: bool = False, create: bool = False) -> RealFile:
+        flags = os.O_CLOEXEC | (os.O_RDWR if write or create else os.O_RDONLY) | (os.O_CREAT if create else 0)
+        return RealFile(os.open(path, flags, 0o644))
+
+    def listdir(self, folder: str) -> list[str]:
+        return os.listdir(folder)
+
+    def mkdir(self, folder: str) -> None:
+        os.makedirs(folder, exist_ok=True)
+
+    def rename(self, old: str, new: str) -> None:
+        os.replace(old, new)
+
+    def unlink(self, path: str) -> None:
+        os.unlink(path)
+
+    def rmdir(self, folder: str) -> None:
+        os.rmdir(folder)
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def size(self, path: str) -> int:
+        return os.stat(path).st_size
+
+    def sync_folder(self, folder: str) -> None:
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def free_bytes(self, folder: str) -> int:
+        facts = os.statvfs(folder)
+        return facts.f_bavail * facts.f_frsize
+
+
+def read_whole(disk: Disk, path: str) -> bytes:
+    file = disk.open(path)
+    try:
+        return file.pread(file.size(), 0)
+    finally:
+        file.close()
+
+
+def write_all(file: File, buffers: Sequence[Buffer], position: int) -> int:
+    """Every byte of the buffers, however short the single writes are; answers how many bytes that were."""
+    start = position
+    pending = list(buffers)
+    while pending:
+        taken = file.pwritev(pending[:MAX_BUFFERS], position)
+        if taken <= 0 and any(len(buffer) for buffer in pending[:MAX_BUFFERS]):
+            raise OSError(5, "the disk takes no bytes and gives no reason")
+        position += taken
+        pending = _rest(pending, taken)
+    return position - start
+
+
+def _rest(buffers: list[Buffer], taken: int) -> list[Buffer]:
+    for at, buffer in enumerate(buffers):
+        if taken < len(buffer):
+            return [memoryview(buffer)[taken:], *buffers[at + 1 :]]
+        taken -= len(buffer)
+        if taken == 0:
+            return buffers[at + 1 :]
+    return []
+
+
+def replace_file(disk: Disk, path: str, data: Buffer, *, durable: bool = True) -> None:
+    """Put `data` under `path` so that a reader sees the old contents or the new, never half of them."""
+    temporary = path + ".tmp"
+    file = disk.open(temporary, create=True)
+    try:
+        file.truncate(0)
+        write_all(file, [data], 0)
+        if durable:
+            file.fdatasync()
+    finally:
+        file.close()
+    disk.rename(temporary, path)
+    if durable:
+        disk.sync_folder(path.rpartition("/")[0])

@@ -1,0 +1,17 @@
+"""What a log refuses, in its own words; only the server speaks of Kafka's error codes."""
+
+
+class LogError(Exception):
+    """Anything that a log can refuse."""
+
+
+class LogStorageError(LogError):
+    """The disk refused, or what is on it is not what was written. Kafka's KAFKA_STORAGE_ERROR."""
+
+
+class OffsetOutOfRange(LogError):
+    def __init__(self, offset: int, first: int, last: int) -> None:
+        super().__init__(f"offset {offset} is outside of {first} to {last}")
+        self.offset = offset
+        self.first = first
+        self.last = last
