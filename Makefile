@@ -1,0 +1,4 @@
+# Forwards to ./dev, for those whose fingers say make.
+.PHONY: run test format bench fuzz soak lock
+run test format bench fuzz soak lock:
+	@./dev $@
