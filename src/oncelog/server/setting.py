@@ -40,7 +40,7 @@ class Setting:
         """The value that a text means, or SettingsError with a sentence about what is allowed."""
         text = text.strip()
         try:
-            value = _readers[self.kind](text)
+            value: Value = _readers[self.kind](text)
         except ValueError:
             raise SettingsError(f"{self.name}={text}: expected {self.allowed}") from None
         if self.kind is Kind.LIST:

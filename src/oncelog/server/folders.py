@@ -1,0 +1,61 @@
+"""The folders of partitions in the data folder: `NAME-0`, `NAME-1` ... as in Kafka, and what a crash left of them.
+
+A folder that no definition knows is removed only where that loses nothing: when it bears the mark of a deleted topic,
+or holds no record. Any other stays where it is, and its name stays taken, until a person has looked.
+"""
+
+import re
+from collections.abc import Iterator
+from uuid import UUID
+
+from oncelog.log.disk import Disk
+from oncelog.server.topic_rules import is_legal_name
+
+_PARTITION_FOLDER = re.compile(r"(?P<topic>.+)-(?P<index>0|[1-9][0-9]{0,8})")
+_DELETED = re.compile(r"deleted\.[0-9a-f]{32}\.[0-9]+")
+
+
+class Folders:
+    def __init__(self, disk: Disk, data_dir: str) -> None:
+        self.disk = disk
+        self.data_dir = data_dir
+
+    def path(self, topic: str, index: int) -> str:
+        return f"{self.data_dir}/{topic}-{index}"
+
+    def exists(self, topic: str, index: int) -> bool:
+        return self.disk.exists(self.path(topic, index))
+
+    def found(self) -> Iterator[tuple[str, int]]:
+        """Every partition's folder that is there, whoever it belongs to."""
+        for name in sorted(self.disk.listdir(self.data_dir)):
+            match = _PARTITION_FOLDER.fullmatch(name)
+            if match and is_legal_name(match["topic"]):
+                yield match["topic"], int(match["index"])
+
+    def holds_records(self, topic: str, index: int) -> bool:
+        folder = self.path(topic, index)
+        return any(
+            name.endswith(".log") and self.disk.size(f"{folder}/{name}") > 0 for name in self.disk.listdir(folder)
+        )
+
+    def mark_deleted(self, topic: str, index: int, topic_id: UUID) -> None:
+        """From here on the folder is nobody's, also if the server dies before it is removed."""
+        self.disk.rename(self.path(topic, index), f"{self.data_dir}/deleted.{topic_id.hex}.{index}")
+
+    def sync(self) -> None:
+        self.disk.sync_folder(self.data_dir)
+
+    def remove(self, topic: str, index: int) -> None:
+        self._remove_folder(self.path(topic, index))
+
+    def remove_deleted(self) -> None:
+        """Remove what is marked. It may take long and touches nothing that is in use: any thread may call it."""
+        for name in self.disk.listdir(self.data_dir):
+            if _DELETED.fullmatch(name):
+                self._remove_folder(f"{self.data_dir}/{name}")
+
+    def _remove_folder(self, folder: str) -> None:
+        for name in self.disk.listdir(folder):
+            self.disk.unlink(f"{folder}/{name}")
+        self.disk.rmdir(folder)

@@ -1,0 +1,113 @@
+"""Which topics there are, kept in the log itself: an internal compacted topic, replayed at every start.
+
+    key             value (JSON)
+    topic:NAME      {"id": ..., "partitions": n, "configs": {...}, "internal": false, "deleting": false}; null: gone
+    broker          {"configs": {...}}: the server's settings changed while it ran
+
+A change counts when its record is on the disk. Folders are made before the record that speaks of them and removed
+after it, so a crash between two steps leaves either the old state or the new one, and folders that no record knows.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+from uuid import UUID
+
+from oncelog.clock import Now
+from oncelog.log.errors import LogStorageError
+from oncelog.log.partition import PartitionLog
+from oncelog.records.build import build_batch
+from oncelog.records.header import headers, read_header
+from oncelog.records.read import records_of
+from oncelog.server.errors import ErrorCode, KafkaError
+
+METADATA_TOPIC = "__oncelog_metadata"
+_TOPIC_PREFIX = "topic:"
+_BROKER_KEY = "broker"
+_READ_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definition:
+    name: str
+    id: UUID
+    partitions: int
+    configs: Mapping[str, str] = field(default_factory=dict)
+    is_internal: bool = False
+    is_deleting: bool = False  # it is gone for everyone; its folders may still have their names
+
+    def deleting(self) -> "Definition":
+        return replace(self, is_deleting=True)
+
+
+class MetadataLog:
+    def __init__(self, log: PartitionLog) -> None:
+        self.log = log
+        self.definitions: dict[str, Definition] = {}
+        self.broker_configs: dict[str, str] = {}
+        self._replay()
+
+    def put(self, definition: Definition, now: Now) -> None:
+        self._write(_TOPIC_PREFIX + definition.name, _encode(definition), now)
+        self.definitions[definition.name] = definition
+
+    def forget(self, name: str, now: Now) -> None:
+        self._write(_TOPIC_PREFIX + name, None, now)
+        del self.definitions[name]
+
+    def put_broker_configs(self, configs: Mapping[str, str], now: Now) -> None:
+        self._write(_BROKER_KEY, {"configs": dict(configs)}, now)
+        self.broker_configs = dict(configs)
+
+    def _write(self, key: str, value: dict[str, Any] | None, now: Now) -> None:
+        encoded = None if value is None else json.dumps(value, separators=(",", ":"), sort_keys=True).encode()
+        batch = build_batch([(key.encode(), encoded, (), now.wall_ms)], timestamp_ms=now.wall_ms)
+        try:
+            self.log.append(batch, read_header(batch), now)
+            self.log.flush()
+        except LogStorageError as refusal:
+            raise KafkaError(ErrorCode.kafka_storage_error, f"the change could not be stored: {refusal}") from refusal
+
+    def _replay(self) -> None:
+        at = self.log.log_start_offset
+        while at < self.log.next_offset:
+            chunk = self.log.read(at, _READ_BYTES, limit_offset=self.log.next_offset)
+            for position, header in headers(chunk):
+                if not header.is_control:
+                    for record in records_of(chunk, position):
+                        self._apply(record.key, record.value)
+                at = header.last_offset + 1
+
+    def _apply(self, raw_key: bytes | None, raw_value: bytes | None) -> None:
+        key = (raw_key or b"").decode()
+        value = None if raw_value is None else json.loads(raw_value)
+        if key == _BROKER_KEY:
+            self.broker_configs = {} if value is None else value["configs"]
+        elif key.startswith(_TOPIC_PREFIX):
+            name = key.removeprefix(_TOPIC_PREFIX)
+            if value is None:
+                self.definitions.pop(name, None)
+            else:
+                self.definitions[name] = _decode(name, value)
+
+
+def _encode(definition: Definition) -> dict[str, Any]:
+    return {
+        "id": str(definition.id),
+        "partitions": definition.partitions,
+        "configs": dict(definition.configs),
+        "internal": definition.is_internal,
+        "deleting": definition.is_deleting,
+    }
+
+
+def _decode(name: str, value: dict[str, Any]) -> Definition:
+    return Definition(
+        name=name,
+        id=UUID(value["id"]),
+        partitions=value["partitions"],
+        configs=value["configs"],
+        is_internal=value["internal"],
+        is_deleting=value["deleting"],
+    )

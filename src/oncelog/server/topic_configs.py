@@ -1,0 +1,151 @@
+"""What can be set on one topic: Kafka's names, the server settings that they fall back on, and what a log is given.
+
+Names that only tune how Kafka does its work are taken and do nothing here. Names that change what a topic promises
+are taken only with a value that oncelog keeps; anything else is refused, so that nobody relies on a promise not made.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from oncelog.log.config import Flush, LogConfig, TimestampType
+from oncelog.server.errors import ErrorCode, KafkaError
+from oncelog.server.setting import INT_MAX, LONG_MAX, Kind, Setting, SettingsError, Value
+from oncelog.server.settings import SETTINGS, Settings
+
+NO_EFFECT = "Taken for the sake of tools; it changes nothing here."
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    setting: Setting
+    broker_names: tuple[str, ...] = ()  # the server's settings behind it, the strongest first
+
+    def broker_value(self, settings: Settings) -> Value:
+        name = self.setting.name
+        if name == "retention.ms":
+            return settings.retention_ms
+        if name == "segment.ms":
+            return settings.roll_ms
+        return settings.value(self.broker_names[0]) if self.broker_names else self.setting.default
+
+
+def _inherits(name: str, *broker_names: str, kind: Kind | None = None) -> TopicConfig:
+    """A topic's setting with the bounds, the choices and the words of the server's setting of the same meaning."""
+    broker = SETTINGS[broker_names[0]]
+    setting = Setting(
+        name=name,
+        kind=kind or broker.kind,
+        default=broker.default,
+        doc=broker.doc,
+        low=broker.low,
+        high=broker.high,
+        choices=broker.choices,
+        dynamic=True,
+    )
+    return TopicConfig(setting, broker_names)
+
+
+def _ignored(name: str, kind: Kind, default: Value, low: int = 0, high: int = LONG_MAX) -> TopicConfig:
+    return TopicConfig(Setting(name=name, kind=kind, default=default, doc=NO_EFFECT, low=low, high=high, dynamic=True))
+
+
+def _fixed(name: str, value: int, doc: str) -> TopicConfig:
+    return TopicConfig(Setting(name=name, kind=Kind.LONG, default=value, doc=doc, low=value, high=value, dynamic=True))
+
+
+_EVERY = (
+    _inherits("cleanup.policy", "log.cleanup.policy"),
+    _inherits("compression.type", "compression.type"),
+    _inherits("delete.retention.ms", "log.cleaner.delete.retention.ms"),
+    _inherits("index.interval.bytes", "log.index.interval.bytes"),
+    _inherits("max.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"),
+    _inherits("max.message.bytes", "message.max.bytes"),
+    _inherits("message.timestamp.type", "log.message.timestamp.type"),
+    _inherits("min.cleanable.dirty.ratio", "log.cleaner.min.cleanable.ratio"),
+    _inherits("min.compaction.lag.ms", "log.cleaner.min.compaction.lag.ms"),
+    _inherits("min.insync.replicas", "min.insync.replicas"),
+    _inherits("retention.bytes", "log.retention.bytes"),
+    _inherits("retention.ms", "log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+    _inherits("segment.bytes", "log.segment.bytes"),
+    _inherits("segment.ms", "log.roll.ms", "log.roll.hours"),
+    _ignored("compression.gzip.level", Kind.INT, -1, low=-1, high=9),
+    _ignored("compression.lz4.level", Kind.INT, 9, low=1, high=17),
+    _ignored("compression.zstd.level", Kind.INT, 3, low=-131072, high=22),
+    _ignored("file.delete.delay.ms", Kind.LONG, 60_000),
+    _ignored("preallocate", Kind.BOOLEAN, False),
+    _ignored("segment.index.bytes", Kind.INT, 10 * 2**20, low=4, high=INT_MAX),
+    _ignored("segment.jitter.ms", Kind.LONG, 0),
+    _ignored("unclean.leader.election.enable", Kind.BOOLEAN, False),
+    _fixed("flush.messages", LONG_MAX, "oncelog.flush decides for the whole server when the disk is waited for."),
+    _fixed("flush.ms", LONG_MAX, "oncelog.flush decides for the whole server when the disk is waited for."),
+    _fixed("message.timestamp.after.max.ms", LONG_MAX, "Timestamps are kept as they come."),
+    _fixed("message.timestamp.before.max.ms", LONG_MAX, "Timestamps are kept as they come."),
+)
+
+TOPIC_CONFIGS: dict[str, TopicConfig] = {config.setting.name: config for config in _EVERY}
+
+
+def invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.invalid_config, message)
+
+
+def unknown_config(name: str) -> KafkaError:
+    near = get_close_matches(name, TOPIC_CONFIGS, n=1)
+    return invalid(f"Unknown topic config name: {name}" + (f" (did you mean {near[0]}?)" if near else ""))
+
+
+def parse(name: str, given: str | None) -> Value:
+    config = TOPIC_CONFIGS.get(name)
+    if config is None:
+        raise unknown_config(name)
+    if given is None:
+        raise invalid(f"Null value not supported for topic configs: {name}")
+    try:
+        return config.setting.parse(given)
+    except SettingsError as refusal:
+        raise invalid(f"Invalid value {given} for configuration {name}: {refusal}") from None
+
+
+def effective(settings: Settings, configs: Mapping[str, str]) -> dict[str, Value]:
+    """Every topic setting with the value that counts: the topic's own, else the server's."""
+    return {
+        name: parse(name, configs[name]) if name in configs else config.broker_value(settings)
+        for name, config in TOPIC_CONFIGS.items()
+    }
+
+
+def check(settings: Settings, configs: Mapping[str, str | None]) -> dict[str, str]:
+    """The configs of a topic as they may be stored, or KafkaError(INVALID_CONFIG)."""
+    own: dict[str, str] = {}
+    for name, given in configs.items():
+        parse(name, given)
+        own[name] = (given or "").strip()
+    values: dict[str, Any] = effective(settings, own)
+    shortest, longest = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]
+    if shortest > longest:
+        raise invalid(
+            f"conflict topic config setting min.compaction.lag.ms ({shortest}) > max.compaction.lag.ms ({longest})"
+        )
+    return own
+
+
+def log_config(settings: Settings, configs: Mapping[str, str]) -> LogConfig:
+    """What the log of a topic with these configs is to do, in the log's own words."""
+    values: dict[str, Any] = effective(settings, configs)
+    return LogConfig(
+        segment_bytes=values["segment.bytes"],
+        segment_ms=values["segment.ms"],
+        index_interval_bytes=values["index.interval.bytes"],
+        retention_ms=values["retention.ms"],
+        retention_bytes=values["retention.bytes"],
+        cleanup_policy=values["cleanup.policy"],
+        delete_retention_ms=values["delete.retention.ms"],
+        min_cleanable_dirty_ratio=values["min.cleanable.dirty.ratio"],
+        min_compaction_lag_ms=values["min.compaction.lag.ms"],
+        max_compaction_lag_ms=values["max.compaction.lag.ms"],
+        message_timestamp_type=TimestampType(values["message.timestamp.type"]),
+        max_message_bytes=values["max.message.bytes"],
+        flush=Flush(settings.oncelog_flush),
+    )

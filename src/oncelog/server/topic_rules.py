@@ -1,0 +1,83 @@
+"""What Kafka allows a topic to be: its name, its partitions, where they lie. Pure."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from oncelog.server.errors import ErrorCode, KafkaError
+
+MAX_NAME_CHARS = 249
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def check_name(name: str) -> None:
+    if not name:
+        raise _invalid_name("Topic name is invalid: the empty string is not allowed")
+    if name in (".", ".."):
+        raise _invalid_name(f"Topic name is invalid: '{name}' is not allowed")
+    if len(name) > MAX_NAME_CHARS:
+        raise _invalid_name(
+            f"Topic name is invalid: the length of '{name[:32]}...' is longer than the max allowed length "
+            f"{MAX_NAME_CHARS}"
+        )
+    if not _LEGAL.fullmatch(name):
+        raise _invalid_name(
+            f"Topic name is invalid: '{name}' contains one or more characters other than ASCII alphanumerics, "
+            "'.', '_' and '-'"
+        )
+
+
+def is_legal_name(name: str) -> bool:
+    return 0 < len(name) <= MAX_NAME_CHARS and name not in (".", "..") and _LEGAL.fullmatch(name) is not None
+
+
+def collision_key(name: str) -> str:
+    """Names that are equal under this key may not live side by side: Kafka's metrics cannot tell '.' from '_'."""
+    return name.replace(".", "_")
+
+
+def check_partitions(count: int, already: int, limit: int) -> None:
+    if count < 1:
+        raise KafkaError(ErrorCode.invalid_partitions, "Number of partitions was set to an invalid non-positive value.")
+    if already + count > limit:
+        raise KafkaError(
+            ErrorCode.invalid_partitions,
+            f"{count} more partitions would make {already + count} on this server; oncelog.max.partitions is {limit}",
+        )
+
+
+def check_replication(factor: int) -> None:
+    if factor not in (-1, 1):
+        if factor < 1:
+            message = "Replication factor must be larger than 0, or -1 to use the default value."
+        else:
+            message = f"Unable to replicate the partition {factor} time(s): only 1 broker is registered."
+        raise KafkaError(ErrorCode.invalid_replication_factor, message)
+
+
+def check_assignments(assignments: Mapping[int, Sequence[int]], node_id: int) -> int:
+    """How many partitions a manual assignment means; they must be 0, 1, 2 ... and lie on this node."""
+    if sorted(assignments) != list(range(len(assignments))):
+        raise _bad_assignment("partitions should be a consecutive 0-based integer sequence")
+    check_brokers(assignments.values(), node_id)
+    return len(assignments)
+
+
+def check_brokers(replicas: Iterable[Sequence[int]], node_id: int) -> None:
+    for brokers in replicas:
+        if not brokers:
+            raise _bad_assignment("The manual partition assignment includes an empty replica list.")
+        if len(set(brokers)) != len(brokers):
+            raise _bad_assignment("The manual partition assignment includes a broker more than once.")
+        for broker in brokers:
+            if broker != node_id:
+                raise _bad_assignment(
+                    f"The manual partition assignment includes broker {broker}, but no such broker is registered."
+                )
+
+
+def _invalid_name(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.invalid_topic_exception, message)
+
+
+def _bad_assignment(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.invalid_replica_assignment, message)

@@ -1,0 +1,311 @@
+"""The topics of this server, their partitions, and every change to them.
+
+Each change is made in an order that a crash cannot harm: see `metadata_log.py` and `folders.py`.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+from uuid import UUID, uuid4
+
+from oncelog.clock import Now
+from oncelog.log.config import LogConfig
+from oncelog.log.disk import Disk
+from oncelog.log.errors import LogStorageError
+from oncelog.log.partition import PartitionLog
+from oncelog.server import topic_configs, topic_rules
+from oncelog.server.errors import ErrorCode, KafkaError
+from oncelog.server.folders import Folders
+from oncelog.server.metadata_log import METADATA_TOPIC, Definition, MetadataLog
+from oncelog.server.settings import Settings
+
+if TYPE_CHECKING:
+    from oncelog.producers import ProducerMap
+
+logger = logging.getLogger(__name__)
+
+METADATA_CONFIG = LogConfig(segment_bytes=16 * 2**20, cleanup_policy=("compact",))
+
+
+class Partition:
+    """`waiters` are called once and forgotten when there is something new to read, or the partition is gone."""
+
+    __slots__ = ("index", "is_deleted", "log", "topic", "waiters")
+
+    def __init__(self, topic: "Topic", index: int, log: PartitionLog) -> None:
+        self.topic = topic
+        self.index = index
+        self.log = log
+        self.is_deleted = False
+        self.waiters: set[Callable[[], None]] = set()
+
+    def wake(self) -> None:
+        waiting, self.waiters = self.waiters, set()
+        for waiter in waiting:
+            waiter()
+
+
+class Topic:
+    __slots__ = ("configs", "id", "is_internal", "name", "partitions")
+
+    def __init__(self, definition: Definition) -> None:
+        self.name = definition.name
+        self.id = definition.id
+        self.configs = dict(definition.configs)
+        self.is_internal = definition.is_internal
+        self.partitions: list[Partition] = []
+
+
+class Topics:
+    def __init__(self, settings: Settings, disk: Disk, new_producers: "Callable[[], ProducerMap]", now: Now) -> None:
+        """Open every log below the data folder; what a crash left behind is finished or put right first."""
+        self.settings = settings
+        self._disk = disk
+        self._new_producers = new_producers
+        self._folders = Folders(disk, settings.log_dir)
+        self._by_name: dict[str, Topic] = {}
+        self._by_id: dict[UUID, Topic] = {}
+        self._strays: set[tuple[str, int]] = set()
+        disk.mkdir(settings.log_dir)
+        self._metadata = MetadataLog(self._open_log(METADATA_TOPIC, 0, METADATA_CONFIG, now))
+        for name, given in self._metadata.broker_configs.items():
+            settings.change(name, given)
+        self._finish_deletions(now)
+        self._clear_leftovers()
+        for definition in self._metadata.definitions.values():
+            self._open_topic(definition, now)
+
+    # Looking up
+
+    def get(self, name: str) -> Topic | None:
+        return self._by_name.get(name)
+
+    def by_id(self, topic_id: UUID) -> Topic | None:
+        return self._by_id.get(topic_id)
+
+    def all(self) -> list[Topic]:
+        return list(self._by_name.values())
+
+    def partition(self, name: str, index: int) -> Partition | None:
+        topic = self._by_name.get(name)
+        return topic.partitions[index] if topic is not None and 0 <= index < len(topic.partitions) else None
+
+    def logs(self) -> Iterator[PartitionLog]:
+        """Every log that needs care: those of all topics and the one that topics themselves are kept in."""
+        yield self._metadata.log
+        for topic in self._by_name.values():
+            for partition in topic.partitions:
+                yield partition.log
+
+    @property
+    def partition_count(self) -> int:
+        return sum(len(topic.partitions) for topic in self._by_name.values())
+
+    # Changing
+
+    def check_create(self, name: str, partitions: int, configs: Mapping[str, str | None]) -> tuple[int, dict[str, str]]:
+        """The partition count and the configs that a topic would get, or why it cannot be made."""
+        topic_rules.check_name(name)
+        if name in self._by_name or name == METADATA_TOPIC:
+            raise KafkaError(ErrorCode.topic_already_exists, f"Topic '{name}' already exists.")
+        key = topic_rules.collision_key(name)
+        rival = next((other for other in self._by_name if topic_rules.collision_key(other) == key), None)
+        if rival is not None:
+            raise KafkaError(
+                ErrorCode.invalid_topic_exception,
+                f"Topic '{name}' collides with existing topic: {rival}",
+            )
+        count = self.settings.num_partitions if partitions == -1 else partitions
+        topic_rules.check_partitions(count, self.partition_count, self.settings.oncelog_max_partitions)
+        return count, topic_configs.check(self.settings, configs)
+
+    def create(
+        self,
+        name: str,
+        partitions: int,
+        configs: Mapping[str, str | None],
+        now: Now,
+        *,
+        is_internal: bool = False,
+    ) -> Topic:
+        """`partitions` -1 means num.partitions."""
+        count, own = self.check_create(name, partitions, configs)
+        definition = Definition(name=name, id=uuid4(), partitions=count, configs=own, is_internal=is_internal)
+        self._make_room(name, range(count))
+        topic = Topic(definition)
+        self._extend(topic, count, now)
+        try:
+            self._metadata.put(definition, now)
+        except KafkaError:
+            self._undo(topic, 0)
+            raise
+        self._register(topic)
+        return topic
+
+    def auto_create(self, name: str, now: Now) -> Topic:
+        """The topic that a client named before anyone made it."""
+        if not self.settings.auto_create_topics_enable:
+            raise KafkaError(ErrorCode.unknown_topic_or_partition)
+        return self.create(name, -1, {}, now)
+
+    def check_delete(self, topic: Topic) -> None:
+        if not self.settings.delete_topic_enable:
+            raise KafkaError(ErrorCode.topic_deletion_disabled, "delete.topic.enable is false")
+        if topic.is_internal:
+            raise KafkaError(ErrorCode.invalid_topic_exception, f"Topic '{topic.name}' is internal")
+
+    def delete(self, topic: Topic, now: Now) -> None:
+        """Forget the topic. Its files are marked here and removed by `remove_deleted`."""
+        self.check_delete(topic)
+        definition = self._metadata.definitions[topic.name]
+        self._metadata.put(definition.deleting(), now)
+        del self._by_name[topic.name], self._by_id[topic.id]
+        for partition in topic.partitions:
+            partition.is_deleted = True
+            partition.log.close()
+            partition.wake()
+        self._finish_deletion(definition, now)
+
+    def remove_deleted(self) -> None:
+        """Remove the files of deleted topics; slow, and safe to call from another thread."""
+        try:
+            self._folders.remove_deleted()
+        except OSError as error:
+            logger.warning("files of deleted topics stay until the next start: %s", error)
+
+    def check_add_partitions(self, topic: Topic, count: int) -> None:
+        have = len(topic.partitions)
+        if count < have:
+            raise KafkaError(
+                ErrorCode.invalid_partitions,
+                f"The topic {topic.name} currently has {have} partition(s); {count} would not be an increase.",
+            )
+        if count == have:
+            raise KafkaError(ErrorCode.invalid_partitions, f"Topic already has {have} partition(s).")
+        topic_rules.check_partitions(count - have, self.partition_count, self.settings.oncelog_max_partitions)
+
+    def add_partitions(self, topic: Topic, count: int, now: Now) -> None:
+        """`count` is how many partitions there are afterwards."""
+        self.check_add_partitions(topic, count)
+        have = len(topic.partitions)
+        self._make_room(topic.name, range(have, count))
+        grown = Topic(self._metadata.definitions[topic.name])
+        grown.partitions = list(topic.partitions)
+        self._extend(grown, count, now)
+        try:
+            self._put(topic, partitions=count, configs=topic.configs, now=now)
+        except KafkaError:
+            self._undo(grown, have)
+            raise
+        for partition in grown.partitions[have:]:
+            partition.topic = topic
+        topic.partitions = grown.partitions
+
+    def alter_configs(self, topic: Topic, configs: Mapping[str, str | None], now: Now) -> None:
+        """Replace the topic's own configs; they count from the next request on."""
+        own = topic_configs.check(self.settings, configs)
+        self._put(topic, partitions=len(topic.partitions), configs=own, now=now)
+        topic.configs = own
+        self._apply_configs(topic)
+
+    def alter_broker_configs(self, configs: Mapping[str, str], now: Now) -> None:
+        """Replace the settings that were changed at run time; every value must have been checked."""
+        self._metadata.put_broker_configs(configs, now)
+        for name in {*self.settings.changed, *configs}:
+            self.settings.change(name, configs.get(name))
+        for topic in self._by_name.values():
+            self._apply_configs(topic)
+
+    def close(self) -> None:
+        for log in self.logs():
+            log.close()
+
+    # Below: one step each
+
+    def _put(self, topic: Topic, *, partitions: int, configs: Mapping[str, str], now: Now) -> None:
+        self._metadata.put(
+            Definition(
+                name=topic.name, id=topic.id, partitions=partitions, configs=configs, is_internal=topic.is_internal
+            ),
+            now,
+        )
+
+    def _register(self, topic: Topic) -> None:
+        self._by_name[topic.name] = self._by_id[topic.id] = topic
+
+    def _apply_configs(self, topic: Topic) -> None:
+        config = topic_configs.log_config(self.settings, topic.configs)
+        for partition in topic.partitions:
+            partition.log.config = config
+
+    def _extend(self, topic: Topic, count: int, now: Now) -> None:
+        have = len(topic.partitions)
+        config = topic_configs.log_config(self.settings, topic.configs)
+        try:
+            for index in range(have, count):
+                log = self._open_log(topic.name, index, config, now)
+                topic.partitions.append(Partition(topic, index, log))
+            self._folders.sync()
+        except (OSError, LogStorageError) as error:
+            self._undo(topic, have)
+            raise KafkaError(ErrorCode.kafka_storage_error, f"the log could not be made: {error}") from error
+
+    def _undo(self, topic: Topic, keep: int) -> None:
+        """Take back partitions that nobody has seen; what cannot be removed now is empty and goes at the next start."""
+        for partition in topic.partitions[keep:]:
+            with suppress(OSError, LogStorageError):
+                partition.log.close()
+                self._folders.remove(topic.name, partition.index)
+        del topic.partitions[keep:]
+
+    def _make_room(self, name: str, indexes: Sequence[int]) -> None:
+        """New partitions start empty: an older folder in their place is removed if it is, and refused if it is not."""
+        for index in indexes:
+            if not self._folders.exists(name, index):
+                continue
+            if self._folders.holds_records(name, index):
+                raise KafkaError(
+                    ErrorCode.invalid_topic_exception,
+                    f"the folder {self._folders.path(name, index)} is in the way: it holds records of a topic "
+                    "that this server does not know; move it away",
+                )
+            self._folders.remove(name, index)
+
+    def _open_log(self, topic: str, index: int, config: LogConfig, now: Now) -> PartitionLog:
+        folder = self._folders.path(topic, index)
+        return PartitionLog.open(self._disk, folder, config, self._new_producers(), now, topic=topic, partition=index)
+
+    def _open_topic(self, definition: Definition, now: Now) -> None:
+        topic = Topic(definition)
+        config = topic_configs.log_config(self.settings, topic.configs)
+        for index in range(definition.partitions):
+            topic.partitions.append(Partition(topic, index, self._open_log(topic.name, index, config, now)))
+        self._register(topic)
+
+    def _finish_deletion(self, definition: Definition, now: Now) -> None:
+        for index in range(definition.partitions):
+            if self._folders.exists(definition.name, index):
+                self._folders.mark_deleted(definition.name, index, definition.id)
+        self._folders.sync()
+        self._metadata.forget(definition.name, now)
+
+    def _finish_deletions(self, now: Now) -> None:
+        for definition in list(self._metadata.definitions.values()):
+            if definition.is_deleting:
+                self._finish_deletion(definition, now)
+        self.remove_deleted()
+
+    def _clear_leftovers(self) -> None:
+        definitions = self._metadata.definitions
+        for name, index in list(self._folders.found()):
+            known = definitions.get(name)
+            if name == METADATA_TOPIC or (known is not None and index < known.partitions):
+                continue
+            if self._folders.holds_records(name, index):
+                logger.warning(
+                    "%s holds records of a topic that this server does not know; it is left alone",
+                    self._folders.path(name, index),
+                )
+            else:
+                self._folders.remove(name, index)
