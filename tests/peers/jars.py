@@ -1,6 +1,7 @@
 """Jars of the peers, fetched once by Maven into the user's cache, and the one way to start a JVM with them.
 
-Where Maven or Java is missing the tests that need them are skipped with the remedy as the reason; with CI set they fail.
+Where Maven or Java is missing, the tests that need them are skipped with the remedy as the reason; with CI set they
+fail instead.
 """
 
 import os
