@@ -1,0 +1,161 @@
+"""One partition's producers: what it decides about a batch that names one, and what it remembers.
+
+The map changes only through what is appended to the log, so any replica can make it from the log. The kind of a
+producer is told by its pid: up to 0 nobody's, up to 2^32 - 1 leased, from 2^32 on granted by InitProducerId.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from oncelog.clock import Now
+from oncelog.producers import snapshot
+from oncelog.producers.decision import APPEND, Decision, Judgement
+from oncelog.producers.grants import AnyGrant, Grants
+from oncelog.producers.kafka_producers import KafkaProducers
+from oncelog.producers.leased_producers import LeasedProducers
+
+FIRST_KAFKA_PID = 1 << 32
+DAY_MS = 86_400_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerLimits:
+    lease_lifetime_ms: int = DAY_MS
+    lease_entries: int = 65_536
+    kafka_expiration_ms: int = DAY_MS
+    kafka_entries: int = 65_536
+
+
+class LiveProducer(NamedTuple):
+    pid: int
+    generation: int
+    last_sequence: int  # -1: fenced, but nothing accepted yet
+    timestamp_ms: int  # of its last batch, -1 where there was none
+    last_offset: int  # of its last record, -1 where that is not known
+
+
+class ProducerMap:
+    __slots__ = ("_kafka", "_leased", "duplicates", "fenced", "full", "out_of_order", "trimmed", "unknown")
+
+    def __init__(self, grants: Grants | None = None, limits: ProducerLimits | None = None) -> None:
+        limits = limits or ProducerLimits()
+        self._leased = LeasedProducers(grants or AnyGrant(), limits.lease_lifetime_ms, limits.lease_entries)
+        self._kafka = KafkaProducers(limits.kafka_expiration_ms, limits.kafka_entries)
+        # Answers since the start, for /metrics.
+        self.duplicates = 0
+        self.trimmed = 0
+        self.out_of_order = 0
+        self.unknown = 0
+        self.fenced = 0
+        self.full = 0
+
+    def judge(self, pid: int, generation: int, first_sequence: int, record_count: int, now: Now) -> Judgement:
+        """The decision and its detail (see `Decision`); changes nothing but the counters of refusals."""
+        if pid >= FIRST_KAFKA_PID:
+            judgement = self._kafka.judge(pid, generation, first_sequence, record_count, now)
+        elif pid > 0:
+            judgement = self._leased.judge(pid, generation, first_sequence, record_count, now)
+        else:
+            return APPEND
+        if judgement is not APPEND:
+            self._count(judgement[0])
+        return judgement
+
+    def accept(
+        self,
+        pid: int,
+        generation: int,
+        first_sequence: int,
+        record_count: int,
+        base_offset: int,
+        timestamp_ms: int,
+        now: Now,
+    ) -> None:
+        """A batch was appended, or is read again from the log; never refuses.
+
+        `record_count` is the number of sequences spanned: last offset delta + 1, also where compaction took some out.
+        """
+        if pid >= FIRST_KAFKA_PID:
+            self._kafka.accept(pid, generation, first_sequence, record_count, base_offset, timestamp_ms, now)
+        elif pid > 0:
+            self._leased.accept(pid, generation, first_sequence, record_count, base_offset, timestamp_ms, now)
+
+    def judge_fence(self, pid: int, generation: int, now: Now) -> Decision:
+        """Whether a control batch may raise the pid's generation: APPEND, FENCED, UNKNOWN_PRODUCER or FULL."""
+        if not 0 < pid < FIRST_KAFKA_PID:
+            return Decision.UNKNOWN_PRODUCER
+        decision = self._leased.judge_fence(pid, generation, now)
+        if decision is not Decision.APPEND:
+            self._count(decision)
+        return decision
+
+    def fence(self, pid: int, generation: int, now: Now) -> None:
+        """Our control batch was appended, or is read again from the log."""
+        if 0 < pid < FIRST_KAFKA_PID:
+            self._leased.fence(pid, generation, now)
+
+    def highwater(self, pid: int) -> tuple[int, int] | None:
+        """(generation, last sequence); the latter is -1 for a producer that was only fenced here so far."""
+        known = self._kafka.known(pid) if pid >= FIRST_KAFKA_PID else self._leased.known(pid)
+        return (known[0], known[1]) if known is not None else None
+
+    def live(self, now: Now) -> Iterator[LiveProducer]:
+        self.expire(now)
+        for kind in (self._leased, self._kafka):
+            entries = kind.entries
+            for pid, row in kind.rows():
+                yield LiveProducer(
+                    pid,
+                    entries.generation[row],
+                    entries.last_sequence[row],
+                    entries.timestamp_ms[row],
+                    entries.last_offset(row),
+                )
+
+    @property
+    def leases_live(self) -> int:
+        return len(self._leased)
+
+    @property
+    def kafka_live(self) -> int:
+        return len(self._kafka)
+
+    def expire(self, now: Now) -> int:
+        """Drop what has outlived its time; how many that were."""
+        return self._leased.expire(now) + self._kafka.expire(now)
+
+    def clear(self) -> None:
+        self._leased.clear()
+        self._kafka.clear()
+
+    def encode(self, now: Now) -> bytes:
+        return snapshot.encode(self._leased, self._kafka, now)
+
+    def decode(self, data: bytes, now: Now) -> None:
+        """Put the snapshot's producers in the place of all that is here; `CorruptSnapshot` leaves all as it was."""
+        tables = snapshot.decode(data)
+        self.clear()
+        snapshot.restore(tables.leased, self._leased, now)
+        snapshot.restore(tables.kafka, self._kafka, now)
+
+    def size_bytes(self) -> int:
+        """What the columns and the ring take; a dictionary entry of about 100 bytes a Kafka pid comes on top."""
+        return self._leased.entries.size_bytes() + self._leased.ring.size_bytes() + self._kafka.entries.size_bytes()
+
+    def _count(self, decision: Decision) -> None:
+        match decision:
+            case Decision.DUPLICATE | Decision.DUPLICATE_FORGOTTEN:
+                self.duplicates += 1
+            case Decision.TRIM:
+                self.trimmed += 1
+            case Decision.OUT_OF_ORDER:
+                self.out_of_order += 1
+            case Decision.UNKNOWN_PRODUCER:
+                self.unknown += 1
+            case Decision.FENCED:
+                self.fenced += 1
+            case Decision.FULL:
+                self.full += 1
+            case Decision.APPEND:
+                pass
