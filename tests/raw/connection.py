@@ -165,9 +165,7 @@ class RawConnection:
         """(pid, epoch). Kafka's coordinator answers with an error and pid -1 while it loads: ask again."""
         give_up = time.monotonic() + patience_s
         while True:
-            answer = self.call(
-                "init_producer_id", 4, transaction_timeout=60_000, producer_id=-1, producer_epoch=-1
-            )
+            answer = self.call("init_producer_id", 4, transaction_timeout=60_000, producer_id=-1, producer_epoch=-1)
             if answer.error_code is ErrorCode.none:
                 return answer.producer_id, answer.producer_epoch
             if time.monotonic() > give_up:
