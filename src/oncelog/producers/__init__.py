@@ -1,1 +1,19 @@
 """The proposal's idempotent producer as pure code: no I/O, no clock of its own."""
+
+from oncelog.producers.decision import APPEND, Decision, Judgement
+from oncelog.producers.grants import AnyGrant, Grants
+from oncelog.producers.producer_map import FIRST_KAFKA_PID, LiveProducer, ProducerLimits, ProducerMap
+from oncelog.producers.snapshot import CorruptSnapshot
+
+__all__ = [
+    "APPEND",
+    "FIRST_KAFKA_PID",
+    "AnyGrant",
+    "CorruptSnapshot",
+    "Decision",
+    "Grants",
+    "Judgement",
+    "LiveProducer",
+    "ProducerLimits",
+    "ProducerMap",
+]
