@@ -39,6 +39,9 @@ class Settings:
     advertised_listeners: tuple[str, ...] | None = texts(
         None, "What clients are told to connect to, by listener name; the listeners themselves when not set."
     )
+    listener_security_protocol_map: tuple[str, ...] = texts(
+        (), "NAME:PLAINTEXT for listeners with names of their own; PLAINTEXT is the only protocol yet."
+    )
     log_dir: str = text("oncelog-data", "The data folder. It is created on the first start.")
     log_dirs: tuple[str, ...] | None = texts(None, "Another name of log.dir; one folder.")
 
@@ -150,10 +153,11 @@ class Settings:
     changed: dict[str, str] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
+        """Whoever makes settings in code may use either name too."""
         if self.broker_id is not None:
             self.node_id = self.broker_id
-        if self.log_dirs:
-            self.log_dir = self.log_dirs[0]
+        if self.log_dirs is not None:
+            self.log_dir = ",".join(self.log_dirs)
 
     @property
     def retention_ms(self) -> int:

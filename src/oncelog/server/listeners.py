@@ -1,0 +1,67 @@
+"""Where the server listens and what it tells clients: `NAME://HOST:PORT`, as in Kafka."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from oncelog.server.setting import SettingsError
+
+_LISTENER = re.compile(r"(?P<name>[A-Za-z0-9_-]+)://(?P<host>\[[0-9A-Fa-f:.%a-z]+\]|[^\[\]:/\s]*):(?P<port>[0-9]{1,5})")
+_ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%a-z]+\]|[^\[\]:/\s]*):(?P<port>[0-9]{1,5})")
+_ENCRYPTED = ("SSL", "SASL_SSL", "SASL_PLAINTEXT")
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    name: str
+    host: str  # "" for every interface
+    port: int  # 0 for any free one
+
+
+def parse_listeners(setting: str, texts: Sequence[str], protocols: Mapping[str, str]) -> list[Listener]:
+    found: list[Listener] = []
+    for each in texts:
+        match = _LISTENER.fullmatch(each)
+        if match is None or int(match["port"]) > 65535:
+            raise SettingsError(f"{setting}={each}: expected NAME://HOST:PORT, such as PLAINTEXT://127.0.0.1:9092")
+        name = match["name"].upper()
+        protocol = protocols.get(name, name)
+        if protocol in _ENCRYPTED:
+            raise SettingsError(f"{setting}={each}: {protocol} is not there yet; only PLAINTEXT is")
+        if name in (other.name for other in found):
+            raise SettingsError(f"{setting}: the listener {name} is there twice")
+        found.append(Listener(name, match["host"].strip("[]"), int(match["port"])))
+    if not found:
+        raise SettingsError(f"{setting}: expected at least one NAME://HOST:PORT")
+    ports = [(listener.host, listener.port) for listener in found if listener.port]
+    if setting == "listeners" and len(set(ports)) < len(ports):
+        raise SettingsError(f"{setting}: two listeners share an address")
+    return found
+
+
+def parse_protocols(texts: Sequence[str]) -> dict[str, str]:
+    protocols: dict[str, str] = {}
+    for each in texts:
+        name, colon, protocol = each.partition(":")
+        if not colon or not name or protocol.upper() not in ("PLAINTEXT", *_ENCRYPTED):
+            raise SettingsError(f"listener.security.protocol.map={each}: expected NAME:PLAINTEXT")
+        protocols[name.upper()] = protocol.upper()
+    return protocols
+
+
+def parse_address(setting: str, given: str) -> tuple[str, int]:
+    match = _ADDRESS.fullmatch(given)
+    if match is None or int(match["port"]) > 65535:
+        raise SettingsError(f"{setting}={given}: expected HOST:PORT, such as 127.0.0.1:9308")
+    return match["host"].strip("[]"), int(match["port"])
+
+
+def check_advertised(listening: Sequence[Listener], advertised: Sequence[Listener]) -> None:
+    names = {listener.name for listener in listening}
+    for each in advertised:
+        if each.name not in names:
+            raise SettingsError(f"advertised.listeners names {each.name}, which listeners does not")
+        if each.host in ("", "0.0.0.0", "::"):
+            raise SettingsError(f"advertised.listeners: clients cannot connect to '{each.host}'; name a host")
+        if each.port == 0:
+            raise SettingsError("advertised.listeners: clients cannot connect to port 0")
