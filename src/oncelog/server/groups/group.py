@@ -1,0 +1,345 @@
+"""One group of members that share the partitions of some topics: Kafka's classic protocol, as a pure state machine.
+
+A message and the time go in; answers and things to store come out. Nothing here reads a clock, sets a timer or waits:
+`wake_ms` says when `tick` wants to be called next, and an answer names the waiter that it is for. The states and what
+leads from one to the next are in `state.py` and `rebalance.py`; here is what each message does.
+
+Beside the original protocol this keeps KIP-62 (rebalance timeout), KIP-134 (initial delay), KIP-345 (static members),
+KIP-394 (members must know their id), KIP-559 (protocol type and name), KIP-814 (a static leader may skip the
+assignment). KIP-429 (cooperative rebalancing) happens between the clients.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from oncelog.clock import Now
+from oncelog.server.errors import ErrorCode
+from oncelog.server.groups.member import Member, new_member, restored_member
+from oncelog.server.groups.messages import (
+    NO_MEMBER_ID,
+    Answer,
+    Assigned,
+    Effect,
+    GroupLimits,
+    JoinAnswer,
+    JoinRequest,
+    Leaving,
+    Left,
+    Replaced,
+    Store,
+    StoredGroup,
+    SyncAnswer,
+    SyncRequest,
+    Waiter,
+)
+from oncelog.server.groups.rebalance import Rebalance
+from oncelog.server.groups.state import HEARTBEAT_ANSWERS, TRANSITIONS, Event, State
+from oncelog.server.groups.subscription import CONSUMER_PROTOCOL
+
+
+class Group(Rebalance):
+    @classmethod
+    def restore(cls, group_id: str, stored: StoredGroup, limits: GroupLimits, now: Now) -> "Group":
+        """A group as it was last stored. Its members have one session timeout to be heard of."""
+        group = cls(group_id, limits, now)
+        group.state = State.STABLE if stored.members else State.EMPTY
+        group.state_since_wall_ms = stored.state_since_wall_ms if stored.state_since_wall_ms >= 0 else now.wall_ms
+        group.generation = stored.generation
+        group.protocol_type = stored.protocol_type or None
+        group.protocol_name = stored.protocol_name
+        group.leader = stored.leader if stored.members else None
+        for stored_member in stored.members:
+            member = restored_member(stored_member, stored.protocol_name)
+            group.members.add(member)
+            group._begin_session(member, now)
+        group._note_topics()
+        if len(group.members) > limits.max_members:
+            group._prepare_rebalance(now)
+        return group
+
+    # What others may ask without changing anything
+
+    @property
+    def has_pending_ids(self) -> bool:
+        return bool(self._id_deadlines_ms)
+
+    @property
+    def is_simple(self) -> bool:
+        """Only offsets, committed by consumers that assign partitions to themselves."""
+        return self.protocol_type is None
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        if self.topics is not None:
+            return topic in self.topics
+        return self.protocol_type == CONSUMER_PROTOCOL  # unreadable subscriptions: take no risk
+
+    def check_member(self, member_id: str, instance_id: str | None) -> ErrorCode:
+        if instance_id is not None:
+            known_as = self.members.id_of_instance(instance_id)
+            if known_as is None:
+                return ErrorCode.unknown_member_id
+            if known_as != member_id:
+                return ErrorCode.fenced_instance_id
+        return ErrorCode.none if member_id in self.members else ErrorCode.unknown_member_id
+
+    # Messages
+
+    def join(self, request: JoinRequest, waiter: Waiter, now: Now) -> list[Effect]:
+        answer = self._join(request, waiter, now)
+        if answer is not None:
+            self._effects.append(Answer(waiter, answer))
+        return self._taken_effects()
+
+    def sync(self, request: SyncRequest, waiter: Waiter, now: Now) -> list[Effect]:
+        error = self._check_sync(request)
+        if error is not ErrorCode.none:
+            self._effects.append(Answer(waiter, SyncAnswer(error=error)))
+            return self._taken_effects()
+        member = self.members[request.member_id]
+        self._unsynced.discard(member.member_id)
+        if not self._unsynced:
+            self._sync_deadline_ms = None
+        if self.state is State.STABLE:
+            self._effects.append(Answer(waiter, self._share_of(member)))
+        else:
+            self._answer_sync(member, SyncAnswer(error=ErrorCode.rebalance_in_progress))
+            member.sync_waiter = waiter
+            if member.member_id == self.leader:
+                pending = Assigned(self.generation, dict(request.assignments))
+                self._effects.append(Store(self.to_store(pending.assignments), pending))
+        return self._taken_effects()
+
+    def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now: Now) -> ErrorCode:
+        if self.state is State.DEAD:
+            return HEARTBEAT_ANSWERS[State.DEAD]
+        error = self._check_generation(member_id, instance_id, generation)
+        if error is not ErrorCode.none:
+            return error
+        self._begin_session(self.members[member_id], now)
+        return HEARTBEAT_ANSWERS[self.state]
+
+    def check_commit(self, member_id: str, instance_id: str | None, generation: int, now: Now) -> ErrorCode:
+        """May these offsets be committed? A member that commits is alive."""
+        if self.state is State.DEAD:
+            return ErrorCode.coordinator_not_available
+        if generation < 0 and self.state is State.EMPTY:
+            return ErrorCode.none
+        error = self._check_generation(member_id, instance_id, generation)
+        if error is not ErrorCode.none:
+            return error
+        if self.state is State.COMPLETING_REBALANCE:
+            return ErrorCode.rebalance_in_progress
+        self._begin_session(self.members[member_id], now)
+        return ErrorCode.none
+
+    def leave(self, leavings: Iterable[Leaving], now: Now) -> tuple[list[Left], list[Effect]]:
+        members_before = len(self.members)
+        left = [Left(leaving, self._leave(leaving)) for leaving in leavings]
+        if len(self.members) < members_before:
+            self._after_removal(now)
+        else:  # an id that nobody had joined with; those who waited for it may go on
+            self._complete_join_if_all_are_here(now)
+        return left, self._taken_effects()
+
+    def stored(self, pending: Assigned | Replaced, error: ErrorCode, now: Now) -> list[Effect]:
+        """What was to be stored is stored, or could not be."""
+        if isinstance(pending, Assigned):
+            self._assigned(pending, error, now)
+        else:
+            self._replaced(pending, error, now)
+        return self._taken_effects()
+
+    def abandon(self, waiter: Waiter, now: Now) -> list[Effect]:
+        """Whoever waited has hung up. A member that knows its id may come back with it within a session timeout."""
+        for member in self.members:
+            if member.join_waiter == waiter:
+                self.members.set_join_waiter(member, None)
+                if member.knows_its_id or member.instance_id is not None:
+                    self._begin_session(member, now)
+                else:
+                    self._remove(member.member_id)
+                    self._after_removal(now)
+            elif member.sync_waiter == waiter:
+                member.sync_waiter = None
+                self._begin_session(member, now)
+        return self._taken_effects()
+
+    def tick(self, now: Now) -> list[Effect]:
+        """Every deadline that has passed, in the order in which they passed."""
+        for deadline_ms, member_id in sorted(self._deadlines()):
+            if deadline_ms > now.monotonic_ms:
+                break
+            self._expire(deadline_ms, member_id, now)
+        self.wake_ms = min((deadline_ms for deadline_ms, _ in self._deadlines()), default=None)
+        return self._taken_effects()
+
+    def kill(self, error: ErrorCode) -> list[Effect]:
+        """The group is deleted, or the server stops: nobody waits for it any longer."""
+        for member in self.members:
+            self._answer_join(member, JoinAnswer(error=error, member_id=member.member_id))
+            self._answer_sync(member, SyncAnswer(error=error))
+        if self.state is not State.DEAD:
+            self.state = TRANSITIONS[self.state][Event.DELETED]
+        self.wake_ms = None
+        return self._taken_effects()
+
+    # Joining
+
+    def _join(self, request: JoinRequest, waiter: Waiter, now: Now) -> JoinAnswer | None:
+        """The answer, or None when it comes later."""
+        member_id = request.member_id
+        if self.state is State.DEAD:
+            return JoinAnswer(error=ErrorCode.coordinator_not_available, member_id=member_id)
+        if not self._has_room_for(member_id):
+            self._remove(member_id)
+            self._complete_join_if_all_are_here(now)
+            return JoinAnswer(error=ErrorCode.group_max_size_reached)
+        if not self._supports(request):
+            return JoinAnswer(error=ErrorCode.inconsistent_group_protocol, member_id=member_id)
+        if member_id == NO_MEMBER_ID:
+            return self._join_without_id(request, waiter, now)
+        if member_id in self._id_deadlines_ms and request.instance_id is None:
+            self._add(request, member_id, waiter, now)
+            return None
+        error = self.check_member(member_id, request.instance_id)
+        if error is not ErrorCode.none:
+            return JoinAnswer(error=error, member_id=member_id)
+        return self._join_again(self.members[member_id], request, waiter, now)
+
+    def _join_without_id(self, request: JoinRequest, waiter: Waiter, now: Now) -> JoinAnswer | None:
+        former_id = self.members.id_of_instance(request.instance_id)
+        if former_id is not None:
+            self._replace(former_id, request, waiter, now)
+            return None
+        if request.instance_id is not None or not request.needs_known_id:
+            self._add(request, request.fresh_id, waiter, now)
+            return None
+        if len(self._id_deadlines_ms) >= self._limits.max_pending_members:
+            return JoinAnswer(error=ErrorCode.group_max_size_reached)
+        deadline_ms = now.monotonic_ms + request.session_timeout_ms
+        self._id_deadlines_ms[request.fresh_id] = deadline_ms
+        self._wake_at(deadline_ms)
+        return JoinAnswer(error=ErrorCode.member_id_required, member_id=request.fresh_id)
+
+    def _join_again(self, member: Member, request: JoinRequest, waiter: Waiter, now: Now) -> JoinAnswer | None:
+        unchanged = member.has_protocols(request.protocols)
+        if self.state is State.COMPLETING_REBALANCE and unchanged:
+            return self.current_generation(member, for_leader=True)  # it missed the answer the first time
+        if self.state is State.STABLE and unchanged and member.member_id != self.leader:
+            return self.current_generation(member, for_leader=False)
+        # A leader that joins again knows why: the topics may have changed.
+        self.members.update(member, request)
+        self._wait_for_join(member, waiter)
+        self._rebalance_or_complete(now)
+        return None
+
+    def _add(self, request: JoinRequest, member_id: str, waiter: Waiter, now: Now) -> None:
+        self._id_deadlines_ms.pop(member_id, None)
+        if self._initial is not None:
+            self._initial.somebody_came = True
+        if not self.members:
+            self.protocol_type = request.protocol_type
+        member = new_member(request, member_id)
+        self.members.add(member)
+        self.members.set_join_waiter(member, waiter)
+        if self.leader is None:
+            self.leader = member_id
+        self._begin_session(member, now, self._limits.new_member_join_timeout_ms)
+        self._rebalance_or_complete(now)
+
+    def _replace(self, former_id: str, request: JoinRequest, waiter: Waiter, now: Now) -> None:
+        """A static member came back without its id: it goes on as before under a new one, and the old one is fenced."""
+        former_leader = self.leader or ""
+        former = self.members.remove(former_id)
+        if former is None:
+            raise ValueError(f"the instance {request.instance_id} has no member {former_id}")
+        self._answer_removed(former, ErrorCode.fenced_instance_id)
+        member = new_member(request, request.fresh_id)
+        member.is_new = False
+        member.assignment = former.assignment
+        self.members.add(member)
+        self.members.set_join_waiter(member, waiter)
+        if self.leader == former_id:
+            self.leader = member.member_id
+        if former_id in self._unsynced:
+            self._unsynced.discard(former_id)
+            self._unsynced.add(member.member_id)
+        self._begin_session(member, now)
+        if self.state is State.STABLE and self.members.vote() == self.protocol_name:
+            pending = Replaced(member.member_id, request.may_skip_assignment, former_leader)
+            self._effects.append(Store(self.to_store(), pending))
+        else:
+            # While the leader computes shares the old id is among those it was told of, so all must join again.
+            self._rebalance_or_complete(now)
+
+    def _replaced(self, pending: Replaced, error: ErrorCode, now: Now) -> None:
+        member = self.members.get(pending.member_id)
+        if member is None or self.state is not State.STABLE:
+            return  # a rebalance began meanwhile, which answers this join too
+        if error is not ErrorCode.none:
+            self._answer_join(member, JoinAnswer(error=error))
+            return
+        answer = self.current_generation(member, for_leader=pending.may_skip_assignment, skip_assignment=True)
+        if not pending.may_skip_assignment:
+            # Before KIP-814 a member that was named leader computed shares, so it is told the former leader's name.
+            answer = replace(answer, leader=pending.former_leader)
+        self._answer_join(member, answer)
+        self._begin_session(member, now)
+
+    def _wait_for_join(self, member: Member, waiter: Waiter) -> None:
+        self._answer_join(member, JoinAnswer(error=ErrorCode.rebalance_in_progress, member_id=member.member_id))
+        self.members.set_join_waiter(member, waiter)
+
+    def _has_room_for(self, member_id: str) -> bool:
+        """While members join again those who waited longest keep their place; else those who are in the generation."""
+        if self.state is State.EMPTY:
+            return True
+        member = self.members.get(member_id)
+        if self.state is State.PREPARING_REBALANCE:
+            is_waiting = member is not None and member.join_waiter is not None
+            return is_waiting or self.members.joining < self._limits.max_members
+        return member is not None or len(self.members) < self._limits.max_members
+
+    def _supports(self, request: JoinRequest) -> bool:
+        if self.state is State.EMPTY:
+            return bool(request.protocol_type and request.protocols)
+        same_type = self.protocol_type == request.protocol_type
+        return same_type and self.members.have_in_common(name for name, _ in request.protocols)
+
+    # Checks
+
+    def _check_generation(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        error = self.check_member(member_id, instance_id)
+        if error is ErrorCode.none and generation != self.generation:
+            return ErrorCode.illegal_generation
+        return error
+
+    def _check_sync(self, request: SyncRequest) -> ErrorCode:
+        if self.state is State.DEAD:
+            return ErrorCode.coordinator_not_available
+        error = self._check_generation(request.member_id, request.instance_id, request.generation)
+        if error is not ErrorCode.none:
+            return error
+        if request.protocol_type not in (None, self.protocol_type):
+            return ErrorCode.inconsistent_group_protocol
+        if request.protocol_name not in (None, self.protocol_name) and self.protocol_name is not None:
+            return ErrorCode.inconsistent_group_protocol
+        return ErrorCode.rebalance_in_progress if self.state is State.PREPARING_REBALANCE else ErrorCode.none
+
+    # Leaving
+
+    def _leave(self, leaving: Leaving) -> ErrorCode:
+        member_id = leaving.member_id
+        if self.state is State.DEAD:
+            return ErrorCode.coordinator_not_available
+        if member_id == NO_MEMBER_ID:  # an administrator removes a static member by its name
+            known_as = self.members.id_of_instance(leaving.instance_id)
+            if known_as is None:
+                return ErrorCode.unknown_member_id
+            member_id = known_as
+        elif member_id not in self._id_deadlines_ms:
+            error = self.check_member(member_id, leaving.instance_id)
+            if error is not ErrorCode.none:
+                return error
+        self._remove(member_id)
+        return ErrorCode.none

@@ -1,0 +1,150 @@
+"""What goes into a group and what comes out of it: values only, so that a test can write them down.
+
+A `Waiter` stands for a request whose answer may come later. The group never looks into it; it hands it back with
+the answer. Times are monotonic milliseconds unless a name says otherwise.
+"""
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+
+from oncelog.server.errors import ErrorCode
+
+Waiter = Hashable
+NO_MEMBER_ID = ""
+NO_LEADER = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupLimits:
+    min_session_timeout_ms: int = 6_000
+    max_session_timeout_ms: int = 1_800_000
+    initial_rebalance_delay_ms: int = 3_000
+    max_members: int = 2**31 - 1
+    # A join that nobody takes the answer of must end: a new member cannot send heartbeats while it waits for its id.
+    new_member_join_timeout_ms: int = 300_000
+    # Ids handed out to members that never came back with them (KIP-394); Kafka keeps any number of them.
+    max_pending_members: int = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinRequest:
+    member_id: str
+    fresh_id: str  # what the member is called from now on if it has no id yet
+    protocol_type: str
+    protocols: tuple[tuple[str, bytes], ...]  # name and metadata, the member's favourite first
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    instance_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    needs_known_id: bool = False  # v4 and newer (KIP-394)
+    may_skip_assignment: bool = False  # v9 and newer (KIP-814)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncRequest:
+    member_id: str
+    generation: int
+    instance_id: str | None = None
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignments: Mapping[str, bytes]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leaving:
+    member_id: str
+    instance_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    leaving: Leaving
+    error: ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedMember:
+    member_id: str
+    instance_id: str | None
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinAnswer:
+    error: ErrorCode = ErrorCode.none
+    member_id: str = NO_MEMBER_ID
+    generation: int = -1
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader: str = NO_LEADER
+    members: tuple[JoinedMember, ...] = ()  # everyone, for the leader; nobody, for the others
+    skip_assignment: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncAnswer:
+    error: ErrorCode = ErrorCode.none
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignment: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """This request is answered now."""
+
+    waiter: Waiter
+    answer: JoinAnswer | SyncAnswer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredMember:
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    subscription: bytes
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredGroup:
+    """What `__consumer_offsets` keeps of a group: Kafka's GroupMetadataValue."""
+
+    protocol_type: str
+    generation: int
+    protocol_name: str | None
+    leader: str | None
+    state_since_wall_ms: int
+    members: tuple[StoredMember, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """A leader's assignment waits for the disk."""
+
+    generation: int
+    assignments: Mapping[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """A static member that came back under a new id waits for the disk."""
+
+    member_id: str
+    may_skip_assignment: bool
+    former_leader: str
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Write this down, then tell the group how it went: `group.stored(pending, error, now)`."""
+
+    group: StoredGroup
+    pending: Assigned | Replaced | None = None  # None: nobody waits for it
+
+
+Effect = Answer | Store

@@ -1,0 +1,224 @@
+"""The records of `__consumer_offsets`, byte for byte as Kafka writes them: its own tools can read the topic.
+
+    key    int16 version; 0 and 1: group, topic, partition int32; 2: group
+    offset int16 version; 0: offset int64, metadata, commit time int64; 1: and expire time int64;
+           2: as 0; 3: leader epoch int32 after the offset; 4: as 3 in the flexible encoding
+    group  int16 version; 0: protocol type, generation int32, protocol, leader, members; 2: time of the state int64
+           before the members; 4: flexible. A member: id, (3: instance id,) client id, client host,
+           (1: rebalance timeout int32,) session timeout int32, subscription, assignment
+
+A null value is a tombstone. Keys of other versions belong to kinds of groups that are not kept here.
+Written are key 1 and 2, offsets as 3 (as 1 with an expire time of their own), groups as 3, which is what Kafka writes.
+"""
+
+import struct
+from typing import NamedTuple
+
+from oncelog.server.groups.messages import StoredGroup, StoredMember
+
+OFFSET_KEYS = (0, 1)
+GROUP_KEY = 2
+NO_EPOCH = -1
+
+
+class OffsetKey(NamedTuple):
+    group: str
+    topic: str
+    partition: int
+
+
+class GroupKey(NamedTuple):
+    group: str
+
+
+class CommittedOffset(NamedTuple):
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_wall_ms: int
+    expire_wall_ms: int = -1  # set by clients of OffsetCommit v2 to v4 only
+
+
+class BadRecord(Exception):
+    """Bytes in `__consumer_offsets` that are not what Kafka would have written."""
+
+
+_int16 = struct.Struct(">h")
+_int32 = struct.Struct(">i")
+_int64 = struct.Struct(">q")
+_offset_v3 = struct.Struct(">hqi")
+_offset_v1 = struct.Struct(">hq")
+_two_int64 = struct.Struct(">qq")
+
+
+def _string(text: str | None) -> bytes:
+    if text is None:
+        return _int16.pack(-1)
+    data = text.encode()
+    return _int16.pack(len(data)) + data
+
+
+def _bytes(data: bytes) -> bytes:
+    return _int32.pack(len(data)) + data
+
+
+def encode_offset_key(group: str, topic: str, partition: int) -> bytes:
+    return _int16.pack(1) + _string(group) + _string(topic) + _int32.pack(partition)
+
+
+def encode_group_key(group: str) -> bytes:
+    return _int16.pack(GROUP_KEY) + _string(group)
+
+
+def encode_offset(value: CommittedOffset) -> bytes:
+    if value.expire_wall_ms >= 0:
+        head = _offset_v1.pack(1, value.offset)
+        return head + _string(value.metadata) + _two_int64.pack(value.commit_wall_ms, value.expire_wall_ms)
+    head = _offset_v3.pack(3, value.offset, value.leader_epoch)
+    return head + _string(value.metadata) + _int64.pack(value.commit_wall_ms)
+
+
+def encode_group(value: StoredGroup) -> bytes:
+    parts = [
+        _int16.pack(3),
+        _string(value.protocol_type),
+        _int32.pack(value.generation),
+        _string(value.protocol_name),
+        _string(value.leader),
+        _int64.pack(value.state_since_wall_ms),
+        _int32.pack(len(value.members)),
+    ]
+    for member in value.members:
+        parts += (
+            _string(member.member_id),
+            _string(member.instance_id),
+            _string(member.client_id),
+            _string(member.client_host),
+            _int32.pack(member.rebalance_timeout_ms),
+            _int32.pack(member.session_timeout_ms),
+            _bytes(member.subscription),
+            _bytes(member.assignment),
+        )
+    return b"".join(parts)
+
+
+class _Reader:
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+        self._flexible = False
+
+    def version(self, flexible_from: int) -> int:
+        version = self._number(_int16)
+        self._flexible = version >= flexible_from
+        return version
+
+    def int32(self) -> int:
+        return self._number(_int32)
+
+    def int64(self) -> int:
+        return self._number(_int64)
+
+    def count(self) -> int:
+        return self._uvarint() - 1 if self._flexible else self._number(_int32)
+
+    def string(self) -> str | None:
+        size_bytes = self._uvarint() - 1 if self._flexible else self._number(_int16)
+        return None if size_bytes < 0 else self._take(size_bytes).decode()
+
+    def text(self) -> str:
+        return self.string() or ""
+
+    def data(self) -> bytes:
+        return self._take(max(self.count(), 0))
+
+    def end_of_struct(self) -> None:
+        """Tagged fields may be added to the flexible versions without a new one (KIP-915): they are skipped."""
+        if self._flexible:
+            for _ in range(self._uvarint()):
+                self._uvarint()
+                self._take(self._uvarint())
+
+    def _take(self, size_bytes: int) -> bytes:
+        end = self._at + size_bytes
+        if size_bytes < 0 or end > len(self._data):
+            raise BadRecord("a field is longer than its record")
+        taken = self._data[self._at : end]
+        self._at = end
+        return taken
+
+    def _number(self, kind: struct.Struct) -> int:
+        number: int = kind.unpack(self._take(kind.size))[0]
+        return number
+
+    def _uvarint(self) -> int:
+        value = shift = 0
+        while True:
+            byte = self._take(1)[0]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+            shift += 7
+            if shift > 28:
+                raise BadRecord("a length takes more than five bytes")
+
+
+def decode_key(data: bytes) -> OffsetKey | GroupKey | None:
+    """None for a kind of record that is not kept here."""
+    reader = _Reader(data)
+    version = reader.version(flexible_from=2**15)
+    if version in OFFSET_KEYS:
+        return OffsetKey(reader.text(), reader.text(), reader.int32())
+    if version == GROUP_KEY:
+        return GroupKey(reader.text())
+    return None
+
+
+def decode_offset(data: bytes) -> CommittedOffset:
+    reader = _Reader(data)
+    version = reader.version(flexible_from=4)
+    offset = reader.int64()
+    leader_epoch = reader.int32() if version >= 3 else NO_EPOCH
+    metadata = reader.text()
+    commit_wall_ms = reader.int64()
+    expire_wall_ms = reader.int64() if version == 1 else -1
+    reader.end_of_struct()
+    return CommittedOffset(offset, leader_epoch, metadata, commit_wall_ms, expire_wall_ms)
+
+
+def decode_group(data: bytes) -> StoredGroup:
+    reader = _Reader(data)
+    version = reader.version(flexible_from=4)
+    protocol_type, generation = reader.text(), reader.int32()
+    protocol_name, leader = reader.string(), reader.string()
+    state_since_wall_ms = reader.int64() if version >= 2 else -1
+    members = tuple(_member(reader, version) for _ in range(max(reader.count(), 0)))
+    reader.end_of_struct()
+    return StoredGroup(
+        protocol_type=protocol_type,
+        generation=generation,
+        protocol_name=protocol_name,
+        leader=leader,
+        state_since_wall_ms=state_since_wall_ms,
+        members=members,
+    )
+
+
+def _member(reader: _Reader, version: int) -> StoredMember:
+    member_id = reader.text()
+    instance_id = reader.string() if version >= 3 else None
+    client_id, client_host = reader.text(), reader.text()
+    rebalance_timeout_ms = reader.int32() if version >= 1 else -1
+    session_timeout_ms = reader.int32()
+    subscription, assignment = reader.data(), reader.data()
+    reader.end_of_struct()
+    return StoredMember(
+        member_id=member_id,
+        instance_id=instance_id,
+        client_id=client_id,
+        client_host=client_host,
+        rebalance_timeout_ms=session_timeout_ms if rebalance_timeout_ms < 0 else rebalance_timeout_ms,
+        session_timeout_ms=session_timeout_ms,
+        subscription=subscription,
+        assignment=assignment,
+    )
