@@ -1,0 +1,61 @@
+"""A log server for tests, without Docker and without a JVM. Installed with the package; nothing needs to be imported.
+
+    def test_orders_arrive(oncelog_server):
+        producer = Producer({"bootstrap.servers": oncelog_server.bootstrap_servers})
+
+How long one server lives is the option `oncelog_scope` in pytest's configuration: `function` (the default: every test
+starts with an empty log), `class`, `module`, `package` or `session`. Settings are given by a fixture of the user's own:
+
+    @pytest.fixture
+    def oncelog_settings():
+        return {"num.partitions": "3"}
+
+This module is imported at the start of every pytest run of everyone who has oncelog installed, so the server itself is
+only imported when a test asks for one.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Literal, get_args
+
+import pytest
+
+if TYPE_CHECKING:
+    from oncelog.embedded import Server
+
+Scope = Literal["function", "class", "module", "package", "session"]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addini(
+        "oncelog_scope",
+        f"how long one oncelog_server lives: one of {', '.join(get_args(Scope))}",
+        default="function",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    _scope("oncelog_server", config)  # an impossible scope stops the run before it begins
+
+
+def _scope(fixture_name: str, config: pytest.Config) -> Scope:
+    chosen = config.getini("oncelog_scope")
+    for scope in get_args(Scope):
+        if chosen == scope:
+            found: Scope = scope
+            return found
+    raise pytest.UsageError(f"oncelog_scope = {chosen}: expected one of {', '.join(get_args(Scope))}")
+
+
+@pytest.fixture(scope=_scope)
+def oncelog_settings() -> Mapping[str, str]:
+    """Settings of the server under Kafka's names; override it to change some."""
+    return {}
+
+
+@pytest.fixture(scope=_scope)
+def oncelog_server(oncelog_settings: Mapping[str, str]) -> Iterator["Server"]:
+    """A running server: `oncelog_server.bootstrap_servers` is what a Kafka client wants to know."""
+    from oncelog.embedded import Server
+
+    with Server(settings=oncelog_settings) as server:
+        yield server

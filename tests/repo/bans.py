@@ -1,0 +1,163 @@
+"""What this project does not write, and what it writes instead.
+
+A ban without a named replacement only annoys, so each has one; and each carries an example that it must catch, so that
+none of them can go blind. Places are `fnmatch` patterns over paths (`*` crosses folders).
+"""
+
+import re
+from dataclasses import dataclass
+from fnmatch import fnmatch
+
+PYTHON = ("*.py", "dev")
+SOURCE = ("src/*.py",)
+TESTS = ("tests/*.py",)
+EVERYTHING = ("*",)
+THIS_FILE = "tests/repo/bans.py"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ban:
+    name: str
+    pattern: str
+    instead: str
+    example: str
+    where: tuple[str, ...]
+    but_not: tuple[str, ...] = ()
+
+    def applies_to(self, path: str) -> bool:
+        listed = any(fnmatch(path, place) for place in self.where)
+        return listed and path != THIS_FILE and not any(fnmatch(path, place) for place in self.but_not)
+
+    def hits(self, text: str) -> list[int]:
+        """Numbers of the lines where it is broken."""
+        found = re.finditer(self.pattern, text, re.MULTILINE)
+        return [text.count("\n", 0, match.start()) + 1 for match in found]
+
+
+BANS = [
+    Ban(
+        name="reading a clock",
+        pattern=r"\btime\.(time|time_ns|monotonic|monotonic_ns|perf_counter|perf_counter_ns)\b"
+        r"|\b(datetime|date)\.(now|utcnow|today)\(",
+        instead="take a `Now` as an argument; where time passes in between, a `Clock` (oncelog/clock.py)",
+        example="deadline = time.monotonic() + 5",
+        where=SOURCE,
+        but_not=("src/oncelog/clock.py",),
+    ),
+    Ban(
+        name="sleeping",
+        pattern=r"\btime\.sleep\(",
+        instead="asyncio's timers in the server, a thread's Event.wait elsewhere: both can be ended early",
+        example="time.sleep(1)",
+        where=SOURCE,
+    ),
+    Ban(
+        name="sleeping in a test",
+        pattern=r"\b(time|asyncio)\.sleep\((?!\s*0\s*\))",
+        instead="turn a ManualClock, or wait for the event itself with tests/waiting.py",
+        example="time.sleep(0.5)",
+        where=TESTS,
+        but_not=("tests/waiting.py",),
+    ),
+    Ban(
+        name="print",
+        pattern=r"(?<![\w.])print\(",
+        instead="click.echo in cli/, `logging` elsewhere",
+        example="    print(answer)",
+        where=SOURCE,
+    ),
+    Ban(
+        name="an unnamed ignore",
+        pattern=r"#\s*(type:\s*ignore(?!\[)|noqa(?!:))",
+        instead="name what is ignored: `# type: ignore[arg-type]`, `# noqa: B008`",
+        example="x = f()  # type: ignore",
+        where=PYTHON,
+    ),
+    Ban(
+        name="swallowing every error",
+        pattern=r"except(\s+(Exception|BaseException)(\s+as\s+\w+)?)?:\s*(#[^\n]*)?\n\s*(pass|\.\.\.|continue)\b",
+        instead="catch the error that you expect; log what you did not",
+        example="try:\n    f()\nexcept Exception:\n    pass\n",
+        where=PYTHON,
+    ),
+    Ban(
+        name="a bare except",
+        pattern=r"^\s*except\s*:",
+        instead="`except BaseException:` with a `raise` at its end, or the error that you expect",
+        example="    except:",
+        where=PYTHON,
+    ),
+    Ban(
+        name="unfinished work",
+        pattern=r"\b(TODO|FIXME|XXX|HACK)\b|\bNotImplementedError\b",
+        instead="finish it, or name it under known gaps in docs/ARCHITECTURE.md; abstract doors are Protocols",
+        example="# TODO: the other half",
+        where=(*PYTHON, "*.sh", "Makefile"),
+    ),
+    Ban(
+        name="a failure that is waved through",
+        pattern=r"\|\|\s*(true|:)(\s|$)",
+        instead="let it fail, or test for the one condition that may be absent",
+        example="rm thing || true",
+        where=("*.sh", "Makefile", ".ci/*", "*.md"),
+    ),
+    Ban(
+        name="a test that is left out",
+        pattern=r"pytest\.(skip|xfail)\(|mark\.(skip|skipif|xfail)\b|unittest\.skip",
+        instead="make it pass, or remove it; a missing Java peer goes through tests/peers/jars.py",
+        example="@pytest.mark.skip(reason='later')",
+        where=TESTS,
+        but_not=("tests/peers/jars.py",),
+    ),
+    Ban(
+        name="chance without a seed",
+        pattern=r"\brandom\.(random|randint|randrange|choice|choices|shuffle|sample|randbytes|uniform)\(|random\.Random\(\)",
+        instead="random.Random(seed), with the seed in the failure's message",
+        example="n = random.randint(0, 9)",
+        where=(*TESTS, "bench/*.py"),
+    ),
+    Ban(
+        name="a path of one machine",
+        pattern=r"(?<![\w.}/])/(root|work|home/[a-z]+|Users/[A-Za-z]+)/",
+        instead="a path relative to the project, `tmp_path`, or the user's cache folder by XDG_CACHE_HOME",
+        example="DATA = '/root/data'",
+        where=EVERYTHING,
+    ),
+    Ban(
+        name="a fixed temporary folder",
+        pattern=r"""["']/tmp/""",
+        instead="pytest's tmp_path, or tempfile",
+        example="open('/tmp/x')",
+        where=PYTHON,
+    ),
+    Ban(
+        name="the address of a package registry",
+        pattern=r"pypi\.org|pythonhosted\.org|crates\.io|registry\.npmjs|repo1?\.maven|golang\.org/x|proxy\.golang|deb\.debian",
+        instead="the package's name and version; where it comes from is the business of each machine's own settings",
+        example="--index-url https://pypi.org/simple",
+        where=EVERYTHING,
+    ),
+    Ban(
+        name="a heavy import on the way to serving",
+        pattern=r"^(import|from)\s+(numpy|numba|pyarrow|llvmlite)\b",
+        instead="put it into records/columns.py or records/arrow.py (extra [columns]): nothing that serves imports them",
+        example="import numpy as np",
+        where=SOURCE,
+        but_not=(
+            "src/oncelog/records/columns*.py",
+            "src/oncelog/records/arrow*.py",
+            "src/oncelog/records/columns/*",
+            "src/oncelog/client/*",
+            "src/oncelog/spark/*",
+            "src/oncelog/flow/*",
+        ),
+    ),
+    Ban(
+        name="the disk beside the seam",
+        pattern=r"^\s*(import|from)\s+(os|pathlib|shutil|tempfile|mmap|glob)\b(?!\s+import\s+(PurePath|PathLike))|(?<![\w.])(?<!def )open\(",
+        instead="ask the `Disk` that was passed in (log/disk.py), so that the tests' disk can fail and tear",
+        example="import os",
+        where=("src/oncelog/log/*.py",),
+        but_not=("src/oncelog/log/disk.py",),
+    ),
+]
