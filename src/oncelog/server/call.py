@@ -1,13 +1,22 @@
 """What a handler knows beside the request itself."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncelog.clock import Now
 from oncelog.wire.messages import Schema
 
 if TYPE_CHECKING:
     from oncelog.server.broker import Broker
+
+ANONYMOUS = "User:ANONYMOUS"
+
+
+class Encoded(NamedTuple):
+    """An answer that is packed already: the whole frame, its length included, as buffers to be sent in this order."""
+
+    buffers: Sequence[bytes | bytearray | memoryview]
 
 
 @dataclass(slots=True)
@@ -19,6 +28,9 @@ class Call:
     client_host: str
     listener: str  # the name of the listener it came in by: what Metadata must advertise
     now: Now
+    correlation_id: int = 0
+    local_host: str = ""  # the address by which the client reached us
+    principal: str = ANONYMOUS
 
     def new(self, type_name: str, **values: Any) -> Any:
         return self.schema.new(type_name, **values)

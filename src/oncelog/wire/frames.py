@@ -40,6 +40,17 @@ def read_client_id(buffer: Readable, at: int, end: int) -> tuple[str | None, int
         raise MalformedFrame(f"client id: {error}") from None
 
 
+def skip_client_id(buffer: Readable, at: int, end: int) -> int:
+    try:
+        (length,) = _int16.unpack_from(buffer, at)
+    except StructError as error:
+        raise MalformedFrame(f"client id: {error}") from None
+    at += 2 + length if length > 0 else 2
+    if at > end:
+        raise MalformedFrame("the client id reaches beyond its frame")
+    return at
+
+
 def read_uvarint(buffer: Readable, at: int) -> tuple[int, int]:
     """An unsigned varint of at most 32 bits. Raises IndexError where the buffer ends."""
     byte = buffer[at]
@@ -57,13 +68,20 @@ def read_uvarint(buffer: Readable, at: int) -> tuple[int, int]:
 
 def skip_tagged_fields(buffer: Readable, at: int, end: int) -> int:
     """The position behind the tagged fields; unknown ones are for newer servers and are passed over."""
-    count, at = read_uvarint(buffer, at)
-    for _ in range(count):
-        _tag, at = read_uvarint(buffer, at)
-        size_bytes, at = read_uvarint(buffer, at)
-        at += size_bytes
-        if at > end:
-            raise MalformedFrame("a tagged field reaches beyond its frame")
+    if at < end and buffer[at] == 0:
+        return at + 1
+    try:
+        count, at = read_uvarint(buffer, at)
+        for _ in range(count):
+            _tag, at = read_uvarint(buffer, at)
+            size_bytes, at = read_uvarint(buffer, at)
+            at += size_bytes
+            if at > end:
+                break
+    except IndexError:
+        raise MalformedFrame("tagged fields reach beyond their frame") from None
+    if at > end:
+        raise MalformedFrame("tagged fields reach beyond their frame")
     return at
 
 

@@ -116,10 +116,10 @@ def _read_compact(buffer: Readable, at: int, end: int, version: int) -> tuple[Pr
                 partitions.append((index, start, at))
             if at > end:
                 raise MalformedFrame("records reach beyond their frame")
-            at = at + 1 if buffer[at] == 0 else skip_tagged_fields(buffer, at, end)
-        at = at + 1 if buffer[at] == 0 else skip_tagged_fields(buffer, at, end)
+            at = skip_tagged_fields(buffer, at, end)
+        at = skip_tagged_fields(buffer, at, end)
         topics.append((name, partitions))
-    at = at + 1 if buffer[at] == 0 else skip_tagged_fields(buffer, at, end)
+    at = skip_tagged_fields(buffer, at, end)
     return ProduceRequest(_text(transactional_id), acks, timeout_ms, topics), at
 
 

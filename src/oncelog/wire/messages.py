@@ -9,8 +9,10 @@ from datetime import timedelta
 from functools import cache
 from importlib import import_module
 from io import BytesIO
-from typing import Any
+from types import UnionType
+from typing import Any, Union, get_origin
 
+from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
 NO_THROTTLE = timedelta(0)
@@ -30,6 +32,7 @@ class Schema:
         self.response_type: Any = getattr(self._response_module, f"{stem}Response")
         self.read = entity_reader(self.request_type)
         self.read_header = entity_reader(self.request_type.__header_schema__)
+        self.has_flexible_header: bool = self.request_type.__header_schema__.__version__ >= 2
         self._write = entity_writer(self.response_type)
         self._write_header = entity_writer(self.response_type.__header_schema__)
         self._known: dict[str, tuple[Any, frozenset[str]]] = {}
@@ -57,9 +60,36 @@ class Schema:
         self._write(out, response)
         return out.getvalue()
 
+    def refusal(self, code: ErrorCode, message: str | None) -> Any:
+        """An answer that says nothing but this error; None where the answer has no place for one."""
+        values: dict[str, Any] = {}
+        for each in fields(self.response_type):
+            if each.name == "error_code":
+                values["error_code"] = code
+            elif each.name == "error_message":
+                values["error_message"] = message
+            elif each.default is MISSING and each.default_factory is MISSING:
+                values[each.name] = _empty(each.type)
+        return self.response_type(**values) if "error_code" in values else None
+
     def _fields_of(self, type_name: str) -> tuple[Any, frozenset[str]]:
         entity_type = getattr(self._response_module, type_name)
         return entity_type, frozenset(field.name for field in fields(entity_type))
+
+
+def _empty(hint: Any) -> Any:
+    """The emptiest value of a field's type: what a refusal holds where the schema names no default."""
+    if get_origin(hint) in (UnionType, Union):
+        return None
+    if get_origin(hint) is tuple:
+        return ()
+    if isinstance(hint, type) and issubclass(hint, timedelta):
+        return NO_THROTTLE
+    if isinstance(hint, type) and issubclass(hint, bool):
+        return False
+    if isinstance(hint, type) and issubclass(hint, int):
+        return -1
+    return ""
 
 
 def required_fields(entity_type: Any) -> frozenset[str]:

@@ -1,8 +1,9 @@
 """The requests that the server understands: one file per API key, found by listing this folder.
 
 A file `NN_name.py` states its versions and the KIPs it obeys at the top, and ends in one `API = Api(...)`.
-Its handler takes the request and the call, and returns the answer, or an awaitable of it, or None for no answer.
-A connection goes on with its next request when the answer is there, as in Kafka.
+Its handler takes the request and the call, and returns the answer, or an awaitable of it: an entity, or `Encoded`
+where the frame is packed already. A connection goes on with its next request when the answer is there, as in Kafka.
+Produce has no handler: `server/produce.py` takes what arrived together.
 """
 
 from collections.abc import Awaitable, Callable
@@ -23,7 +24,7 @@ class Api:
     key: int
     name: str
     versions: tuple[int, int]
-    handle: Handler
+    handle: Handler | None = None
     advertise_from: int | None = None  # a lower version than is served, for clients that judge features by it
     package: str = "kio.schema"  # where the message types live
 

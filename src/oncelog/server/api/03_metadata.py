@@ -1,0 +1,92 @@
+"""Metadata, versions 0 to 13 (KIP-4 topics, KIP-516 topic ids, KIP-430 allowed operations, KIP-700 DescribeCluster).
+
+Naming a topic that does not exist creates it where the server and the client both allow that.
+"""
+
+from typing import Any
+
+from oncelog.server.api import Api
+from oncelog.server.call import Call
+from oncelog.server.errors import ErrorCode, KafkaError
+from oncelog.server.topics import Topic
+
+ALL_TOPICS_IS_EMPTY_BEFORE = 1  # in version 0 an empty list asks for every topic, later null does
+
+
+def handle(request: Any, call: Call) -> Any:
+    host, port = call.broker.advertised(call)
+    broker = call.new("MetadataResponseBroker", node_id=call.broker.node_id, host=host, port=port, rack=None)
+    return call.new(
+        "MetadataResponse",
+        brokers=(broker,),
+        cluster_id=call.broker.cluster_id,
+        controller_id=call.broker.node_id,
+        topics=tuple(_topics(request, call)),
+    )
+
+
+def _topics(request: Any, call: Call) -> list[Any]:
+    topics = call.broker.topics
+    if request.topics is None or (not request.topics and call.version < ALL_TOPICS_IS_EMPTY_BEFORE):
+        return [_found(topic, call) for topic in topics.all()]
+    may_create = call.broker.settings.auto_create_topics_enable and getattr(request, "allow_auto_topic_creation", True)
+    answers = []
+    for asked in request.topics:
+        topic_id = getattr(asked, "topic_id", None)
+        if asked.name is None and topic_id is not None:
+            topic = topics.by_id(topic_id)
+            answers.append(
+                _found(topic, call) if topic is not None else _refused(call, None, topic_id, ErrorCode.unknown_topic_id)
+            )
+        elif asked.name is None:
+            answers.append(_refused(call, None, None, ErrorCode.unknown_topic_id))
+        else:
+            answers.append(_by_name(asked.name, call, may_create))
+    return answers
+
+
+def _by_name(name: str, call: Call, may_create: bool) -> Any:
+    topic = call.broker.topics.get(name)
+    if topic is None and may_create:
+        try:
+            topic = call.broker.topics.auto_create(name, call.now)
+        except KafkaError as refusal:
+            return _refused(call, name, None, refusal.code)
+    if topic is None:
+        return _refused(call, name, None, ErrorCode.unknown_topic_or_partition)
+    return _found(topic, call)
+
+
+def _found(topic: Topic, call: Call) -> Any:
+    node_id = call.broker.node_id
+    return call.new(
+        "MetadataResponseTopic",
+        error_code=ErrorCode.none,
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.is_internal,
+        partitions=tuple(
+            call.new(
+                "MetadataResponsePartition",
+                error_code=ErrorCode.none if partition.log.offline is None else ErrorCode.kafka_storage_error,
+                partition_index=partition.index,
+                leader_id=node_id,
+                leader_epoch=partition.log.leader_epoch,
+                replica_nodes=(node_id,),
+                isr_nodes=(node_id,),
+                offline_replicas=(),
+            )
+            for partition in topic.partitions
+        ),
+    )
+
+
+def _refused(call: Call, name: str | None, topic_id: Any, code: ErrorCode) -> Any:
+    if name is None and call.version < 12:
+        name = ""
+    return call.new(
+        "MetadataResponseTopic", error_code=code, name=name, topic_id=topic_id, is_internal=False, partitions=()
+    )
+
+
+API = Api(key=3, name="metadata", versions=(0, 13), handle=handle)

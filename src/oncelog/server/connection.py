@@ -1,0 +1,489 @@
+"""One client's connection: bytes in, answers out, in the order of the requests.
+
+Bytes are received into a buffer that all connections share, and requests are read where they lie; what is left of a
+chunk is kept by the connection. A frame too large for that gets a buffer of its own. Produce requests that arrived
+together are staged one by one and written by one commit, and all answers of a chunk leave by one write.
+
+A connection stands still ("held") while a request waits (long poll, join), while the client does not take its answers,
+and while a request of another kind stands behind produce requests whose answers wait for the disk. What has arrived
+behind it is kept up to a limit, then reading stops.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable
+from dataclasses import replace
+from inspect import isawaitable
+from typing import TYPE_CHECKING, Any, cast
+
+from oncelog.clock import Now
+from oncelog.server.api import Api
+from oncelog.server.api_listing import listed_apis
+from oncelog.server.call import ANONYMOUS, Call, Encoded
+from oncelog.server.errors import ErrorCode, KafkaError
+from oncelog.server.produce import Commit, Producing
+from oncelog.wire.frames import (
+    REQUEST_HEAD,
+    REQUEST_HEAD_BYTES,
+    SIZE,
+    SIZE_BYTES,
+    MalformedFrame,
+    read_client_id,
+    skip_client_id,
+    skip_tagged_fields,
+)
+from oncelog.wire.hot import PRODUCE_FLEXIBLE
+from oncelog.wire.messages import Schema, schema
+
+if TYPE_CHECKING:
+    from oncelog.server.connections import Connections
+
+PRODUCE = 0
+API_VERSIONS = 18
+
+LARGE_FRAME_BYTES = 32 * 1024  # above this the rest of a frame goes into a buffer of its own
+HELD_BYTES = 64 * 1024  # a connection that stands still keeps this much of what arrives behind
+UNANSWERED_COMMITS = 256
+WRITE_HIGH_BYTES = 256 * 1024
+JOIN_BELOW_BYTES = 64 * 1024  # answers up to this size are copied together for one write
+
+Answer = bytes | bytearray | memoryview
+
+
+class Connection(asyncio.BufferedProtocol):
+    def __init__(self, connections: "Connections", listener: str) -> None:
+        self._connections = connections
+        self._broker = connections.broker
+        self._listener = listener
+        self._apis = connections.apis
+        self._producing: Producing = connections.producing
+        self._shared = connections.receive_buffer
+        self._shared_view = memoryview(self._shared)
+        self._max_frame_bytes = connections.broker.settings.socket_request_max_bytes
+        self._transport: asyncio.Transport = cast(asyncio.Transport, None)
+        self.client_host = "?"
+        self._local_host = ""
+        self.principal = ANONYMOUS
+        self.active_ms = 0  # when a whole request last arrived or was answered
+        self._rest = bytearray()  # what of the received bytes is not served yet, where that is little
+        self._large: bytearray | None = None  # a large frame on its way
+        self._large_filled = 0
+        self._large_size = 0
+        self._waiting: asyncio.Future[Any] | None = None
+        self._commits: deque[Commit] = deque()  # answers that wait for the high watermark; later ones wait behind
+        self._out: list[Answer] = []
+        self._out_bytes = 0
+        self._unsent_bytes = 0
+        self._is_write_paused = False
+        self._is_read_paused = False
+        self._is_starved = False  # waits for memory for a large frame
+        self._is_serving = False
+        self.is_closing = False
+
+    # What asyncio calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        peer = transport.get_extra_info("peername")
+        self.client_host = str(peer[0]) if peer else "?"
+        name = transport.get_extra_info("sockname")
+        self._local_host = str(name[0]) if name else ""
+        self._transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
+        self.active_ms = self._broker.clock.now().monotonic_ms
+        if not self._connections.add(self):
+            self.is_closing = True
+            self._transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_closing = True
+        self._connections.remove(self)
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
+        for commit in self._commits:
+            for partition in commit.awaited:
+                partition.waiters.discard(self._look_at_commits)
+        self._commits.clear()
+        self._forget_unsent()
+        self._drop_large()
+        self._rest = bytearray()
+        self._out = []
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        large = self._large
+        if large is not None:
+            if self._large_filled == len(large):
+                large = self._grow_large()
+            return memoryview(large)[self._large_filled : self._large_size]
+        rest = self._rest
+        if rest:
+            kept = len(rest)
+            self._shared[:kept] = rest
+            return self._shared_view[kept:]
+        return self._shared_view
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self.is_closing:
+            return
+        if self._large is not None:
+            self._large_filled += nbytes
+            if self._large_filled == self._large_size:
+                self._serve_large()
+            return
+        end = len(self._rest) + nbytes
+        if self._rest:
+            self._rest = bytearray()
+        self._serve(self._shared, 0, end)
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self._is_write_paused = True
+        self._unsent_bytes = self._transport.get_write_buffer_size()
+        self._connections.unsent.held_bytes += self._unsent_bytes
+
+    def resume_writing(self) -> None:
+        self._forget_unsent()
+        self._is_write_paused = False
+        self._go_on()
+
+    def _forget_unsent(self) -> None:
+        self._connections.unsent.held_bytes -= self._unsent_bytes
+        self._unsent_bytes = 0
+
+    # Serving
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the client waits for us; if not, it is we who wait for the client."""
+        return self._waiting is not None or bool(self._commits)
+
+    def _is_held(self) -> bool:
+        return self._waiting is not None or self._is_write_paused or self.is_closing
+
+    def _serve(self, buffer: bytearray, at: int, end: int) -> None:
+        """Serve the whole frames between `at` and `end`, keep the rest, and write all answers at once."""
+        now = self._broker.clock.now()
+        producing = self._producing
+        self._is_serving = True
+        try:
+            while end - at >= SIZE_BYTES and not self._is_held():
+                size = self._frame_bytes(buffer, at)
+                start = at + SIZE_BYTES
+                stop = start + size
+                if stop > end:
+                    break
+                key, version, correlation_id = REQUEST_HEAD.unpack_from(buffer, start)
+                body = start + REQUEST_HEAD_BYTES
+                if key == PRODUCE:
+                    if len(self._commits) >= UNANSWERED_COMMITS:
+                        break
+                    self._stage(buffer, body, stop, version, correlation_id, now)
+                else:
+                    if producing:
+                        self._commit()
+                    if self._commits:
+                        break
+                    self._handle(buffer, body, stop, key, version, correlation_id, now)
+                at = stop
+                self.active_ms = now.monotonic_ms
+            if producing:
+                self._commit()
+            self._send()
+            self._keep(buffer, at, end)
+        except MalformedFrame as error:
+            self._give_up(str(error), None)
+        except Exception as error:
+            self._give_up("", error)
+        finally:
+            self._is_serving = False
+
+    def _frame_bytes(self, buffer: bytearray, at: int) -> int:
+        size: int = SIZE.unpack_from(buffer, at)[0]
+        if size < REQUEST_HEAD_BYTES or size > self._max_frame_bytes:
+            raise MalformedFrame(f"a frame of {size} bytes")
+        return size
+
+    def _stage(self, buffer: bytearray, at: int, end: int, version: int, correlation_id: int, now: Now) -> None:
+        low, high = self._apis[PRODUCE].versions
+        if not low <= version <= high:
+            raise MalformedFrame(f"produce has no version {version} here")
+        at = skip_client_id(buffer, at, end)
+        if version >= PRODUCE_FLEXIBLE:
+            at = skip_tagged_fields(buffer, at, end)
+        self._producing.add(buffer, at, end, version, correlation_id, now)
+
+    def _commit(self) -> None:
+        commit = self._producing.commit()
+        if self._commits or not commit.is_settled():
+            self._commits.append(commit)
+            for partition in commit.awaited:
+                partition.waiters.add(self._look_at_commits)
+        else:
+            for frame in commit.frames():
+                self._put(frame)
+        if commit.must_close:
+            self.close()
+
+    def _give_up(self, reason: str, accident: Exception | None) -> None:
+        """Close after a request that cannot be read, or after an accident. What was understood before is answered."""
+        try:
+            if self._producing:
+                self._commit()
+        except Exception as another:
+            accident = accident or another
+        if accident is None:
+            self._refuse(reason)
+        else:
+            self._connections.log_unexpected(self.client_host, "a request", accident)
+            self.close()
+
+    def _look_at_commits(self) -> None:
+        """A partition moved: send what has become true, from the oldest on."""
+        while self._commits and self._commits[0].is_settled():
+            for frame in self._commits.popleft().frames():
+                self._put(frame)
+        if self._commits:
+            for partition in self._commits[0].awaited:
+                partition.waiters.add(self._look_at_commits)
+        self._send()
+        self._go_on()
+
+    def _handle(
+        self, buffer: bytearray, at: int, end: int, key: int, version: int, correlation_id: int, now: Now
+    ) -> None:
+        api = self._apis.get(key)
+        if api is None:
+            raise MalformedFrame(f"there is no API {key} here")
+        low, high = api.versions
+        is_too_new = not low <= version <= high
+        if is_too_new:
+            if key != API_VERSIONS:
+                raise MalformedFrame(f"{api.name} has no version {version} here")
+            version = 0
+        spoken = schema(api.name, version, api.package)
+        client_id, at = read_client_id(buffer, at, end)
+        call = Call(
+            self._broker,
+            spoken,
+            version,
+            client_id,
+            self.client_host,
+            self._listener,
+            now,
+            correlation_id,
+            self._local_host,
+            self.principal,
+        )
+        if is_too_new:
+            answer = call.schema.refusal(ErrorCode.unsupported_version, None)
+            answer = replace(answer, api_keys=listed_apis(call))
+        else:
+            answer = self._ask(api, _read_request(spoken, buffer, at, end), call)
+        if type(answer) is not Encoded and isawaitable(answer):
+            self._wait_for(answer, api, call)
+        else:
+            self._answer(answer, call)
+
+    def _ask(self, api: Api, request: Any, call: Call) -> Any:
+        assert api.handle is not None
+        try:
+            return api.handle(request, call)
+        except Exception as error:
+            return self._answer_of(error, api, call)
+
+    def _answer_of(self, error: Exception, api: Api, call: Call) -> Any:
+        """A refusal that concerns the whole request, or an accident: as an answer, where the API has room for one."""
+        if isinstance(error, KafkaError):
+            code, message = error.code, error.message
+        else:
+            self._connections.log_unexpected(self.client_host, api.name, error)
+            code, message = ErrorCode.unknown_server_error, None
+        answer = call.schema.refusal(code, message)
+        if answer is None:
+            self.close()
+        return answer
+
+    def _wait_for(self, answer: Awaitable[Any], api: Api, call: Call) -> None:
+        waiting = asyncio.ensure_future(answer)
+        self._waiting = waiting
+
+        def finished(future: asyncio.Future[Any]) -> None:
+            if self._waiting is not waiting:
+                return
+            self._waiting = None
+            if future.cancelled():
+                self.close()
+                return
+            error = future.exception()
+            if error is None:
+                result = future.result()
+            elif isinstance(error, Exception):
+                result = self._answer_of(error, api, call)
+            else:
+                raise error
+            self.active_ms = self._broker.clock.now().monotonic_ms
+            try:
+                self._answer(result, call)
+            except Exception as unexpected:
+                self._connections.log_unexpected(self.client_host, api.name, unexpected)
+                self.close()
+            self._send()
+            self._go_on()
+
+        if waiting.done():
+            finished(waiting)
+        else:
+            waiting.add_done_callback(finished)
+
+    def _answer(self, answer: Any, call: Call) -> None:
+        if answer is None:
+            return
+        if type(answer) is Encoded:
+            for each in answer.buffers:
+                self._put(each)
+            if self._out_bytes > WRITE_HIGH_BYTES:
+                self._send()
+            return
+        body = call.schema.encode(answer, call.correlation_id)
+        self._put(SIZE.pack(len(body)) + body)
+
+    # What is left of the received bytes
+
+    def _keep(self, buffer: bytearray, at: int, end: int) -> None:
+        left = end - at
+        if left == 0 or self.is_closing:
+            return
+        if left >= SIZE_BYTES and not self._is_held():
+            size = self._frame_bytes(buffer, at)
+            if size > LARGE_FRAME_BYTES and SIZE_BYTES + size > left:
+                self._begin_large(buffer, at, end, SIZE_BYTES + size)
+                return
+        self._rest = bytearray(memoryview(buffer)[at:end])
+        if left >= HELD_BYTES:
+            self._pause_reading()
+
+    def _begin_large(self, buffer: bytearray, at: int, end: int, size: int) -> None:
+        left = end - at
+        budget = self._connections.unserved
+        if not budget.take(size):
+            self._rest = bytearray(memoryview(buffer)[at:end])
+            self._is_starved = True
+            self._pause_reading()
+            budget.wait(self._fed)
+            return
+        large = self._connections.large_buffers.take(size)
+        if len(large) < left:
+            large.extend(bytes(left - len(large)))
+        large[:left] = memoryview(buffer)[at:end]
+        self._large, self._large_filled, self._large_size = large, left, size
+
+    def _grow_large(self) -> bytearray:
+        assert self._large is not None
+        grown = bytearray(min(2 * len(self._large), self._large_size))
+        grown[: self._large_filled] = self._large
+        self._large = grown
+        return grown
+
+    def _serve_large(self) -> None:
+        if self._is_held() or self._must_wait_for_commits():
+            self._pause_reading()
+            return
+        large, size = self._large, self._large_size
+        assert large is not None
+        self._large = None
+        try:
+            self._serve(large, 0, size)
+        finally:
+            self._connections.large_buffers.give_back(large)
+            self._connections.unserved.give_back(size)
+
+    def _must_wait_for_commits(self) -> bool:
+        """Whether the large frame that has arrived must stand behind produce requests that are not answered yet."""
+        assert self._large is not None
+        key = REQUEST_HEAD.unpack_from(self._large, SIZE_BYTES)[0]
+        return bool(self._commits) and (key != PRODUCE or len(self._commits) >= UNANSWERED_COMMITS)
+
+    def _drop_large(self) -> None:
+        if self._is_starved:
+            self._is_starved = False
+            self._connections.unserved.forget(self._fed)
+        if self._large is not None:
+            self._large = None
+            self._connections.unserved.give_back(self._large_size)
+
+    def _fed(self) -> None:
+        """Another connection has given back memory."""
+        self._is_starved = False
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Whatever held this connection is over: serve what has arrived meanwhile, then read on."""
+        if self._is_serving or self._is_held() or self._is_starved:
+            return
+        if self._large is not None:
+            if self._large_filled == self._large_size:
+                self._serve_large()
+        elif self._rest:
+            rest, self._rest = self._rest, bytearray()
+            self._serve(rest, 0, len(rest))
+        if not (self._is_held() or self._is_starved or self._is_large_complete() or len(self._rest) >= HELD_BYTES):
+            self._resume_reading()
+
+    def _is_large_complete(self) -> bool:
+        return self._large is not None and self._large_filled == self._large_size
+
+    def _pause_reading(self) -> None:
+        if not self._is_read_paused and not self.is_closing:
+            self._is_read_paused = True
+            self._transport.pause_reading()
+
+    def _resume_reading(self) -> None:
+        if self._is_read_paused and not self.is_closing:
+            self._is_read_paused = False
+            self._transport.resume_reading()
+
+    # Sending and closing
+
+    def _put(self, answer: Answer) -> None:
+        self._out.append(answer)
+        self._out_bytes += len(answer)
+
+    def _send(self) -> None:
+        out = self._out
+        if not out:
+            return
+        self._out = []
+        size, self._out_bytes = self._out_bytes, 0
+        if len(out) == 1:
+            self._transport.write(out[0])
+        elif size <= JOIN_BELOW_BYTES:
+            self._transport.write(b"".join(out))
+        else:
+            self._transport.writelines(out)
+
+    def _refuse(self, reason: str) -> None:
+        self._connections.log_refused(self.client_host, reason)
+        self.close()
+
+    def close(self) -> None:
+        """Close when everything answered so far has been sent."""
+        if not self.is_closing:
+            self._send()
+            self.is_closing = True
+            self._transport.close()
+
+    def abort(self) -> None:
+        self.is_closing = True
+        self._transport.abort()
+
+
+def _read_request(spoken: Schema, buffer: bytearray, at: int, end: int) -> Any:
+    if spoken.has_flexible_header:
+        at = skip_tagged_fields(buffer, at, end)
+    try:
+        request, _ = spoken.read(bytes(memoryview(buffer)[at:end]), 0)
+    except Exception as error:  # whatever a reader trips over, it was the client's bytes
+        raise MalformedFrame(f"{spoken.name} request: {type(error).__name__} {error}") from None
+    return request

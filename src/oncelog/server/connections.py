@@ -1,0 +1,99 @@
+"""Every connection, and what they share."""
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from oncelog.clock import Clock
+from oncelog.server.api import apis
+from oncelog.server.memory import Budget, LargeBuffers
+from oncelog.server.produce import Producing
+
+if TYPE_CHECKING:
+    from oncelog.server.broker import Broker
+    from oncelog.server.connection import Connection
+
+logger = logging.getLogger(__name__)
+
+RECEIVE_BUFFER_BYTES = 256 * 1024
+UNSENT_BYTES = 256 * 2**20  # answers that clients do not take may hold this much; fetches beyond it answer little
+LINES_PER_SECOND = 10
+
+
+class LineLimit:
+    """At most a few lines a second about bad connections, so that nobody can fill the disk with the server's log."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._second = -1
+        self._written = 0
+        self._left_out = 0
+
+    def log(self, level: int, message: str, *values: object, error: BaseException | None = None) -> None:
+        second = self._clock.now().monotonic_ms // 1000
+        if second != self._second:
+            if self._left_out:
+                logger.warning("%d more lines like the last ones were left out", self._left_out)
+            self._second, self._written, self._left_out = second, 0, 0
+        if self._written < LINES_PER_SECOND:
+            self._written += 1
+            logger.log(level, message, *values, exc_info=error)
+        else:
+            self._left_out += 1
+
+
+class Connections:
+    """Every connection, and what they share: the receive buffer, the bounds on memory, the staging of produce."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self.broker = broker
+        self.apis = apis()
+        self.receive_buffer = bytearray(RECEIVE_BUFFER_BYTES)
+        self.large_buffers = LargeBuffers()
+        self.unserved = Budget(broker.settings.queued_max_request_bytes)
+        self.unsent = Budget(UNSENT_BYTES)
+        self.producing = Producing(broker)
+        self._open: set[Connection] = set()
+        self._lines = LineLimit(broker.clock)
+        self._all_gone = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def add(self, connection: "Connection") -> bool:
+        limit = self.broker.settings.max_connections
+        if len(self._open) >= limit:
+            self._lines.log(logging.WARNING, "refused %s: max.connections=%d", connection.client_host, limit)
+            return False
+        self._open.add(connection)
+        return True
+
+    def remove(self, connection: "Connection") -> None:
+        self._open.discard(connection)
+        if not self._open:
+            self._all_gone.set()
+
+    def close_idle(self) -> None:
+        """One pass over all connections; a frame that stopped half-way is no activity."""
+        limit_ms = self.broker.settings.connections_max_idle_ms
+        before_ms = self.broker.clock.now().monotonic_ms - limit_ms
+        for connection in [each for each in self._open if each.active_ms < before_ms and not each.is_waiting]:
+            connection.abort()
+
+    async def close_all(self, grace_s: float) -> None:
+        """Close every connection; those that do not take their last answers in time are cut."""
+        self._all_gone.clear()
+        for connection in list(self._open):
+            connection.close()
+        if self._open:
+            try:
+                await asyncio.wait_for(self._all_gone.wait(), grace_s)
+            except TimeoutError:
+                for connection in list(self._open):
+                    connection.abort()
+
+    def log_refused(self, client_host: str, reason: str) -> None:
+        self._lines.log(logging.WARNING, "closed the connection of %s: %s", client_host, reason)
+
+    def log_unexpected(self, client_host: str, what: str, error: BaseException) -> None:
+        self._lines.log(logging.ERROR, "%s of %s failed unexpectedly", what, client_host, error=error)

@@ -1,0 +1,48 @@
+"""What the server asks of the rooms above it. They implement it; the server never imports them."""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Protocol
+
+from oncelog.producers.leases import Period
+
+
+class PidKind(StrEnum):
+    LEASED = "leased"  # 1 ... 2^32 - 1, then again from 1
+    KAFKA = "kafka"  # from 2^32 on
+
+
+class Cluster(Protocol):
+    """Who this server is among its peers, and what only one of them may do."""
+
+    @property
+    def cluster_id(self) -> str:
+        """22 characters of URL-safe base64 as Kafka's; the same for ever."""
+        ...
+
+    @property
+    def node_id(self) -> int: ...
+
+    @property
+    def start_epoch(self) -> int:
+        """Greater at every start of any server of this data; durable before the first request is served."""
+        ...
+
+    def reserve_pids(self, kind: PidKind, count: int) -> int:
+        """The first of `count` pids in a row that nobody else has got or will get. Durable when it returns.
+
+        Raises `ClusterStorageError` when that cannot be promised; nothing is reserved then.
+        """
+        ...
+
+    def lease_periods(self) -> Sequence[Period]:
+        """When leased pids were reserved so far, for the `LeaseIssuer`; what is not surely known is left out."""
+        ...
+
+    def close(self) -> None:
+        """Let another server have the data."""
+        ...
+
+
+class ClusterStorageError(Exception):
+    """The cluster's own state cannot be written. Retriable: a later attempt may work."""
