@@ -1,0 +1,178 @@
+"""The cluster of one server: a small file in its data folder.
+
+`server.meta` is JSON that a person can read. It is replaced as a whole: written aside, synced, renamed, the folder
+synced; a crash leaves the old contents or the new, and nothing is handed out before that is done.
+"""
+
+import json
+import logging
+import re
+from base64 import urlsafe_b64encode
+from collections.abc import Sequence
+from typing import Any
+from uuid import uuid4
+
+from oncelog.clock import Clock
+from oncelog.cluster.folder_lock import FolderLock
+from oncelog.log.disk import Disk, read_whole, replace_file
+from oncelog.producers.leases import END_OF_LEASED_PIDS, FIRST_LEASED_PID, GrantHistory, Period
+from oncelog.producers.producer_map import FIRST_KAFKA_PID
+from oncelog.server.ports import ClusterStorageError, PidKind
+
+META_FILE = "server.meta"
+VERSION = 1
+_PARTITION_FOLDER = re.compile(r".+-\d+$")
+
+logger = logging.getLogger(__name__)
+
+
+class DamagedFolder(Exception):
+    """The data folder contradicts itself. To go on could grant a pid twice, so a person must look."""
+
+
+class FileCluster:
+    def __init__(
+        self,
+        disk: Disk,
+        folder: str,
+        clock: Clock,
+        *,
+        node_id: int,
+        lease_lifetime_ms: int,
+        lock: FolderLock | None = None,
+    ) -> None:
+        """Open the folder's cluster, or make one, and count this start."""
+        self._disk = disk
+        self._path = f"{folder}/{META_FILE}"
+        self._clock = clock
+        self._lock = lock
+        self.node_id = node_id
+        disk.mkdir(folder)
+        state = self._read(folder)
+        self.cluster_id: str = state["cluster_id"]
+        self.start_epoch: int = state["start_epoch"] + 1
+        self._next_pids = {kind: int(state["next_pids"][kind]) for kind in PidKind}
+        self._history = GrantHistory(lease_lifetime_ms, self._periods_of(state))
+        self._write()
+
+    @classmethod
+    def open(cls, disk: Disk, folder: str, clock: Clock, *, node_id: int, lease_lifetime_ms: int) -> "FileCluster":
+        """With the folder's lock, which `close` gives back. Raises `FolderInUse`."""
+        lock = FolderLock(folder)
+        try:
+            return cls(disk, folder, clock, node_id=node_id, lease_lifetime_ms=lease_lifetime_ms, lock=lock)
+        except BaseException:
+            lock.release()
+            raise
+
+    def reserve_pids(self, kind: PidKind, count: int) -> int:
+        before, periods_before = self._next_pids[kind], list(self._history.periods)
+        first_pid = before
+        if kind is PidKind.LEASED:
+            if first_pid + count > END_OF_LEASED_PIDS:
+                first_pid = FIRST_LEASED_PID
+            self._history.note(first_pid, count, self._clock.now().monotonic_ms)
+        self._next_pids[kind] = first_pid + count
+        try:
+            self._write()
+        except ClusterStorageError:
+            self._next_pids[kind], self._history.periods = before, periods_before
+            raise
+        return first_pid
+
+    def lease_periods(self) -> Sequence[Period]:
+        return tuple(self._history.periods)
+
+    def close(self) -> None:
+        """Writes once more, so that the leases' ages are right up to here; the lock is given back in any case."""
+        try:
+            self._write()
+        except ClusterStorageError as error:
+            logger.warning("could not write %s at the end: %s", self._path, error)
+        finally:
+            if self._lock is not None:
+                self._lock.release()
+
+    def _read(self, folder: str) -> dict[str, Any]:
+        if not self._disk.exists(self._path):
+            partitions = [name for name in self._disk.listdir(folder) if _PARTITION_FOLDER.match(name)]
+            if partitions:
+                raise DamagedFolder(
+                    f"{folder} holds partitions ({partitions[0]}, ...) but no {META_FILE}, which says what pids were "
+                    "granted. Restore that file, or use an empty folder."
+                )
+            return _first_state()
+        try:
+            state: dict[str, Any] = json.loads(read_whole(self._disk, self._path))
+            _check(state)
+        except (ValueError, KeyError, TypeError) as error:
+            raise DamagedFolder(f"{self._path} cannot be read: {error}. Restore it from a copy.") from error
+        return state
+
+    def _periods_of(self, state: dict[str, Any]) -> list[Period]:
+        """The periods on today's monotonic clock. Between two runs only the wall clock can tell how long it was."""
+        now = self._clock.now()
+        away_ms = now.wall_ms - state["written_wall_ms"]
+        if away_ms < 0 and state["lease_periods"]:
+            logger.warning(
+                "the clock is %d ms behind the last start: leases granted before are taken for too old to be new",
+                -away_ms,
+            )
+            return []
+        return [
+            Period(one["first_pid"], one["end_pid"], now.monotonic_ms - one["age_ms"] - away_ms)
+            for one in state["lease_periods"]
+        ]
+
+    def _write(self) -> None:
+        now = self._clock.now()
+        state = {
+            "version": VERSION,
+            "cluster_id": self.cluster_id,
+            "node_id": self.node_id,
+            "start_epoch": self.start_epoch,
+            "next_pids": {kind.value: pid for kind, pid in self._next_pids.items()},
+            "lease_periods": [
+                {"first_pid": one.first_pid, "end_pid": one.end_pid, "age_ms": now.monotonic_ms - one.opened_ms}
+                for one in self._history.periods
+            ],
+            "written_wall_ms": now.wall_ms,
+        }
+        try:
+            replace_file(self._disk, self._path, json.dumps(state, indent=2).encode() + b"\n")
+        except OSError as error:
+            raise ClusterStorageError(f"cannot write {self._path}: {error}") from error
+
+
+def _first_state() -> dict[str, Any]:
+    return {
+        "version": VERSION,
+        "cluster_id": _new_cluster_id(),
+        "start_epoch": 0,
+        "next_pids": {PidKind.LEASED: FIRST_LEASED_PID, PidKind.KAFKA: FIRST_KAFKA_PID},
+        "lease_periods": [],
+        "written_wall_ms": 0,
+    }
+
+
+def _new_cluster_id() -> str:
+    """A random uuid as Kafka writes it. One that starts with a dash would be taken for an option on a command line."""
+    while True:
+        cluster_id = urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")
+        if not cluster_id.startswith("-"):
+            return cluster_id
+
+
+def _check(state: dict[str, Any]) -> None:
+    if state["version"] != VERSION:
+        raise ValueError(f"version {state['version']}, only {VERSION} is known")
+    leased, kafka = (state["next_pids"][kind] for kind in (PidKind.LEASED, PidKind.KAFKA))
+    if not FIRST_LEASED_PID <= leased <= END_OF_LEASED_PIDS or kafka < FIRST_KAFKA_PID:
+        raise ValueError(f"next pids {leased} and {kafka} are out of range")
+    if state["start_epoch"] < 0 or not isinstance(state["cluster_id"], str) or not state["cluster_id"]:
+        raise ValueError("no start epoch or no cluster id")
+    for period in state["lease_periods"]:
+        if period["first_pid"] >= period["end_pid"] or period["age_ms"] < 0:
+            raise ValueError(f"lease period {period}")
+    if not isinstance(state["written_wall_ms"], int):
+        raise ValueError("no time of writing")
