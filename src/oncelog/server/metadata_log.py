@@ -22,7 +22,6 @@ from oncelog.records.header import headers, read_header
 from oncelog.records.read import records_of
 from oncelog.server.errors import ErrorCode, KafkaError
 
-METADATA_TOPIC = "__oncelog_metadata"
 _TOPIC_PREFIX = "topic:"
 _BROKER_KEY = "broker"
 _READ_BYTES = 1 << 20

@@ -4,7 +4,8 @@ Where a default differs from Kafka's, the line says why. Our own settings begin 
 A setting is written `log.segment.bytes` wherever a person writes it, and read as `settings.log_segment_bytes`.
 """
 
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 
 from oncelog.server.setting import (
     LONG_MAX,
@@ -175,6 +176,13 @@ class Settings:
         """The value of a setting by Kafka's name."""
         value: Value = getattr(self, attribute(name))
         return value
+
+    def with_changes(self, changed: Mapping[str, str]) -> "Settings":
+        """A copy for which only these are changed at run time; SettingsError where one of them cannot be."""
+        other = replace(self, given=dict(self.given), changed=dict(self.changed))
+        for name in {*self.changed, *changed}:
+            other.change(name, changed.get(name))
+        return other
 
     def change(self, name: str, given: str | None) -> None:
         """Set a dynamic setting while the server runs, or with None go back to what the start was given."""

@@ -17,7 +17,8 @@ from oncelog.log.partition import PartitionLog
 from oncelog.server import topic_configs, topic_rules
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.folders import Folders
-from oncelog.server.metadata_log import METADATA_TOPIC, Definition, MetadataLog
+from oncelog.server.metadata_log import Definition, MetadataLog
+from oncelog.server.names import METADATA_TOPIC
 from oncelog.server.settings import Settings
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class Topics:
         self._folders = Folders(disk, settings.log_dir)
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[UUID, Topic] = {}
-        self._strays: set[tuple[str, int]] = set()
+        self._by_collision_key: dict[str, Topic] = {}
         disk.mkdir(settings.log_dir)
         self._metadata = MetadataLog(self._open_log(METADATA_TOPIC, 0, METADATA_CONFIG, now))
         for name, given in self._metadata.broker_configs.items():
@@ -102,6 +103,9 @@ class Topics:
     def partition_count(self) -> int:
         return sum(len(topic.partitions) for topic in self._by_name.values())
 
+    def free_bytes(self) -> int:
+        return self._disk.free_bytes(self.settings.log_dir)
+
     # Changing
 
     def check_create(self, name: str, partitions: int, configs: Mapping[str, str | None]) -> tuple[int, dict[str, str]]:
@@ -109,12 +113,11 @@ class Topics:
         topic_rules.check_name(name)
         if name in self._by_name or name == METADATA_TOPIC:
             raise KafkaError(ErrorCode.topic_already_exists, f"Topic '{name}' already exists.")
-        key = topic_rules.collision_key(name)
-        rival = next((other for other in self._by_name if topic_rules.collision_key(other) == key), None)
+        rival = self._by_collision_key.get(topic_rules.collision_key(name))
         if rival is not None:
             raise KafkaError(
                 ErrorCode.invalid_topic_exception,
-                f"Topic '{name}' collides with existing topic: {rival}",
+                f"Topic '{name}' collides with existing topic: {rival.name}",
             )
         count = self.settings.num_partitions if partitions == -1 else partitions
         topic_rules.check_partitions(count, self.partition_count, self.settings.oncelog_max_partitions)
@@ -161,6 +164,7 @@ class Topics:
         definition = self._metadata.definitions[topic.name]
         self._metadata.put(definition.deleting(), now)
         del self._by_name[topic.name], self._by_id[topic.id]
+        del self._by_collision_key[topic_rules.collision_key(topic.name)]
         for partition in topic.partitions:
             partition.is_deleted = True
             partition.log.close()
@@ -202,9 +206,14 @@ class Topics:
             partition.topic = topic
         topic.partitions = grown.partitions
 
+    def check_alter_configs(self, topic: Topic, configs: Mapping[str, str | None]) -> dict[str, str]:
+        if topic.is_internal:
+            raise KafkaError(ErrorCode.invalid_topic_exception, f"Topic '{topic.name}' is internal")
+        return topic_configs.check(self.settings, configs)
+
     def alter_configs(self, topic: Topic, configs: Mapping[str, str | None], now: Now) -> None:
         """Replace the topic's own configs; they count from the next request on."""
-        own = topic_configs.check(self.settings, configs)
+        own = self.check_alter_configs(topic, configs)
         self._put(topic, partitions=len(topic.partitions), configs=own, now=now)
         topic.configs = own
         self._apply_configs(topic)
@@ -233,6 +242,7 @@ class Topics:
 
     def _register(self, topic: Topic) -> None:
         self._by_name[topic.name] = self._by_id[topic.id] = topic
+        self._by_collision_key[topic_rules.collision_key(topic.name)] = topic
 
     def _apply_configs(self, topic: Topic) -> None:
         config = topic_configs.log_config(self.settings, topic.configs)

@@ -1,0 +1,54 @@
+"""DeleteTopics, versions 1 to 6 (KIP-322 topic.deletion.disabled, KIP-516 by topic id)."""
+
+import asyncio
+from typing import Any
+from uuid import UUID
+
+from oncelog.server.api import Api
+from oncelog.server.call import Call
+from oncelog.server.errors import ErrorCode, KafkaError
+from oncelog.server.topics import Topic
+
+IDS_SINCE = 6
+DISABLED_SINCE = 3  # older clients do not know TOPIC_DELETION_DISABLED
+
+
+async def handle(request: Any, call: Call) -> Any:
+    if call.version >= IDS_SINCE:
+        asked = [(each.name, each.topic_id) for each in request.topics]
+    else:
+        asked = [(name, None) for name in request.topic_names]
+    results = []
+    for name, topic_id in asked:
+        results.append(_delete(name, topic_id, call))
+        await asyncio.sleep(0)
+    # A deleted topic is gone already; its files may take a while, and nobody else should wait for them.
+    await asyncio.to_thread(call.broker.topics.remove_deleted)
+    return call.new("DeleteTopicsResponse", responses=tuple(results))
+
+
+def _delete(name: str | None, topic_id: UUID | None, call: Call) -> Any:
+    code, message = ErrorCode.none, None
+    try:
+        topic = _find(name, topic_id, call)
+        name, topic_id = topic.name, topic.id
+        call.broker.topics.delete(topic, call.now)
+    except KafkaError as refusal:
+        code, message = refusal.code, refusal.message
+    if code is ErrorCode.topic_deletion_disabled and call.version < DISABLED_SINCE:
+        code = ErrorCode.invalid_request
+    return call.new("DeletableTopicResult", name=name, topic_id=topic_id, error_code=code, error_message=message)
+
+
+def _find(name: str | None, topic_id: UUID | None, call: Call) -> Topic:
+    topics = call.broker.topics
+    if (name is None) == (topic_id is None):
+        raise KafkaError(ErrorCode.invalid_request, "A topic is named by its name or its id, not by both or neither.")
+    topic = topics.get(name) if name is not None else topics.by_id(topic_id) if topic_id is not None else None
+    if topic is None:
+        code = ErrorCode.unknown_topic_or_partition if topic_id is None else ErrorCode.unknown_topic_id
+        raise KafkaError(code, "This server does not host this topic.")
+    return topic
+
+
+API = Api(key=20, name="delete_topics", versions=(1, 6), handle=handle)

@@ -1,0 +1,73 @@
+"""DescribeConfigs, versions 1 to 4 (KIP-133, KIP-226 sources and synonyms, KIP-569 types and documentation)."""
+
+from typing import Any
+
+from oncelog.server.api import Api
+from oncelog.server.call import Call
+from oncelog.server.config_resources import (
+    Entry,
+    Resource,
+    Synonym,
+    describe_broker,
+    describe_topic,
+    existing_topic,
+    unsupported_resource,
+)
+from oncelog.server.errors import ErrorCode, KafkaError
+from oncelog.server.topic_rules import check_name
+
+
+def handle(request: Any, call: Call) -> Any:
+    return call.new(
+        "DescribeConfigsResponse", results=tuple(_result(asked, request, call) for asked in request.resources)
+    )
+
+
+def _result(asked: Any, request: Any, call: Call) -> Any:
+    code, message = ErrorCode.none, None
+    entries: list[Entry] = []
+    try:
+        entries = _entries(asked, call)
+    except KafkaError as refusal:
+        code, message = refusal.code, refusal.message
+    wanted = None if asked.configuration_keys is None else frozenset(asked.configuration_keys)
+    return call.new(
+        "DescribeConfigsResult",
+        error_code=code,
+        error_message=message,
+        resource_type=asked.resource_type,
+        resource_name=asked.resource_name,
+        configs=tuple(_config(entry, request, call) for entry in entries if wanted is None or entry.name in wanted),
+    )
+
+
+def _entries(asked: Any, call: Call) -> list[Entry]:
+    settings = call.broker.settings
+    if asked.resource_type == Resource.TOPIC:
+        check_name(asked.resource_name)
+        return describe_topic(settings, existing_topic(call.broker.topics, asked.resource_name))
+    if asked.resource_type == Resource.BROKER:
+        return describe_broker(settings, asked.resource_name)
+    raise unsupported_resource(asked.resource_type)
+
+
+def _config(entry: Entry, request: Any, call: Call) -> Any:
+    synonyms = entry.synonyms if request.include_synonyms else ()
+    return call.new(
+        "DescribeConfigsResourceResult",
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.is_read_only,
+        config_source=entry.source,
+        is_sensitive=False,
+        synonyms=tuple(_synonym(each, call) for each in synonyms),
+        config_type=entry.kind,
+        documentation=entry.doc if getattr(request, "include_documentation", False) else None,
+    )
+
+
+def _synonym(synonym: Synonym, call: Call) -> Any:
+    return call.new("DescribeConfigsSynonym", name=synonym.name, value=synonym.value, source=synonym.source)
+
+
+API = Api(key=32, name="describe_configs", versions=(1, 4), handle=handle)

@@ -1,0 +1,53 @@
+"""DescribeLogDirs, versions 1 to 5 (KIP-113, KIP-827 free space): how much each partition takes in the data folder."""
+
+from os.path import abspath
+from typing import Any
+
+from oncelog.server.api import Api
+from oncelog.server.call import Call
+from oncelog.server.errors import ErrorCode
+from oncelog.server.topics import Topic
+
+UNKNOWN_BYTES = -1
+
+
+def handle(request: Any, call: Call) -> Any:
+    topics = call.broker.topics
+    asked: list[tuple[Topic, tuple[int, ...] | None]]
+    if request.topics is None:
+        asked = [(topic, None) for topic in topics.all()]
+    else:
+        found = [(topics.get(each.topic), each.partitions) for each in request.topics]
+        asked = [(topic, indexes) for topic, indexes in found if topic is not None]
+    result = call.new(
+        "DescribeLogDirsResult",
+        error_code=ErrorCode.none,
+        log_dir=abspath(call.broker.settings.log_dir),
+        topics=tuple(_topic(topic, indexes, call) for topic, indexes in asked),
+        total_bytes=UNKNOWN_BYTES,
+        usable_bytes=topics.free_bytes(),
+        is_cordoned=False,
+    )
+    return call.new("DescribeLogDirsResponse", error_code=ErrorCode.none, results=(result,))
+
+
+def _topic(topic: Topic, indexes: tuple[int, ...] | None, call: Call) -> Any:
+    wanted = None if indexes is None else frozenset(indexes)
+    return call.new(
+        "DescribeLogDirsTopic",
+        name=topic.name,
+        partitions=tuple(
+            call.new(
+                "DescribeLogDirsPartition",
+                partition_index=partition.index,
+                partition_size=partition.log.size_bytes,
+                offset_lag=0,
+                is_future_key=False,
+            )
+            for partition in topic.partitions
+            if wanted is None or partition.index in wanted
+        ),
+    )
+
+
+API = Api(key=35, name="describe_log_dirs", versions=(1, 5), handle=handle)

@@ -1,0 +1,49 @@
+"""CreatePartitions, versions 0 to 3 (KIP-195): a topic can grow, never shrink."""
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+from oncelog.server import topic_rules
+from oncelog.server.api import Api
+from oncelog.server.call import Call
+from oncelog.server.config_resources import existing_topic
+from oncelog.server.errors import ErrorCode, KafkaError
+
+
+async def handle(request: Any, call: Call) -> Any:
+    counts = Counter(asked.name for asked in request.topics)
+    results = []
+    for asked in request.topics:
+        code, message = ErrorCode.none, None
+        if asked.name not in counts:
+            continue  # a name that was there twice has had its one answer
+        try:
+            if counts.pop(asked.name) > 1:
+                raise KafkaError(ErrorCode.invalid_request, "Duplicate topic name.")
+            _grow(asked, call, request.validate_only)
+        except KafkaError as refusal:
+            code, message = refusal.code, refusal.message
+        results.append(call.new("CreatePartitionsTopicResult", name=asked.name, error_code=code, error_message=message))
+        await asyncio.sleep(0)
+    return call.new("CreatePartitionsResponse", results=tuple(results))
+
+
+def _grow(asked: Any, call: Call, validate_only: bool) -> None:
+    topics = call.broker.topics
+    topic = existing_topic(topics, asked.name)
+    topics.check_add_partitions(topic, asked.count)
+    if asked.assignments is not None:
+        added = asked.count - len(topic.partitions)
+        if len(asked.assignments) != added:
+            raise KafkaError(
+                ErrorCode.invalid_replica_assignment,
+                f"Attempted to add {added} additional partition(s), but {len(asked.assignments)} assignment(s) "
+                "were specified.",
+            )
+        topic_rules.check_brokers((each.broker_ids for each in asked.assignments), call.broker.settings.node_id)
+    if not validate_only:
+        topics.add_partitions(topic, asked.count, call.now)
+
+
+API = Api(key=37, name="create_partitions", versions=(0, 3), handle=handle)

@@ -1,0 +1,33 @@
+"""ElectLeaders, versions 0 to 2 (KIP-183, KIP-460): a single server leads everything already."""
+
+from typing import Any
+
+from oncelog.server.api import Api
+from oncelog.server.call import Call
+from oncelog.server.errors import ErrorCode
+
+
+def handle(request: Any, call: Call) -> Any:
+    return call.new(
+        "ElectLeadersResponse",
+        error_code=ErrorCode.none,
+        replica_election_results=tuple(
+            call.new(
+                "ReplicaElectionResult",
+                topic=asked.topic,
+                partition_result=tuple(_result(asked.topic, index, call) for index in asked.partitions),
+            )
+            for asked in request.topic_partitions or ()
+        ),
+    )
+
+
+def _result(topic: str, index: int, call: Call) -> Any:
+    if call.broker.topics.partition(topic, index) is None:
+        code, message = ErrorCode.unknown_topic_or_partition, "The partition does not exist."
+    else:
+        code, message = ErrorCode.election_not_needed, "The only replica leads."
+    return call.new("PartitionResult", partition_id=index, error_code=code, error_message=message)
+
+
+API = Api(key=43, name="elect_leaders", versions=(0, 2), handle=handle)

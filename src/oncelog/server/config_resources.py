@@ -1,0 +1,256 @@
+"""What DescribeConfigs, AlterConfigs and IncrementalAlterConfigs have in common: resources, entries, changes.
+
+There is one node, so what is set for "this broker" and for "all brokers" is one and the same set of values.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from oncelog.clock import Now
+from oncelog.server.errors import ErrorCode, KafkaError
+from oncelog.server.setting import Kind, Setting, SettingsError, Value, text_of
+from oncelog.server.settings import SETTINGS, Settings
+from oncelog.server.settings_reading import conflicts
+from oncelog.server.topic_configs import TOPIC_CONFIGS, effective
+from oncelog.server.topics import Topic, Topics
+
+Inherited = Callable[[str], Value]  # the value of a name that is not set here
+
+
+class Resource(IntEnum):
+    TOPIC = 2
+    BROKER = 4
+
+
+class Source(IntEnum):
+    """Where a value comes from, numbered as in the answer to DescribeConfigs."""
+
+    TOPIC = 1
+    BROKER = 2
+    ALL_BROKERS = 3
+    STATIC = 4
+    DEFAULT = 5
+
+
+class Operation(IntEnum):
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Synonym:
+    name: str
+    value: str | None
+    source: Source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    name: str
+    value: str | None
+    source: Source
+    kind: Kind
+    doc: str
+    is_read_only: bool
+    synonyms: list[Synonym] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    name: str
+    operation: int
+    value: str | None
+
+
+# Describing
+
+
+def describe_topic(settings: Settings, topic: Topic) -> list[Entry]:
+    return describe_configs(settings, topic.configs)
+
+
+def describe_configs(settings: Settings, own: Mapping[str, str]) -> list[Entry]:
+    """Every topic config as it counts for a topic with these of its own."""
+    values = effective(settings, own)
+    entries = []
+    for name, config in TOPIC_CONFIGS.items():
+        synonyms = [Synonym(name, own[name], Source.TOPIC)] if name in own else []
+        for broker_name in config.broker_names:
+            synonyms += _broker_synonyms(settings, broker_name)
+        entries.append(
+            Entry(
+                name=name,
+                value=text_of(values[name]),
+                source=synonyms[0].source if synonyms else Source.DEFAULT,
+                kind=config.setting.kind,
+                doc=config.setting.doc,
+                is_read_only=False,
+                synonyms=synonyms,
+            )
+        )
+    return entries
+
+
+def describe_broker(settings: Settings, name: str) -> list[Entry]:
+    """By the node's number every setting; by no name what was changed for all brokers, as Kafka does."""
+    check_broker_name(settings, name)
+    if not name:
+        return [
+            _entry(SETTINGS[changed], text, Source.ALL_BROKERS, [Synonym(changed, text, Source.ALL_BROKERS)])
+            for changed, text in settings.changed.items()
+        ]
+    entries = []
+    for setting in SETTINGS.values():
+        synonyms = _broker_synonyms(settings, setting.name)
+        source = synonyms[0].source if synonyms else Source.DEFAULT
+        entries.append(_entry(setting, text_of(settings.value(setting.name)), source, synonyms))
+    return entries
+
+
+def _entry(setting: Setting, value: str | None, source: Source, synonyms: list[Synonym]) -> Entry:
+    return Entry(
+        name=setting.name,
+        value=value,
+        source=source,
+        kind=setting.kind,
+        doc=setting.doc,
+        is_read_only=not setting.dynamic,
+        synonyms=synonyms,
+    )
+
+
+def _broker_synonyms(settings: Settings, name: str) -> list[Synonym]:
+    found = []
+    if name in settings.changed:
+        found.append(Synonym(name, settings.changed[name], Source.BROKER))
+    if name in settings.given:
+        found.append(Synonym(name, settings.given[name], Source.STATIC))
+    default = SETTINGS[name].default
+    if default is not None:
+        found.append(Synonym(name, text_of(default), Source.DEFAULT))
+    return found
+
+
+# Changing
+
+
+def alter(
+    topics: Topics, resource_type: int, name: str, changes: Iterable[Change], now: Now, *, validate_only: bool
+) -> None:
+    """Apply changes to what the resource has now."""
+    if resource_type == Resource.TOPIC:
+        topic = existing_topic(topics, name)
+        settings = {key: config.setting for key, config in TOPIC_CONFIGS.items()}
+        own = _changed(topic.configs, changes, settings, lambda key: TOPIC_CONFIGS[key].broker_value(topics.settings))
+        topics.check_alter_configs(topic, own)
+        if not validate_only:
+            topics.alter_configs(topic, own, now)
+    elif resource_type == Resource.BROKER:
+        check_broker_name(topics.settings, name)
+        changed = _changed(topics.settings.changed, changes, SETTINGS, topics.settings.value)
+        _check_broker_configs(topics.settings, changed)
+        if not validate_only:
+            topics.alter_broker_configs(changed, now)
+    else:
+        raise unsupported_resource(resource_type)
+
+
+def replace(
+    topics: Topics,
+    resource_type: int,
+    name: str,
+    configs: Iterable[tuple[str, str | None]],
+    now: Now,
+    validate_only: bool,
+) -> None:
+    """Make these the resource's only own configs, as AlterConfigs has it: what is not named is back at its default."""
+    wanted = list(configs)
+    named = {key for key, _ in wanted}
+    if resource_type == Resource.TOPIC:
+        have: Mapping[str, str] = existing_topic(topics, name).configs
+    else:
+        have = topics.settings.changed
+    changes = [Change(key, Operation.DELETE, None) for key in have if key not in named]
+    changes += [Change(key, Operation.SET, value) for key, value in wanted]
+    alter(topics, resource_type, name, changes, now, validate_only=validate_only)
+
+
+def _changed(
+    have: Mapping[str, str], changes: Iterable[Change], known: Mapping[str, Setting], inherited: Inherited
+) -> dict[str, str]:
+    result = dict(have)
+    seen: set[str] = set()
+    for change in changes:
+        if change.name in seen:
+            raise _invalid_request(f"Error due to duplicate config keys : {change.name}")
+        seen.add(change.name)
+        if change.operation == Operation.DELETE:
+            result.pop(change.name, None)
+            continue
+        if change.value is None:
+            raise _invalid_request(f"Null value not supported for : {change.name}")
+        if change.operation == Operation.SET:
+            result[change.name] = change.value
+        elif change.operation in (Operation.APPEND, Operation.SUBTRACT):
+            result[change.name] = _changed_list(change, result.get(change.name), known, inherited)
+        else:
+            raise _invalid_request(f"Unknown operation type {change.operation}")
+    return result
+
+
+def _changed_list(change: Change, have: str | None, known: Mapping[str, Setting], inherited: Inherited) -> str:
+    setting = known.get(change.name)
+    if setting is None or setting.kind is not Kind.LIST:
+        verb = Operation(change.operation).name
+        raise KafkaError(ErrorCode.invalid_config, f"Can't {verb} to key {change.name} because its type is not LIST.")
+    parts = list(_parts(inherited(change.name) if have is None else setting.parse(have)))
+    named = [part.strip() for part in (change.value or "").split(",")]
+    if change.operation == Operation.APPEND:
+        parts += [part for part in named if part not in parts]
+    else:
+        parts = [part for part in parts if part not in named]
+    return ",".join(parts)
+
+
+def _parts(value: Value) -> tuple[str, ...]:
+    return value if isinstance(value, tuple) else ()
+
+
+def _check_broker_configs(settings: Settings, changed: Mapping[str, str]) -> None:
+    fixed = [name for name in changed if name not in SETTINGS or not SETTINGS[name].dynamic]
+    if fixed:
+        raise _invalid_request(f"Cannot update these configs dynamically: {', '.join(fixed)}")
+    try:
+        problems = conflicts(settings.with_changes(changed))
+    except SettingsError as refusal:
+        problems = [str(refusal)]
+    if problems:
+        raise KafkaError(ErrorCode.invalid_config, "; ".join(problems))
+
+
+# Naming
+
+
+def existing_topic(topics: Topics, name: str) -> Topic:
+    topic = topics.get(name)
+    if topic is None:
+        raise KafkaError(ErrorCode.unknown_topic_or_partition, f"The topic '{name}' does not exist.")
+    return topic
+
+
+def check_broker_name(settings: Settings, name: str) -> None:
+    if name and name != str(settings.node_id):
+        raise _invalid_request(
+            f"Unexpected broker id, expected {settings.node_id} or empty string, but received {name}"
+        )
+
+
+def unsupported_resource(resource_type: int) -> KafkaError:
+    return _invalid_request(f"Unsupported resource type {resource_type}: topics (2) and brokers (4) have configs here")
+
+
+def _invalid_request(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.invalid_request, message)

@@ -1,0 +1,5 @@
+"""Names of topics that the server keeps for itself."""
+
+METADATA_TOPIC = "__oncelog_metadata"
+OFFSETS_TOPIC = "__consumer_offsets"
+INTERNAL_TOPICS = frozenset({METADATA_TOPIC, OFFSETS_TOPIC})
