@@ -1,0 +1,93 @@
+"""What the documents say to type is typed here, and their links lead somewhere."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.repo.documents import BlockFailed, PageRun, blocks, blocks_of, lines_missing, pages
+from tests.repo.tree import ROOT, project_files, read
+
+LINK = re.compile(r"\]\((?!\w+:)([^)#\s]*)(?:#([^)\s]*))?\)")
+PAGES_WITH_CODE = [page for page in pages() if any(block.is_run for block in blocks(page))]
+EXAMPLE = """
+```bash
+echo hello
+```
+```output
+hel…
+```
+<!-- not run: needs two machines -->
+```bash
+exit 1
+```
+"""
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("page", PAGES_WITH_CODE)
+def test_the_blocks_of_a_page_do_what_it_says(page: str, tmp_path: Path) -> None:
+    with PageRun(page, tmp_path) as page_run:
+        for block in blocks(page):
+            page_run.run(block)
+
+
+def test_a_block_that_is_not_run_says_why() -> None:
+    silent = [
+        block.where for page in pages() for block in blocks(page) if block.not_run is not None and not block.not_run
+    ]
+    assert not silent
+
+
+def test_readme_shows_how_to_run_and_to_test() -> None:
+    shown = [block.text.strip() for block in blocks("README.md")]
+    assert {"./dev run", "./dev test"} <= set(shown)
+
+
+def test_ci_runs_the_test_command_of_the_readme() -> None:
+    assert "./dev test" in read(".ci/run")
+
+
+def test_the_checker_finds_blocks_output_and_reasons(tmp_path: Path) -> None:
+    run, output, left_out = blocks_of("example.md", EXAMPLE)
+    assert (run.language, run.text, run.is_run, run.line) == ("bash", "echo hello\n", True, 2)
+    assert output.language == "output"
+    assert left_out.not_run == "needs two machines"
+    with PageRun("example.md", tmp_path) as page_run:
+        page_run.run(run)
+        page_run.run(output)
+
+
+def test_the_checker_notices_a_failing_block_and_output_that_never_came(tmp_path: Path) -> None:
+    failing, wrong_output = blocks_of("example.md", "```bash\necho sorry; exit 3\n```\n```output\nfine\n```\n")
+    with PageRun("example.md", tmp_path) as page_run:
+        with pytest.raises(BlockFailed, match=r"exit code 3.*\nsorry"):
+            page_run.run(failing)
+        with pytest.raises(BlockFailed, match="fine"):
+            page_run.run(wrong_output)
+    assert lines_missing("a\nb\n", "b\na\n") == ["b"]
+
+
+@pytest.mark.parametrize("page", [name for name in project_files() if name.endswith(".md")])
+def test_links_lead_somewhere(page: str) -> None:
+    lost = [target for target in LINK.findall(read(page)) if not _leads_somewhere(page, *target)]
+    assert not lost
+
+
+def _leads_somewhere(page: str, path: str, anchor: str) -> bool:
+    target = (ROOT / page).parent / path if path else ROOT / page
+    if not target.exists():
+        return False
+    if not anchor or target.suffix != ".md":
+        return True
+    headings = re.findall(r"^#+\s+(.*?)\s*$", target.read_text(encoding="utf-8"), re.MULTILINE)
+    return anchor in [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings]
+
+
+def test_decisions_are_numbered_on_and_listed() -> None:
+    found = sorted(name for name in project_files() if re.fullmatch(r"docs/decisions/\d{4}-[a-z0-9-]+\.md", name))
+    assert [int(Path(name).name[:4]) for name in found] == list(range(1, len(found) + 1))
+    index = read("docs/decisions/README.md")
+    assert [name for name in found if f"({Path(name).name})" not in index] == []
+    others = [name for name in project_files() if name.startswith("docs/decisions/") and name not in found]
+    assert others == ["docs/decisions/README.md"]
