@@ -18,6 +18,7 @@ def handle(request: Any, call: Call) -> Any:
     broker = call.new("MetadataResponseBroker", node_id=call.broker.node_id, host=host, port=port, rack=None)
     return call.new(
         "MetadataResponse",
+        error_code=ErrorCode.none,
         brokers=(broker,),
         cluster_id=call.broker.cluster_id,
         controller_id=call.broker.node_id,

@@ -1,0 +1,119 @@
+"""A server in this process: `with Server() as server: ... server.bootstrap_servers`."""
+
+import asyncio
+import shutil
+import tempfile
+import threading
+from collections.abc import Mapping
+from typing import Any, Self
+
+from oncelog.clock import SystemClock
+from oncelog.cluster.file import FileCluster
+from oncelog.log.disk import RealDisk
+from oncelog.server.broker import Broker, run_loop
+from oncelog.server.settings import Settings
+from oncelog.server.settings_reading import read_settings
+
+START_TIMEOUT_S = 60
+
+
+class Server:
+    """Runs in a thread of its own, on a free port, in a temporary folder that goes with it unless `data_dir` is given.
+
+    Settings are given by Kafka's names (`settings={"num.partitions": "3"}`) or as keywords (`num_partitions=3`).
+    """
+
+    def __init__(
+        self, *, data_dir: str | None = None, settings: Mapping[str, str] | None = None, **keywords: Any
+    ) -> None:
+        given = {name: str(value) for name, value in (settings or {}).items()}
+        given |= {name.replace("_", "."): _text(value) for name, value in keywords.items()}
+        self._temporary = None if data_dir or "log.dir" in given else tempfile.mkdtemp(prefix="oncelog-")
+        given.setdefault("log.dir", data_dir or self._temporary or "")
+        given.setdefault("listeners", "PLAINTEXT://127.0.0.1:0")
+        self.settings = read_settings(given)
+        self.data_dir = self.settings.log_dir
+        self.bootstrap_servers = ""
+        self._broker: Broker | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._started = threading.Event()
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="oncelog", daemon=True)
+        self._thread.start()
+        if not self._started.wait(START_TIMEOUT_S):
+            raise TimeoutError("the server did not start")
+        if self._failure is not None:
+            self._thread.join()
+            raise self._failure
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def broker(self) -> Broker:
+        """The server itself; it belongs to its own thread (see `call`)."""
+        assert self._broker is not None
+        return self._broker
+
+    def call(self, function: Any, *arguments: Any) -> Any:
+        """Run a function in the server's thread, and wait for what it returns."""
+        assert self._loop is not None
+
+        async def run() -> Any:
+            return function(*arguments)
+
+        return asyncio.run_coroutine_threadsafe(run(), self._loop).result()
+
+    def close(self) -> None:
+        if self._thread.is_alive() and self._loop is not None and self._stop is not None:
+            self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+
+    def _run(self) -> None:
+        try:
+            run_loop(self._serve())
+        except BaseException as failure:
+            self._failure = failure
+        finally:
+            self._started.set()
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stop = asyncio.Event()
+        broker = self._broker = open_broker(self.settings)
+        await broker.start()
+        self.bootstrap_servers = ",".join(f"127.0.0.1:{port}" for port in broker.ports.values())
+        self._started.set()
+        await self._stop.wait()
+        await broker.stop()
+
+
+def open_broker(settings: Settings) -> Broker:
+    """A server on its data folder, not listening yet. Raises `FolderInUse` when another one has the folder."""
+    disk, clock = RealDisk(), SystemClock()
+    cluster = FileCluster.open(
+        disk,
+        settings.log_dir,
+        clock,
+        node_id=settings.node_id,
+        lease_lifetime_ms=settings.oncelog_lease_lifetime_ms,
+    )
+    try:
+        return Broker(settings, cluster, clock=clock, disk=disk)
+    except BaseException:
+        cluster.close()
+        raise
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (list, tuple)):
+        return ",".join(map(str, value))
+    return str(value)

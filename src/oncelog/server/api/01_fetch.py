@@ -1,0 +1,25 @@
+"""Fetch, versions 4 to 18 (KIP-74 limits, KIP-320 leader epochs, KIP-516 topic ids).
+
+Fetch sessions (KIP-227) are declined as Kafka allows: every answer has the session id 0, so that clients send all
+their partitions each time; a session that a client claims to have is not found.
+"""
+
+from typing import Any
+
+from oncelog.server.api import Api
+from oncelog.server.call import Call, Encoded
+from oncelog.server.errors import ErrorCode
+from oncelog.server.fetch import Fetch
+from oncelog.wire.hot import encode_fetched
+
+FULL_FETCH_EPOCHS = (0, -1)
+
+
+def handle(request: Any, call: Call) -> Any:
+    if call.version >= 7 and request.session_epoch not in FULL_FETCH_EPOCHS:
+        code = ErrorCode.fetch_session_id_not_found
+        return Encoded(encode_fetched(call.version, call.correlation_id, (), error_code=code))
+    return Fetch(request, call, call.broker.connections).answer(request.max_wait.total_seconds())
+
+
+API = Api(key=1, name="fetch", versions=(4, 18), handle=handle)

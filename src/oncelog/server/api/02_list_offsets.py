@@ -1,0 +1,79 @@
+"""ListOffsets, versions 1 to 11 (KIP-79, KIP-320 leader epochs, KIP-734 max timestamp, KIP-405 and KIP-1005 tiers).
+
+Every record is on the local disk here, so the earliest local offset is the earliest one, and no offset was ever
+tiered: the last tiered one is -1.
+"""
+
+from typing import Any
+
+from oncelog.log.errors import LogStorageError
+from oncelog.server.api import Api
+from oncelog.server.call import Call
+from oncelog.server.errors import ErrorCode, KafkaError
+from oncelog.server.partitions import ANY_EPOCH, partition_of, topic_of
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+FIRST_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+
+Found = tuple[int, int, int]  # timestamp, offset, leader epoch
+NOTHING: Found = (-1, -1, -1)
+
+
+def handle(request: Any, call: Call) -> Any:
+    return call.new(
+        "ListOffsetsResponse",
+        topics=tuple(
+            call.new(
+                "ListOffsetsTopicResponse",
+                name=topic.name,
+                partitions=tuple(_answer(topic.name, asked, call) for asked in topic.partitions),
+            )
+            for topic in request.topics
+        ),
+    )
+
+
+def _answer(name: str, asked: Any, call: Call) -> Any:
+    found, code = NOTHING, ErrorCode.none
+    try:
+        found = _find(name, asked, call)
+    except KafkaError as refusal:
+        code = refusal.code
+    except LogStorageError:
+        code = ErrorCode.kafka_storage_error
+    timestamp, offset, epoch = found
+    return call.new(
+        "ListOffsetsPartitionResponse",
+        partition_index=asked.partition_index,
+        error_code=code,
+        timestamp=timestamp,
+        offset=offset,
+        leader_epoch=epoch,
+    )
+
+
+def _find(name: str, asked: Any, call: Call) -> Found:
+    topic = topic_of(call.broker.topics, name)
+    log = partition_of(topic, asked.partition_index, getattr(asked, "current_leader_epoch", ANY_EPOCH)).log
+    if call.version < FIRST_VERSION.get(asked.timestamp, 0):
+        raise KafkaError(ErrorCode.unsupported_version)
+    match asked.timestamp:
+        case -1:
+            return -1, log.high_watermark, log.leader_epoch
+        case -2 | -4 | -6:
+            return -1, log.log_start_offset, -1
+        case -3:
+            return log.max_timestamp() or NOTHING
+        case -5:
+            return NOTHING
+        case timestamp if timestamp < 0:
+            raise KafkaError(ErrorCode.unsupported_version)
+    return log.offset_for_time(asked.timestamp) or NOTHING
+
+
+API = Api(key=2, name="list_offsets", versions=(1, 11), handle=handle)

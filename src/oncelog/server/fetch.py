@@ -1,0 +1,158 @@
+"""Fetch: what there is to read now, or a wait until there is enough.
+
+A wait is called when one of its partitions moves, by the partition itself; nobody polls.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from oncelog.log.errors import LogStorageError, OffsetOutOfRange
+from oncelog.server.call import Call, Encoded
+from oncelog.server.errors import ErrorCode, KafkaError
+from oncelog.server.partitions import ANY_EPOCH, partition_of, topic_of
+from oncelog.server.topics import Partition, Topic
+from oncelog.wire.hot import FETCH_TOPIC_IDS, Fetched, encode_fetched
+
+if TYPE_CHECKING:
+    from oncelog.server.connections import Connections
+
+READ_COMMITTED = 1
+
+
+class Asked:
+    """One partition that a fetch asks for."""
+
+    __slots__ = ("error_code", "index", "max_bytes", "offset", "partition")
+
+    def __init__(self, topic: Topic | None, wanted: Any, refusal: int) -> None:
+        self.index: int = wanted.partition
+        self.offset: int = wanted.fetch_offset
+        self.max_bytes: int = wanted.partition_max_bytes
+        self.error_code = refusal
+        self.partition: Partition | None = None
+        if topic is not None:
+            try:
+                self.partition = partition_of(topic, self.index, getattr(wanted, "current_leader_epoch", ANY_EPOCH))
+            except KafkaError as error:
+                self.error_code = error.code
+
+    def read(self, max_bytes: int, *, at_least_one: bool) -> Fetched:
+        partition = self.partition
+        if partition is None or partition.is_deleted:
+            return Fetched(self.index, self.error_code or ErrorCode.unknown_topic_or_partition, -1, -1, b"")
+        log = partition.log
+        limit = min(max_bytes, self.max_bytes)
+        try:
+            if self.offset == log.high_watermark or (limit <= 0 and not at_least_one):
+                return Fetched(self.index, 0, log.high_watermark, log.log_start_offset, b"")
+            records = log.read(self.offset, limit, at_least_one=at_least_one)
+        except OffsetOutOfRange:
+            return Fetched(self.index, ErrorCode.offset_out_of_range, -1, -1, b"")
+        except LogStorageError:
+            return Fetched(self.index, ErrorCode.kafka_storage_error, -1, -1, b"")
+        return Fetched(self.index, 0, log.high_watermark, log.log_start_offset, records)
+
+
+class Fetch:
+    """One Fetch request, from its arrival to its answer."""
+
+    def __init__(self, request: Any, call: Call, connections: "Connections") -> None:
+        self._call = call
+        self._unsent = connections.unsent
+        self._read_committed = request.isolation_level == READ_COMMITTED
+        self._min_bytes: int = request.min_bytes
+        self._max_bytes = min(request.max_bytes, call.broker.settings.fetch_max_bytes)
+        self._topics: list[tuple[bytes, list[Asked]]] = []
+        topics = call.broker.topics
+        for wanted in request.topics:
+            topic: Topic | None = None
+            refusal = 0
+            try:
+                if call.version >= FETCH_TOPIC_IDS:
+                    name = wanted.topic_id.bytes if wanted.topic_id is not None else bytes(16)
+                    topic = topic_of(topics, None, wanted.topic_id)
+                else:
+                    name = wanted.topic.encode()
+                    topic = topic_of(topics, wanted.topic)
+            except KafkaError as error:
+                refusal = error.code
+            self._topics.append((name, [Asked(topic, each, refusal) for each in wanted.partitions]))
+        self._first_bytes = 0
+        self._first_size_bytes = 0
+        self._future: asyncio.Future[Encoded] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_due = False
+
+    def answer(self, max_wait_s: float) -> Encoded | asyncio.Future[Encoded]:
+        topics, size_bytes, has_error = self._read()
+        if size_bytes >= self._min_bytes or has_error or max_wait_s <= 0 or not self._topics:
+            return self._encoded(topics)
+        self._first_bytes = size_bytes
+        self._first_size_bytes = self._size_bytes()
+        loop = asyncio.get_running_loop()
+        self._future = loop.create_future()
+        self._future.add_done_callback(self._forget)
+        self._timer = loop.call_later(max_wait_s, self._finish)
+        self._wait()
+        return self._future
+
+    def _partitions(self) -> list[Partition]:
+        return [each.partition for _, asked in self._topics for each in asked if each.partition is not None]
+
+    def _size_bytes(self) -> int:
+        return sum(partition.log.size_bytes for partition in self._partitions())
+
+    def _wait(self) -> None:
+        for partition in self._partitions():
+            partition.waiters.add(self._woken)
+
+    def _woken(self) -> None:
+        """Look again once this round of the loop is over: whoever woke us may have more to do, and so may others."""
+        if not self._is_due and self._future is not None and not self._future.done():
+            self._is_due = True
+            asyncio.get_running_loop().call_soon(self._look)
+
+    def _look(self) -> None:
+        self._is_due = False
+        if self._future is None or self._future.done():
+            return
+        arrived = self._first_bytes + self._size_bytes() - self._first_size_bytes
+        is_gone = any(partition.is_deleted or partition.log.offline for partition in self._partitions())
+        if arrived >= self._min_bytes or is_gone:
+            topics, size_bytes, has_error = self._read()
+            if size_bytes >= self._min_bytes or has_error:
+                self._future.set_result(self._encoded(topics))
+                return
+        self._wait()
+
+    def _finish(self) -> None:
+        if self._future is not None and not self._future.done():
+            self._future.set_result(self._encoded(self._read()[0]))
+
+    def _forget(self, _: object) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        for partition in self._partitions():
+            partition.waiters.discard(self._woken)
+
+    def _read(self) -> tuple[list[tuple[bytes, list[Fetched]]], int, bool]:
+        """What there is now: by topic, how many bytes, and whether something went wrong."""
+        left = min(self._max_bytes, self._unsent.left_bytes)
+        size_bytes = 0
+        has_error = False
+        topics = []
+        for name, asked in self._topics:
+            found = []
+            for each in asked:
+                fetched = each.read(left, at_least_one=size_bytes == 0)
+                length = len(fetched.records)
+                size_bytes += length
+                left -= length
+                has_error = has_error or fetched.error_code != 0
+                found.append(fetched)
+            topics.append((name, found))
+        return topics, size_bytes, has_error
+
+    def _encoded(self, topics: list[tuple[bytes, list[Fetched]]]) -> Encoded:
+        call = self._call
+        return Encoded(encode_fetched(call.version, call.correlation_id, topics, read_committed=self._read_committed))

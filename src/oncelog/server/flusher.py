@@ -1,0 +1,49 @@
+"""Group commit: answers that wait for the disk share a flush, which runs in a thread."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+
+from oncelog.log.errors import LogStorageError
+from oncelog.server.topics import Partition
+
+THREADS = 4
+
+
+class Flusher:
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="flush")
+        self._running: dict[Partition, asyncio.Future[None]] = {}
+        self._again: set[Partition] = set()
+
+    def request(self, partition: Partition) -> None:
+        """Flush what is in the partition's log by now; who waits for its high watermark is called when that is done.
+
+        A flush that runs already may have begun too early, so another one follows it, for all who asked meanwhile.
+        """
+        if partition.log.high_watermark >= partition.log.next_offset:
+            return
+        if partition in self._running:
+            self._again.add(partition)
+            return
+        future = asyncio.get_running_loop().run_in_executor(self._threads, _flush, partition)
+        self._running[partition] = future
+        future.add_done_callback(lambda _: self._finished(partition))
+
+    def _finished(self, partition: Partition) -> None:
+        del self._running[partition]
+        partition.wake()
+        if partition in self._again:
+            self._again.discard(partition)
+            self.request(partition)
+
+    async def close(self) -> None:
+        while self._running:
+            await asyncio.wait(list(self._running.values()))
+        self._threads.shutdown()
+
+
+def _flush(partition: Partition) -> None:
+    try:
+        partition.log.flush()
+    except LogStorageError:
+        return  # the log is offline from here on and has said so; whoever waits looks at that

@@ -1,0 +1,34 @@
+"""Finding the partition that a request names, with the checks that Kafka makes on the way."""
+
+from uuid import UUID
+
+from oncelog.server.errors import ErrorCode, KafkaError
+from oncelog.server.topics import Partition, Topic, Topics
+
+ANY_EPOCH = -1
+
+
+def topic_of(topics: Topics, name: str | None, topic_id: UUID | None = None) -> Topic:
+    if name is not None:
+        topic = topics.get(name)
+        if topic is None:
+            raise KafkaError(ErrorCode.unknown_topic_or_partition)
+        return topic
+    topic = None if topic_id is None else topics.by_id(topic_id)
+    if topic is None:
+        raise KafkaError(ErrorCode.unknown_topic_id)
+    return topic
+
+
+def partition_of(topic: Topic, index: int, leader_epoch: int = ANY_EPOCH) -> Partition:
+    """`leader_epoch` is what the client believes; an older or a newer belief must look at the metadata again."""
+    if not 0 <= index < len(topic.partitions):
+        raise KafkaError(ErrorCode.unknown_topic_or_partition)
+    partition = topic.partitions[index]
+    if leader_epoch != ANY_EPOCH:
+        own_epoch = partition.log.leader_epoch
+        if leader_epoch < own_epoch:
+            raise KafkaError(ErrorCode.fenced_leader_epoch)
+        if leader_epoch > own_epoch:
+            raise KafkaError(ErrorCode.unknown_leader_epoch)
+    return partition
