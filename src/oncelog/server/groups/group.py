@@ -82,6 +82,14 @@ class Group(Rebalance):
                 return ErrorCode.fenced_instance_id
         return ErrorCode.none if member_id in self.members else ErrorCode.unknown_member_id
 
+    def check_delete_offsets(self) -> ErrorCode:
+        """A group of consumers says which topics are in use; of others it is not known, so they must be empty."""
+        if self.state is State.DEAD:
+            return ErrorCode.group_id_not_found
+        if self.state is State.EMPTY or self.protocol_type == CONSUMER_PROTOCOL:
+            return ErrorCode.none
+        return ErrorCode.non_empty_group
+
     # Messages
 
     def join(self, request: JoinRequest, waiter: Waiter, now: Now) -> list[Effect]:

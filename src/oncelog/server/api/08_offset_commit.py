@@ -1,0 +1,127 @@
+"""OffsetCommit: remember how far a group has read.
+
+Versions 2 to 10, as Kafka since 4.0. KIP-211 (v5: no retention of its own), KIP-320 (v6: leader epoch),
+KIP-345 (v7: static members), KIP-848 (v9: an unknown group has a code of its own; v10: topic ids).
+An entry that is refused (unknown topic, oversized metadata) is refused alone; the others are stored, in one batch.
+"""
+
+from collections.abc import Awaitable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from oncelog.server.api import Api
+from oncelog.server.errors import ErrorCode
+from oncelog.server.groups.offsets import TopicPartition
+from oncelog.server.groups.records import NO_EPOCH, CommittedOffset
+
+if TYPE_CHECKING:
+    from oncelog.server.call import Call
+    from oncelog.server.topics import Topic
+
+TOPIC_IDS = 10
+GROUP_NOT_FOUND = 9
+MS = timedelta(milliseconds=1)
+BY_SERVER = -1  # a retention of its own that was not asked for
+
+Errors = list[list[ErrorCode]]  # of each partition of each topic, in the order of the request
+
+
+def handle(request: Any, call: "Call") -> Any | Awaitable[Any]:
+    groups = call.broker.groups
+    error = groups.check_commit(
+        request.group_id,
+        request.member_id,
+        getattr(request, "group_instance_id", None),
+        request.generation_id_or_member_epoch,
+        call.now,
+    )
+    if error is ErrorCode.group_id_not_found and call.version < GROUP_NOT_FOUND:
+        error = ErrorCode.illegal_generation
+    errors, accepted = _look_through(request, call)
+    if error is not ErrorCode.none:
+        return _answer(request, call, _fail(errors, error, ErrorCode.offset_metadata_too_large))
+    settled = groups.commit(request.group_id, accepted, call.now)
+    if isinstance(settled, ErrorCode):
+        return _answer(request, call, _fail(errors, settled))
+    return _answer_later(request, call, errors, settled)
+
+
+async def _answer_later(request: Any, call: "Call", errors: Errors, settled: Awaitable[ErrorCode]) -> Any:
+    return _answer(request, call, _fail(errors, await settled))
+
+
+def _look_through(request: Any, call: "Call") -> tuple[Errors, dict[TopicPartition, CommittedOffset]]:
+    errors: Errors = []
+    accepted: dict[TopicPartition, CommittedOffset] = {}
+    expire_wall_ms = _expire_wall_ms(request, call)
+    for wanted in request.topics:
+        topic = _topic(wanted, call)
+        of_topic: list[ErrorCode] = []
+        for entry in wanted.partitions:
+            error = _check(entry, topic, call)
+            of_topic.append(error)
+            if error is ErrorCode.none and topic is not None:
+                accepted[TopicPartition(topic.name, entry.partition_index)] = CommittedOffset(
+                    entry.committed_offset,
+                    getattr(entry, "committed_leader_epoch", NO_EPOCH),
+                    entry.committed_metadata or "",
+                    call.now.wall_ms,
+                    expire_wall_ms,
+                )
+        errors.append(of_topic)
+    return errors, accepted
+
+
+def _topic(wanted: Any, call: "Call") -> "Topic | None":
+    topics = call.broker.topics
+    if call.version >= TOPIC_IDS:
+        return None if wanted.topic_id is None else topics.by_id(wanted.topic_id)
+    return topics.get(wanted.name)
+
+
+def _check(entry: Any, topic: "Topic | None", call: "Call") -> ErrorCode:
+    if topic is None:
+        return ErrorCode.unknown_topic_id if call.version >= TOPIC_IDS else ErrorCode.unknown_topic_or_partition
+    if not 0 <= entry.partition_index < len(topic.partitions):
+        return ErrorCode.unknown_topic_or_partition
+    if _utf16_units(entry.committed_metadata or "") > call.broker.settings.offset_metadata_max_bytes:
+        return ErrorCode.offset_metadata_too_large
+    return ErrorCode.none
+
+
+def _utf16_units(text: str) -> int:
+    """Kafka compares the length of a Java string, whatever the setting's name says."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2
+
+
+def _expire_wall_ms(request: Any, call: "Call") -> int:
+    retention: timedelta | None = getattr(request, "retention_time", None)
+    retention_ms = BY_SERVER if retention is None else retention // MS
+    return BY_SERVER if retention_ms == BY_SERVER else call.now.wall_ms + max(retention_ms, 0)
+
+
+def _fail(errors: Errors, error: ErrorCode, *also: ErrorCode) -> Errors:
+    """The same for every entry that had no other reason to fail, or only one of those in `also`."""
+    hidden = (ErrorCode.none, *also)
+    return [[error if each in hidden else each for each in of_topic] for of_topic in errors]
+
+
+def _answer(request: Any, call: "Call", errors: Errors) -> Any:
+    return call.new(
+        "OffsetCommitResponse",
+        topics=tuple(
+            call.new(
+                "OffsetCommitResponseTopic",
+                name=getattr(wanted, "name", None),
+                topic_id=getattr(wanted, "topic_id", None),
+                partitions=tuple(
+                    call.new("OffsetCommitResponsePartition", partition_index=entry.partition_index, error_code=error)
+                    for entry, error in zip(wanted.partitions, of_topic, strict=True)
+                ),
+            )
+            for wanted, of_topic in zip(request.topics, errors, strict=True)
+        ),
+    )
+
+
+API = Api(key=8, name="offset_commit", versions=(2, 10), handle=handle)

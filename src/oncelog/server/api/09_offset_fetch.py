@@ -1,0 +1,102 @@
+"""OffsetFetch: how far groups have read.
+
+Versions 1 to 10, as Kafka since 4.0. KIP-88 (v2: null for all topics), KIP-320 (v5: leader epoch), KIP-447 (v7:
+require_stable; there are no transactions here, so every offset is stable), KIP-709 (v8: many groups at once),
+KIP-848 (v9: member and epoch, which mean nothing to a classic group; v10: topic ids).
+An offset is not told before it would survive a crash.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from oncelog.server.api import Api
+from oncelog.server.errors import ErrorCode
+from oncelog.server.groups.offsets import NO_OFFSET
+from oncelog.server.groups.records import NO_EPOCH
+from oncelog.server.groups.store import Settled
+
+if TYPE_CHECKING:
+    from oncelog.server.call import Call
+
+MANY_GROUPS = 8
+TOPIC_IDS = 10
+GROUP_ERROR = 2  # before this version an error of the group stands at each partition
+
+
+def handle(request: Any, call: "Call") -> Any | Awaitable[Any]:
+    wanted = request.groups if call.version >= MANY_GROUPS else (request,)
+    settled = [call.broker.groups.settled(each.group_id) for each in wanted]
+    if all(isinstance(each, ErrorCode) for each in settled):
+        return _answer(wanted, [each for each in settled if isinstance(each, ErrorCode)], call)
+    return _answer_later(wanted, settled, call)
+
+
+async def _answer_later(wanted: Iterable[Any], settled: list[Settled], call: "Call") -> Any:
+    errors = [each if isinstance(each, ErrorCode) else await asyncio.shield(each) for each in settled]
+    return _answer(wanted, errors, call)
+
+
+def _answer(wanted: Iterable[Any], errors: list[ErrorCode], call: "Call") -> Any:
+    if call.version >= MANY_GROUPS:
+        groups = tuple(_group(each, error, call) for each, error in zip(wanted, errors, strict=True))
+        return call.new("OffsetFetchResponse", groups=groups)
+    (only,), (error,) = wanted, errors
+    return call.new("OffsetFetchResponse", topics=_topics(only, error, call), error_code=error)
+
+
+def _group(wanted: Any, error: ErrorCode, call: "Call") -> Any:
+    return call.new(
+        "OffsetFetchResponseGroup", group_id=wanted.group_id, topics=_topics(wanted, error, call), error_code=error
+    )
+
+
+def _topics(wanted: Any, error: ErrorCode, call: "Call") -> tuple[Any, ...]:
+    if error is not ErrorCode.none and call.version >= GROUP_ERROR:
+        return ()
+    topics = call.broker.topics
+    if wanted.topics is None:
+        committed = call.broker.groups.committed_topics(wanted.group_id)
+        known = [(topics.get(name), name, partitions) for name, partitions in committed.items()]
+        return tuple(
+            _topic(wanted.group_id, name, topic.id, partitions, error, call)
+            for topic, name, partitions in known
+            if topic is not None
+        )
+    answers = []
+    for each in wanted.topics:
+        if call.version < TOPIC_IDS:
+            answers.append(_topic(wanted.group_id, each.name, None, each.partition_indexes, error, call))
+            continue
+        topic = None if each.topic_id is None else topics.by_id(each.topic_id)
+        name, code = (topic.name, error) if topic is not None else ("", ErrorCode.unknown_topic_id)
+        answers.append(_topic(wanted.group_id, name, each.topic_id, each.partition_indexes, code, call))
+    return tuple(answers)
+
+
+def _topic(group_id: str, name: str, topic_id: Any, partitions: Iterable[int], error: ErrorCode, call: "Call") -> Any:
+    plural = "s" if call.version >= MANY_GROUPS else ""
+    return call.new(
+        f"OffsetFetchResponseTopic{plural}",
+        name=name,
+        topic_id=topic_id,
+        partitions=tuple(
+            _partition(f"OffsetFetchResponsePartition{plural}", group_id, name, index, error, call)
+            for index in partitions
+        ),
+    )
+
+
+def _partition(type_name: str, group_id: str, topic: str, index: int, error: ErrorCode, call: "Call") -> Any:
+    committed = call.broker.groups.committed(group_id, topic, index) if error is ErrorCode.none else None
+    return call.new(
+        type_name,
+        partition_index=index,
+        committed_offset=NO_OFFSET if committed is None else committed.offset,
+        committed_leader_epoch=NO_EPOCH if committed is None else committed.leader_epoch,
+        metadata="" if committed is None else committed.metadata,
+        error_code=error,
+    )
+
+
+API = Api(key=9, name="offset_fetch", versions=(1, 10), handle=handle)

@@ -1,0 +1,25 @@
+"""Heartbeat: a member is alive, and hears whether it must join again.
+
+Versions 0 to 4. KIP-345 (v3: static members).
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from oncelog.server.api import Api
+
+if TYPE_CHECKING:
+    from oncelog.server.call import Call
+
+
+def handle(request: Any, call: "Call") -> Any:
+    error = call.broker.groups.heartbeat(
+        request.group_id,
+        request.member_id,
+        getattr(request, "group_instance_id", None),
+        request.generation_id,
+        call.now,
+    )
+    return call.new("HeartbeatResponse", error_code=error)
+
+
+API = Api(key=12, name="heartbeat", versions=(0, 4), handle=handle)

@@ -1,0 +1,81 @@
+"""DescribeGroups: state and members of some groups.
+
+Versions 0 to 6. KIP-430 (v3: what the client may do), KIP-345 (v4: static members), KIP-1043 (v6: an unknown group is
+an error; before that it is a group that is dead).
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from oncelog.server.api import Api
+from oncelog.server.errors import ErrorCode
+from oncelog.server.groups.group import Group
+from oncelog.server.groups.member import Member
+from oncelog.server.groups.state import State
+
+if TYPE_CHECKING:
+    from oncelog.server.call import Call
+
+NOT_FOUND = 6
+NOT_ASKED_FOR = -(2**31)
+EVERYTHING = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11  # READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS
+
+
+def handle(request: Any, call: "Call") -> Any:
+    allowed = EVERYTHING if getattr(request, "include_authorized_operations", False) else NOT_ASKED_FOR
+    groups = tuple(_described(group_id, allowed, call) for group_id in request.groups)
+    return call.new("DescribeGroupsResponse", groups=groups)
+
+
+def _described(group_id: str, allowed: int, call: "Call") -> Any:
+    error = call.broker.groups.check_group_id(group_id)
+    if error is not ErrorCode.none:
+        return _without_group(group_id, error, "", None, call)
+    group = call.broker.groups.groups.get(group_id)
+    if group is None:
+        if call.version >= NOT_FOUND:
+            message = f"Group {group_id} not found."
+            return _without_group(group_id, ErrorCode.group_id_not_found, State.DEAD.value, message, call, allowed)
+        return _without_group(group_id, ErrorCode.none, State.DEAD.value, None, call, allowed)
+    is_stable = group.state is State.STABLE
+    return call.new(
+        "DescribedGroup",
+        error_code=ErrorCode.none,
+        error_message=None,
+        group_id=group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=(group.protocol_name or "") if is_stable else "",
+        members=tuple(_member(member, group, is_stable, call) for member in group.members),
+        authorized_operations=allowed,
+    )
+
+
+def _member(member: Member, group: Group, is_stable: bool, call: "Call") -> Any:
+    return call.new(
+        "DescribedGroupMember",
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        member_metadata=member.protocols.get(group.protocol_name or "", b"") if is_stable else b"",
+        member_assignment=member.assignment,
+    )
+
+
+def _without_group(
+    group_id: str, error: ErrorCode, state: str, message: str | None, call: "Call", allowed: int = NOT_ASKED_FOR
+) -> Any:
+    return call.new(
+        "DescribedGroup",
+        error_code=error,
+        error_message=message,
+        group_id=group_id,
+        group_state=state,
+        protocol_type="",
+        protocol_data="",
+        members=(),
+        authorized_operations=allowed,
+    )
+
+
+API = Api(key=15, name="describe_groups", versions=(0, 6), handle=handle)

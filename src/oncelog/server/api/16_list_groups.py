@@ -1,0 +1,38 @@
+"""ListGroups: the groups of this server.
+
+Versions 0 to 5. KIP-518 (v4: state, and a filter of states), KIP-848 (v5: type, and a filter of types).
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from oncelog.server.api import Api
+from oncelog.server.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from oncelog.server.call import Call
+
+CLASSIC = "classic"
+
+
+def handle(request: Any, call: "Call") -> Any:
+    states = {state.strip().lower() for state in getattr(request, "states_filter", ())}
+    types = {each.strip().lower() for each in getattr(request, "types_filter", ())}
+    groups = [] if types and CLASSIC not in types else call.broker.groups.groups.values()
+    return call.new(
+        "ListGroupsResponse",
+        error_code=ErrorCode.none,
+        groups=tuple(
+            call.new(
+                "ListedGroup",
+                group_id=group.group_id,
+                protocol_type=group.protocol_type or "",
+                group_state=group.state.value,
+                group_type=CLASSIC,
+            )
+            for group in groups
+            if not states or group.state.value.lower() in states
+        ),
+    )
+
+
+API = Api(key=16, name="list_groups", versions=(0, 5), handle=handle)

@@ -1,0 +1,76 @@
+"""One timer for all groups: a heap of when each wants to be woken, and a timer for the first of them.
+
+The name None is the coordinator's own alarm; a group can have any name that is a string.
+"""
+
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
+from itertools import count
+from typing import Protocol
+
+MAX_DELAY_MS = 60_000  # a sleeping laptop or a clock that jumps must not put an alarm off for longer
+
+
+class TimerHandle(Protocol):
+    def cancel(self) -> None: ...
+
+
+CallLater = Callable[[float, Callable[[], None]], TimerHandle]
+
+
+class Alarms:
+    def __init__(self, call_later: CallLater, now_ms: Callable[[], int], ring: Callable[[str | None], None]) -> None:
+        self._call_later = call_later
+        self._now_ms = now_ms
+        self._ring = ring
+        self._wake_ms: dict[str | None, int] = {}
+        self._heap: list[tuple[int, int, str | None]] = []
+        self._order = count()  # a heap compares; names need not
+        self._timer: TimerHandle | None = None
+        self._timer_ms = 0
+
+    def set(self, name: str | None, wake_ms: int | None) -> None:
+        """At most one alarm for a name; None takes it away."""
+        if self._wake_ms.get(name) == wake_ms:
+            return
+        if wake_ms is None:
+            self._wake_ms.pop(name, None)
+            return
+        self._wake_ms[name] = wake_ms
+        heappush(self._heap, (wake_ms, next(self._order), name))
+        if len(self._heap) > 2 * len(self._wake_ms) + 16:
+            self._heap = [(at_ms, next(self._order), each) for each, at_ms in self._wake_ms.items()]
+            heapify(self._heap)
+        self._arm()
+
+    def stop(self) -> None:
+        self._wake_ms.clear()
+        self._heap.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _arm(self) -> None:
+        if not self._heap:
+            return
+        first_ms = self._heap[0][0]
+        if self._timer is not None:
+            if self._timer_ms <= first_ms:
+                return
+            self._timer.cancel()
+        delay_ms = min(max(first_ms - self._now_ms(), 0), MAX_DELAY_MS)
+        self._timer_ms = first_ms
+        self._timer = self._call_later(delay_ms / 1000, self._fire)
+
+    def _fire(self) -> None:
+        self._timer = None
+        now_ms = self._now_ms()
+        due = []
+        while self._heap and self._heap[0][0] <= now_ms:
+            wake_ms, _, name = heappop(self._heap)
+            if self._wake_ms.get(name) == wake_ms:
+                del self._wake_ms[name]
+                due.append(name)
+        for name in due:
+            self._ring(name)
+        self._arm()

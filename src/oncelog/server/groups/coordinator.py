@@ -1,0 +1,320 @@
+"""The group coordinator: brings requests, timers and the disk to the groups, and their answers back.
+
+A group is a pure state machine (`group.py`); here its waiters are futures, its wake-up times are alarms, and what it
+wants to have stored is appended to `__consumer_offsets` before anyone hears of it. A request that must wait is
+answered by a future; when the client hangs up the future is cancelled, and the group is told.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, TypeVar
+
+from oncelog.clock import Clock, Now
+from oncelog.server.errors import ErrorCode, KafkaError
+from oncelog.server.groups.alarms import Alarms, CallLater
+from oncelog.server.groups.group import Group
+from oncelog.server.groups.messages import (
+    Answer,
+    Effect,
+    GroupLimits,
+    JoinAnswer,
+    JoinRequest,
+    Leaving,
+    Left,
+    Store,
+    SyncAnswer,
+    SyncRequest,
+)
+from oncelog.server.groups.offsets import TopicPartition, expired
+from oncelog.server.groups.records import CommittedOffset
+from oncelog.server.groups.state import State
+from oncelog.server.groups.store import GroupStore, Settled
+from oncelog.server.settings import Settings
+
+if TYPE_CHECKING:
+    from oncelog.server.topics import Partition, Topics
+
+logger = logging.getLogger(__name__)
+
+MAX_GROUPS = 100_000  # each takes some kilobytes; a client that makes up names must not take all memory
+HOUSEKEEPING = None  # the name of the coordinator's own alarm
+MINUTE_MS = 60_000
+
+T = TypeVar("T", JoinAnswer, SyncAnswer)
+
+
+def limits_of(settings: Settings) -> GroupLimits:
+    return GroupLimits(
+        min_session_timeout_ms=settings.group_min_session_timeout_ms,
+        max_session_timeout_ms=settings.group_max_session_timeout_ms,
+        initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms,
+        max_members=settings.group_max_size,
+        max_pending_members=settings.group_max_size,
+    )
+
+
+class GroupCoordinator:
+    def __init__(
+        self,
+        settings: Settings,
+        topics: "Topics",
+        clock: Clock,
+        call_later: CallLater,
+        request_flush: "Callable[[Partition], None]" = lambda partition: None,
+    ) -> None:
+        self.settings = settings
+        self._topics = topics
+        self._clock = clock
+        self._limits = limits_of(settings)
+        self._store = GroupStore(settings, topics, request_flush)
+        self._alarms = Alarms(call_later, lambda: clock.now().monotonic_ms, self._ring)
+        self._is_running = False
+
+    # Life
+
+    def start(self) -> None:
+        """Read the groups back from the log. Their members have one session timeout to be heard of."""
+        now = self._clock.now()
+        self._store.load(self._limits, now)
+        self._is_running = True
+        self._keep_house(now)
+        for group in self.groups.values():
+            self._alarms.set(group.group_id, group.wake_ms)
+
+    def stop(self) -> None:
+        """Nobody waits any longer; nothing is written."""
+        self._is_running = False
+        self._alarms.stop()
+        for group in self.groups.values():
+            for effect in group.kill(ErrorCode.not_coordinator):
+                if isinstance(effect, Answer):
+                    _tell(effect)
+
+    @property
+    def groups(self) -> dict[str, Group]:
+        return self._store.groups
+
+    # Membership
+
+    def join(self, group_id: str, request: JoinRequest, now: Now) -> JoinAnswer | asyncio.Future[JoinAnswer]:
+        error = self.check_group_id(group_id)
+        if error is ErrorCode.none and not self._is_session_timeout_allowed(request.session_timeout_ms):
+            error = ErrorCode.invalid_session_timeout
+        if error is not ErrorCode.none:
+            return JoinAnswer(error=error, member_id=request.member_id)
+        group = self.groups.get(group_id)
+        if group is None:
+            if request.member_id:
+                return JoinAnswer(error=ErrorCode.unknown_member_id, member_id=request.member_id)
+            if not self._has_room():
+                return JoinAnswer(error=ErrorCode.coordinator_not_available)
+            group = self._new_group(group_id, now)
+        waiter: asyncio.Future[JoinAnswer] = asyncio.get_running_loop().create_future()
+        self._carry_out(group, group.join(request, waiter, now), now)
+        return self._now_or_later(group, waiter)
+
+    def sync(self, group_id: str, request: SyncRequest, now: Now) -> SyncAnswer | asyncio.Future[SyncAnswer]:
+        error = self.check_group_id(group_id)
+        group = self.groups.get(group_id)
+        if error is ErrorCode.none and group is None:
+            error = ErrorCode.unknown_member_id
+        if group is None or error is not ErrorCode.none:
+            return SyncAnswer(error=error)
+        waiter: asyncio.Future[SyncAnswer] = asyncio.get_running_loop().create_future()
+        self._carry_out(group, group.sync(request, waiter, now), now)
+        return self._now_or_later(group, waiter)
+
+    def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int, now: Now) -> ErrorCode:
+        error = self.check_group_id(group_id)
+        if error is not ErrorCode.none:
+            return error
+        group = self.groups.get(group_id)
+        if group is None:
+            return ErrorCode.unknown_member_id
+        return group.heartbeat(member_id, instance_id, generation, now)
+
+    def leave(self, group_id: str, leavings: Iterable[Leaving], now: Now) -> tuple[ErrorCode, list[Left]]:
+        error = self.check_group_id(group_id)
+        if error is not ErrorCode.none:
+            return error, []
+        group = self.groups.get(group_id)
+        if group is None:
+            return ErrorCode.none, [Left(leaving, ErrorCode.unknown_member_id) for leaving in leavings]
+        left, effects = group.leave(leavings, now)
+        self._carry_out(group, effects, now)
+        return ErrorCode.none, left
+
+    # Offsets
+
+    def check_commit(
+        self, group_id: str, member_id: str, instance_id: str | None, generation: int, now: Now
+    ) -> ErrorCode:
+        if not self._is_running:
+            return ErrorCode.coordinator_not_available
+        group = self.groups.get(group_id)
+        if group is None:
+            return ErrorCode.none if generation < 0 else ErrorCode.group_id_not_found
+        return group.check_commit(member_id, instance_id, generation, now)
+
+    def commit(self, group_id: str, committed: Mapping[TopicPartition, CommittedOffset], now: Now) -> Settled:
+        """After `check_commit`. All of them are stored, or none."""
+        if not committed:
+            return ErrorCode.none
+        group = self.groups.get(group_id)
+        if group is None:
+            if not self._has_room():
+                return ErrorCode.coordinator_not_available
+            group = self._new_group(group_id, now)
+        try:
+            return self._store.put_offsets(group_id, committed, now)
+        except KafkaError as refusal:
+            self._store.forget_if_void(group)
+            return refusal.code
+
+    def committed(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
+        return self._store.offsets.get(group_id, topic, partition)
+
+    def committed_topics(self, group_id: str) -> dict[str, list[int]]:
+        return self._store.offsets.topics_of(group_id)
+
+    def settled(self, group_id: str) -> Settled:
+        """Before offsets are told: whether they would survive a crash."""
+        return self._store.settled(group_id) if self._is_running else ErrorCode.coordinator_not_available
+
+    def check_delete_offsets(self, group_id: str) -> ErrorCode:
+        error = self.check_group_id(group_id)
+        if error is not ErrorCode.none:
+            return error
+        group = self.groups.get(group_id)
+        if group is None:
+            return ErrorCode.group_id_not_found
+        return group.check_delete_offsets()
+
+    def delete_offsets(self, group_id: str, places: Iterable[TopicPartition], now: Now) -> Settled:
+        try:
+            found = [place for place in places if self._store.offsets.get(group_id, *place) is not None]
+            return self._store.remove_offsets(group_id, found, now)
+        except KafkaError as refusal:
+            return refusal.code
+
+    def topic_deleted(self, name: str, now: Now) -> None:
+        """Offsets of a topic that is gone would be wrong for the next one of that name."""
+        self._forget_offsets(lambda topic: topic != name, now)
+
+    # Groups as a whole
+
+    def delete_group(self, group_id: str, now: Now) -> Settled:
+        error = self.check_group_id(group_id)
+        if error is not ErrorCode.none:
+            return error
+        group = self.groups.get(group_id)
+        if group is None:
+            return ErrorCode.group_id_not_found
+        if group.state is not State.EMPTY:
+            return ErrorCode.non_empty_group
+        try:
+            settled = self._store.remove_group(group_id, now)
+        except KafkaError as refusal:
+            return refusal.code
+        self._carry_out(group, group.kill(ErrorCode.coordinator_not_available), now)
+        return settled
+
+    def check_group_id(self, group_id: str) -> ErrorCode:
+        """Commits and fetches of offsets are allowed for the empty name, as in Kafka; nothing else is."""
+        if not self._is_running:
+            return ErrorCode.coordinator_not_available
+        return ErrorCode.none if group_id else ErrorCode.invalid_group_id
+
+    # Below
+
+    def _is_session_timeout_allowed(self, timeout_ms: int) -> bool:
+        return self._limits.min_session_timeout_ms <= timeout_ms <= self._limits.max_session_timeout_ms
+
+    def _has_room(self) -> bool:
+        return len(self.groups) < MAX_GROUPS
+
+    def _new_group(self, group_id: str, now: Now) -> Group:
+        group = self.groups[group_id] = Group(group_id, self._limits, now)
+        return group
+
+    def _now_or_later(self, group: Group, waiter: asyncio.Future[T]) -> T | asyncio.Future[T]:
+        if waiter.done():
+            self._store.forget_if_void(group)
+            return waiter.result()
+
+        def hung_up(future: asyncio.Future[T]) -> None:
+            if future.cancelled():
+                now = self._clock.now()
+                self._carry_out(group, group.abandon(future, now), now)
+
+        waiter.add_done_callback(hung_up)
+        return waiter
+
+    def _carry_out(self, group: Group, effects: Iterable[Effect], now: Now) -> None:
+        todo = deque(effects)
+        while todo:
+            effect = todo.popleft()
+            if isinstance(effect, Answer):
+                _tell(effect)
+            else:
+                todo.extend(self._store_group(group, effect, now))
+        if self._is_running and self.groups.get(group.group_id) is group:
+            self._alarms.set(group.group_id, group.wake_ms)
+
+    def _store_group(self, group: Group, effect: Store, now: Now) -> list[Effect]:
+        """What the group has to say when it is stored, if that is known at once."""
+        pending = effect.pending
+        try:
+            settled = self._store.put_group(group.group_id, effect.group, now)
+        except KafkaError as refusal:
+            settled = refusal.code
+        if pending is None:
+            return []
+        if isinstance(settled, ErrorCode):
+            return group.stored(pending, settled, now)
+
+        def stored(future: asyncio.Future[ErrorCode]) -> None:
+            later = self._clock.now()
+            self._carry_out(group, group.stored(pending, future.result(), later), later)
+
+        settled.add_done_callback(stored)
+        return []
+
+    def _ring(self, name: str | None) -> None:
+        now = self._clock.now()
+        if name is HOUSEKEEPING:
+            self._keep_house(now)
+            return
+        group = self.groups.get(name)
+        if group is not None:
+            self._carry_out(group, group.tick(now), now)
+            self._store.forget_if_void(group)
+
+    def _keep_house(self, now: Now) -> None:
+        """What nobody will ask for again is taken out of the log and of memory."""
+        self._alarms.set(HOUSEKEEPING, now.monotonic_ms + self.settings.offsets_retention_check_interval_ms)
+        try:
+            self._forget_offsets(lambda topic: self._topics.get(topic) is not None, now)
+            retention_ms = self.settings.offsets_retention_minutes * MINUTE_MS
+            for group in list(self.groups.values()):
+                gone = expired(group, self._store.offsets, retention_ms, now.wall_ms)
+                self._store.remove_offsets(group.group_id, gone, now)
+                has_offsets = self._store.offsets.has_any(group.group_id)
+                if group.state is State.EMPTY and not has_offsets and not group.has_pending_ids:
+                    self._store.remove_group(group.group_id, now)
+                    self._alarms.set(group.group_id, None)
+        except KafkaError as refusal:
+            logger.warning("expired offsets stay until the next look: %s", refusal)
+
+    def _forget_offsets(self, exists: Callable[[str], bool], now: Now) -> None:
+        for group_id, places in self._store.offsets.of_missing_topics(exists).items():
+            self._store.remove_offsets(group_id, places, now)
+
+
+def _tell(effect: Answer) -> None:
+    future = effect.waiter
+    assert isinstance(future, asyncio.Future)
+    if not future.done():
+        future.set_result(effect.answer)

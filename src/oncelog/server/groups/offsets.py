@@ -1,0 +1,87 @@
+"""The committed offsets of all groups, in memory: a plain map, and what may be forgotten of it."""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from oncelog.server.groups.group import Group
+from oncelog.server.groups.records import CommittedOffset
+from oncelog.server.groups.state import State
+from oncelog.server.groups.subscription import CONSUMER_PROTOCOL
+
+NO_OFFSET = -1
+
+
+class TopicPartition(NamedTuple):
+    topic: str
+    partition: int
+
+
+class Offsets:
+    def __init__(self) -> None:
+        self._of_group: dict[str, dict[str, dict[int, CommittedOffset]]] = {}
+
+    def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
+        return self._of_group.get(group_id, {}).get(topic, {}).get(partition)
+
+    def put(self, group_id: str, topic: str, partition: int, committed: CommittedOffset) -> None:
+        self._of_group.setdefault(group_id, {}).setdefault(topic, {})[partition] = committed
+
+    def remove(self, group_id: str, topic: str, partition: int) -> None:
+        topics = self._of_group.get(group_id, {})
+        partitions = topics.get(topic, {})
+        partitions.pop(partition, None)
+        if not partitions:
+            topics.pop(topic, None)
+        if not topics:
+            self._of_group.pop(group_id, None)
+
+    def forget_group(self, group_id: str) -> None:
+        self._of_group.pop(group_id, None)
+
+    def groups(self) -> list[str]:
+        return list(self._of_group)
+
+    def has_any(self, group_id: str) -> bool:
+        return group_id in self._of_group
+
+    def of_group(self, group_id: str) -> Iterator[tuple[TopicPartition, CommittedOffset]]:
+        for topic, partitions in self._of_group.get(group_id, {}).items():
+            for partition, committed in partitions.items():
+                yield TopicPartition(topic, partition), committed
+
+    def topics_of(self, group_id: str) -> dict[str, list[int]]:
+        return {topic: sorted(partitions) for topic, partitions in self._of_group.get(group_id, {}).items()}
+
+    def of_missing_topics(self, exists: Callable[[str], bool]) -> dict[str, list[TopicPartition]]:
+        """By group: offsets of topics that are gone. They would be wrong for a new topic of the same name."""
+        found: dict[str, list[TopicPartition]] = {}
+        for group_id, topics in self._of_group.items():
+            for topic, partitions in topics.items():
+                if not exists(topic):
+                    found.setdefault(group_id, []).extend(TopicPartition(topic, each) for each in partitions)
+        return found
+
+
+def expired(group: Group, offsets: Offsets, retention_ms: int, wall_ms: int) -> list[TopicPartition]:
+    """What `offsets.retention.minutes` takes from this group (KIP-211).
+
+    The offsets of a group without members age from when the last member left; those of consumers that manage
+    themselves, and of topics that a stable group is no longer subscribed to, from when they were committed. Where
+    both times are known the later counts, so that what an administrator sets on an idle group has its full time.
+    """
+    has_members = group.state is not State.EMPTY
+    knows_topics = group.protocol_type == CONSUMER_PROTOCOL and group.topics is not None
+    if has_members and not (group.state is State.STABLE and knows_topics):
+        return []
+    idle_since_ms = 0 if has_members or group.is_simple else group.state_since_wall_ms
+    found = []
+    for place, committed in offsets.of_group(group.group_id):
+        if has_members and group.is_subscribed_to(place.topic):
+            continue
+        if committed.expire_wall_ms >= 0:
+            is_over = wall_ms >= committed.expire_wall_ms
+        else:
+            is_over = wall_ms - max(committed.commit_wall_ms, idle_since_ms) >= retention_ms
+        if is_over:
+            found.append(place)
+    return found

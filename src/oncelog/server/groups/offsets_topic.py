@@ -1,0 +1,132 @@
+"""`__consumer_offsets`: where groups and their offsets live, in the log itself.
+
+The topic is made when the first group needs it. A group's records all go to one partition, found as Kafka finds it.
+What one request stores is one batch: after a crash it is there as a whole or not at all.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from oncelog.clock import Now
+from oncelog.log.errors import LogStorageError
+from oncelog.records.build import build_batch
+from oncelog.records.header import headers, read_header
+from oncelog.records.read import records_of
+from oncelog.server.errors import ErrorCode, KafkaError
+from oncelog.server.settings import Settings
+
+if TYPE_CHECKING:
+    from oncelog.server.topics import Partition, Topic, Topics
+
+logger = logging.getLogger(__name__)
+
+OFFSETS_TOPIC = "__consumer_offsets"
+READ_BYTES = 1 << 20
+# What a batch may grow to that holds one request: its keys and values, and some bytes of framing for each record.
+RECORD_OVERHEAD_BYTES = 32
+
+KeyValue = tuple[bytes, bytes | None]
+Settled = Callable[[ErrorCode], None]
+
+
+def java_hash(text: str) -> int:
+    """String.hashCode of Java: over UTF-16 units, in 32 bits."""
+    value = 0
+    units = text.encode("utf-16-be", "surrogatepass")
+    for at in range(0, len(units), 2):
+        value = (31 * value + (units[at] << 8 | units[at + 1])) & 0xFFFFFFFF
+    return value - 2**32 if value >= 2**31 else value
+
+
+def partition_of_group(group_id: str, partition_count: int) -> int:
+    """Kafka's choice; its abs() turns the one number without a positive counterpart into 0."""
+    value = java_hash(group_id)
+    return (0 if value == -(2**31) else abs(value)) % partition_count
+
+
+class OffsetsTopic:
+    def __init__(self, settings: Settings, topics: "Topics", request_flush: "Callable[[Partition], None]") -> None:
+        self._settings = settings
+        self._topics = topics
+        self._request_flush = request_flush
+
+    def replay(self) -> Iterator[KeyValue]:
+        topic = self._topics.get(OFFSETS_TOPIC)
+        for partition in topic.partitions if topic is not None else ():
+            if partition.log.offline is not None:
+                logger.error("%s-%d is offline: %s", OFFSETS_TOPIC, partition.index, partition.log.offline)
+            else:
+                yield from _records_in(partition)
+
+    def partition_of(self, group_id: str) -> "Partition | None":
+        """None as long as nothing was ever stored."""
+        topic = self._topics.get(OFFSETS_TOPIC)
+        return None if topic is None else topic.partitions[partition_of_group(group_id, len(topic.partitions))]
+
+    def append(self, group_id: str, records: Sequence[KeyValue], now: Now) -> "tuple[Partition, int]":
+        """Where the records end; whoever must be sure of them waits with `when_settled`."""
+        topic = self._topics.get(OFFSETS_TOPIC) or self._create(now)
+        partition = topic.partitions[partition_of_group(group_id, len(topic.partitions))]
+        size_bytes = sum(len(key) + len(value or b"") + RECORD_OVERHEAD_BYTES for key, value in records)
+        limit_bytes = partition.log.config.max_message_bytes
+        if size_bytes > limit_bytes:
+            raise KafkaError(
+                ErrorCode.invalid_commit_offset_size,
+                f"{size_bytes} bytes for the group {group_id} are more than max.message.bytes={limit_bytes}",
+            )
+        batch = build_batch([(key, value, (), None) for key, value in records], timestamp_ms=now.wall_ms)
+        try:
+            staged = partition.log.append(batch, read_header(batch), now)
+        except LogStorageError as refusal:
+            logger.warning("the group %r could not be stored: %s", group_id, refusal)
+            # What a client takes as: ask again who coordinates the group, and then try again.
+            raise KafkaError(ErrorCode.not_coordinator, str(refusal)) from refusal
+        if partition.log.high_watermark < staged.end_offset:
+            self._request_flush(partition)
+        partition.wake()
+        return partition, staged.end_offset
+
+    def when_settled(self, partition: "Partition", offset: int, settled: Settled) -> None:
+        """Call back when the high watermark has reached the offset: at once, unless answers wait for the disk."""
+
+        def look() -> None:
+            if partition.log.high_watermark >= offset:
+                settled(ErrorCode.none)
+            elif partition.log.offline is not None or partition.is_deleted:
+                settled(ErrorCode.not_coordinator)
+            else:
+                partition.waiters.add(look)
+
+        look()
+
+    def _create(self, now: Now) -> "Topic":
+        configs = {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(self._settings.offsets_topic_segment_bytes),
+        }
+        count = self._settings.offsets_topic_num_partitions
+        try:
+            return self._topics.create(OFFSETS_TOPIC, count, configs, now, is_internal=True)
+        except KafkaError as refusal:
+            logger.error("%s could not be made: %s", OFFSETS_TOPIC, refusal)
+            raise KafkaError(ErrorCode.coordinator_not_available, str(refusal)) from refusal
+
+
+def _records_in(partition: "Partition") -> Iterator[KeyValue]:
+    log = partition.log
+    at = log.log_start_offset
+    while at < log.next_offset:
+        chunk = log.read(at, READ_BYTES, limit_offset=log.next_offset)
+        went_on = False
+        for position, header in headers(chunk):
+            if header.last_offset >= at:
+                if not header.is_control:
+                    for record in records_of(chunk, position):
+                        if record.key is not None:
+                            yield record.key, record.value
+                at = header.last_offset + 1
+                went_on = True
+        if not went_on:  # nothing but the end of a compacted log
+            return

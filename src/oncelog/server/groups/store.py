@@ -1,0 +1,123 @@
+"""Groups and their offsets, in memory and in `__consumer_offsets`: every change is appended first, then remembered."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from struct import error as StructError
+from typing import TYPE_CHECKING
+
+from oncelog.clock import Now
+from oncelog.server.errors import ErrorCode
+from oncelog.server.groups import records
+from oncelog.server.groups.group import Group
+from oncelog.server.groups.messages import GroupLimits, StoredGroup
+from oncelog.server.groups.offsets import Offsets, TopicPartition
+from oncelog.server.groups.offsets_topic import KeyValue, OffsetsTopic
+from oncelog.server.groups.records import BadRecord, CommittedOffset, GroupKey, OffsetKey
+from oncelog.server.groups.state import State
+from oncelog.server.settings import Settings
+
+if TYPE_CHECKING:
+    from oncelog.server.topics import Partition, Topics
+
+logger = logging.getLogger(__name__)
+
+TOMBSTONES_A_BATCH = 5_000  # many records are taken away in batches well below max.message.bytes
+
+Settled = ErrorCode | asyncio.Future[ErrorCode]
+
+
+class GroupStore:
+    def __init__(self, settings: Settings, topics: "Topics", request_flush: "Callable[[Partition], None]") -> None:
+        self.groups: dict[str, Group] = {}
+        self.offsets = Offsets()
+        self._topic = OffsetsTopic(settings, topics, request_flush)
+
+    def load(self, limits: GroupLimits, now: Now) -> None:
+        """Read everything back. A group that has offsets but no record of its own is one of simple consumers."""
+        stored: dict[str, StoredGroup] = {}
+        unreadable = 0
+        for raw_key, raw_value in self._topic.replay():
+            try:
+                self._replay(raw_key, raw_value, stored)
+            except (BadRecord, StructError, UnicodeDecodeError):
+                unreadable += 1
+        if unreadable:
+            logger.error("%d records of __consumer_offsets cannot be read; they are left out", unreadable)
+        for group_id, value in stored.items():
+            self.groups[group_id] = Group.restore(group_id, value, limits, now)
+        for group_id in self.offsets.groups():
+            if group_id not in self.groups:
+                self.groups[group_id] = Group(group_id, limits, now)
+
+    def _replay(self, raw_key: bytes, raw_value: bytes | None, stored: dict[str, StoredGroup]) -> None:
+        key = records.decode_key(raw_key)
+        if isinstance(key, GroupKey):
+            if raw_value is None:
+                stored.pop(key.group, None)
+            else:
+                stored[key.group] = records.decode_group(raw_value)
+        elif isinstance(key, OffsetKey):
+            if raw_value is None:
+                self.offsets.remove(*key)
+            else:
+                self.offsets.put(*key, records.decode_offset(raw_value))
+
+    # Changes
+
+    def put_group(self, group_id: str, group: StoredGroup, now: Now) -> Settled:
+        return self._append(group_id, [(records.encode_group_key(group_id), records.encode_group(group))], now)
+
+    def put_offsets(self, group_id: str, committed: Mapping[TopicPartition, CommittedOffset], now: Now) -> Settled:
+        settled = self._append(
+            group_id,
+            [(records.encode_offset_key(group_id, *at), records.encode_offset(each)) for at, each in committed.items()],
+            now,
+        )
+        for (topic, partition), each in committed.items():
+            self.offsets.put(group_id, topic, partition, each)
+        return settled
+
+    def remove_offsets(self, group_id: str, places: Iterable[TopicPartition], now: Now) -> Settled:
+        settled: Settled = ErrorCode.none
+        gone = list(places)
+        for start in range(0, len(gone), TOMBSTONES_A_BATCH):
+            some = gone[start : start + TOMBSTONES_A_BATCH]
+            settled = self._append(group_id, [(records.encode_offset_key(group_id, *at), None) for at in some], now)
+            for topic, partition in some:
+                self.offsets.remove(group_id, topic, partition)
+        return settled
+
+    def remove_group(self, group_id: str, now: Now) -> Settled:
+        """Its offsets first: a crash in between leaves a group without offsets, never offsets of a deleted group."""
+        self.remove_offsets(group_id, [place for place, _ in self.offsets.of_group(group_id)], now)
+        settled = self._append(group_id, [(records.encode_group_key(group_id), None)], now)
+        self.groups.pop(group_id, None)
+        return settled
+
+    def settled(self, group_id: str) -> Settled:
+        """Whether everything that is remembered of this group would survive a crash."""
+        partition = self._topic.partition_of(group_id)
+        return ErrorCode.none if partition is None else self._settled_at(partition, partition.log.next_offset)
+
+    def _append(self, group_id: str, key_values: list[KeyValue], now: Now) -> Settled:
+        return self._settled_at(*self._topic.append(group_id, key_values, now))
+
+    def _settled_at(self, partition: "Partition", offset: int) -> Settled:
+        if partition.log.high_watermark >= offset:
+            return ErrorCode.none
+        future: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+
+        def settled(error: ErrorCode) -> None:
+            if not future.done():
+                future.set_result(error)
+
+        self._topic.when_settled(partition, offset, settled)
+        return future
+
+    def forget_if_void(self, group: Group) -> None:
+        """A group that nobody joined in the end leaves nothing behind."""
+        is_void = group.state is State.EMPTY and group.is_simple and not group.has_pending_ids
+        is_current = self.groups.get(group.group_id) is group
+        if is_void and is_current and not self.offsets.has_any(group.group_id):
+            del self.groups[group.group_id]
