@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from oncelog.clock import Clock, Now
 from oncelog.server.errors import ErrorCode, KafkaError
-from oncelog.server.groups.alarms import Alarms, CallLater
+from oncelog.server.groups.alarms import Alarms, CallLater, TimerHandle
 from oncelog.server.groups.group import Group
 from oncelog.server.groups.messages import (
     Answer,
@@ -61,7 +61,7 @@ class GroupCoordinator:
         settings: Settings,
         topics: "Topics",
         clock: Clock,
-        call_later: CallLater,
+        call_later: CallLater | None = None,
         request_flush: "Callable[[Partition], None]" = lambda partition: None,
     ) -> None:
         self.settings = settings
@@ -69,7 +69,7 @@ class GroupCoordinator:
         self._clock = clock
         self._limits = limits_of(settings)
         self._store = GroupStore(settings, topics, request_flush)
-        self._alarms = Alarms(call_later, lambda: clock.now().monotonic_ms, self._ring)
+        self._alarms = Alarms(call_later or _call_later, lambda: clock.now().monotonic_ms, self._ring)
         self._is_running = False
 
     # Life
@@ -311,6 +311,10 @@ class GroupCoordinator:
     def _forget_offsets(self, exists: Callable[[str], bool], now: Now) -> None:
         for group_id, places in self._store.offsets.of_missing_topics(exists).items():
             self._store.remove_offsets(group_id, places, now)
+
+
+def _call_later(delay_s: float, callback: Callable[[], None]) -> TimerHandle:
+    return asyncio.get_running_loop().call_later(delay_s, callback)
 
 
 def _tell(effect: Answer) -> None:
