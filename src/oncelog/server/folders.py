@@ -36,7 +36,7 @@ class Folders:
     def holds_records(self, topic: str, index: int) -> bool:
         folder = self.path(topic, index)
         return any(
-            name.endswith(".log") and self.disk.size(f"{folder}/{name}") > 0 for name in self.disk.listdir(folder)
+            ".log" in name and self.disk.size(f"{folder}/{name}") > 0 for name in self.disk.listdir(folder)
         )
 
     def mark_deleted(self, topic: str, index: int, topic_id: UUID) -> None:

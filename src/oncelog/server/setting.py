@@ -69,6 +69,10 @@ class Setting:
         if self.kind is Kind.STRING:
             return "a text"
         noun = "a number" if self.kind is Kind.DOUBLE else "a whole number"
+        if self.low is not None and self.low == self.high:
+            return f"only {_plain(self.low)}"
+        if self.low is not None and self.high == LONG_MAX:
+            return f"{noun} of at least {_plain(self.low)}{self._unit}"
         if self.low is not None and self.high is not None:
             return f"{noun} from {_plain(self.low)} to {_plain(self.high)}{self._unit}"
         return noun

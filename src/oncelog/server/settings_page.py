@@ -1,0 +1,75 @@
+"""docs/settings.md, made from the code: `python -m oncelog.server.settings_page > docs/settings.md`."""
+
+import sys
+from collections.abc import Iterator
+
+from oncelog.server.setting import Setting, text_of
+from oncelog.server.settings import SETTINGS
+from oncelog.server.settings_reading import NOT_HERE
+from oncelog.server.topic_configs import TOPIC_CONFIGS
+
+INTRODUCTION = """# Settings
+
+Made from the code by `python -m oncelog.server.settings_page`; a test holds it to the code.
+
+Names, units and defaults are Kafka's; where a default differs, the line says why. Our own names begin with `oncelog.`.
+A setting is given
+
+- on the command line: `--set log.segment.bytes=1048576`
+- in the environment: `ONCELOG_LOG_SEGMENT_BYTES=1048576` (our own without a second prefix: `ONCELOG_FLUSH=every`)
+- in a file, written as Kafka's `server.properties`
+
+and the command line goes before the environment, that before the file. An unknown name or an impossible value stops
+the start; everything that is wrong is said at once. Of settings with one meaning (`log.retention.ms`, `.minutes`,
+`.hours`) the finest unit counts, as in Kafka; one given in a stronger place sets aside the others from a weaker one.
+
+*Dynamic* settings can be changed while the server runs, with `kafka-configs` or any admin client; the change is kept
+in the log and outlives a restart.
+"""
+
+TOPICS = """
+## Settings of a topic
+
+Given when a topic is created, or changed later with any admin client. What a topic does not set for itself it has from
+the server's setting in the last column, also when that changes later.
+"""
+
+NOT_UNDERSTOOD = """
+## Kafka's settings that have no place here
+
+A start that is given one of these stops and says why.
+"""
+
+
+def page() -> str:
+    return "\n".join(_lines()) + "\n"
+
+
+def _lines() -> Iterator[str]:
+    yield INTRODUCTION
+    yield "## Settings of the server\n"
+    yield "| name | default | takes | dynamic | |"
+    yield "|---|---|---|---|---|"
+    for setting in SETTINGS.values():
+        dynamic = "yes" if setting.dynamic else ""
+        yield f"| `{setting.name}` | {_default(setting)} | {setting.allowed} | {dynamic} | {setting.doc} |"
+    yield TOPICS
+    yield "| name | takes | default, or the server's setting | |"
+    yield "|---|---|---|---|"
+    for config in TOPIC_CONFIGS.values():
+        behind = ", ".join(f"`{name}`" for name in config.broker_names) or _default(config.setting)
+        yield f"| `{config.setting.name}` | {config.setting.allowed} | {behind} | {config.setting.doc} |"
+    yield NOT_UNDERSTOOD
+    yield "| begins with | |"
+    yield "|---|---|"
+    for prefix, reason in NOT_HERE.items():
+        yield f"| `{prefix}` | {reason} |"
+
+
+def _default(setting: Setting) -> str:
+    text = text_of(setting.default)
+    return f"`{text}`" if text else ""
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())
