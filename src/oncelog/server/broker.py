@@ -14,6 +14,7 @@ from oncelog.producers.leases import KafkaPidIssuer, LeaseIssuer
 from oncelog.server.call import Call
 from oncelog.server.connections import Connections
 from oncelog.server.flusher import Flusher
+from oncelog.server.groups.coordinator import GroupCoordinator
 from oncelog.server.listener import endpoints, listen
 from oncelog.server.ports import Cluster, PidKind
 from oncelog.server.settings import Settings
@@ -41,6 +42,9 @@ class Broker:
         self.flush = Flush(settings.oncelog_flush)
         self.flusher = Flusher()
         self.topics = Topics(settings, disk or RealDisk(), self._new_producers, self.clock.now())
+        self.groups = GroupCoordinator(
+            settings, self.topics, self.clock, asyncio.get_running_loop().call_later, self.flusher.request
+        )
         self.connections = Connections(self)
         self.ports: dict[str, int] = {}
         self._endpoints = endpoints(settings)
@@ -71,6 +75,7 @@ class Broker:
         return host, endpoint.advertised_port or self.ports[endpoint.name]
 
     async def start(self) -> None:
+        self.groups.start()
         self._servers, self.ports = await listen(self._endpoints, self.connections)
         self._every(self.settings.log_retention_check_interval_ms, self._maintain)
         self._every(min(self.settings.connections_max_idle_ms, 10_000) / 2, self._close_idle)
@@ -82,6 +87,7 @@ class Broker:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.groups.stop()
         await self.connections.close_all(STOP_GRACE_S)
         await self.flusher.close()
         self.topics.close()
