@@ -70,10 +70,13 @@ class ServerProcess:
     def running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
-    def launch(self) -> None:
-        """Starts it and returns at once."""
+    def prepare_folder(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.prepare()
+
+    def launch(self) -> None:
+        """Starts it and returns at once."""
+        self.prepare_folder()
         with open(self.log_path, "ab") as log:
             self._process = subprocess.Popen(
                 self.command(), stdout=log, stderr=log, cwd=self.folder, env=self.environment()

@@ -1,0 +1,118 @@
+"""Side by side with Apache Kafka, in one run:  ./dev bench [--only ROW ...] [--seconds N] [--rounds N]"""
+
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from bench import (
+    life_rows,  # noqa: F401  importing it adds its rows
+    table,
+)
+from bench.arena import KAFKA, Arena
+from bench.process import machine
+from bench.rows import ROWS, Row
+from tests.peers.jars import MissingPeer, java, kafka_jars
+
+
+def chosen(only: tuple[str, ...], leave_out: tuple[str, ...]) -> list[Row]:
+    known = {row.name for row in ROWS}
+    wrong = {*only, *leave_out} - known
+    if wrong:
+        raise click.UsageError(f"no such row: {', '.join(sorted(wrong))}; there are {', '.join(sorted(known))}")
+    return [row for row in ROWS if (not only or row.name in only) and row.name not in leave_out]
+
+
+def measure(arena: Arena, wanted: list[Row], rounds: int, peers: set[str]) -> table.Measured:
+    """Peers take turns within each round, so that a drifting machine hits them alike."""
+    measured: table.Measured = {}
+    for row in wanted:
+        mine = [peer for peer in row.peers if peer in peers or peer not in (KAFKA,)]
+        for number in range(1 if row.once else rounds):
+            for peer in mine if number % 2 == 0 else reversed(mine):
+                started = time.monotonic()
+                try:
+                    figures = row.measure(arena, peer)
+                except Exception as error:
+                    print(f"  {row.name} {peer}: FAILED: {type(error).__name__}: {error}", flush=True)
+                    measured.setdefault(row.name, {}).setdefault(peer, {})
+                    continue
+                told = ", ".join(f"{name} {table.number(value)}" for name, value in figures.items())
+                print(f"  {row.name} {peer}: {told}   ({time.monotonic() - started:.1f} s)", flush=True)
+                kept = measured.setdefault(row.name, {}).setdefault(peer, {})
+                for name, value in figures.items():
+                    kept.setdefault(name, []).append(value)
+    return measured
+
+
+@click.command(context_settings={"max_content_width": 120})
+@click.option("--only", multiple=True, help="A row to measure; may be given several times. All by default.")
+@click.option("--leave-out", multiple=True, help="A row not to measure.")
+@click.option("--seconds", default=3.0, help="How long a timed section runs.")
+@click.option("--rounds", default=5, help="How often each row is measured; the table shows medians.")
+@click.option("--fill-gb", default=2.0, help="The size of the log that is fetched from.")
+@click.option("--restart-gb", default=10.0, help="The size of the log that a server comes back to.")
+@click.option("--folder", type=click.Path(path_type=Path), help="Where the servers keep their data.")
+@click.option("--without-kafka", is_flag=True, help="Only oncelog and the bare programs.")
+@click.option("--list", "list_rows", is_flag=True, help="Name the rows and end.")
+@click.option(
+    "--page/--no-page", default=None, help="Write docs/benchmarks.md. By default when all rows were measured."
+)
+def main(
+    only: tuple[str, ...],
+    leave_out: tuple[str, ...],
+    seconds: float,
+    rounds: int,
+    fill_gb: float,
+    restart_gb: float,
+    folder: Path | None,
+    without_kafka: bool,
+    list_rows: bool,
+    page: bool | None,
+) -> None:
+    wanted = chosen(only, leave_out)
+    if list_rows:
+        print("\n".join(row.name for row in wanted))
+        return
+    peers = set() if without_kafka else {KAFKA}
+    if not without_kafka:
+        try:
+            java()
+            kafka_jars()
+        except MissingPeer as missing:
+            raise click.ClickException(f"{missing} (or leave Kafka out with --without-kafka)") from missing
+    about: dict[str, Any] = {
+        "when": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": machine(),
+        "seconds": seconds,
+        "rounds": rounds,
+        "fill_gb": fill_gb,
+        "restart_gb": restart_gb,
+        "kafka": "4.3.0",
+    }
+    with Arena(seconds=seconds, fill_gb=fill_gb, restart_gb=restart_gb, folder=folder) as arena:
+        measured = measure(arena, wanted, rounds, peers)
+    text = f"{heading(about)}\n\n{table.table(wanted, measured)}"
+    print("\n" + text)
+    print(f"\nkept in {table.keep(measured, about)}")
+    if page or (page is None and not only and not leave_out and not without_kafka):
+        table.write_page(text)
+    if any(not figures for peers_of in measured.values() for figures in peers_of.values()):
+        sys.exit(1)
+
+
+def heading(about: dict[str, Any]) -> str:
+    here = about["machine"]
+    return (
+        f"{here['cores']} cores ({here['processor']}), {here['memory_gb']} GB of memory, Linux {here['kernel']}, "
+        f"Python {here['python']}, Apache Kafka {about['kafka']}; {about['when']}. "
+        f"Medians of {about['rounds']} rounds of {about['seconds']:g} s, servers in turn; "
+        f"fetched from {about['fill_gb']:g} GB, restarted on {about['restart_gb']:g} GB."
+    )
+
+
+if __name__ == "__main__":
+    main()
