@@ -3,17 +3,20 @@
 Naming a topic that does not exist creates it where the server and the client both allow that.
 """
 
+import asyncio
 from typing import Any
 
 from oncelog.server.api import Api
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode, KafkaError
+from oncelog.server.names import INTERNAL_TOPICS
+from oncelog.server.operations import CLUSTER, NOT_ASKED, TOPIC
 from oncelog.server.topics import Topic
 
 ALL_TOPICS_IS_EMPTY_BEFORE = 1  # in version 0 an empty list asks for every topic, later null does
 
 
-def handle(request: Any, call: Call) -> Any:
+async def handle(request: Any, call: Call) -> Any:
     host, port = call.broker.advertised(call)
     broker = call.new("MetadataResponseBroker", node_id=call.broker.node_id, host=host, port=port, rack=None)
     return call.new(
@@ -22,14 +25,18 @@ def handle(request: Any, call: Call) -> Any:
         brokers=(broker,),
         cluster_id=call.broker.cluster_id,
         controller_id=call.broker.node_id,
-        topics=tuple(_topics(request, call)),
+        cluster_authorized_operations=(
+            CLUSTER if getattr(request, "include_cluster_authorized_operations", False) else NOT_ASKED
+        ),
+        topics=tuple(await _topics(request, call)),
     )
 
 
-def _topics(request: Any, call: Call) -> list[Any]:
+async def _topics(request: Any, call: Call) -> list[Any]:
     topics = call.broker.topics
+    operations = TOPIC if getattr(request, "include_topic_authorized_operations", False) else NOT_ASKED
     if request.topics is None or (not request.topics and call.version < ALL_TOPICS_IS_EMPTY_BEFORE):
-        return [_found(topic, call) for topic in topics.all()]
+        return [_found(topic, call, operations) for topic in topics.all()]
     may_create = call.broker.settings.auto_create_topics_enable and getattr(request, "allow_auto_topic_creation", True)
     answers = []
     for asked in request.topics:
@@ -37,28 +44,32 @@ def _topics(request: Any, call: Call) -> list[Any]:
         if asked.name is None and topic_id is not None:
             topic = topics.by_id(topic_id)
             answers.append(
-                _found(topic, call) if topic is not None else _refused(call, None, topic_id, ErrorCode.unknown_topic_id)
+                _found(topic, call, operations)
+                if topic is not None
+                else _refused(call, None, topic_id, ErrorCode.unknown_topic_id)
             )
         elif asked.name is None:
             answers.append(_refused(call, None, None, ErrorCode.unknown_topic_id))
         else:
-            answers.append(_by_name(asked.name, call, may_create))
+            answers.append(_by_name(asked.name, call, may_create, operations))
+            if may_create:
+                await asyncio.sleep(0)  # each new topic waits for the disk; let other connections go on in between
     return answers
 
 
-def _by_name(name: str, call: Call, may_create: bool) -> Any:
+def _by_name(name: str, call: Call, may_create: bool, operations: int) -> Any:
     topic = call.broker.topics.get(name)
-    if topic is None and may_create:
+    if topic is None and may_create and name not in INTERNAL_TOPICS:
         try:
             topic = call.broker.topics.auto_create(name, call.now)
         except KafkaError as refusal:
             return _refused(call, name, None, refusal.code)
     if topic is None:
         return _refused(call, name, None, ErrorCode.unknown_topic_or_partition)
-    return _found(topic, call)
+    return _found(topic, call, operations)
 
 
-def _found(topic: Topic, call: Call) -> Any:
+def _found(topic: Topic, call: Call, operations: int) -> Any:
     node_id = call.broker.node_id
     return call.new(
         "MetadataResponseTopic",
@@ -79,6 +90,7 @@ def _found(topic: Topic, call: Call) -> Any:
             )
             for partition in topic.partitions
         ),
+        topic_authorized_operations=operations,
     )
 
 

@@ -1,0 +1,73 @@
+"""lease_pid, version 0: our own (the proposal's API; DESIGN 3.4). Described byte by byte in docs/protocol.md.
+
+A lease is granted to a producer, not to a partition: all partitions of one request get the same pid, because a
+producer on the Kafka wire has one pid for all its partitions. Who wants a pid for each sends a request for each.
+Nothing is written to any log; the partition hears of the pid with its first batch.
+"""
+
+from typing import Any
+
+from oncelog.producers.leases import Lease
+from oncelog.server.api import Api
+from oncelog.server.call import Call
+from oncelog.server.errors import ErrorCode, KafkaError
+from oncelog.server.partitions import partition_of, topic_of
+from oncelog.server.ports import ClusterStorageError
+from oncelog.wire.own import LEASE_PID_KEY
+
+
+def handle(request: Any, call: Call) -> Any:
+    granting = _Granting(call)
+    return call.new(
+        "LeasePidResponse",
+        topics=tuple(
+            call.new(
+                "LeasePidTopicResult",
+                name=topic.name,
+                partitions=tuple(_answer(topic.name, index, call, granting) for index in topic.partitions),
+            )
+            for topic in request.topics
+        ),
+    )
+
+
+class _Granting:
+    """One lease for the request, taken when the first partition has turned out to be there."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self._lease: Lease | None = None
+
+    def lease(self) -> Lease:
+        if self._lease is None:
+            try:
+                self._lease = self._call.broker.leases.grant(self._call.now)
+            except ClusterStorageError as failure:
+                raise KafkaError(ErrorCode.kafka_storage_error, str(failure)) from failure
+        return self._lease
+
+
+def _answer(name: str, index: int, call: Call, granting: _Granting) -> Any:
+    lease = Lease(-1, -1, -1, -1)
+    code, message = ErrorCode.none, None
+    try:
+        topic = topic_of(call.broker.topics, name)
+        if topic.is_internal:
+            raise KafkaError(ErrorCode.invalid_topic_exception, "clients may not write to an internal topic")
+        partition_of(topic, index)
+        lease = granting.lease()
+    except KafkaError as refusal:
+        code, message = refusal.code, refusal.message
+    return call.new(
+        "LeasePidPartition",
+        partition_index=index,
+        error_code=code,
+        error_message=message,
+        producer_id=lease.pid,
+        generation=lease.generation,
+        sequence=lease.sequence,
+        expire_ms=lease.expire_ms,
+    )
+
+
+API = Api(key=LEASE_PID_KEY, name="lease_pid", versions=(0, 0), handle=handle, package="oncelog.wire.own")

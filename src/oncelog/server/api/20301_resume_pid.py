@@ -1,0 +1,123 @@
+"""resume_pid, version 0: our own (DESIGN 3.2, "resuming fences first"). Described byte by byte in docs/protocol.md.
+
+A control batch raises the producer's generation in each partition named, and the answer tells the last sequence that
+was accepted before it. Both are one step, so no zombie can slip between them. The answer comes once the control batch
+is below the high watermark.
+"""
+
+import asyncio
+from typing import Any, NamedTuple
+
+from oncelog.log.errors import LogStorageError
+from oncelog.producers.decision import Decision
+from oncelog.server.api import Api
+from oncelog.server.call import Call
+from oncelog.server.errors import ErrorCode, KafkaError
+from oncelog.server.high_watermark import wait_for_high_watermark
+from oncelog.server.partitions import partition_of, topic_of
+from oncelog.server.topics import Partition
+from oncelog.wire.own import RESUME_PID_KEY
+
+_REFUSALS = {
+    Decision.FENCED: (
+        ErrorCode.invalid_producer_epoch,
+        "generation {given} is not newer than {generation}, which this partition knows",
+    ),
+    Decision.UNKNOWN_PRODUCER: (
+        ErrorCode.unknown_producer_id,
+        "the lease expired, never wrote to this partition, or was never granted",
+    ),
+    Decision.FULL: (ErrorCode.not_enough_replicas, "no room for another live producer in this partition"),
+}
+
+
+class Fenced(NamedTuple):
+    index: int
+    code: ErrorCode
+    message: str | None = None
+    generation: int = -1
+    last_sequence: int = -1
+    offset: int = -1
+    partition: Partition | None = None
+
+
+async def handle(request: Any, call: Call) -> Any:
+    fenced = [
+        [[_fence(producer, topic.name, index, call) for index in topic.partitions] for topic in producer.topics]
+        for producer in request.producers
+    ]
+    everything = [each for topics in fenced for partitions in topics for each in partitions]
+    settled = await _settle(everything, request.timeout.total_seconds())
+    return call.new(
+        "ResumePidResponse",
+        producers=tuple(
+            call.new(
+                "ResumePidProducerResult",
+                producer_id=producer.producer_id,
+                topics=tuple(
+                    call.new(
+                        "ResumePidTopicResult",
+                        name=topic.name,
+                        partitions=tuple(_answer(each, settled, call) for each in partitions),
+                    )
+                    for topic, partitions in zip(producer.topics, topics, strict=True)
+                ),
+            )
+            for producer, topics in zip(request.producers, fenced, strict=True)
+        ),
+    )
+
+
+def _fence(producer: Any, name: str, index: int, call: Call) -> Fenced:
+    pid, given = producer.producer_id, producer.generation
+    try:
+        topic = topic_of(call.broker.topics, name)
+        if topic.is_internal:
+            raise KafkaError(ErrorCode.invalid_topic_exception, "clients may not write to an internal topic")
+        if given < 0:
+            raise KafkaError(ErrorCode.invalid_request, "a generation is a number from 0 to 32767")
+        partition = partition_of(topic, index)
+        decision, generation, last_sequence, offset = partition.log.fence(pid, given, call.now)
+    except KafkaError as refusal:
+        return Fenced(index, refusal.code, refusal.message)
+    except LogStorageError as failure:
+        return Fenced(index, ErrorCode.kafka_storage_error, str(failure))
+    if decision is not Decision.APPEND:
+        code, words = _REFUSALS[decision]
+        return Fenced(index, code, words.format(given=given, generation=generation), generation, last_sequence)
+    call.broker.flusher.request(partition)
+    partition.wake()
+    return Fenced(index, ErrorCode.none, None, generation, last_sequence, offset, partition)
+
+
+async def _settle(fenced: list[Fenced], timeout_s: float) -> set[Partition]:
+    """The partitions whose fences are below the high watermark in time."""
+    ends: dict[Partition, int] = {}
+    for each in fenced:
+        if each.partition is not None:
+            ends[each.partition] = max(each.offset + 1, ends.get(each.partition, 0))
+    reached = await asyncio.gather(
+        *(wait_for_high_watermark(partition, end, timeout_s) for partition, end in ends.items())
+    )
+    return {partition for partition, is_reached in zip(ends, reached, strict=True) if is_reached}
+
+
+def _answer(fenced: Fenced, settled: set[Partition], call: Call) -> Any:
+    if fenced.partition is not None and fenced.partition not in settled:
+        offline = fenced.partition.log.offline
+        fenced = fenced._replace(
+            code=ErrorCode.request_timed_out if offline is None else ErrorCode.kafka_storage_error,
+            message=offline or "the fence is appended, and not known to be safe yet; ask again with a newer generation",
+        )
+    return call.new(
+        "ResumePidPartition",
+        partition_index=fenced.index,
+        error_code=fenced.code,
+        error_message=fenced.message,
+        generation=fenced.generation,
+        last_sequence=fenced.last_sequence,
+        fence_offset=fenced.offset,
+    )
+
+
+API = Api(key=RESUME_PID_KEY, name="resume_pid", versions=(0, 0), handle=handle, package="oncelog.wire.own")

@@ -1,0 +1,40 @@
+"""OffsetForLeaderEpoch, versions 2 to 4 (KIP-101, KIP-320): where an epoch ended, so that readers can tell that a log
+was cut back below them."""
+
+from typing import Any
+
+from oncelog.server.api import Api
+from oncelog.server.call import Call
+from oncelog.server.errors import ErrorCode, KafkaError
+from oncelog.server.partitions import partition_of, topic_of
+
+
+def handle(request: Any, call: Call) -> Any:
+    return call.new(
+        "OffsetForLeaderEpochResponse",
+        topics=tuple(
+            call.new(
+                "OffsetForLeaderTopicResult",
+                topic=topic.topic,
+                partitions=tuple(_answer(topic.topic, asked, call) for asked in topic.partitions),
+            )
+            for topic in request.topics
+        ),
+    )
+
+
+def _answer(name: str, asked: Any, call: Call) -> Any:
+    epoch, end_offset, code = -1, -1, ErrorCode.none
+    try:
+        partition = partition_of(topic_of(call.broker.topics, name), asked.partition, asked.current_leader_epoch)
+        if partition.log.offline is not None:
+            raise KafkaError(ErrorCode.kafka_storage_error)
+        epoch, end_offset = partition.log.end_of_epoch(asked.leader_epoch)
+    except KafkaError as refusal:
+        code = refusal.code
+    return call.new(
+        "EpochEndOffset", partition=asked.partition, error_code=code, leader_epoch=epoch, end_offset=end_offset
+    )
+
+
+API = Api(key=23, name="offset_for_leader_epoch", versions=(2, 4), handle=handle)

@@ -1,0 +1,46 @@
+"""DescribeCluster, versions 0 to 2 (KIP-700, KIP-919 controllers, KIP-1073 fenced brokers)."""
+
+from typing import Any
+
+from oncelog.server.api import Api
+from oncelog.server.call import Call
+from oncelog.server.errors import ErrorCode
+from oncelog.server.operations import CLUSTER, NOT_ASKED
+
+BROKERS = 1
+
+
+def handle(request: Any, call: Call) -> Any:
+    broker = call.broker
+    endpoint_type = getattr(request, "endpoint_type", BROKERS)
+    if endpoint_type != BROKERS:
+        return call.new(
+            "DescribeClusterResponse",
+            error_code=ErrorCode.mismatched_endpoint_type
+            if endpoint_type == 2
+            else ErrorCode.unsupported_endpoint_type,
+            error_message="This is a broker; there is no controller to ask.",
+            endpoint_type=endpoint_type,
+            cluster_id=broker.cluster_id,
+            controller_id=-1,
+            brokers=(),
+            cluster_authorized_operations=NOT_ASKED,
+        )
+    host, port = broker.advertised(call)
+    return call.new(
+        "DescribeClusterResponse",
+        error_code=ErrorCode.none,
+        error_message=None,
+        endpoint_type=BROKERS,
+        cluster_id=broker.cluster_id,
+        controller_id=broker.node_id,
+        brokers=(
+            call.new(
+                "DescribeClusterBroker", broker_id=broker.node_id, host=host, port=port, rack=None, is_fenced=False
+            ),
+        ),
+        cluster_authorized_operations=CLUSTER if request.include_cluster_authorized_operations else NOT_ASKED,
+    )
+
+
+API = Api(key=60, name="describe_cluster", versions=(0, 2), handle=handle)

@@ -1,0 +1,59 @@
+"""DescribeProducers, version 0 (KIP-664): pid, epoch and last sequence of every live producer of a partition.
+
+What a saved producer asks when it is resumed: the last sequence is H(P) of the design. Leased producers are listed too.
+"""
+
+from typing import Any
+
+from oncelog.server.api import Api
+from oncelog.server.call import Call
+from oncelog.server.errors import ErrorCode, KafkaError
+from oncelog.server.partitions import partition_of, topic_of
+
+NO_COORDINATOR_EPOCH = -1
+NO_TRANSACTION = -1
+
+
+def handle(request: Any, call: Call) -> Any:
+    return call.new(
+        "DescribeProducersResponse",
+        topics=tuple(
+            call.new(
+                "TopicResponse",
+                name=topic.name,
+                partitions=tuple(_answer(topic.name, index, call) for index in topic.partition_indexes),
+            )
+            for topic in request.topics
+        ),
+    )
+
+
+def _answer(name: str, index: int, call: Call) -> Any:
+    producers: tuple[Any, ...] = ()
+    code, message = ErrorCode.none, None
+    try:
+        log = partition_of(topic_of(call.broker.topics, name), index).log
+        producers = tuple(
+            call.new(
+                "ProducerState",
+                producer_id=live.pid,
+                producer_epoch=live.generation,
+                last_sequence=live.last_sequence,
+                last_timestamp=live.timestamp_ms,
+                coordinator_epoch=NO_COORDINATOR_EPOCH,
+                current_txn_start_offset=NO_TRANSACTION,
+            )
+            for live in log.producers.live(call.now)
+        )
+    except KafkaError as refusal:
+        code, message = refusal.code, refusal.message
+    return call.new(
+        "PartitionResponse",
+        partition_index=index,
+        error_code=code,
+        error_message=message,
+        active_producers=producers,
+    )
+
+
+API = Api(key=61, name="describe_producers", versions=(0, 0), handle=handle)

@@ -1,0 +1,91 @@
+"""DescribeTopicPartitions, version 0 (KIP-966): like Metadata for topics, a page at a time.
+
+Topics come in the order of their names; a cursor names the topic and partition that the next page begins with.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from oncelog.server.api import Api
+from oncelog.server.call import Call
+from oncelog.server.errors import ErrorCode, KafkaError
+from oncelog.server.operations import TOPIC
+from oncelog.server.partitions import topic_of
+from oncelog.server.topics import Topic
+
+MAX_PARTITIONS_A_PAGE = 2000
+
+
+def handle(request: Any, call: Call) -> Any:
+    limit = min(max(request.response_partition_limit, 1), MAX_PARTITIONS_A_PAGE)
+    cursor = request.cursor
+    if cursor is not None and cursor.partition_index < 0:
+        raise KafkaError(ErrorCode.invalid_request)
+    answers: list[Any] = []
+    next_cursor = None
+    for name in _names(request, call):
+        first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
+        try:
+            topic = topic_of(call.broker.topics, name)
+        except KafkaError as refusal:
+            answers.append(_refused(name, call, refusal.code))
+            continue
+        if limit == 0:
+            next_cursor = call.new("Cursor", topic_name=name, partition_index=first)
+            break
+        page = topic.partitions[first : first + limit]
+        limit -= len(page)
+        answers.append(_found(topic, page, call))
+        if first + len(page) < len(topic.partitions):
+            next_cursor = call.new("Cursor", topic_name=name, partition_index=first + len(page))
+            break
+    return call.new("DescribeTopicPartitionsResponse", topics=tuple(answers), next_cursor=next_cursor)
+
+
+def _names(request: Any, call: Call) -> Iterator[str]:
+    """Named topics, or all where none is named, from the cursor on."""
+    names = {asked.name for asked in request.topics} or {topic.name for topic in call.broker.topics.all()}
+    first = "" if request.cursor is None else request.cursor.topic_name
+    return (name for name in sorted(names) if name >= first)
+
+
+def _found(topic: Topic, page: list[Any], call: Call) -> Any:
+    node = (call.broker.node_id,)
+    return call.new(
+        "DescribeTopicPartitionsResponseTopic",
+        error_code=ErrorCode.none,
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.is_internal,
+        partitions=tuple(
+            call.new(
+                "DescribeTopicPartitionsResponsePartition",
+                error_code=ErrorCode.none if partition.log.offline is None else ErrorCode.kafka_storage_error,
+                partition_index=partition.index,
+                leader_id=node[0],
+                leader_epoch=partition.log.leader_epoch,
+                replica_nodes=node,
+                isr_nodes=node,
+                eligible_leader_replicas=(),
+                last_known_elr=(),
+                offline_replicas=(),
+            )
+            for partition in page
+        ),
+        topic_authorized_operations=TOPIC,
+    )
+
+
+def _refused(name: str, call: Call, code: ErrorCode) -> Any:
+    return call.new(
+        "DescribeTopicPartitionsResponseTopic",
+        error_code=code,
+        name=name,
+        topic_id=None,
+        is_internal=False,
+        partitions=(),
+        topic_authorized_operations=-(2**31),
+    )
+
+
+API = Api(key=75, name="describe_topic_partitions", versions=(0, 0), handle=handle)

@@ -1,0 +1,1 @@
+"""Versions of lease_pid."""

@@ -1,0 +1,4 @@
+from .request import LeasePidRequest
+from .response import LeasePidResponse
+
+__all__ = ("LeasePidRequest", "LeasePidResponse")
