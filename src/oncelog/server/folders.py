@@ -35,9 +35,7 @@ class Folders:
 
     def holds_records(self, topic: str, index: int) -> bool:
         folder = self.path(topic, index)
-        return any(
-            ".log" in name and self.disk.size(f"{folder}/{name}") > 0 for name in self.disk.listdir(folder)
-        )
+        return any(".log" in name and self.disk.size(f"{folder}/{name}") > 0 for name in self.disk.listdir(folder))
 
     def mark_deleted(self, topic: str, index: int, topic_id: UUID) -> None:
         """From here on the folder is nobody's, also if the server dies before it is removed."""

@@ -1,0 +1,286 @@
+"""The metrics as Prometheus text. Names are those of kafka_exporter where it has them, so that its dashboards work.
+
+Text is made family by family in an iterator: a server with ten thousand partitions serves others in between.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from oncelog.server.process import PROCESS
+
+if TYPE_CHECKING:
+    from oncelog.server.broker import Broker
+    from oncelog.server.topics import Partition, Topic
+
+Sample = tuple[str, float]  # the labels as text, and the value
+Labels = str
+
+_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    name: str
+    kind: Literal["counter", "gauge"]
+    help: str
+    samples: "Callable[[Broker], Iterable[Sample]]"
+
+
+def exposition(broker: "Broker") -> Iterator[str]:
+    """Lines of text. They are read from a living server: each line is true, two lines may be a moment apart."""
+    for family in FAMILIES:
+        yield f"# HELP {family.name} {family.help}\n# TYPE {family.name} {family.kind}\n"
+        for labels, value in family.samples(broker):
+            yield f"{family.name}{labels} {_number(value)}\n"
+
+
+def labels(**pairs: object) -> Labels:
+    inside = ",".join(f'{name}="{str(value).translate(_ESCAPES)}"' for name, value in pairs.items())
+    return f"{{{inside}}}"
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value == int(value) else repr(value)
+
+
+# The server
+
+
+def _brokers(broker: "Broker") -> Iterator[Sample]:
+    yield "", 1
+
+
+def _requests(broker: "Broker") -> Iterator[Sample]:
+    names = {key: api.name for key, api in broker.connections.apis.items()}
+    for key, count in sorted(broker.metrics.requests.items()):
+        yield labels(api=names.get(key, str(key))), count
+
+
+def _counter(name: str) -> "Callable[[Broker], Iterator[Sample]]":
+    def samples(broker: "Broker") -> Iterator[Sample]:
+        yield "", getattr(broker.metrics, name)
+
+    return samples
+
+
+def _connections(broker: "Broker") -> Iterator[Sample]:
+    yield "", len(broker.connections)
+
+
+# Topics
+
+
+def _topic_partitions(broker: "Broker") -> Iterator[Sample]:
+    for topic in broker.topics.all():
+        yield labels(topic=topic.name), len(topic.partitions)
+
+
+def _each_partition(value: "Callable[[Broker, Partition], float]") -> "Callable[[Broker], Iterator[Sample]]":
+    def samples(broker: "Broker") -> Iterator[Sample]:
+        for topic in broker.topics.all():
+            for partition in topic.partitions:
+                yield labels(topic=topic.name, partition=partition.index), value(broker, partition)
+
+    return samples
+
+
+def _each_topic_with_producers(value: "Callable[[Topic], float]") -> "Callable[[Broker], Iterator[Sample]]":
+    """Only topics that have something to say: most never see such a producer."""
+
+    def samples(broker: "Broker") -> Iterator[Sample]:
+        for topic in broker.topics.all():
+            found = value(topic)
+            if found:
+                yield labels(topic=topic.name), found
+
+    return samples
+
+
+def _producers(name: str) -> "Callable[[Topic], float]":
+    def total(topic: "Topic") -> float:
+        return float(sum(getattr(partition.log.producers, name) for partition in topic.partitions))
+
+    return total
+
+
+# Groups
+
+
+def _members(broker: "Broker") -> Iterator[Sample]:
+    for name, group in list(broker.groups.groups.items()):
+        yield labels(consumergroup=name), len(group.members)
+
+
+def _committed(broker: "Broker") -> Iterator[tuple[str, str, int, int, int]]:
+    """Group, topic, partition, committed offset, and how many records lie behind it."""
+    for group in list(broker.groups.groups):
+        for topic, indexes in broker.groups.committed_topics(group).items():
+            for index in indexes:
+                committed = broker.groups.committed(group, topic, index)
+                partition = broker.topics.partition(topic, index)
+                if committed is not None and partition is not None:
+                    lag = max(0, partition.log.high_watermark - committed.offset)
+                    yield group, topic, index, committed.offset, lag
+
+
+def _each_commit(place: int) -> "Callable[[Broker], Iterator[Sample]]":
+    def samples(broker: "Broker") -> Iterator[Sample]:
+        for found in _committed(broker):
+            group, topic, index = found[:3]
+            yield labels(consumergroup=group, topic=topic, partition=index), int(found[place])
+
+    return samples
+
+
+def _sum_of_commits(place: int) -> "Callable[[Broker], Iterator[Sample]]":
+    def samples(broker: "Broker") -> Iterator[Sample]:
+        sums: dict[tuple[str, str], int] = {}
+        for found in _committed(broker):
+            key = found[:2]
+            sums[key] = sums.get(key, 0) + int(found[place])
+        for (group, topic), total in sums.items():
+            yield labels(consumergroup=group, topic=topic), total
+
+    return samples
+
+
+def _process_family(name: str, is_counter: bool, text: str, value: Callable[[], float]) -> Family:
+    return Family(name, "counter" if is_counter else "gauge", text, lambda broker: [("", value())])
+
+
+_OFFSET, _LAG = 3, 4
+
+FAMILIES = (
+    Family("kafka_brokers", "gauge", "Number of brokers.", _brokers),
+    Family("kafka_topic_partitions", "gauge", "Number of partitions of this topic.", _topic_partitions),
+    Family(
+        "kafka_topic_partition_current_offset",
+        "gauge",
+        "Offset that the next record to be read will have: the high watermark.",
+        _each_partition(lambda broker, partition: partition.log.high_watermark),
+    ),
+    Family(
+        "kafka_topic_partition_oldest_offset",
+        "gauge",
+        "Offset of the oldest record that is there.",
+        _each_partition(lambda broker, partition: partition.log.log_start_offset),
+    ),
+    Family(
+        "kafka_topic_partition_leader",
+        "gauge",
+        "Node that leads this partition.",
+        _each_partition(lambda broker, partition: broker.node_id),
+    ),
+    Family(
+        "kafka_topic_partition_leader_is_preferred",
+        "gauge",
+        "1 if the preferred node leads.",
+        _each_partition(lambda broker, partition: 1),
+    ),
+    Family(
+        "kafka_topic_partition_replicas",
+        "gauge",
+        "Number of replicas of this partition.",
+        _each_partition(lambda broker, partition: 1),
+    ),
+    Family(
+        "kafka_topic_partition_in_sync_replica",
+        "gauge",
+        "Number of replicas that are in sync; 0 for a partition that is offline.",
+        _each_partition(lambda broker, partition: partition.log.offline is None),
+    ),
+    Family(
+        "kafka_topic_partition_under_replicated_partition",
+        "gauge",
+        "1 if fewer replicas are in sync than there are.",
+        _each_partition(lambda broker, partition: partition.log.offline is not None),
+    ),
+    Family("kafka_consumergroup_members", "gauge", "Members of this group.", _members),
+    Family("kafka_consumergroup_current_offset", "gauge", "Committed offset of this group.", _each_commit(_OFFSET)),
+    Family(
+        "kafka_consumergroup_current_offset_sum",
+        "gauge",
+        "Committed offsets of this group over all partitions of the topic.",
+        _sum_of_commits(_OFFSET),
+    ),
+    Family("kafka_consumergroup_lag", "gauge", "Records that this group has not committed yet.", _each_commit(_LAG)),
+    Family(
+        "kafka_consumergroup_lag_sum",
+        "gauge",
+        "Records that this group has not committed yet, over all partitions of the topic.",
+        _sum_of_commits(_LAG),
+    ),
+    Family(
+        "oncelog_topic_partition_size_bytes",
+        "gauge",
+        "Bytes of log on the disk.",
+        _each_partition(lambda broker, partition: partition.log.size_bytes),
+    ),
+    Family(
+        "oncelog_producer_duplicates_refused_total",
+        "counter",
+        "Batches that were in the log already, wholly, and were not appended again. Topics with none are left out.",
+        _each_topic_with_producers(_producers("duplicates")),
+    ),
+    Family(
+        "oncelog_producer_batches_trimmed_total",
+        "counter",
+        "Batches of which the first records were in the log already; only the rest was appended.",
+        _each_topic_with_producers(_producers("trimmed")),
+    ),
+    Family(
+        "oncelog_producer_fenced_total",
+        "counter",
+        "Batches refused because a newer generation of their producer has written.",
+        _each_topic_with_producers(_producers("fenced")),
+    ),
+    Family(
+        "oncelog_producer_out_of_order_total",
+        "counter",
+        "Batches refused because records before them are missing.",
+        _each_topic_with_producers(_producers("out_of_order")),
+    ),
+    Family(
+        "oncelog_producer_unknown_total",
+        "counter",
+        "Batches refused because their producer is not known, or not any longer.",
+        _each_topic_with_producers(_producers("unknown")),
+    ),
+    Family(
+        "oncelog_producer_refused_for_room_total",
+        "counter",
+        "Batches of new producers refused until the ring of leases has room.",
+        _each_topic_with_producers(_producers("full")),
+    ),
+    Family(
+        "oncelog_leases_live",
+        "gauge",
+        "Leased producers that this topic's partitions remember.",
+        _each_topic_with_producers(_producers("leases_live")),
+    ),
+    Family(
+        "oncelog_producers_live",
+        "gauge",
+        "Producers with a pid of InitProducerId that this topic's partitions remember.",
+        _each_topic_with_producers(_producers("kafka_live")),
+    ),
+    Family("oncelog_requests_total", "counter", "Requests by API.", _requests),
+    Family("oncelog_connections", "gauge", "Connections that are open.", _connections),
+    Family("oncelog_connections_accepted_total", "counter", "Connections opened.", _counter("connections_accepted")),
+    Family(
+        "oncelog_connections_refused_total",
+        "counter",
+        "Connections closed by the server for what they sent, or over max.connections.",
+        _counter("connections_refused"),
+    ),
+    Family("oncelog_received_bytes_total", "counter", "Bytes received.", _counter("bytes_received")),
+    Family("oncelog_sent_bytes_total", "counter", "Bytes sent.", _counter("bytes_sent")),
+    Family(
+        "oncelog_storage_errors_total",
+        "counter",
+        "Answers of KAFKA_STORAGE_ERROR: the disk is full, read-only or failing.",
+        _counter("storage_errors"),
+    ),
+    *(_process_family(*about) for about in PROCESS),
+)

@@ -1,0 +1,22 @@
+"""What the server counts while it works: plain integers that the hot path adds to, gathered when somebody asks."""
+
+from collections import defaultdict
+
+
+class Metrics:
+    __slots__ = (
+        "bytes_received",
+        "bytes_sent",
+        "connections_accepted",
+        "connections_refused",
+        "requests",
+        "storage_errors",
+    )
+
+    def __init__(self) -> None:
+        self.requests: defaultdict[int, int] = defaultdict(int)  # by API key
+        self.bytes_received = 0
+        self.bytes_sent = 0
+        self.connections_accepted = 0
+        self.connections_refused = 0  # over max.connections, or closed for what they sent
+        self.storage_errors = 0  # answers of KAFKA_STORAGE_ERROR

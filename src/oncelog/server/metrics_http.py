@@ -1,0 +1,152 @@
+"""`GET /metrics` on a port of its own: as much HTTP as a scraper needs, and no more.
+
+One request a connection. The request's head, the number of scrapes at a time, and the time that each may take are
+bounded; text is made only as fast as the scraper takes it, so a slow one costs a buffer and nothing else.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+logger = logging.getLogger(__name__)
+
+MAX_HEAD_BYTES = 8 * 1024
+MAX_CONNECTIONS = 16
+PIECE_BYTES = 32 * 1024
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Refusal(NamedTuple):
+    status: str
+    text: str
+    allow: str | None = None
+
+
+class Refused(Exception):
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.status)
+        self.refusal = refusal
+
+
+BAD_REQUEST = Refusal("400 Bad Request", "this is not HTTP\n")
+NOT_FOUND = Refusal("404 Not Found", "the metrics are at /metrics\n")
+NOT_ALLOWED = Refusal("405 Method Not Allowed", "GET or HEAD\n", allow="GET, HEAD")
+TOO_LARGE = Refusal("431 Request Header Fields Too Large", "the request is too large\n")
+BUSY = Refusal("503 Service Unavailable", "too many scrapes at a time\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    wants_body: bool
+    can_chunk: bool
+
+
+class MetricsServer:
+    def __init__(self, text: Callable[[], Iterable[str]], timeout_s: float = 10.0) -> None:
+        self._text = text
+        self._timeout_s = timeout_s
+        self._server: asyncio.Server | None = None
+        self._writers: set[asyncio.StreamWriter] = set()
+
+    async def start(self, host: str, port: int) -> int:
+        """The port that it listens on."""
+        self._server = await asyncio.start_server(self._serve, host or None, port, limit=MAX_HEAD_BYTES, backlog=64)
+        bound: int = self._server.sockets[0].getsockname()[1]
+        return bound
+
+    async def stop(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        for writer in list(self._writers):
+            writer.transport.abort()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        is_busy = len(self._writers) >= MAX_CONNECTIONS
+        self._writers.add(writer)
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await self._answer(reader, writer, is_busy)
+                writer.close()
+                await writer.wait_closed()
+        except (TimeoutError, OSError):
+            pass  # too slow, or gone; what it was owed is forgotten with the connection
+        except Exception:
+            logger.exception("the metrics could not be told")
+        finally:
+            self._writers.discard(writer)
+            writer.transport.abort()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, is_busy: bool) -> None:
+        try:
+            if is_busy:
+                raise Refused(BUSY)
+            head = read_head(await _head_of(reader))
+        except Refused as refused:
+            writer.write(_refused(refused.refusal))
+            await writer.drain()
+            return
+        writer.write(_accepted(head))
+        if head.wants_body:
+            await _send(self._text(), head.can_chunk, writer)
+        await writer.drain()
+
+
+async def _head_of(reader: asyncio.StreamReader) -> bytes:
+    try:
+        return await reader.readuntil(b"\r\n\r\n")
+    except asyncio.LimitOverrunError:
+        raise Refused(TOO_LARGE) from None
+    except asyncio.IncompleteReadError:
+        raise Refused(BAD_REQUEST) from None
+
+
+def read_head(head: bytes) -> Head:
+    """What a request's first line asks for, or Refused. Headers change nothing about the answer."""
+    parts = head.split(b"\r\n", 1)[0].split(b" ")
+    if len(parts) != 3 or parts[2] not in (b"HTTP/1.0", b"HTTP/1.1"):
+        raise Refused(BAD_REQUEST)
+    method, target, version = parts
+    if target.partition(b"?")[0] != b"/metrics":
+        raise Refused(NOT_FOUND)
+    if method not in (b"GET", b"HEAD"):
+        raise Refused(NOT_ALLOWED)
+    return Head(wants_body=method == b"GET", can_chunk=version == b"HTTP/1.1")
+
+
+async def _send(text: Iterable[str], can_chunk: bool, writer: asyncio.StreamWriter) -> None:
+    pieces: list[bytes] = []
+    size_bytes = 0
+
+    async def flush() -> None:
+        nonlocal size_bytes
+        if pieces:
+            writer.writelines([b"%x\r\n" % size_bytes, *pieces, b"\r\n"] if can_chunk else pieces)
+            pieces.clear()
+            size_bytes = 0
+        await writer.drain()
+        await asyncio.sleep(0)  # drain returns at once while the socket takes everything; others want their turn
+
+    for line in text:
+        encoded = line.encode()
+        pieces.append(encoded)
+        size_bytes += len(encoded)
+        if size_bytes >= PIECE_BYTES:
+            await flush()
+    await flush()
+    if can_chunk:
+        writer.write(b"0\r\n\r\n")
+
+
+def _accepted(head: Head) -> bytes:
+    framing = "Transfer-Encoding: chunked\r\n" if head.can_chunk else ""
+    return f"HTTP/1.1 200 OK\r\nContent-Type: {CONTENT_TYPE}\r\n{framing}Connection: close\r\n\r\n".encode()
+
+
+def _refused(refusal: Refusal) -> bytes:
+    allow = f"Allow: {refusal.allow}\r\n" if refusal.allow else ""
+    return (
+        f"HTTP/1.1 {refusal.status}\r\nContent-Type: text/plain; charset=utf-8\r\n"
+        f"Content-Length: {len(refusal.text)}\r\n{allow}Connection: close\r\n\r\n{refusal.text}"
+    ).encode()
