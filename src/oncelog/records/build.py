@@ -37,8 +37,8 @@ def build_batch(
     is_control: bool = False,
     leader_epoch: int = -1,
 ) -> bytearray:
-    """One batch of `(key, value, headers, timestamp_ms)` records; those without a time of their own get `timestamp_ms`."""
-    records = records if isinstance(records, (list, tuple)) else list(records)
+    """One batch of `(key, value, headers, timestamp_ms)` records; those without a time of their own get that given."""
+    records = [record[:4] for record in records]
     body, base_timestamp, max_timestamp = encode_records(records, timestamp_ms)
     count = len(records)
     if count > MAX_RECORDS:

@@ -138,7 +138,7 @@ def _snappy_size(block: memoryview) -> int:
 def _compress_lz4(data: Buffer) -> Buffer:
     """One frame of independent blocks: Java's reader refuses blocks that refer to earlier ones."""
     compressor = cramjam.lz4.Compressor(level=1, content_checksum=False, block_linked=False)
-    compressor.compress(data)
+    compressor.compress(bytes(data))
     return memoryview(compressor.finish())
 
 

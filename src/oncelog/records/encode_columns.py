@@ -1,0 +1,148 @@
+"""Columns to batches: put together in one compiled loop, then compressed, headed and checksummed batch by batch."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from oncelog.records import encode_loops as loops
+from oncelog.records.codecs import NONE, compress
+from oncelog.records.column_types import MOST_BYTES, Bools, Bytes, BytesColumn, HeadersColumn, Int32s, Int64s, read_only
+from oncelog.records.header import (
+    HEADER,
+    HEADER_BYTES,
+    LENGTH_PREFIX_BYTES,
+    MAGIC,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    restamp_crc,
+)
+
+SEQUENCE_MASK = (1 << 31) - 1
+
+_Cells = tuple[Int32s | Int64s, Bools, Bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedBatch:
+    data: bytearray | memoryview
+    first_row: int  # the place of its first record among the rows that were encoded
+    record_count: int
+
+
+def encode(
+    *,
+    key: BytesColumn | None = None,
+    value: BytesColumn | None = None,
+    headers: HeadersColumn | None = None,
+    timestamp_ms: Int64s | int = NO_TIMESTAMP,
+    rows: Int64s | None = None,
+    codec: int = NONE,
+    target_bytes: int = 1_000_000,
+    base_offset: int = 0,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = -1,
+    base_sequence: int = NO_SEQUENCE,
+) -> list[EncodedBatch]:
+    """Batches of all rows in order, or of those that `rows` names: so one frame is split over partitions uncopied.
+
+    `target_bytes` bounds a batch before compression; only a record that is longer by itself exceeds it. Offsets and
+    sequences go on from batch to batch. A column that is left out is null in every record.
+    """
+    row_count = _row_count(key, value, headers, timestamp_ms)
+    selected = np.empty(0, np.int64) if rows is None else np.ascontiguousarray(rows, np.int64)
+    if row_count == 0 or (rows is not None and len(selected) == 0):
+        return []
+    times = np.asarray([timestamp_ms] if isinstance(timestamp_ms, int) else timestamp_ms, np.int64)
+    out = np.empty(_room(key, value, headers, selected, row_count), np.uint8)
+    table = np.zeros((len(selected) or row_count, loops.TABLE_COLUMNS), np.int64)
+    why, row, batch_count = loops.encode_records(
+        read_only(selected), row_count, read_only(np.ascontiguousarray(times)), _cells(key), _cells(value),
+        read_only(np.empty(0, np.int32) if headers is None else np.ascontiguousarray(headers.ends)),
+        _cells(headers.names if headers else None), _cells(headers.values if headers else None),
+        min(target_bytes, MOST_BYTES), out, table,
+    )  # fmt: skip
+    if why != loops.OK:
+        raise ValueError(f"{loops.REASONS[why]} (row {row})")
+    view = out.data
+    batches: list[EncodedBatch] = []
+    for at, end, first, count, base_timestamp, max_timestamp in table[:batch_count].tolist():
+        data = _stored(view[at:end], codec)
+        sequence = base_sequence if base_sequence < 0 else (base_sequence + first) & SEQUENCE_MASK
+        HEADER.pack_into(
+            data, 0, base_offset + first, len(data) - LENGTH_PREFIX_BYTES, -1, MAGIC, 0, codec, count - 1,
+            base_timestamp, max_timestamp, producer_id, producer_epoch, sequence, count,
+        )  # fmt: skip
+        restamp_crc(data, 0, len(data))
+        batches.append(EncodedBatch(data, first, count))
+    return batches
+
+
+def _row_count(
+    key: BytesColumn | None, value: BytesColumn | None, headers: HeadersColumn | None, timestamp_ms: Int64s | int
+) -> int:
+    lengths = {len(column) for column in (key, value, headers) if column is not None}
+    if not isinstance(timestamp_ms, int):
+        lengths.add(len(timestamp_ms))
+    if len(lengths) != 1:
+        raise ValueError(f"columns of one length are needed, not of {sorted(lengths)}")
+    return lengths.pop()
+
+
+def _cells(column: BytesColumn | None) -> _Cells:
+    if column is None:
+        return _NO_CELLS
+    valid = _NO_CELLS[1] if column.valid is None else read_only(np.ascontiguousarray(column.valid))
+    if 0 < len(valid) < len(column):
+        raise ValueError(f"validity of {len(valid)} rows for a column of {len(column)}")
+    return read_only(np.ascontiguousarray(column.ends)), valid, read_only(np.ascontiguousarray(column.data))
+
+
+_NO_CELLS = (read_only(np.empty(0, np.int32)), read_only(np.empty(0, np.bool_)), read_only(np.empty(0, np.uint8)))
+
+
+def _room(
+    key: BytesColumn | None, value: BytesColumn | None, headers: HeadersColumn | None, selected: Int64s, row_count: int
+) -> int:
+    """More bytes than the batches can take; what stays untouched costs nothing."""
+    count = len(selected) or row_count
+    room = count * (loops.MOST_RECORD_OVERHEAD + HEADER_BYTES)
+    for column in (key, value):
+        if column is not None:
+            room += _most_bytes(column, selected)
+    if headers is not None:
+        firsts, lasts = _spans(headers.ends, selected)
+        room += int((lasts - firsts).sum()) * loops.MOST_HEADER_OVERHEAD
+        for column in (headers.names, headers.values):
+            header_ends = np.append(column.ends.astype(np.int64), 0)  # so that there is an end where there is no header
+            last_place = len(header_ends) - 1
+            header_bytes = header_ends[np.minimum(lasts, last_place)] - header_ends[np.minimum(firsts, last_place)]
+            room += int(np.maximum(header_bytes, 0).sum())
+    return room
+
+
+def _most_bytes(column: BytesColumn, selected: Int64s) -> int:
+    if len(selected) == 0:
+        return len(column.data)
+    starts, ends = _spans(column.ends, selected)
+    return int((ends - starts).sum())
+
+
+def _spans(all_ends: Int32s | Int64s, selected: Int64s) -> tuple[Int64s, Int64s]:
+    """Where each row begins and ends. What is out of order or out of range is refused by the loop; here it counts 0."""
+    if len(selected):
+        inside = selected[(selected >= 0) & (selected < len(all_ends) - 1)]
+        starts, ends = all_ends[inside].astype(np.int64), all_ends[inside + 1].astype(np.int64)
+    else:
+        starts, ends = all_ends[:-1].astype(np.int64), all_ends[1:].astype(np.int64)
+    starts = np.maximum(starts, 0)
+    return starts, np.maximum(ends, starts)
+
+
+def _stored(framed: memoryview, codec: int) -> bytearray | memoryview:
+    """A batch with room for its header, compressed if it is to be."""
+    if codec == NONE:
+        return framed
+    data = bytearray(HEADER_BYTES)
+    data += compress(codec, framed[HEADER_BYTES:])
+    return data

@@ -1,0 +1,194 @@
+"""The compiled loops that put batches together. They get arrays and give numbers; `columns.py` is what others call.
+
+Columns come from callers, so their ends are checked row by row before anything is read by them; the room in the output
+was made for the longest that the rows can become. A column of bytes is a tuple of arrays: ends, validity, data. No ends
+stand for a column of nulls, no validity for one without nulls.
+"""
+
+import numpy as np
+from numba import njit
+
+from oncelog.records.decode_loops import copy
+
+# The most that a record takes beside its bytes: its length, attributes, two deltas, two sizes, a count of headers.
+MOST_RECORD_OVERHEAD = 5 + 1 + 10 + 5 + 5 + 5 + 5
+MOST_HEADER_OVERHEAD = 5 + 5
+
+# One row of the table of batches for each batch made, in these columns.
+AT, END, FIRST_ROW, COUNT, BASE_TIMESTAMP, MAX_TIMESTAMP = range(6)
+TABLE_COLUMNS = 6
+
+OK = 0
+BAD_ROW = 1
+BAD_ENDS = 2
+BAD_TIMESTAMP = 3
+REASONS = {
+    BAD_ROW: "a row that is not in the columns",
+    BAD_ENDS: "a column's ends do not grow or exceed its data",
+    BAD_TIMESTAMP: "timestamps of one batch lie more than 64 bits apart",
+}
+
+_BATCH_HEADER_BYTES = 61
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _varint_size(value):  # type: ignore[no-untyped-def]
+    rest = np.uint64((value << 1) ^ (value >> 63)) >> np.uint64(7)
+    size = np.int64(1)
+    while rest:
+        size += 1
+        rest >>= np.uint64(7)
+    return size
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _put_varint(out, at, value):  # type: ignore[no-untyped-def]
+    rest = np.uint64((value << 1) ^ (value >> 63))
+    while rest >= np.uint64(0x80):
+        out[at] = np.uint8(rest & np.uint64(0x7F)) | np.uint8(0x80)
+        rest >>= np.uint64(7)
+        at += 1
+    out[at] = np.uint8(rest)
+    return at + 1
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _span(ends, data_bytes, row):  # type: ignore[no-untyped-def]
+    """Where a row's bytes begin and how many they are: -1 when there is no such column, -2 for ends that cannot be."""
+    if len(ends) == 0:
+        return np.int64(0), np.int64(-1)
+    start = np.int64(ends[row])
+    end = np.int64(ends[row + 1])
+    if start < 0 or end < start or end > data_bytes:
+        return np.int64(0), np.int64(-2)
+    return start, end - start
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _or_null(size, valid, row):  # type: ignore[no-untyped-def]
+    return np.int64(-1) if size >= 0 and len(valid) > 0 and not valid[row] else size
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _put_cell(out, at, data, start, size):  # type: ignore[no-untyped-def]
+    at = _put_varint(out, at, size)
+    if size > 0:
+        copy(data, start, size, out, at)
+        at += size
+    return at
+
+
+# The two below get each array by itself: a tuple of arrays handed to a function that is not inlined costs more than
+# the function's work.
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _headers_size(row, list_ends, name_ends, name_data, value_ends, value_valid, value_data):  # type: ignore[no-untyped-def]
+    """How many bytes the headers of a row take, their count included, or -1 for ends that cannot be."""
+    first = np.int64(list_ends[row])
+    last = np.int64(list_ends[row + 1])
+    if first < 0 or last < first or last >= len(name_ends) or last >= len(value_ends):
+        return np.int64(-1)
+    total = _varint_size(last - first)
+    for index in range(first, last):
+        _, name_size = _span(name_ends, len(name_data), index)
+        _, value_size = _span(value_ends, len(value_data), index)
+        if name_size < 0 or value_size < 0:
+            return np.int64(-1)
+        value_size = _or_null(value_size, value_valid, index)
+        total += _varint_size(name_size) + name_size + _varint_size(value_size) + max(value_size, np.int64(0))
+    return total
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _put_headers(out, at, row, list_ends, name_ends, name_data, value_ends, value_valid, value_data):  # type: ignore[no-untyped-def]
+    first = np.int64(list_ends[row])
+    last = np.int64(list_ends[row + 1])
+    at = _put_varint(out, at, last - first)
+    for index in range(first, last):
+        start, size = _span(name_ends, len(name_data), index)
+        at = _put_cell(out, at, name_data, start, size)
+        start, size = _span(value_ends, len(value_data), index)
+        at = _put_cell(out, at, value_data, start, _or_null(size, value_valid, index))
+    return at
+
+
+@njit(cache=True, nogil=True)
+def encode_records(  # type: ignore[no-untyped-def]
+    rows, row_count, timestamps, keys, values, list_ends, header_names, header_values, target_bytes, out, table
+):  # fmt: skip
+    """All rows, or those that `rows` names, as batches of at most `target_bytes`; a longer record is one by itself.
+
+    Before each batch the room of its header is left free; the table has a row for as many batches as there are records.
+    Returns why it stopped, at which row, and how many batches there are.
+    """
+    key_ends, key_valid, key_data = keys
+    value_ends, value_valid, value_data = values
+    name_ends, _, name_data = header_names
+    header_ends, header_valid, header_data = header_values
+    batch = np.int64(0)
+    at = np.int64(_BATCH_HEADER_BYTES)
+    first = np.int64(0)
+    base_timestamp = np.int64(0)
+    max_timestamp = np.int64(0)
+    count = len(rows) if len(rows) > 0 else row_count
+    for number in range(count):
+        row = np.int64(rows[number]) if len(rows) > 0 else np.int64(number)
+        if row < 0 or row >= row_count:
+            return BAD_ROW, number, batch
+        timestamp = timestamps[row] if len(timestamps) > 1 else timestamps[0]
+        if number == first:
+            base_timestamp = max_timestamp = timestamp
+        key_at, key_size = _span(key_ends, len(key_data), row)
+        value_at, value_size = _span(value_ends, len(value_data), row)
+        headers_size = np.int64(1)
+        if len(list_ends) > 0:
+            headers_size = _headers_size(row, list_ends, name_ends, name_data, header_ends, header_valid, header_data)
+        if key_size < -1 or value_size < -1 or headers_size < 0:
+            return BAD_ENDS, number, batch
+        key_size = _or_null(key_size, key_valid, row)
+        value_size = _or_null(value_size, value_valid, row)
+        fixed_size = (
+            1
+            + _varint_size(key_size) + max(key_size, np.int64(0))
+            + _varint_size(value_size) + max(value_size, np.int64(0))
+            + headers_size
+        )  # fmt: skip
+        size = fixed_size + _varint_size(timestamp - base_timestamp) + _varint_size(np.int64(number - first))
+        batch_bytes = at - table[batch, AT]
+        if number > first and batch_bytes + _varint_size(size) + size > target_bytes:
+            _close(table, batch, at, first, number, base_timestamp, max_timestamp)
+            batch += 1
+            table[batch, AT] = at
+            at += _BATCH_HEADER_BYTES
+            first = np.int64(number)
+            base_timestamp = max_timestamp = timestamp
+            size = fixed_size + 2
+        time_delta = timestamp - base_timestamp
+        if ((timestamp ^ base_timestamp) & (timestamp ^ time_delta)) < 0:
+            return BAD_TIMESTAMP, number, batch
+        max_timestamp = max(max_timestamp, timestamp)
+        at = _put_varint(out, at, size)
+        out[at] = 0
+        at = _put_varint(out, at + 1, time_delta)
+        at = _put_varint(out, at, np.int64(number - first))
+        at = _put_cell(out, at, key_data, key_at, key_size)
+        at = _put_cell(out, at, value_data, value_at, value_size)
+        if len(list_ends) > 0:
+            at = _put_headers(out, at, row, list_ends, name_ends, name_data, header_ends, header_valid, header_data)
+        else:
+            out[at] = 0
+            at += 1
+    if count > first:
+        _close(table, batch, at, first, count, base_timestamp, max_timestamp)
+        batch += 1
+    return OK, np.int64(count), batch
+
+
+@njit(cache=True, nogil=True)
+def _close(table, batch, end, first, next_row, base_timestamp, max_timestamp):  # type: ignore[no-untyped-def]
+    table[batch, END] = end
+    table[batch, FIRST_ROW] = first
+    table[batch, COUNT] = next_row - first
+    table[batch, BASE_TIMESTAMP] = base_timestamp
+    table[batch, MAX_TIMESTAMP] = max_timestamp
