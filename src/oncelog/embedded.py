@@ -10,7 +10,8 @@ from typing import Any, Self
 from oncelog.clock import SystemClock
 from oncelog.cluster.file import FileCluster
 from oncelog.log.disk import RealDisk
-from oncelog.server.broker import Broker, run_loop
+from oncelog.server.broker import Broker
+from oncelog.server.running import run_loop
 from oncelog.server.settings import Settings
 from oncelog.server.settings_reading import read_settings
 
@@ -88,7 +89,7 @@ class Server:
         self._stop = asyncio.Event()
         broker = self._broker = open_broker(self.settings)
         await broker.start()
-        self.bootstrap_servers = ",".join(f"127.0.0.1:{port}" for port in broker.ports.values())
+        self.bootstrap_servers = broker.addresses()
         self._started.set()
         await self._stop.wait()
         await broker.stop()

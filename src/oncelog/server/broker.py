@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from random import SystemRandom
-from typing import Any
 
 from oncelog.clock import Clock, SystemClock
 from oncelog.log.config import Flush
@@ -74,6 +73,13 @@ class Broker:
         host = endpoint.advertised_host or call.local_host
         return host, endpoint.advertised_port or self.ports[endpoint.name]
 
+    def addresses(self) -> str:
+        """Where clients can connect, as bootstrap.servers wants it."""
+        return ",".join(
+            f"{_bracketed(each.advertised_host or '127.0.0.1')}:{each.advertised_port or self.ports[each.name]}"
+            for each in self._endpoints
+        )
+
     async def start(self) -> None:
         self.groups.start()
         self._servers, self.ports = await listen(self._endpoints, self.connections)
@@ -113,10 +119,5 @@ class Broker:
         self.connections.close_idle()
 
 
-def run_loop(main: Awaitable[Any]) -> Any:
-    """Run on uvloop where there is one."""
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.run(main)  # type: ignore[arg-type]
-    return uvloop.run(main)
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

@@ -1,0 +1,5 @@
+"""`python -m oncelog` is `oncelog`."""
+
+from oncelog.cli import main
+
+main(prog_name="oncelog")

@@ -1,0 +1,57 @@
+"""`oncelog serve`: the log server in the foreground, until SIGTERM or SIGINT."""
+
+import logging
+import os
+from pathlib import Path
+
+import click
+
+
+@click.command(name="serve")
+@click.option("--listen", metavar="HOST:PORT", help="Where to listen; 127.0.0.1:9092 when not given, port 0 for any.")
+@click.option("--data", metavar="DIR", help="The data folder; it is made on the first start.")
+@click.option(
+    "--config",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Settings in Java's .properties form, with Kafka's names.",
+)
+@click.option("--set", "given", metavar="KEY=VALUE", multiple=True, help="One setting, by Kafka's name; repeatable.")
+@click.option("--metrics", metavar="HOST:PORT", help="Serve Prometheus text at /metrics there.")
+@click.option("-v", "--verbose", is_flag=True, help="Say more about what happens.")
+def command(
+    listen: str | None,
+    data: str | None,
+    config: Path | None,
+    given: tuple[str, ...],
+    metrics: str | None,
+    verbose: bool,
+) -> None:
+    """Serve a log over the Kafka protocol.
+
+    Settings come from --set, then from ONCELOG_... variables of the environment, then from --config.
+    """
+    from oncelog.cluster.file import DamagedFolder
+    from oncelog.cluster.folder_lock import FolderInUse
+    from oncelog.log.errors import LogError
+    from oncelog.server.running import serve
+    from oncelog.server.setting import SettingsError
+    from oncelog.server.settings_reading import read_settings
+
+    logging.basicConfig(
+        level=logging.DEBUG if verbose else logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    short = [
+        ("listeners", listen and f"PLAINTEXT://{listen}"),
+        ("log.dir", data),
+        ("oncelog.metrics.listener", metrics),
+    ]
+    try:
+        settings = read_settings(
+            [*given, *(f"{name}={value}" for name, value in short if value)], environ=os.environ, file=config
+        )
+        from oncelog.embedded import open_broker
+
+        serve(lambda: open_broker(settings), click.echo)
+    except (SettingsError, FolderInUse, DamagedFolder, LogError, OSError) as refusal:
+        raise click.ClickException(str(refusal)) from refusal
