@@ -1,227 +1,271 @@
-"""One partition's log: judge, stamp, append, read."""
+"""One partition's log, as the rest of oncelog sees it: open, append, read, care for, close."""
 
-from bisect import bisect_right
-from typing import TYPE_CHECKING, NamedTuple, Self
+import logging
+from collections.abc import Callable
+from typing import Concatenate, ParamSpec, Self, TypeVar
 
 from oncelog.clock import Now
-from oncelog.log.config import LogConfig, TimestampType
-from oncelog.log.disk import Disk, File, write_all
+from oncelog.log import compaction, lookup, retention, truncation
+from oncelog.log.append import Fenced, Staged
+from oncelog.log.appending import NEVER_MS, AppendingLog
+from oncelog.log.checkpoint import Checkpointer
+from oncelog.log.config import Flush, LogConfig
+from oncelog.log.disk import Disk, replace_file
 from oncelog.log.errors import LogStorageError, OffsetOutOfRange
-from oncelog.producers.decision import Decision
-from oncelog.records.build import build_batch
-from oncelog.records.header import (
-    HEADER_BYTES,
-    LOG_APPEND_TIME,
-    BatchHeader,
-    headers,
-    read_header,
-    stamp,
-    stamp_append_time,
-)
+from oncelog.log.flush import FlushPlan, RecoveryPoint
+from oncelog.log.handles import Handles
+from oncelog.log.lookup import TimestampOffset
+from oncelog.log.names import EPOCHS_FILE
+from oncelog.log.reading import read_batches
+from oncelog.log.recovery import Recovered, Recovery
+from oncelog.log.segments import Segments
+from oncelog.producers import ProducerMap
 
-if TYPE_CHECKING:
-    from oncelog.producers import ProducerMap
+__all__ = ["Fenced", "PartitionLog", "Staged", "TimestampOffset"]
 
+logger = logging.getLogger(__name__)
 
-class Staged(NamedTuple):
-    decision: Decision
-    base_offset: int  # what a producer is told; -1 where nothing is known or nothing was appended
-    append_time_ms: int = -1  # with message.timestamp.type=LogAppendTime
-    dropped_records: int = 0  # the first n records were in the log already
-    end_offset: int = 0  # the answer is true once the high watermark has reached this
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
-class TimestampOffset(NamedTuple):
-    timestamp_ms: int
-    offset: int
-    leader_epoch: int
+class PartitionLog(AppendingLog):
+    recovered = Recovered()  # what the start found; empty for a log that could not be opened
+    _has_own_points = False
 
-
-class PartitionLog:
     @classmethod
     def open(
         cls,
         disk: Disk,
         folder: str,
         config: LogConfig,
-        producers: "ProducerMap",
+        producers: ProducerMap,
         now: Now,
         *,
         topic: str = "",
         partition: int = 0,
+        handles: Handles | None = None,
+        checkpointer: Checkpointer | None = None,
         leader_epoch: int | None = None,
+        replicated: bool = False,
     ) -> Self:
-        disk.mkdir(folder)
-        file = disk.open(f"{folder}/{0:020d}.log", create=True)
-        log = cls(file, config, producers, topic, partition)
-        log._recover(now)
-        log.leader_epoch = max(log.leader_epoch + 1, leader_epoch or 0)
+        """`handles` and `checkpointer` are shared by all logs of a data folder; one that stands alone has its own.
+
+        Never raises for what is on the disk: a damaged partition comes back with `offline` saying why.
+        """
+        points = checkpointer or Checkpointer(disk, folder)
+        log = cls(disk, folder, config, producers, now, topic, partition, handles, points, replicated)
+        log._has_own_points = checkpointer is None
+        try:
+            log._recover(leader_epoch)
+        except (OSError, LogStorageError) as error:
+            log.readable = False
+            log.go_offline(str(error))
         return log
 
-    def __init__(self, file: File, config: LogConfig, producers: "ProducerMap", topic: str, partition: int) -> None:
-        self.topic = topic
-        self.partition = partition
-        self.config = config
-        self.producers = producers
-        self.log_start_offset = 0
-        self.next_offset = 0
-        self.high_watermark = 0
-        self.leader_epoch = -1
-        self.size_bytes = 0
-        self.offline: str | None = None
-        self._file = file
-        self._staged: list[bytearray | memoryview] = []
-        self._staged_next = 0
-        self._offsets: list[int] = []
-        self._positions: list[int] = []
+    def _recover(self, leader_epoch: int | None) -> None:
+        if not self.disk.exists(self.folder):
+            self.disk.mkdir(self.folder)
+            self.flusher.new_folder = True
+        recovery = Recovery(self.disk, self.folder, self.handles, self.producers, self._interval_bytes, self.now)
+        found = recovery.run(self.checkpointer.point(self.name))
+        self.recovered = found
+        self.log_start_offset = found.log_start_offset
+        self.segments = Segments(self.disk, self.folder, self.handles, found.segments)
+        if not found.segments:
+            self.segments.add(found.log_start_offset)
+            self.flusher.new_names = True
+        self.ended_at(self.segments.active.end_offset)
+        # What is behind the recovery point may not be on the disk yet, whoever wrote it.
+        for segment in self.segments.closed[-found.unflushed_segments :] if found.unflushed_segments else ():
+            self.flusher.closed_files.extend((segment.log_path, segment.index.path))
+        self.unflushed_bytes = found.scanned_bytes
+        self.checkpointer.register(self.name, self)
+        self.checkpointer.behind_bytes += found.scanned_bytes
+        if not self.replicated:
+            self.high_watermark = self.next_offset
+        self.epochs = found.epochs
+        self._open_epoch(max(found.latest_epoch + 1, leader_epoch or 0))
+        if found.read_only is not None:
+            self.go_offline(found.read_only)
 
-    def _recover(self, now: Now) -> None:
-        data = self._file.pread(self._file.size(), 0)
-        for at, header in headers(data):
-            self._offsets.append(header.base_offset)
-            self._positions.append(at)
-            self.leader_epoch = max(self.leader_epoch, header.leader_epoch)
-            if header.producer_id > 0:
-                if header.is_control:
-                    self.producers.fence(header.producer_id, header.producer_epoch, now)
-                else:
-                    self.producers.accept(
-                        header.producer_id,
-                        header.producer_epoch,
-                        header.base_sequence,
-                        header.last_offset_delta + 1,
-                        header.base_offset,
-                        header.max_timestamp,
-                        now,
-                    )
-            self.next_offset = header.last_offset + 1
-            self.size_bytes = at + header.size_bytes
-        self._file.truncate(self.size_bytes)
-        self.high_watermark = self._staged_next = self.next_offset
-
-    def stage(self, batch: bytearray | memoryview, header: BatchHeader, now: Now) -> Staged:
-        if self.offline is not None:
-            raise LogStorageError(self.offline)
-        dropped = 0
-        if header.producer_id > 0:
-            decision, detail = self.producers.judge(
-                header.producer_id, header.producer_epoch, header.base_sequence, header.record_count, now
-            )
-            if decision is Decision.TRIM:
-                from oncelog.records.trim import trim
-
-                dropped = detail
-                batch = trim(batch, dropped)
-                header = read_header(batch)
-            elif decision is not Decision.APPEND:
-                base = detail if decision is Decision.DUPLICATE else -1
-                return Staged(decision, base, end_offset=self._staged_next)
-        append_time_ms = -1
-        if self.config.message_timestamp_type is TimestampType.LOG_APPEND:
-            append_time_ms = now.wall_ms
-            stamp_append_time(batch, 0, append_time_ms)
-            header = read_header(batch)
-        base_offset = self._staged_next
-        stamp(batch, 0, base_offset, self.leader_epoch)
-        self._staged.append(batch)
-        self._staged_next = base_offset + header.last_offset_delta + 1
-        if header.producer_id > 0:
-            self.producers.accept(
-                header.producer_id,
-                header.producer_epoch,
-                header.base_sequence,
-                header.record_count,
-                base_offset,
-                header.max_timestamp,
-                now,
-            )
-        return Staged(
-            Decision.TRIM if dropped else Decision.APPEND,
-            base_offset - dropped,
-            append_time_ms,
-            dropped,
-            self._staged_next,
-        )
-
-    def commit(self) -> None:
-        if not self._staged:
-            return
-        staged, self._staged = self._staged, []
+    def _open_epoch(self, leader_epoch: int) -> None:
+        """A start is a new epoch, even if nothing will be appended in it. A flush makes it last."""
+        self.begin_epoch(leader_epoch)
         try:
-            write_all(self._file, staged, self.size_bytes)
+            replace_file(self.disk, f"{self.folder}/{EPOCHS_FILE}", self.epochs.encode(), durable=False)
         except OSError as error:
-            raise LogStorageError(str(error)) from error
-        for batch in staged:
-            self._offsets.append(read_header(batch).base_offset)
-            self._positions.append(self.size_bytes)
-            self.size_bytes += len(batch)
-        self.next_offset = self.high_watermark = self._staged_next
+            logger.warning("%s: cannot note leader epoch %d: %s", self.folder, leader_epoch, error)
 
-    def append(self, batch: bytearray | memoryview, header: BatchHeader, now: Now) -> Staged:
-        staged = self.stage(batch, header, now)
-        self.commit()
-        return staged
-
-    def fence(self, pid: int, generation: int, now: Now) -> tuple[Decision, int, int, int]:
-        """Generation, last sequence and the fence's offset; -1 where there is none."""
-        decision = self.producers.judge_fence(pid, generation, now)
-        known = self.producers.highwater(pid) or (-1, -1)
-        if decision is not Decision.APPEND:
-            return decision, *known, -1
-        batch = build_batch(
-            [(b"\0\0\x4f\x4c", b"\0\0", [], now.wall_ms)],
-            producer_id=pid,
-            producer_epoch=generation,
-            is_control=True,
-            timestamp_ms=now.wall_ms,
-        )
-        offset = self._staged_next
-        stamp(batch, 0, offset, self.leader_epoch)
-        self._staged.append(batch)
-        self._staged_next += 1
-        self.producers.fence(pid, generation, now)
-        self.commit()
-        return decision, generation, known[1], offset
+    # Reading
 
     def read(self, offset: int, max_bytes: int, *, at_least_one: bool = True, limit_offset: int | None = None) -> bytes:
         limit = self.high_watermark if limit_offset is None else min(limit_offset, self.next_offset)
-        if not self.log_start_offset <= offset <= limit:
+        if not self.readable:
+            raise LogStorageError(self.offline or self.folder)
+        if not self.log_start_offset <= offset <= max(limit, self.log_start_offset):
             raise OffsetOutOfRange(offset, self.log_start_offset, limit)
-        if offset == limit:
+        if offset >= limit:
             return b""
-        at = bisect_right(self._offsets, offset) - 1
-        start = self._positions[at]
-        first = read_header(self._file.pread(HEADER_BYTES, start))
-        if max_bytes < first.size_bytes:
-            if not at_least_one:
-                return b""
-            max_bytes = first.size_bytes
-        return self._file.pread(min(max_bytes, self.size_bytes - start), start)
+        try:
+            return read_batches(self.segments, offset, max_bytes, at_least_one, limit)
+        except OSError as error:
+            raise LogStorageError(f"{self.folder}: {error}") from error
 
-    def offset_for_time(self, timestamp_ms: int) -> TimestampOffset | None:
-        data = self._file.pread(self.size_bytes, 0)
-        for _, header in headers(data):
-            if header.max_timestamp >= timestamp_ms:
-                return TimestampOffset(header.max_timestamp, header.base_offset, header.leader_epoch)
-        return None
+    def offset_for_time(self, timestamp_ms: int, *, limit_offset: int | None = None) -> TimestampOffset | None:
+        limit = self.high_watermark if limit_offset is None else limit_offset
+        return lookup.first_at_or_after(self.segments, timestamp_ms, self.log_start_offset, limit)
 
     def max_timestamp(self) -> TimestampOffset | None:
-        data = self._file.pread(self.size_bytes, 0)
-        best = max((header for _, header in headers(data)), key=lambda header: header.max_timestamp, default=None)
-        return None if best is None else TimestampOffset(best.max_timestamp, best.last_offset, best.leader_epoch)
+        return lookup.latest_timestamp(self.segments, self.log_start_offset, self.high_watermark)
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
-        return (epoch, self.next_offset) if epoch == self.leader_epoch else (-1, -1)
+        """(epoch, end offset) of the greatest epoch up to the one asked for; (-1, -1) for one yet to come."""
+        return self.epochs.end_of(epoch, self.next_offset)
 
-    def delete_before(self, offset: int) -> int:
-        self.log_start_offset = max(self.log_start_offset, min(offset, self.high_watermark))
+    # Replication
+
+    def advance_high_watermark(self, offset: int) -> None:
+        """Only ever forward, and only over what is there."""
+        self.high_watermark = max(self.high_watermark, min(offset, self.next_offset))
+
+    def begin_epoch(self, leader_epoch: int) -> None:
+        self.leader_epoch = leader_epoch
+        self.epochs.assign(leader_epoch, self.next_offset)
+
+    def truncate_to(self, offset: int) -> int:
+        """Answers the new end; lower than asked for when the offset lies within a batch."""
+        try:
+            return truncation.truncate(self, offset)
+        except OSError as error:
+            self.go_offline(f"{self.folder} cannot be cut back: {error}")
+            raise LogStorageError(f"{self.folder}: {error}") from error
+
+    def ended_at(self, offset: int) -> None:
+        self._active = self.segments.active
+        self._active.roll_at_ms = NEVER_MS if self._active.size_bytes == 0 else self._active.roll_at_ms
+        self.next_offset = self._staged_next = offset
+        self.high_watermark = min(self.high_watermark, offset)
+        self._known_producers = None
+
+    # Care
+
+    def delete_before(self, offset: int, now: Now | None = None) -> int:
+        """DeleteRecords. Answers the log's new start, which is on the disk by then."""
+        if offset > self.high_watermark:
+            raise OffsetOutOfRange(offset, self.log_start_offset, self.high_watermark)
+        if offset > self.log_start_offset:
+            self._care(retention.move_start, offset, now or self.now)
+            self._care(retention.remove_below_start, now or self.now)
         return self.log_start_offset
 
     def maintain(self, now: Now) -> None:
+        """Every `log.retention.check.interval.ms`: retention, and producers whose time is over."""
         self.producers.expire(now)
+        if self.offline is None:
+            self._care(retention.retain, now)
+
+    def compact(self, now: Now) -> bool:
+        """`begin_compaction`, `run` and `finish_compaction` at once. Whether there was anything to do."""
+        job = self.begin_compaction(now)
+        if job is not None:
+            job.run()
+            self.finish_compaction(job)
+        return job is not None
+
+    def begin_compaction(self, now: Now) -> "compaction.CompactionJob | None":
+        """On the appending thread. The job's `run` may take its time on another one; then `finish_compaction` here."""
+        return None if self.offline is not None else self._care(compaction.begin, now)
+
+    def finish_compaction(self, job: "compaction.CompactionJob") -> None:
+        self._care(compaction.finish, job)
+
+    def _care(self, work: "Callable[Concatenate[PartitionLog, P], T]", *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return work(self, *args, **kwargs)
+        except OSError as error:
+            raise LogStorageError(f"{self.folder}: {error}") from error
+
+    # The disk
 
     def flush(self) -> None:
-        self._file.fdatasync()
+        """Wait until everything committed before this call is on the disk. From any thread."""
+        next_offset, cuts = self.next_offset, self.cuts
+        try:
+            self.flusher.sync(self._active.log_path)
+        except OSError as error:
+            self.flush_failed(error)
+            raise LogStorageError(f"{self.folder}: {error}") from error
+        if self._config.flush is Flush.EVERY and not self.replicated and cuts == self.cuts:
+            self.high_watermark = max(self.high_watermark, next_offset)
+
+    def flush_failed(self, error: OSError) -> None:
+        """After a failed flush nobody knows what is on the disk, and the next one would not tell: no more appends."""
+        self.go_offline(f"{self.folder} cannot be brought to the disk: {error}")
+
+    def begin_flush(self, now: Now) -> FlushPlan:
+        """On the appending thread, with nothing staged: what is needed to move the recovery point up to here."""
+        if self.offline is not None:
+            raise LogStorageError(self.offline)
+        active, cuts = self._active, self.cuts
+        for segment in self.segments:
+            if segment.index.has_unwritten:
+                segment.index.write()
+        return FlushPlan(
+            disk=self.disk,
+            folder=self.folder,
+            flusher=self.flusher,
+            point=RecoveryPoint(
+                self.next_offset,
+                active.base_offset,
+                active.size_bytes,
+                active.index.entries,
+                active.max_timestamp_ms,
+            ),
+            log_path=active.log_path,
+            index_path=active.index.path,
+            snapshot=self.producers.encode(now),
+            epochs=self.epochs.encode(),
+            segment_bases=self.segments.bases,
+            still_holds=lambda: cuts == self.cuts and not self.closed,
+        )
+
+    def checkpoint(self, now: Now) -> None:
+        """Bring log, index, epochs and producers to the disk, and move the recovery point, before going on."""
+        plan = self.begin_flush(now)
+        self.checkpointer.behind_bytes -= self.unflushed_bytes
+        self.unflushed_bytes = 0
+        self.checkpointer.run([(self.name, self, plan)])
 
     def close(self) -> None:
-        self._file.close()
+        """What is on the disk afterwards needs no recovery, once the checkpointer is closed too."""
+        if self.closed:
+            return
+        try:
+            if self.offline is None and self._is_ahead_of_its_point():
+                self.checkpoint(self.now)
+        finally:
+            self._let_go()
+            if self._has_own_points:
+                self.checkpointer.close()
+
+    def destroy(self) -> None:
+        """Remove the partition from the disk."""
+        self._let_go()
+        self.checkpointer.forget(self.name)
+        for name in self.disk.listdir(self.folder):
+            self.disk.unlink(f"{self.folder}/{name}")
+        self.disk.rmdir(self.folder)
+        self.disk.sync_folder(self.folder.rpartition("/")[0] or ".")
+
+    def _is_ahead_of_its_point(self) -> bool:
+        point = self.checkpointer.point(self.name)
+        return point is None or point.offset != self.next_offset or self.unflushed_bytes > 0
+
+    def _let_go(self) -> None:
+        self.closed = True
+        self.offline = self.offline or f"{self.folder} is closed"
+        self.handles.forget_folder(self.folder)
+        self.checkpointer.unregister(self.name)
+        self.checkpointer.behind_bytes -= self.unflushed_bytes
+        self.unflushed_bytes = 0

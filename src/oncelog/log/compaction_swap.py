@@ -1,0 +1,45 @@
+"""How cleaned segments take the place of old ones, so that a crash at any step leaves the one or the other.
+
+1. The cleaned log and index are written beside the old ones as `<base>.log.<end>.cleaned` and brought to the disk.
+2. The index, then the log are renamed to `.swap`. From the moment that the log's swap is there, it counts.
+3. The old segments that it covers, from its base to before `<end>`, are removed; the index, then the log take their
+   final names.
+
+A start that finds the log's swap goes on from step 3; an index's swap without a log's is a remainder of step 2.
+"""
+
+from oncelog.log.disk import Disk
+from oncelog.log.names import CLEANED, INDEX, LOG, SWAP, Swap, cleaned_path, index_path, log_path, offsets_of, swap_of
+
+
+def decide_swap(disk: Disk, folder: str, base_offset: int, end_offset: int) -> None:
+    """Step 2."""
+    for path in (index_path(folder, base_offset), log_path(folder, base_offset)):
+        disk.rename(cleaned_path(path, end_offset, CLEANED), cleaned_path(path, end_offset, SWAP))
+    disk.sync_folder(folder)
+
+
+def finish_swap(disk: Disk, folder: str, base_offset: int, end_offset: int) -> None:
+    """Step 3."""
+    names = disk.listdir(folder)
+    for ending in (INDEX, LOG):
+        for offset in offsets_of(names, ending):
+            if base_offset < offset < end_offset:
+                disk.unlink(f"{folder}/{offset:020d}{ending}")
+    for path in (index_path(folder, base_offset), log_path(folder, base_offset)):
+        swap = cleaned_path(path, end_offset, SWAP)
+        if disk.exists(swap):
+            disk.rename(swap, path)
+    disk.sync_folder(folder)
+
+
+def finish_swaps(disk: Disk, folder: str, names: list[str]) -> bool:
+    """After a start. Whether anything was there to do."""
+    swaps: list[Swap] = [swap for swap in map(swap_of, names) if swap is not None]
+    decided = {(swap.base_offset, swap.end_offset) for swap in swaps if swap.is_log}
+    for base_offset, end_offset in sorted(decided):
+        finish_swap(disk, folder, base_offset, end_offset)
+    for swap in swaps:
+        if (swap.base_offset, swap.end_offset) not in decided:
+            disk.unlink(f"{folder}/{swap.name}")
+    return bool(swaps)

@@ -1,0 +1,87 @@
+"""Bringing one partition to the disk, from any thread.
+
+A flush opens files of its own, so it never meets the appending thread over a descriptor. What it must bring to the disk
+is noted by the appending thread in an order that a flush running at the same time can rely on: see `sync`.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from oncelog.log.disk import Disk, replace_file
+from oncelog.log.names import EPOCHS_FILE
+from oncelog.log.snapshots import drop_old, write_snapshot
+
+
+class RecoveryPoint(NamedTuple):
+    """Everything below is on the disk: log, index, leader epochs. A start looks only at what comes after."""
+
+    offset: int
+    base_offset: int  # of the segment that holds it
+    position: int  # in that segment's file
+    index_entries: int
+    max_timestamp_ms: int  # of that segment up to there
+
+
+class Flusher:
+    def __init__(self, disk: Disk, folder: str) -> None:
+        self._disk = disk
+        self._folder = folder
+        self._one_at_a_time = threading.Lock()
+        self.closed_files: deque[str] = deque()  # of segments that are full and not on the disk yet
+        self.new_names = False  # files were created, renamed or removed
+        self.new_folder = False
+
+    def sync(self, active_path: str, *also: str) -> None:
+        """`active_path` was read before this call; a roll appends to `closed_files` before it changes that."""
+        with self._one_at_a_time:
+            closed = list(self.closed_files)
+            new_names, new_folder = self.new_names, self.new_folder
+            self.new_names = self.new_folder = False
+            try:
+                for path in (*closed, active_path, *also):
+                    self._sync_file(path)
+                if new_names:
+                    self._disk.sync_folder(self._folder)
+                if new_folder:
+                    self._disk.sync_folder(self._folder.rpartition("/")[0] or ".")
+            except OSError:
+                self.new_names, self.new_folder = True, new_folder
+                raise
+            for _ in closed:
+                self.closed_files.popleft()
+
+    def _sync_file(self, path: str) -> None:
+        try:
+            file = self._disk.open(path, write=True)
+        except FileNotFoundError:
+            return  # retention or compaction took it away in the meantime
+        try:
+            file.fdatasync()
+        finally:
+            file.close()
+
+
+@dataclass(slots=True)
+class FlushPlan:
+    """What the appending thread hands to the one that waits for the disk."""
+
+    disk: Disk
+    folder: str
+    flusher: Flusher
+    point: RecoveryPoint
+    log_path: str
+    index_path: str
+    snapshot: bytes
+    epochs: bytes | None
+    segment_bases: list[int]
+    still_holds: Callable[[], bool]  # False once the log was cut back or closed: then the point means nothing
+
+    def run(self) -> None:
+        self.flusher.sync(self.log_path, self.index_path)
+        if self.epochs is not None:
+            replace_file(self.disk, f"{self.folder}/{EPOCHS_FILE}", self.epochs)
+        write_snapshot(self.disk, self.folder, self.point.offset, self.snapshot)
+        drop_old(self.disk, self.folder, self.segment_bases)

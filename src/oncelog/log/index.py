@@ -1,0 +1,180 @@
+"""One segment's sparse index: about every `index.interval.bytes` one entry, 24 bytes big-endian.
+
+    offset i64         base offset of a batch
+    position i64       where that batch begins in the segment's file
+    max timestamp i64  the greatest of all batches before it, -1 before the first
+
+All three columns only grow, so one file finds offsets and times. A closed segment ends with an entry for its own end:
+its position is the size of the log file. That is how a start knows a closed segment without reading it.
+
+Entries are appended in memory and written 512 at a time; entries up to the recovery point are always on the disk. Only
+what was looked into last stays in memory, so an old segment costs no more than its name.
+"""
+
+import errno
+import struct
+from array import array
+from bisect import bisect_right
+from typing import NamedTuple
+
+from oncelog.log.disk import write_all
+from oncelog.log.handles import Handles
+
+ENTRY = struct.Struct(">qqq")
+ENTRY_BYTES = ENTRY.size
+_number = struct.Struct(">q").unpack_from
+PAGE_ENTRIES = 512
+TAIL_ENTRIES = 512
+TAIL_LIMIT = 16 * TAIL_ENTRIES  # what an index keeps in memory while the disk refuses it; beyond that it gets sparser
+
+OFFSET, POSITION, TIME = range(3)
+
+
+class Entry(NamedTuple):
+    offset: int
+    position: int
+    max_timestamp_ms: int
+
+
+class Index:
+    __slots__ = ("_handles", "_stored", "_tail", "path")
+
+    def __init__(self, handles: Handles, path: str, stored_entries: int) -> None:
+        self._handles = handles
+        self._stored = stored_entries
+        self._tail = (array("q"), array("q"), array("q"))
+        self.path = path
+
+    @property
+    def entries(self) -> int:
+        return self._stored + len(self._tail[OFFSET])
+
+    @property
+    def has_unwritten(self) -> bool:
+        return bool(self._tail[OFFSET])
+
+    def add(self, offset: int, position: int, max_timestamp_ms: int) -> None:
+        offsets, positions, times = self._tail
+        if len(offsets) >= TAIL_LIMIT:
+            return
+        offsets.append(offset)
+        positions.append(position)
+        times.append(max_timestamp_ms)
+        if len(offsets) % TAIL_ENTRIES == 0:
+            try:
+                self.write()
+            except OSError:
+                return  # the entries stay in memory and go along with the next write
+
+    def write(self) -> None:
+        """Hand all entries to the operating system."""
+        offsets, positions, times = self._tail
+        if not offsets:
+            return
+        data = b"".join(map(ENTRY.pack, offsets, positions, times))
+        write_all(self._handles.get(self.path, create=True), [data], self._stored * ENTRY_BYTES)
+        self._stored += len(offsets)
+        self._tail = (array("q"), array("q"), array("q"))
+        self._handles.drop_page(self.path)
+
+    def last(self) -> Entry | None:
+        offsets, positions, times = self._tail
+        if offsets:
+            return Entry(offsets[-1], positions[-1], times[-1])
+        return self._entry(self._stored - 1) if self._stored else None
+
+    def at_offset(self, offset: int) -> Entry:
+        """Where to begin to look for the batch that holds the offset: that batch or one before it."""
+        return self._search(OFFSET, offset)
+
+    def at_time(self, timestamp_ms: int) -> Entry:
+        """Every batch before this entry is older than the timestamp."""
+        return self._search(TIME, timestamp_ms - 1)
+
+    def at_position(self, position: int) -> Entry:
+        """The last entry at or before a position of the log."""
+        return self._search(POSITION, position)
+
+    def entries_before(self, position: int) -> int:
+        """How many entries a cut of the log at `position` leaves."""
+        in_tail = bisect_right(self._tail[POSITION], position - 1)
+        return self._stored + in_tail if in_tail else self._number_of(POSITION, position - 1)
+
+    def cut(self, position: int) -> None:
+        """Forget the entries from `position` of the log on."""
+        offsets, positions, times = self._tail
+        keep = bisect_right(positions, position - 1)
+        if keep == 0 and self._stored:
+            stored = self._number_of(POSITION, position - 1)
+            self._handles.get(self.path, create=True).truncate(stored * ENTRY_BYTES)
+            self._stored = stored
+            self._handles.drop_page(self.path)
+        self._tail = (offsets[:keep], positions[:keep], times[:keep])
+
+    def cut_to_entries(self, entries: int) -> None:
+        """After a start: entries behind the recovery point are not trusted."""
+        file = self._handles.get(self.path, create=True)
+        if file.size() != entries * ENTRY_BYTES:
+            file.truncate(entries * ENTRY_BYTES)
+        self._stored = entries
+        self._tail = (array("q"), array("q"), array("q"))
+        self._handles.drop_page(self.path)
+
+    def _search(self, column: int, value: int) -> Entry:
+        """The last entry whose column is at most `value`; the segment's beginning when there is none."""
+        tail = self._tail[column]
+        at = bisect_right(tail, value) - 1
+        if at >= 0:
+            return Entry(self._tail[OFFSET][at], self._tail[POSITION][at], self._tail[TIME][at])
+        number = self._number_of(column, value)
+        return self._entry(number - 1) if number else Entry(-1, 0, -1)
+
+    def _number_of(self, column: int, value: int) -> int:
+        """How many of the stored entries have a column of at most `value`."""
+        at = column * 8
+        low, high = 0, self._stored
+        if high == 0:
+            return 0
+        page = self._handles.page(self.path)
+        if page is not None:
+            first, data = page
+            end = first + len(data) // ENTRY_BYTES
+            if _number(data, at)[0] <= value and (
+                end == high or value < _number(data, len(data) - ENTRY_BYTES + at)[0]
+            ):
+                low, high = first, end
+        while high - low > PAGE_ENTRIES:
+            middle = (low + high) // 2
+            if self._entry(middle)[column] <= value:
+                low = middle + 1
+            else:
+                high = middle
+        if low == high:
+            return low
+        # One entry before the window too, so that the next search for a little more finds its answer in this page.
+        first, data = self._page_from(max(0, low - 1), high)
+        at -= first * ENTRY_BYTES
+        while low < high:
+            middle = (low + high) // 2
+            if _number(data, middle * ENTRY_BYTES + at)[0] <= value:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def _page_from(self, first: int, high: int) -> tuple[int, bytes]:
+        page = self._handles.page(self.path)
+        if page is not None and page[0] <= first and high <= page[0] + len(page[1]) // ENTRY_BYTES:
+            return page
+        count = min(PAGE_ENTRIES + 1, self._stored - first)
+        data = self._handles.get(self.path).pread(count * ENTRY_BYTES, first * ENTRY_BYTES)
+        if len(data) != count * ENTRY_BYTES:
+            raise OSError(errno.EIO, f"{self.path} ends before its entry {first + count}")
+        self._handles.keep_page(self.path, first, data)
+        return first, data
+
+    def _entry(self, number: int) -> Entry:
+        data = self._handles.get(self.path).pread(ENTRY_BYTES, number * ENTRY_BYTES)
+        if len(data) != ENTRY_BYTES:
+            raise OSError(errno.EIO, f"{self.path} ends before its entry {number}")
+        return Entry._make(ENTRY.unpack(data))

@@ -1,0 +1,359 @@
+"""From the files in a folder to a log that can be appended to, after any kill.
+
+1. A swap that compaction had decided on is finished, half-written files are removed.
+2. Segments below the recovery point are known by their index's last entry; their sizes and offsets must fit together.
+   Where they do not, the log is damaged, and nothing is touched.
+3. The newest good snapshot of the producers is read, the headers from there to the recovery point are replayed.
+4. What lies behind the recovery point is checked batch by batch. It ends at the first that is not whole; what follows
+   is cut off, because a batch counts only when all before it are there. Were it below a point known to be on the disk,
+   it would be damage, not a torn write.
+"""
+
+import logging
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from crc32c import crc32c
+
+from oncelog.clock import Now
+from oncelog.log import snapshots
+from oncelog.log.compaction_swap import finish_swaps
+from oncelog.log.disk import Disk, read_whole
+from oncelog.log.epochs import LeaderEpochs
+from oncelog.log.errors import LogStorageError
+from oncelog.log.flush import RecoveryPoint
+from oncelog.log.handles import Handles
+from oncelog.log.index import ENTRY_BYTES
+from oncelog.log.names import CLEANED, EPOCHS_FILE, INDEX, LOG, START_FILE, TEMPORARY, offsets_of
+from oncelog.log.replay import replay_header, replay_segments
+from oncelog.log.segment import Segment
+from oncelog.producers import CorruptSnapshot, ProducerMap
+from oncelog.records.header import CRC_FROM, HEADER, HEADER_BYTES, LENGTH_PREFIX_BYTES, MAGIC, BatchHeader
+
+logger = logging.getLogger(__name__)
+
+CHUNK_BYTES = 4 * 1024 * 1024
+
+
+@dataclass(slots=True)
+class Recovered:
+    segments: list[Segment] = field(default_factory=list)
+    log_start_offset: int = 0
+    epochs: LeaderEpochs = field(default_factory=LeaderEpochs)
+    snapshot_offset: int = 0
+    latest_epoch: int = -1  # also of epochs that hold no record
+    cut_bytes: int = 0
+    read_only: str | None = None  # why what had to be cut off is still there
+    scanned_bytes: int = 0
+    unflushed_segments: int = 0  # closed ones that lie behind the recovery point, wholly or in part
+
+
+class Recovery:
+    def __init__(
+        self,
+        disk: Disk,
+        folder: str,
+        handles: Handles,
+        producers: ProducerMap,
+        interval_bytes: int,
+        now: Now,
+    ) -> None:
+        self._disk = disk
+        self._folder = folder
+        self._handles = handles
+        self._producers = producers
+        self._interval_bytes = interval_bytes
+        self._now = now
+        self._names: list[str] = []
+        self._durable_offset = 0
+
+    def run(self, point: RecoveryPoint | None) -> Recovered:
+        self._tidy()
+        found = Recovered(log_start_offset=self._stored_start())
+        bases = offsets_of(self._names, LOG)
+        if not bases:
+            if point is not None and point.offset > found.log_start_offset:
+                raise LogStorageError(f"{self._folder} holds no segment, but records up to {point.offset} were there")
+            return found
+        found.log_start_offset = max(found.log_start_offset, bases[0])
+        if point is not None and point.offset < bases[0]:
+            point = None  # retention has taken away all that was below it
+        if point is not None and point.base_offset not in bases:
+            raise LogStorageError(
+                f"{self._folder} lacks the segment {point.base_offset} that held offset {point.offset}"
+            )
+        found.epochs = self._stored_epochs()
+        found.latest_epoch = found.epochs.latest
+        # The rest comes out of the batches; an epoch that began with this start's predecessor may hold none at all.
+        found.epochs.cut_end(point.offset if point is not None else bases[0])
+        known = bases.index(point.base_offset) if point is not None else 0
+        found.segments = [self._closed(base, end) for base, end in pairwise(bases[: known + 1])]
+        self._restore_producers(found, bases, known, point)
+        self._read_rest(found, bases[known:], point)
+        found.unflushed_segments = len(found.segments) - 1 - known
+        self._drop_snapshots_beyond(found)
+        found.epochs.cut_start(found.log_start_offset)
+        found.latest_epoch = max(found.latest_epoch, found.epochs.latest)
+        return found
+
+    def _drop_snapshots_beyond(self, found: Recovered) -> None:
+        try:
+            snapshots.drop_beyond(self._disk, self._folder, found.segments[-1].end_offset)
+        except OSError as error:
+            found.read_only = f"{self._folder} has a snapshot beyond the log's end that cannot be removed: {error}"
+
+    def _tidy(self) -> None:
+        names = self._disk.listdir(self._folder)
+        if finish_swaps(self._disk, self._folder, names):
+            names = self._disk.listdir(self._folder)
+        logs = set(offsets_of(names, LOG))
+        remains = [name for name in names if name.endswith((TEMPORARY, CLEANED))]
+        remains += [f"{base:020d}{INDEX}" for base in offsets_of(names, INDEX) if base not in logs]
+        for name in remains:
+            try:
+                self._disk.unlink(f"{self._folder}/{name}")
+            except OSError as error:
+                logger.warning("%s/%s is of no use but cannot be removed: %s", self._folder, name, error)
+        self._names = names
+
+    def _stored_start(self) -> int:
+        if START_FILE not in self._names:
+            return 0
+        data = read_whole(self._disk, f"{self._folder}/{START_FILE}")
+        try:
+            return int(data)
+        except ValueError as error:
+            raise LogStorageError(f"{self._folder}/{START_FILE} holds no offset but {data[:40]!r}") from error
+
+    def _stored_epochs(self) -> LeaderEpochs:
+        if EPOCHS_FILE not in self._names:
+            return LeaderEpochs()
+        try:
+            return LeaderEpochs.decode(read_whole(self._disk, f"{self._folder}/{EPOCHS_FILE}"))
+        except ValueError as error:
+            raise LogStorageError(f"{self._folder}/{EPOCHS_FILE} is damaged: {error}") from error
+
+    def _closed(self, base_offset: int, following: int) -> Segment:
+        """A segment below the recovery point, by its index's last entry alone."""
+        segment = Segment(self._handles, self._folder, base_offset)
+        size_bytes = self._disk.size(segment.log_path)
+        entries = self._index_entries(segment)
+        last = None
+        if entries:
+            segment.index.cut_to_entries(entries)
+            last = segment.index.last()
+        if last is not None and last.position > size_bytes and last.offset <= following:
+            raise LogStorageError(f"{segment.log_path} has {size_bytes} bytes where {last.position} were written")
+        if last is not None and (last.position, last.offset) == (size_bytes, following):
+            segment.size_bytes, segment.end_offset, segment.max_timestamp_ms = (
+                size_bytes,
+                last.offset,
+                last.max_timestamp_ms,
+            )
+        else:
+            logger.warning("%s is missing or torn: made anew from the headers", segment.index.path)
+            segment.rebuild_index(self._interval_bytes, end=size_bytes)
+            if segment.end_offset != following:
+                raise LogStorageError(
+                    f"{segment.log_path} ends at {segment.end_offset}, the next segment is {following}"
+                )
+            segment.close_index()
+        return segment
+
+    def _index_entries(self, segment: Segment) -> int:
+        return self._disk.size(segment.index.path) // ENTRY_BYTES if self._disk.exists(segment.index.path) else 0
+
+    def _restore_producers(self, found: Recovered, bases: list[int], known: int, point: RecoveryPoint | None) -> None:
+        """The map as it was at the recovery point."""
+        end = point.offset if point is not None else bases[known]
+        newest = max((offset for offset, _ in snapshots.newest_first(self._disk, self._folder, 2**63 - 1)), default=0)
+        self._durable_offset = max(end if point is not None else 0, newest)
+        self._producers.clear()
+        found.snapshot_offset = bases[0]
+        for offset, data in snapshots.newest_first(self._disk, self._folder, end):
+            try:
+                self._producers.decode(data, self._now)
+            except CorruptSnapshot:
+                continue
+            found.snapshot_offset = offset
+            break
+        if point is not None:
+            self._adopt_point(found, point)
+        replay_segments(self._producers, found.segments, found.snapshot_offset, end, self._now)
+
+    def _adopt_point(self, found: Recovered, point: RecoveryPoint) -> None:
+        """The segment that holds the recovery point, up to there."""
+        segment = Segment(self._handles, self._folder, point.base_offset)
+        size_bytes = self._disk.size(segment.log_path)
+        if size_bytes < point.position:
+            raise LogStorageError(f"{segment.log_path} has {size_bytes} bytes where {point.position} were written")
+        if self._index_entries(segment) >= point.index_entries:
+            segment.index.cut_to_entries(point.index_entries)
+            last = segment.index.last()
+            segment.size_bytes = point.position
+            segment.next_index_at = 0 if last is None else last.position + self._interval_bytes
+        else:
+            logger.warning("%s is missing or torn: made anew from the headers", segment.index.path)
+            segment.rebuild_index(self._interval_bytes, end=point.position)
+        segment.end_offset = point.offset
+        segment.max_timestamp_ms = point.max_timestamp_ms
+        found.segments.append(segment)
+
+    def _read_rest(self, found: Recovered, bases: list[int], point: RecoveryPoint | None) -> None:
+        """Everything behind the recovery point, batch by batch."""
+        for number, base in enumerate(bases):
+            if number == 0 and point is not None:
+                segment = found.segments[-1]
+            else:
+                if found.segments and found.segments[-1].end_offset != base:
+                    reason = f"offsets from {found.segments[-1].end_offset} to {base} are missing"
+                    self._cut(found, bases[number:], reason)
+                    return
+                segment = Segment(self._handles, self._folder, base)
+                found.segments.append(segment)
+            following = bases[number + 1] if number + 1 < len(bases) else None
+            reason = self._read_segment(found, segment, following)
+            if reason:
+                self._cut(found, bases[number + 1 :], reason)
+                return
+
+    def _read_segment(self, found: Recovered, segment: Segment, following: int | None) -> str:
+        """Why it ends before its file does; empty when it does not."""
+        start, size_bytes = segment.size_bytes, self._disk.size(segment.log_path)
+        stated = self._stated_end(segment) if start == 0 else None
+        scan = Scan(self._handles, segment, found.epochs, self._producers, self._interval_bytes, self._now)
+        reason = scan.run(size_bytes, found.snapshot_offset)
+        found.scanned_bytes += segment.size_bytes - start
+        if reason or following is None:
+            return reason
+        if stated == (following, size_bytes):  # compaction took its last records
+            segment.end_offset = following
+        segment.close_index()
+        return ""
+
+    def _stated_end(self, segment: Segment) -> tuple[int, int] | None:
+        """Offset and position of the last entry of an index that is about to be made anew."""
+        entries = self._index_entries(segment)
+        segment.index.cut_to_entries(entries)
+        last = segment.index.last()
+        segment.index.cut_to_entries(0)
+        return None if last is None else (last.offset, last.position)
+
+    def _cut(self, found: Recovered, following: list[int], reason: str) -> None:
+        segment = found.segments[-1]
+        if segment.end_offset < self._durable_offset:
+            raise LogStorageError(
+                f"{segment.log_path} is damaged at byte {segment.size_bytes}: {reason}. Records up to offset "
+                f"{self._durable_offset} were on the disk, so this is no torn write and nothing is cut off. "
+                f"Restore the file, or delete the partition's folder to go on without these records"
+            )
+        lost = [Segment(self._handles, self._folder, base) for base in following]
+        found.cut_bytes = self._disk.size(segment.log_path) - segment.size_bytes
+        found.cut_bytes += sum(self._disk.size(one.log_path) for one in lost)
+        try:
+            for one in reversed(lost):
+                self._remove(one)
+            file = self._handles.get(segment.log_path)
+            file.truncate(segment.size_bytes)
+            file.fdatasync()
+        except OSError as error:
+            self._handles.forget(segment.log_path)
+            found.read_only = f"{segment.log_path} ends in a torn write that cannot be cut off: {error}"
+        logger.warning(
+            "%s ends at offset %d: %s; %d bytes that no flush had covered are cut off",
+            segment.log_path,
+            segment.end_offset,
+            reason,
+            found.cut_bytes,
+        )
+
+    def _remove(self, segment: Segment) -> None:
+        segment.forget_handles()
+        self._disk.unlink(segment.log_path)
+        if self._disk.exists(segment.index.path):
+            self._disk.unlink(segment.index.path)
+
+
+class Scan:
+    """Headers and CRCs of one segment's end, in one pass: index, leader epochs and producers come out of it."""
+
+    def __init__(
+        self,
+        handles: Handles,
+        segment: Segment,
+        epochs: LeaderEpochs,
+        producers: ProducerMap,
+        interval_bytes: int,
+        now: Now,
+    ) -> None:
+        self._file = handles.get(segment.log_path)
+        self._segment = segment
+        self._epochs = epochs
+        self._producers = producers
+        self._interval_bytes = interval_bytes
+        self._now = now
+
+    def run(self, size_bytes: int, replay_from: int) -> str:
+        segment = self._segment
+        position = segment.size_bytes
+        while position < size_bytes:
+            chunk = self._file.pread(min(CHUNK_BYTES, size_bytes - position), position)
+            taken, reason = self._take(chunk, position, replay_from)
+            if reason:
+                return reason
+            if taken == 0:
+                reason = self._take_large(chunk, position, size_bytes, replay_from)
+                if reason:
+                    return reason
+            position = segment.size_bytes
+        return ""
+
+    def _take(self, chunk: bytes, position: int, replay_from: int) -> tuple[int, str]:
+        """Every whole batch of the chunk: how many bytes they are, and why the next one is refused."""
+        view = memoryview(chunk)
+        segment, producers, now = self._segment, self._producers, self._now
+        unpack, interval_bytes, accept = HEADER.unpack_from, self._interval_bytes, producers.accept
+        at, end = 0, len(chunk)
+        expected, epoch = segment.end_offset, self._epochs.latest
+        next_index_at, max_timestamp_ms = segment.next_index_at, segment.max_timestamp_ms
+        reason = ""
+        while at + HEADER_BYTES <= end:
+            fields = unpack(chunk, at)
+            base, length, its_epoch, magic, crc, attributes, delta, _, its_max_ms, pid, generation, sequence, _ = fields
+            size_bytes = length + LENGTH_PREFIX_BYTES
+            if magic != MAGIC or size_bytes < HEADER_BYTES or base < expected or delta < 0 or its_epoch < epoch:
+                reason = f"no batch of offset {expected} or more and epoch {epoch} or later"
+                break
+            if at + size_bytes > end:
+                break
+            if crc32c(view[at + CRC_FROM : at + size_bytes]) != crc:
+                reason = f"the CRC of the batch of offset {base} is wrong"
+                break
+            if its_epoch != epoch:
+                self._epochs.assign(its_epoch, base)
+                epoch = its_epoch
+            if position + at >= next_index_at:
+                segment.index.add(base, position + at, max_timestamp_ms)
+                next_index_at = position + at + interval_bytes
+            if its_max_ms > max_timestamp_ms:
+                max_timestamp_ms = its_max_ms
+            if pid > 0 and base >= replay_from:
+                if attributes & 0x20 or sequence < 0:
+                    replay_header(producers, BatchHeader._make(fields), now)
+                else:
+                    accept(pid, generation, sequence, delta + 1, base, its_max_ms, now)
+            expected = base + delta + 1
+            at += size_bytes
+        segment.size_bytes, segment.end_offset = position + at, expected
+        segment.next_index_at, segment.max_timestamp_ms = next_index_at, max_timestamp_ms
+        return at, reason
+
+    def _take_large(self, chunk: bytes, position: int, size_bytes: int, replay_from: int) -> str:
+        """A batch that is larger than a chunk."""
+        if len(chunk) < HEADER_BYTES:
+            return "half a batch header"
+        length = BatchHeader._make(HEADER.unpack_from(chunk)).batch_length + LENGTH_PREFIX_BYTES
+        if position + length > size_bytes:
+            return f"a batch of {length} bytes where {size_bytes - position} are left"
+        taken, reason = self._take(self._file.pread(length, position), position, replay_from)
+        return reason if taken or reason else "no batch"

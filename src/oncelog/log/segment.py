@@ -1,0 +1,127 @@
+"""One segment: a file of v2 batches, its index, and how a batch is found in it."""
+
+import struct
+from collections.abc import Iterator
+
+from oncelog.log.errors import LogStorageError
+from oncelog.log.handles import Handles
+from oncelog.log.index import Index
+from oncelog.log.names import index_path, log_path
+from oncelog.records.header import HEADER_BYTES, LENGTH_PREFIX_BYTES, MAGIC, BatchHeader, read_header
+
+_place = struct.Struct(">qi11xi").unpack_from  # base offset, batch length, last offset delta
+_PLACE_BYTES = 27
+_WALK_BYTES = 64 * 1024
+_LOOK_BYTES = 4096 + 512
+DEFAULT_INTERVAL_BYTES = 4096
+
+
+class Segment:
+    __slots__ = (
+        "base_offset",
+        "end_offset",
+        "handles",
+        "index",
+        "log_path",
+        "max_timestamp_ms",
+        "next_index_at",
+        "roll_at_ms",
+        "size_bytes",
+    )
+
+    def __init__(self, handles: Handles, folder: str, base_offset: int) -> None:
+        self.handles = handles
+        self.base_offset = base_offset
+        self.log_path = log_path(folder, base_offset)
+        self.index = Index(handles, index_path(folder, base_offset), 0)
+        self.size_bytes = 0
+        self.end_offset = base_offset  # the offset after its last record
+        self.max_timestamp_ms = -1
+        self.next_index_at = 0  # the size from which the next batch gets an entry in the index
+        self.roll_at_ms = 0  # wall clock; 0 while it is empty
+
+    def find(self, offset: int) -> tuple[int, int, int] | None:
+        """Position, size and base offset of the batch that holds the offset, or of the first one after it."""
+        file = self.handles.get(self.log_path)
+        position = self._position_before(offset)
+        end = self.size_bytes
+        while position < end:
+            chunk = file.pread(min(_LOOK_BYTES, end - position), position)
+            at, last = 0, len(chunk) - _PLACE_BYTES
+            while at <= last:
+                base_offset, length, delta = _place(chunk, at)
+                if length < HEADER_BYTES - LENGTH_PREFIX_BYTES:
+                    raise self.damaged(position + at, f"a batch length of {length}")
+                if base_offset + delta >= offset:
+                    return position + at, length + LENGTH_PREFIX_BYTES, base_offset
+                at += length + LENGTH_PREFIX_BYTES
+            if at == 0:
+                raise self.damaged(position, f"{len(chunk)} bytes are no batch")
+            position += at
+        return None
+
+    def _position_before(self, offset: int) -> int:
+        """By the index, which is believed only where a batch of the promised offset stands at the promised place."""
+        entry = self.index.at_offset(offset)
+        if entry.position and entry.position < self.size_bytes:
+            head = self.handles.get(self.log_path).pread(_PLACE_BYTES, entry.position)
+            if len(head) < _PLACE_BYTES or _place(head)[0] != entry.offset:
+                self.rebuild_index(DEFAULT_INTERVAL_BYTES)
+                return self.index.at_offset(offset).position
+        return entry.position
+
+    def rebuild_index(self, interval_bytes: int, *, end: int | None = None) -> None:
+        """From the headers, up to `end` of the log file. The segment's facts come out of it, too."""
+        end = self.size_bytes if end is None else end
+        self.index.cut_to_entries(0)
+        self.size_bytes, self.next_index_at, self.max_timestamp_ms = end, 0, -1
+        next_at = 0
+        for position, header in self.walk(0, end):
+            if position >= next_at:
+                self.index.add(header.base_offset, position, self.max_timestamp_ms)
+                next_at = position + interval_bytes
+            self.max_timestamp_ms = max(self.max_timestamp_ms, header.max_timestamp)
+            self.end_offset = max(self.end_offset, header.last_offset + 1)
+        self.next_index_at = next_at
+
+    def walk(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
+        """Every batch's position and header from there on, without its records and without its CRC."""
+        file = self.handles.get(self.log_path)
+        end = self.size_bytes if end is None else end
+        chunk, chunk_at = b"", position
+        while position < end:
+            if position + HEADER_BYTES > chunk_at + len(chunk):
+                chunk, chunk_at = file.pread(min(_WALK_BYTES, end - position), position), position
+            if len(chunk) - (position - chunk_at) < HEADER_BYTES:
+                raise self.damaged(position, "half a batch header")
+            header = read_header(chunk, position - chunk_at)
+            size_bytes = header.batch_length + LENGTH_PREFIX_BYTES
+            if header.magic != MAGIC or size_bytes < HEADER_BYTES or position + size_bytes > end:
+                raise self.damaged(
+                    position, f"magic {header.magic} and {size_bytes} bytes where {end - position} are left"
+                )
+            yield position, header
+            position += size_bytes
+
+    def batch(self, position: int, size_bytes: int) -> bytes:
+        return self.handles.get(self.log_path).pread(size_bytes, position)
+
+    def note_appended(self, position: int, header: BatchHeader, interval_bytes: int) -> None:
+        """What a batch at the end means for the index and the segment's facts."""
+        if position >= self.next_index_at:
+            self.index.add(header.base_offset, position, self.max_timestamp_ms)
+            self.next_index_at = position + interval_bytes
+        self.size_bytes = position + header.batch_length + LENGTH_PREFIX_BYTES
+        self.end_offset = header.base_offset + header.last_offset_delta + 1
+        self.max_timestamp_ms = max(self.max_timestamp_ms, header.max_timestamp)
+
+    def close_index(self) -> None:
+        """Its last entry tells where the segment ends."""
+        self.index.add(self.end_offset, self.size_bytes, self.max_timestamp_ms)
+
+    def forget_handles(self) -> None:
+        self.handles.forget(self.log_path)
+        self.handles.forget(self.index.path)
+
+    def damaged(self, position: int, what: str) -> LogStorageError:
+        return LogStorageError(f"{self.log_path} is damaged at byte {position}: {what}")

@@ -1,0 +1,78 @@
+"""The segments of one partition, in order. The last one is active: it alone is appended to."""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+
+from oncelog.log.disk import Disk
+from oncelog.log.handles import Handles
+from oncelog.log.segment import Segment
+
+
+class Segments:
+    def __init__(self, disk: Disk, folder: str, handles: Handles, segments: list[Segment]) -> None:
+        self._disk = disk
+        self._folder = folder
+        self._handles = handles
+        self._segments = segments
+        self._bases = [segment.base_offset for segment in segments]
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._segments)
+
+    def __getitem__(self, number: int) -> Segment:
+        return self._segments[number]
+
+    @property
+    def active(self) -> Segment:
+        return self._segments[-1]
+
+    @property
+    def closed(self) -> list[Segment]:
+        return self._segments[:-1]
+
+    @property
+    def bases(self) -> list[int]:
+        return list(self._bases)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size_bytes for segment in self._segments)
+
+    def number_of(self, offset: int) -> int:
+        """The segment that holds the offset, if any does."""
+        return max(0, bisect_right(self._bases, offset) - 1)
+
+    def add(self, base_offset: int) -> Segment:
+        """A new, empty, active segment. A file of that name is a remainder of an append that failed."""
+        segment = Segment(self._handles, self._folder, base_offset)
+        self._handles.get(segment.log_path, create=True).truncate(0)
+        segment.index.cut_to_entries(0)
+        self._segments.append(segment)
+        self._bases.append(base_offset)
+        return segment
+
+    def remove_first(self, count: int) -> None:
+        """The oldest first, so that a crash in between leaves a log without holes."""
+        for segment in self._segments[:count]:
+            self._unlink(segment)
+            del self._segments[0], self._bases[0]
+
+    def remove_last(self) -> None:
+        self._unlink(self._segments[-1])
+        del self._segments[-1], self._bases[-1]
+
+    def replace(self, first: int, count: int, by: Segment) -> None:
+        """After a compaction swapped the files."""
+        for segment in self._segments[first : first + count]:
+            segment.forget_handles()
+        self._segments[first : first + count] = [by]
+        self._bases[first : first + count] = [by.base_offset]
+
+    def _unlink(self, segment: Segment) -> None:
+        segment.forget_handles()
+        self._disk.unlink(segment.log_path)
+        if self._disk.exists(segment.index.path):
+            self._disk.unlink(segment.index.path)
