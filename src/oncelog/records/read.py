@@ -18,6 +18,8 @@ from oncelog.records.header import (
     read_header,
 )
 
+INT64_MAX = (1 << 63) - 1
+
 Headers = tuple[tuple[bytes, bytes | None], ...]
 
 
@@ -31,22 +33,28 @@ class Record(NamedTuple):
     offset: int
 
 
+_new = tuple.__new__
+
+
 def records_of(
     buffer: Buffer, at: int = 0, *, limit_bytes: int = DEFAULT_LIMIT_BYTES, check_crc: bool = True
 ) -> list[Record]:
     """The records of the batch at `at`, those of a control batch too."""
     header = batch_header(buffer, at, check_crc)
-    base_offset, base_timestamp = header.base_offset, header.base_timestamp
+    return records_in(bytes(body_of(buffer, at, header, limit_bytes)), header)
+
+
+def records_in(body: bytes, header: BatchHeader) -> list[Record]:
+    """The records that a batch's decompressed bytes are."""
+    base_offset, base_timestamp, last_delta = header.base_offset, header.base_timestamp, header.last_offset_delta
     append_time_ms = header.max_timestamp if header.has_log_append_time else None
-    last_delta = header.last_offset_delta
-    body = bytes(body_of(buffer, at, header, limit_bytes))
-    end = len(body)
-    count = header.record_count
+    count, end = header.record_count, len(body)
     if not 0 <= count * MIN_RECORD_BYTES <= end:
         raise InvalidRecord(f"{count} records cannot be in {end} bytes")
+    if not 0 <= base_offset <= INT64_MAX - (1 << 31) or last_delta < -1:
+        raise InvalidRecord(f"offsets from {base_offset}, last delta {last_delta}")
     records: list[Record] = []
-    place = 0
-    least_delta = 0
+    place = least_delta = 0
     for _ in range(count):
         record_end, place = field_end(body, place, end)
         if place >= record_end:
@@ -58,15 +66,15 @@ def records_of(
         least_delta = offset_delta + 1
         key, place = _bytes_or_none(body, place, record_end)
         value, place = _bytes_or_none(body, place, record_end)
-        if place + 1 == record_end and body[place] == 0:
-            headers: Headers = ()
-        else:
-            headers, place = _headers(body, place, record_end)
-            if place != record_end:
-                raise InvalidRecord(f"a record of another length than its fields: {place}, {record_end}")
-        place = record_end
-        timestamp_ms = base_timestamp + time_delta if append_time_ms is None else append_time_ms
-        records.append(Record(key, value, headers, timestamp_ms, base_offset + offset_delta))
+        headers, place = _headers(body, place, record_end)
+        if place != record_end:
+            raise InvalidRecord(f"{record_end - place} bytes follow the headers of a record")
+        timestamp_ms = base_timestamp + time_delta
+        if not -INT64_MAX - 1 <= timestamp_ms <= INT64_MAX:
+            raise InvalidRecord(f"a timestamp of more than 64 bits: {timestamp_ms}")
+        if append_time_ms is not None:
+            timestamp_ms = append_time_ms
+        records.append(_new(Record, (key, value, headers, timestamp_ms, base_offset + offset_delta)))
     if place != end:
         raise InvalidRecord(f"{end - place} bytes follow the last record")
     return records
@@ -97,6 +105,10 @@ def body_of(buffer: Buffer, at: int, header: BatchHeader, limit_bytes: int = DEF
 
 def number(body: bytes, place: int, end: int) -> tuple[int, int]:
     """A zigzag varint of at most 64 bits, and the place behind it."""
+    if place < end:
+        byte = body[place]
+        if byte < 0x80:
+            return (byte >> 1) ^ -(byte & 1), place + 1
     raw = shift = 0
     while True:
         if place >= end or shift > 63:
@@ -131,6 +143,8 @@ def _bytes_or_none(body: bytes, place: int, end: int) -> tuple[bytes | None, int
 
 def _headers(body: bytes, place: int, end: int) -> tuple[Headers, int]:
     count, place = number(body, place, end)
+    if count == 0:
+        return (), place
     if not 0 <= count <= (end - place) // 2:
         raise InvalidRecord(f"{count} record headers where {end - place} bytes are left")
     headers: list[tuple[bytes, bytes | None]] = []
