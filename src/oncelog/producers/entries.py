@@ -35,7 +35,7 @@ class Entries:
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
-        self.generation = array("H")
+        self.generation = array("h")
         self.last_sequence = array("i")
         self.accepted_records = array("i")
         self.seen_ms = array("q")  # monotonic; of the first message for a lease, of the last one for a Kafka pid

@@ -33,7 +33,8 @@ class Question(NamedTuple):
 
     @property
     def is_first(self) -> bool:
-        return self.known is None and self.may_be_new and self.first_sequence == 0
+        """A grant's generation is never negative, so what carries one was never granted."""
+        return self.known is None and self.may_be_new and self.first_sequence == 0 and self.generation >= 0
 
     @property
     def is_current(self) -> bool:

@@ -5,6 +5,7 @@ leads from pid to row.
 """
 
 from collections.abc import Iterator
+from heapq import nsmallest
 
 from oncelog.clock import Now
 from oncelog.producers import kafka_rules
@@ -90,12 +91,17 @@ class KafkaProducers:
         return not any(seen_ms[row] <= limit_ms for row in self._rows.values())
 
     def insert(self, pid: int, epoch: int, seen_ms: int) -> int:
-        """A new entry. The longest idle makes room only at a bound that no leader fills (see docs/producers.md)."""
+        """A new entry. The longest idle make room only at a bound that no leader fills (see docs/producers.md)."""
         if len(self._rows) >= self._capacity * OVERFLOW:
-            idle = min(self._rows, key=lambda known: self.entries.seen_ms[self._rows[known]])
-            self.entries.give_back(self._rows.pop(idle))
+            self._drop_idle(max(1, self._capacity // 8))
         row = self._rows[pid] = self.entries.take(epoch, seen_ms)
         return row
+
+    def _drop_idle(self, count: int) -> None:
+        """Many at once, since to find them takes a walk over all."""
+        seen_ms = self.entries.seen_ms
+        for pid in nsmallest(count, self._rows, key=lambda known: seen_ms[self._rows[known]]):
+            self.entries.give_back(self._rows.pop(pid))
 
     def _insert(self, pid: int, epoch: int, now: Now) -> int:
         if len(self._rows) >= self._capacity:

@@ -101,17 +101,21 @@ class ProducerMap:
         return (known[0], known[1]) if known is not None else None
 
     def live(self, now: Now) -> Iterator[LiveProducer]:
+        """Every producer that has not expired, as they are at this moment."""
         self.expire(now)
-        for kind in (self._leased, self._kafka):
-            entries = kind.entries
-            for pid, row in kind.rows():
-                yield LiveProducer(
+        return iter(
+            [
+                LiveProducer(
                     pid,
-                    entries.generation[row],
-                    entries.last_sequence[row],
-                    entries.timestamp_ms[row],
-                    entries.last_offset(row),
+                    kind.entries.generation[row],
+                    kind.entries.last_sequence[row],
+                    kind.entries.timestamp_ms[row],
+                    kind.entries.last_offset(row),
                 )
+                for kind in (self._leased, self._kafka)
+                for pid, row in kind.rows()
+            ]
+        )
 
     @property
     def leases_live(self) -> int:

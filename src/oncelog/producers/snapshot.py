@@ -1,7 +1,7 @@
 """The producer map as bytes: what a partition starts from instead of reading its whole log.
 
     head   magic "OLPM" | version u16 | two zero bytes | leased rows u32 | kafka rows u32
-    rows   pid i64 | elapsed_ms i64 | timestamp_ms i64 | generation u16 | batches u8 | a zero byte | last sequence i32 |
+    rows   pid i64 | elapsed_ms i64 | timestamp_ms i64 | generation i16 | batches u8 | a zero byte | last sequence i32 |
            accepted records i32 | five times (first sequence i32, base offset i64), oldest first, unused ones zero
     tail   CRC-32C u32 of all before
 
@@ -22,7 +22,7 @@ from oncelog.producers.kafka_rules import BATCHES_REMEMBERED
 MAGIC = b"OLPM"
 VERSION = 1
 _HEAD = struct.Struct(">4sH2xII")
-_ROW = struct.Struct(">qqqHBxii" + "iq" * BATCHES_REMEMBERED)
+_ROW = struct.Struct(">qqqhBxii" + "iq" * BATCHES_REMEMBERED)
 _FIELDS = 7  # of a row, before the remembered batches
 _CRC = struct.Struct(">I")
 

@@ -1,0 +1,237 @@
+"""The producer map against a dumb dictionary that remembers every sequence it ever accepted.
+
+The dictionary knows no ring, no rows, no circle halves and no shortcuts. Sequences start near the top of the circle, so
+that most runs go over the wrap, and so do generations and pids.
+"""
+
+from dataclasses import dataclass, field
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from oncelog.clock import ManualClock, Now
+from oncelog.producers import FIRST_KAFKA_PID, Decision, ProducerLimits, ProducerMap
+from oncelog.producers.sequences import GENERATIONS, SEQUENCES
+
+LIFETIME_MS = 1000
+KAFKA_MS = 700
+CAPACITY = 6
+LIMITS = ProducerLimits(
+    lease_lifetime_ms=LIFETIME_MS, lease_entries=CAPACITY, kafka_expiration_ms=KAFKA_MS, kafka_entries=CAPACITY
+)
+LEASED_PIDS = [2**32 - 4, 2**32 - 3, 2**32 - 2, 2**32 - 1, 1, 2, 3, 4]  # in the order of their grants
+KAFKA_PIDS = [FIRST_KAFKA_PID + n for n in (0, 1, 2, 500, 10**12, 10**12 + 1, 2**62, 7)]
+COUNTS = st.integers(1, 4)
+
+
+@dataclass
+class Dumb:
+    generation: int
+    seen_ms: int
+    position: int | None = None  # of the last record, counted without any wrap
+    first_position: int = 0
+    offsets: dict[int, int] = field(default_factory=dict)  # position -> offset
+    batches: list[tuple[int, int]] = field(default_factory=list)  # (first position, records), of this epoch
+
+
+class GrantsUntil:
+    def __init__(self) -> None:
+        self.granted_ms = dict.fromkeys(LEASED_PIDS, 0)
+
+    def may_be_new(self, pid: int, now: Now) -> bool:
+        return now.monotonic_ms - self.granted_ms[pid] < 2 * LIFETIME_MS
+
+
+class MapAgainstDictionary(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = ManualClock()
+        self.grants = GrantsUntil()
+        self.map = ProducerMap(self.grants, LIMITS)
+        self.dumb: dict[int, Dumb] = {}
+        self.next_offset = 0
+
+    # Leased pids
+
+    @rule(pid=st.sampled_from(LEASED_PIDS), newer=st.integers(-2, 2), step=st.integers(-6, 3), count=COUNTS)
+    def a_leased_batch(self, pid: int, newer: int, step: int, count: int) -> None:
+        held = self.dumb.get(pid)
+        start = 0 if held is None or held.position is None else held.position + 1
+        generation = (GENERATIONS - 2 + pid if held is None else held.generation + newer) % GENERATIONS
+        position = start + step
+        decision, detail = self.map.judge(pid, generation, position % SEQUENCES, count, self.clock.now())
+        assert (decision, detail) == self.expected_leased(pid, held, newer, position, count)
+        if decision in (Decision.APPEND, Decision.TRIM):
+            self.append(pid, generation, position + detail, count - detail)
+
+    def expected_leased(
+        self, pid: int, held: Dumb | None, newer: int, position: int, count: int
+    ) -> tuple[Decision, int]:
+        now = self.clock.now()
+        if held is None:
+            if position != 0 or not self.grants.may_be_new(pid, now):
+                return Decision.UNKNOWN_PRODUCER, 0
+            return (Decision.FULL, 0) if self.is_full_of_leases() else (Decision.APPEND, 0)
+        if newer < 0:
+            return Decision.FENCED, 0
+        last = -1 if held.position is None else held.position
+        if position == last + 1:
+            return Decision.APPEND, 0
+        if position > last + 1 or held.position is None:
+            return Decision.OUT_OF_ORDER, 0
+        if position + count - 1 <= last:
+            remembered = [at for first, records in held.batches[-5:] for at in range(first, first + records)]
+            return Decision.DUPLICATE, held.offsets[position] if position in remembered else -1
+        return Decision.TRIM, last + 1 - position
+
+    @rule(pid=st.sampled_from(LEASED_PIDS), newer=st.integers(-1, 2))
+    def a_fence(self, pid: int, newer: int) -> None:
+        held = self.dumb.get(pid)
+        now = self.clock.now()
+        generation = ((5 if held is None else held.generation) + newer) % GENERATIONS
+        if held is not None:
+            expected = Decision.APPEND if newer > 0 else Decision.FENCED
+        elif not self.grants.may_be_new(pid, now):
+            expected = Decision.UNKNOWN_PRODUCER
+        else:
+            expected = Decision.FULL if self.is_full_of_leases() else Decision.APPEND
+        assert self.map.judge_fence(pid, generation, now) is expected
+        if expected is Decision.APPEND:
+            if held is None:
+                self.make_room(pid)
+                held = self.dumb[pid] = Dumb(generation, now.monotonic_ms)
+            held.generation = generation
+            self.map.fence(pid, generation, now)
+
+    # Kafka pids
+
+    @rule(
+        pid=st.sampled_from(KAFKA_PIDS),
+        epoch=st.integers(-1, 1),
+        step=st.integers(-22, 2),
+        count=COUNTS,
+        zero=st.booleans(),
+    )
+    def a_kafka_batch(self, pid: int, epoch: int, step: int, count: int, zero: bool) -> None:
+        held = self.dumb.get(pid)
+        if held is None:
+            position, generation = SEQUENCES - 9, 3
+        else:
+            assert held.position is not None
+            generation = held.generation + epoch
+            # Where an epoch begins anew it does so at a multiple of the circle, which is sequence 0.
+            position = (held.position // SEQUENCES + 1) * SEQUENCES if zero and epoch else held.position + 1 + step
+        self.kafka(pid, held, generation, position, count)
+
+    @rule(pid=st.sampled_from(KAFKA_PIDS), back=st.integers(0, 7))
+    def an_earlier_kafka_batch_again(self, pid: int, back: int) -> None:
+        held = self.dumb.get(pid)
+        if held is not None and back < len(held.batches):
+            first, count = held.batches[-1 - back]
+            self.kafka(pid, held, held.generation, first, count)
+
+    def kafka(self, pid: int, held: Dumb | None, generation: int, position: int, count: int) -> None:
+        answer = self.map.judge(pid, generation, position % SEQUENCES, count, self.clock.now())
+        assert answer == self.expected_kafka(held, generation, position, count)
+        if answer[0] is Decision.APPEND:
+            self.append(pid, generation, position, count)
+
+    def expected_kafka(self, held: Dumb | None, generation: int, position: int, count: int) -> tuple[Decision, int]:
+        if held is None:
+            return (Decision.FULL, 0) if self.is_full_of_kafka() else (Decision.APPEND, 0)
+        assert held.position is not None
+        if generation < held.generation:
+            return Decision.FENCED, 0
+        if generation > held.generation:
+            return (Decision.APPEND if position % SEQUENCES == 0 else Decision.OUT_OF_ORDER), 0
+        if (position, count) in held.batches[-5:]:
+            return Decision.DUPLICATE, held.offsets[position]
+        if position == held.position + 1:
+            return Decision.APPEND, 0
+        older_than_five = position + count <= held.batches[-5:][0][0]
+        if held.first_position <= position and older_than_five:
+            return Decision.DUPLICATE_FORGOTTEN, 0
+        return Decision.OUT_OF_ORDER, 0
+
+    # Time, restarts
+
+    @rule(ms=st.integers(1, 900))
+    def time_passes(self, ms: int) -> None:
+        self.clock.advance(ms)
+
+    @rule()
+    def the_expired_leave(self) -> None:
+        self.map.expire(self.clock.now())
+        self.expire()
+
+    @rule(pid=st.sampled_from(LEASED_PIDS))
+    def a_pid_is_granted_again(self, pid: int) -> None:
+        """2^32 grants later, or so it seems to the map."""
+        if pid not in self.dumb:
+            self.grants.granted_ms[pid] = self.clock.now().monotonic_ms
+
+    @rule()
+    def it_goes_through_a_snapshot(self) -> None:
+        data = self.map.encode(self.clock.now())
+        self.map = ProducerMap(self.grants, LIMITS)
+        self.map.decode(data, self.clock.now())
+        assert self.map.encode(self.clock.now()) == data
+
+    @invariant()
+    def both_hold_the_same_highwater_marks(self) -> None:
+        for pid in LEASED_PIDS + KAFKA_PIDS:
+            held = self.dumb.get(pid)
+            position = -1 if held is None or held.position is None else held.position % SEQUENCES
+            assert self.map.highwater(pid) == (None if held is None else (held.generation, position)), pid
+
+    # The dictionary's own work
+
+    def append(self, pid: int, generation: int, position: int, count: int) -> None:
+        now = self.clock.now()
+        self.map.accept(pid, generation, position % SEQUENCES, count, self.next_offset, now.wall_ms, now)
+        held = self.dumb.get(pid)
+        if held is None:
+            self.make_room(pid)
+            held = self.dumb[pid] = Dumb(generation, now.monotonic_ms, first_position=position)
+        elif pid >= FIRST_KAFKA_PID and generation != held.generation:
+            held.batches, held.first_position = [], position
+        held.generation = generation
+        held.offsets.update({position + n: self.next_offset + n for n in range(count)})
+        held.batches.append((position, count))
+        held.position = position + count - 1
+        if pid >= FIRST_KAFKA_PID:
+            held.seen_ms = now.monotonic_ms
+        self.next_offset += count
+
+    def leases(self) -> list[int]:
+        return [pid for pid in LEASED_PIDS if pid in self.dumb]
+
+    def is_full_of_leases(self) -> bool:
+        held = self.leases()
+        return len(held) >= CAPACITY and not self.is_over(held[0])
+
+    def is_full_of_kafka(self) -> bool:
+        held = [pid for pid in KAFKA_PIDS if pid in self.dumb]
+        return len(held) >= CAPACITY and not any(self.is_over(pid) for pid in held)
+
+    def is_over(self, pid: int) -> bool:
+        kept_ms = KAFKA_MS if pid >= FIRST_KAFKA_PID else 2 * LIFETIME_MS
+        return self.clock.now().monotonic_ms - self.dumb[pid].seen_ms >= kept_ms
+
+    def make_room(self, pid: int) -> None:
+        kind = KAFKA_PIDS if pid >= FIRST_KAFKA_PID else LEASED_PIDS
+        if sum(one in self.dumb for one in kind) >= CAPACITY:
+            self.expire(kind)
+
+    def expire(self, kind: list[int] | None = None) -> None:
+        if kind is not KAFKA_PIDS:
+            while (held := self.leases()) and self.is_over(held[0]):  # from the old end only
+                del self.dumb[held[0]]
+        if kind is not LEASED_PIDS:
+            for pid in [one for one in KAFKA_PIDS if one in self.dumb and self.is_over(one)]:
+                del self.dumb[pid]
+
+
+TestProducerMap = MapAgainstDictionary.TestCase
+TestProducerMap.settings = settings(max_examples=250, stateful_step_count=60, deadline=None)

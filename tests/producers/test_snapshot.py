@@ -1,0 +1,98 @@
+"""Snapshots: what they keep, and that nothing but a whole one of this version is read."""
+
+import pytest
+from crc32c import crc32c
+
+from oncelog.clock import Now
+from oncelog.producers import FIRST_KAFKA_PID, CorruptSnapshot, Decision, ProducerMap
+from tests.producers.partition import DAY_MS, HOUR_MS, Answer, Partition
+
+PID, KAFKA_PID = 3, FIRST_KAFKA_PID + 5
+
+
+def sample() -> Partition:
+    partition = Partition()
+    for n in range(7):
+        partition.send(PID, 9, 2 * n, "a", "b")
+        partition.send(KAFKA_PID, 2, 3 * n, "a", "b", "c")
+    partition.fence(4, 17)
+    return partition
+
+
+def test_what_is_restored_answers_as_before() -> None:
+    partition = sample()
+    now = partition.clock.now()
+    before = list(partition.map.live(now))
+    data = partition.map.encode(now)
+    partition.map = ProducerMap()
+    partition.map.decode(data, now)
+    assert list(partition.map.live(now)) == before
+    assert partition.map.encode(now) == data
+    assert partition.send(PID, 9, 4, "a", "b") == Answer(Decision.DUPLICATE, 10)
+    assert partition.send(KAFKA_PID, 2, 18, "a", "b", "c") == Answer(Decision.DUPLICATE, 32)
+    assert partition.send(KAFKA_PID, 2, 0, "a").decision is Decision.DUPLICATE_FORGOTTEN
+    assert partition.send(4, 16, 0, "zombie").decision is Decision.FENCED
+
+
+def test_it_takes_the_place_of_everything_that_was_there() -> None:
+    other = Partition()
+    other.send(77, 0, 0, "a")
+    empty = ProducerMap().encode(other.clock.now())
+    other.map.decode(empty, other.clock.now())
+    assert other.map.highwater(77) is None
+
+
+def test_the_life_that_has_passed_is_kept_and_time_that_nobody_saw_does_not_count() -> None:
+    partition = sample()
+    then = partition.clock.advance(47 * HOUR_MS)
+    partition.send(KAFKA_PID, 2, 21, "a")
+    data = partition.map.encode(then)
+    restored = ProducerMap()
+    after_the_boot = Now(then.wall_ms + 10 * DAY_MS, 5)  # a monotonic clock starts anew with the machine
+    restored.decode(data, after_the_boot)
+    restored.expire(Now(after_the_boot.wall_ms, 5 + HOUR_MS - 1))
+    assert restored.highwater(PID) == (9, 13)
+    restored.expire(Now(after_the_boot.wall_ms, 5 + HOUR_MS))
+    assert restored.highwater(PID) is None, "47 hours before and one after are two lifetimes"
+    assert restored.highwater(KAFKA_PID) == (2, 21), "a Kafka pid counts from its last batch"
+
+
+def test_every_flipped_bit_is_found() -> None:
+    partition = sample()
+    data = partition.map.encode(partition.clock.now())
+    for position in range(len(data)):
+        for bit in range(8):
+            torn = bytearray(data)
+            torn[position] ^= 1 << bit
+            with pytest.raises(CorruptSnapshot):
+                ProducerMap().decode(bytes(torn), partition.clock.now())
+
+
+def test_every_truncation_and_anything_behind_the_end_is_found() -> None:
+    partition = sample()
+    data = partition.map.encode(partition.clock.now())
+    for size in range(len(data)):
+        with pytest.raises(CorruptSnapshot):
+            ProducerMap().decode(data[:size], partition.clock.now())
+    with pytest.raises(CorruptSnapshot):
+        ProducerMap().decode(data + b"\0", partition.clock.now())
+
+
+@pytest.mark.parametrize(
+    ("position", "value"),
+    [(0, b"OLPX"), (4, b"\x00\x02"), (8, b"\x00\x00\x00\x09"), (12, b"\xff\xff\xff\xff")],
+    ids=["magic", "version", "leased-rows", "kafka-rows"],
+)
+def test_a_head_that_is_wrong_under_a_right_crc_is_refused(position: int, value: bytes) -> None:
+    partition = sample()
+    body = bytearray(partition.map.encode(partition.clock.now())[:-4])
+    body[position : position + len(value)] = value
+    with pytest.raises(CorruptSnapshot):
+        ProducerMap().decode(bytes(body) + crc32c(body).to_bytes(4, "big"), partition.clock.now())
+
+
+def test_a_refused_snapshot_leaves_the_map_as_it_was() -> None:
+    partition = sample()
+    with pytest.raises(CorruptSnapshot):
+        partition.map.decode(b"not a snapshot at all", partition.clock.now())
+    assert partition.map.highwater(PID) == (9, 13)
