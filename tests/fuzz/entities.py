@@ -63,15 +63,13 @@ class Instances:
     def _number(self, name: str, hint: type) -> int:
         bits = next((_RANGES[base.__name__] for base in hint.__mro__ if base.__name__ in _RANGES), 32)
         signed = not any(base.__name__.startswith("u") and base.__name__ in _RANGES for base in hint.__mro__)
-        low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
+        low: int = -(2 ** (bits - 1)) if signed else 0
+        high: int = 2 ** (bits - 1) - 1 if signed else 2**bits - 1
         if "partitions" in name and bits == 32:
-            return self._random.choice((-1, 0, 1, 2, high))  # a topic for every number would only fill the disk
-        choice = self._random.random()
-        if choice < 0.8:
-            usual: int = self._random.choice(NUMBERS)
-            return max(low, min(high, usual))
-        extreme: int = self._random.choice((low, high, self._random.randint(low, high)))
-        return extreme
+            return self._random.choice((-1, 0, 1, 2, 2**31 - 1))  # a topic for every number would only fill the disk
+        if self._random.random() < 0.8:
+            return max(low, min(high, self._random.choice(NUMBERS)))
+        return self._random.choice((low, high, self._random.randint(low, high)))
 
     def _text(self, name: str, hint: type) -> str:
         if "topic" in name or hint.__name__ == "TopicName":
