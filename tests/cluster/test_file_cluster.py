@@ -1,0 +1,276 @@
+"""The cluster of one server: what it writes down survives, and no number is handed out twice."""
+
+import itertools
+import json
+from base64 import urlsafe_b64decode
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from oncelog.clock import ManualClock
+from oncelog.cluster import DamagedFolder, FileCluster
+from oncelog.log.disk import Disk, File, RealDisk
+from oncelog.producers.leases import BLOCK_PIDS, LeaseIssuer
+from oncelog.records.header import Buffer
+from oncelog.server.ports import Cluster, ClusterStorageError, PidKind
+from tests.cluster.crashing_disk import Crash, CrashingDisk
+
+DAY_MS = 86_400_000
+BOTH_KINDS = (PidKind.LEASED, PidKind.KAFKA)
+
+
+def start(folder: Path, clock: ManualClock | None = None, disk: Disk | None = None) -> FileCluster:
+    return FileCluster(disk or RealDisk(), str(folder), clock or ManualClock(), node_id=1, lease_lifetime_ms=DAY_MS)
+
+
+def issuer_of(cluster: Cluster) -> LeaseIssuer:
+    return LeaseIssuer(
+        lambda count: cluster.reserve_pids(PidKind.LEASED, count),
+        lifetime_ms=DAY_MS,
+        random=Random(1),
+        earlier=cluster.lease_periods(),
+    )
+
+
+def meta_of(folder: Path) -> dict[str, Any]:
+    read: dict[str, Any] = json.loads((folder / "server.meta").read_text())
+    return read
+
+
+def change_meta(folder: Path, **values: object) -> None:
+    (folder / "server.meta").write_text(json.dumps(meta_of(folder) | values))
+
+
+def test_it_is_a_cluster_as_the_server_wants_one(tmp_path: Path) -> None:
+    cluster: Cluster = start(tmp_path)
+    assert cluster.node_id == 1
+
+
+def test_the_cluster_id_is_a_uuid_as_kafka_writes_it_and_stays(tmp_path: Path) -> None:
+    cluster_id = start(tmp_path).cluster_id
+    assert len(cluster_id) == 22
+    assert len(urlsafe_b64decode(cluster_id + "==")) == 16
+    assert start(tmp_path).cluster_id == cluster_id
+    assert start(tmp_path / "another").cluster_id != cluster_id
+
+
+def test_every_start_opens_a_new_epoch(tmp_path: Path) -> None:
+    assert [start(tmp_path).start_epoch for _ in range(5)] == [1, 2, 3, 4, 5]
+
+
+def test_pids_go_on_where_they_were_whether_it_was_closed_or_killed(tmp_path: Path) -> None:
+    killed = start(tmp_path)
+    assert [killed.reserve_pids(PidKind.LEASED, 100) for _ in range(3)] == [1, 101, 201]
+    assert [killed.reserve_pids(PidKind.KAFKA, 100) for _ in range(2)] == [2**32, 2**32 + 100]
+    closed = start(tmp_path)
+    assert closed.reserve_pids(PidKind.LEASED, 100) == 301
+    closed.close()
+    again = start(tmp_path)
+    assert again.reserve_pids(PidKind.LEASED, 7) == 401
+    assert again.reserve_pids(PidKind.LEASED, 1) == 408
+    assert again.reserve_pids(PidKind.KAFKA, 1) == 2**32 + 200
+
+
+def test_leased_pids_start_again_at_one_after_the_last_that_fits(tmp_path: Path) -> None:
+    start(tmp_path).close()
+    change_meta(tmp_path, next_pids={"leased": 2**32 - 150, "kafka": 2**32})
+    cluster = start(tmp_path)
+    assert cluster.reserve_pids(PidKind.LEASED, 100) == 2**32 - 150
+    assert cluster.reserve_pids(PidKind.LEASED, 100) == 1
+    assert cluster.reserve_pids(PidKind.LEASED, 100) == 101
+
+
+def test_the_file_can_be_read_by_a_person(tmp_path: Path) -> None:
+    cluster = start(tmp_path)
+    cluster.reserve_pids(PidKind.LEASED, 100)
+    text = (tmp_path / "server.meta").read_text()
+    assert f'"cluster_id": "{cluster.cluster_id}"' in text
+    assert '"leased": 101' in text
+    assert meta_of(tmp_path)["version"] == 1
+
+
+# Crashes
+
+
+def some_work(folder: Path, disk: Disk, handed_out: dict[PidKind, list[int]], epochs: list[int]) -> None:
+    """Two starts and reservations of both kinds; whatever was promised is written into the lists."""
+    for _ in range(2):
+        cluster = start(folder, disk=disk)
+        epochs.append(cluster.start_epoch)
+        for kind in (*BOTH_KINDS, PidKind.LEASED):
+            handed_out[kind].append(cluster.reserve_pids(kind, BLOCK_PIDS))
+        cluster.close()
+
+
+def steps_of_some_work(folder: Path) -> int:
+    disk = CrashingDisk(RealDisk(), crash_at=10**9)
+    some_work(folder, disk, {kind: [] for kind in BOTH_KINDS}, [])
+    return disk.steps.taken
+
+
+def test_no_pid_and_no_epoch_is_handed_out_twice_after_a_crash_between_any_two_steps(tmp_path: Path) -> None:
+    steps = steps_of_some_work(tmp_path / "whole")
+    assert steps > 50
+    for crash_at in range(1, steps + 1):
+        folder = tmp_path / str(crash_at)
+        handed_out: dict[PidKind, list[int]] = {kind: [] for kind in BOTH_KINDS}
+        epochs: list[int] = []
+        with pytest.raises(Crash):
+            some_work(folder, CrashingDisk(RealDisk(), crash_at), handed_out, epochs)
+        some_work(folder, RealDisk(), handed_out, epochs)
+        for kind in BOTH_KINDS:
+            firsts = handed_out[kind]
+            assert all(after - before >= BLOCK_PIDS for before, after in itertools.pairwise(firsts)), (
+                f"crash before step {crash_at}: {firsts}"
+            )
+        assert epochs == sorted(set(epochs)), f"crash before step {crash_at}: {epochs}"
+
+
+class FullDisk(RealDisk):
+    """Takes no byte while it is full."""
+
+    is_full = False
+
+    def open(self, path: str, *, write: bool = False, create: bool = False) -> Any:
+        file = super().open(path, write=write, create=create)
+        return _FullFile(file) if self.is_full and create else file
+
+
+class _FullFile:
+    def __init__(self, file: File) -> None:
+        self._file = file
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def pwritev(self, buffers: Sequence[Buffer], position: int) -> int:
+        raise OSError(28, "No space left on device")
+
+
+def test_a_full_disk_refuses_a_reservation_and_the_next_one_hands_out_what_the_failed_one_would_have(
+    tmp_path: Path,
+) -> None:
+    disk = FullDisk()
+    cluster = start(tmp_path, disk=disk)
+    assert cluster.reserve_pids(PidKind.LEASED, 100) == 1
+    periods = cluster.lease_periods()
+    disk.is_full = True
+    for _ in range(2):
+        with pytest.raises(ClusterStorageError, match="No space left"):
+            cluster.reserve_pids(PidKind.LEASED, 100)
+    assert cluster.lease_periods() == periods
+    disk.is_full = False
+    assert cluster.reserve_pids(PidKind.LEASED, 100) == 101
+
+
+# Damage
+
+
+def test_partitions_without_their_meta_file_are_not_started_on(tmp_path: Path) -> None:
+    (tmp_path / "orders-0").mkdir()
+    with pytest.raises(DamagedFolder, match=r"orders-0.*no server\.meta"):
+        start(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "contents",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        "{}",
+        '{"version": 2}',
+        '{"version": 1, "cluster_id": "x", "start_epoch": 1}',
+    ],
+)
+def test_a_meta_file_that_cannot_be_read_stops_the_start_and_is_left_as_it_is(tmp_path: Path, contents: str) -> None:
+    (tmp_path / "server.meta").write_text(contents)
+    with pytest.raises(DamagedFolder, match=r"server\.meta"):
+        start(tmp_path)
+    assert (tmp_path / "server.meta").read_text() == contents
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"next_pids": {"leased": 0, "kafka": 2**32}},
+        {"next_pids": {"leased": 1, "kafka": 5}},
+        {"next_pids": {"leased": "1", "kafka": 2**32}},
+        {"start_epoch": -1},
+        {"cluster_id": ""},
+        {"cluster_id": 5},
+        {"lease_periods": [{"first_pid": 5, "end_pid": 5, "age_ms": 0}]},
+        {"lease_periods": [{"first_pid": 5, "end_pid": 6, "age_ms": -1}]},
+        {"lease_periods": 3},
+        {"written_wall_ms": None},
+    ],
+)
+def test_impossible_values_stop_the_start(tmp_path: Path, values: dict[str, object]) -> None:
+    start(tmp_path).close()
+    change_meta(tmp_path, **values)
+    with pytest.raises(DamagedFolder):
+        start(tmp_path)
+
+
+# The ages of leases
+
+
+def restarted(folder: Path, wall_ms: int, monotonic_ms: int = 0) -> tuple[LeaseIssuer, ManualClock]:
+    clock = ManualClock(wall_ms, monotonic_ms)
+    return issuer_of(start(folder, clock)), clock
+
+
+def test_a_lease_outlives_a_restart_and_ages_by_the_wall_clock_meanwhile(tmp_path: Path) -> None:
+    clock = ManualClock(monotonic_ms=5 * DAY_MS)
+    cluster = start(tmp_path, clock)
+    pid = issuer_of(cluster).grant(clock.now()).pid
+    clock.advance(DAY_MS // 2)
+    cluster.close()
+
+    issuer, later = restarted(tmp_path, clock.now().wall_ms + DAY_MS)
+    assert issuer.may_be_new(pid, later.now())
+    assert issuer.may_be_new(pid, later.advance(DAY_MS // 2 - 1))
+    assert not issuer.may_be_new(pid, later.advance(1))
+
+
+def test_a_lease_outlives_a_kill_too(tmp_path: Path) -> None:
+    clock = ManualClock()
+    pid = issuer_of(start(tmp_path, clock)).grant(clock.now()).pid
+    issuer, later = restarted(tmp_path, clock.now().wall_ms + DAY_MS)
+    assert issuer.may_be_new(pid, later.now())
+    assert not issuer.may_be_new(pid, later.advance(DAY_MS))
+
+
+def test_a_wall_clock_set_back_while_nobody_ran_makes_no_lease_younger(tmp_path: Path) -> None:
+    clock = ManualClock()
+    pid = issuer_of(start(tmp_path, clock)).grant(clock.now()).pid
+    issuer, later = restarted(tmp_path, clock.now().wall_ms - 1)
+    assert not issuer.may_be_new(pid, later.now())
+    fresh = issuer.grant(later.now()).pid
+    assert fresh > pid
+    assert issuer.may_be_new(fresh, later.now())
+
+
+def test_a_wall_clock_that_is_set_while_it_runs_does_not_matter(tmp_path: Path) -> None:
+    clock = ManualClock(wall_ms=1_700_000_000_000)
+    cluster = start(tmp_path, clock)
+    pid = issuer_of(cluster).grant(clock.now()).pid
+    set_back = ManualClock(wall_ms=1_600_000_000_000, monotonic_ms=DAY_MS)
+    cluster._clock = set_back
+    cluster.reserve_pids(PidKind.LEASED, 100)
+    issuer, later = restarted(tmp_path, set_back.now().wall_ms)
+    assert issuer.may_be_new(pid, later.advance(DAY_MS - 1))
+    assert not issuer.may_be_new(pid, later.advance(1))
+
+
+def test_leases_from_before_two_lifetimes_are_not_kept_in_the_file(tmp_path: Path) -> None:
+    clock = ManualClock()
+    cluster = start(tmp_path, clock)
+    for _ in range(500):
+        cluster.reserve_pids(PidKind.LEASED, 100)
+        clock.advance(DAY_MS // 24)
+    assert len(meta_of(tmp_path)["lease_periods"]) <= 49

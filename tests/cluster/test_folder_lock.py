@@ -1,0 +1,106 @@
+"""One server per data folder, whatever became of the last one."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from oncelog.clock import ManualClock
+from oncelog.cluster import DamagedFolder, FileCluster, FolderInUse, FolderLock
+from oncelog.log.disk import RealDisk
+
+HOLDER = """
+import sys
+from oncelog.cluster import FolderLock
+lock = FolderLock(sys.argv[1])
+print("held", flush=True)
+sys.stdin.read()
+lock.release()
+"""
+
+
+@contextmanager
+def another_process_with_the_lock(folder: Path) -> Iterator["subprocess.Popen[str]"]:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+    with holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        try:
+            yield holder
+        finally:
+            holder.kill()
+
+
+def open_cluster(folder: Path) -> FileCluster:
+    return FileCluster.open(RealDisk(), str(folder), ManualClock(), node_id=1, lease_lifetime_ms=1000)
+
+
+def test_a_second_server_is_refused_and_told_the_process_id_of_the_first(tmp_path: Path) -> None:
+    with another_process_with_the_lock(tmp_path) as holder:
+        with pytest.raises(FolderInUse, match=f"in use by process {holder.pid}") as refused:
+            open_cluster(tmp_path)
+        assert refused.value.process_id == holder.pid
+        assert not (tmp_path / "server.meta").exists(), "nothing was touched"
+
+
+def test_after_kill_9_the_next_server_starts(tmp_path: Path) -> None:
+    with another_process_with_the_lock(tmp_path) as holder:
+        holder.send_signal(signal.SIGKILL)
+        holder.wait(30)
+        assert (tmp_path / ".lock").read_text() == f"{holder.pid}\n", "its file is left behind, and in nobody's way"
+        open_cluster(tmp_path).close()
+
+
+def test_two_servers_in_one_process_do_not_share_a_folder_either(tmp_path: Path) -> None:
+    first = open_cluster(tmp_path)
+    with pytest.raises(FolderInUse, match=f"process {os.getpid()}"):
+        open_cluster(tmp_path)
+    first.close()
+    open_cluster(tmp_path).close()
+
+
+def test_a_start_that_fails_gives_the_lock_back(tmp_path: Path) -> None:
+    (tmp_path / "server.meta").write_text("{")
+    for _ in range(2):
+        with pytest.raises(DamagedFolder):
+            open_cluster(tmp_path)
+
+
+def test_a_holder_that_has_not_written_its_process_id_yet_is_called_another_process(tmp_path: Path) -> None:
+    lock = FolderLock(str(tmp_path))
+    (tmp_path / ".lock").write_text("")
+    with pytest.raises(FolderInUse, match="in use by another process"):
+        FolderLock(str(tmp_path))
+    lock.release()
+
+
+def test_a_lock_is_released_once(tmp_path: Path) -> None:
+    lock = FolderLock(str(tmp_path))
+    lock.release()
+    lock.release()
+    FolderLock(str(tmp_path)).release()
+
+
+def test_a_program_started_from_the_server_does_not_keep_the_lock(tmp_path: Path) -> None:
+    lock = FolderLock(str(tmp_path))
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        lock.release()
+        FolderLock(str(tmp_path)).release()
+        child.kill()
+
+
+def test_the_data_folder_is_made_where_there_is_none(tmp_path: Path) -> None:
+    open_cluster(tmp_path / "deep" / "down").close()
+    assert (tmp_path / "deep" / "down" / "server.meta").exists()
