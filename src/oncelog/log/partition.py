@@ -12,13 +12,14 @@ from oncelog.log.checkpoint import Checkpointer
 from oncelog.log.config import Flush, LogConfig
 from oncelog.log.disk import Disk, replace_file
 from oncelog.log.errors import LogStorageError, OffsetOutOfRange
-from oncelog.log.flush import FlushPlan, RecoveryPoint
+from oncelog.log.flush import FlushPlan
 from oncelog.log.handles import Handles
 from oncelog.log.lookup import TimestampOffset
 from oncelog.log.names import EPOCHS_FILE
 from oncelog.log.reading import read_batches
 from oncelog.log.recovery import Recovered, Recovery
 from oncelog.log.segments import Segments
+from oncelog.log.snapshots import RecoveryPoint, Snapshot
 from oncelog.producers import ProducerMap
 
 __all__ = ["Fenced", "PartitionLog", "Staged", "TimestampOffset"]
@@ -30,8 +31,8 @@ T = TypeVar("T")
 
 
 class PartitionLog(AppendingLog):
+    _noted_offset = -1  # where the recovery point was at the start
     recovered = Recovered()  # what the start found; empty for a log that could not be opened
-    _has_own_points = False
 
     @classmethod
     def open(
@@ -53,9 +54,8 @@ class PartitionLog(AppendingLog):
 
         Never raises for what is on the disk: a damaged partition comes back with `offline` saying why.
         """
-        points = checkpointer or Checkpointer(disk, folder)
-        log = cls(disk, folder, config, producers, now, topic, partition, handles, points, replicated)
-        log._has_own_points = checkpointer is None
+        checkpointer = checkpointer or Checkpointer()
+        log = cls(disk, folder, config, producers, now, topic, partition, handles, checkpointer, replicated)
         try:
             log._recover(leader_epoch)
         except (OSError, LogStorageError) as error:
@@ -68,7 +68,7 @@ class PartitionLog(AppendingLog):
             self.disk.mkdir(self.folder)
             self.flusher.new_folder = True
         recovery = Recovery(self.disk, self.folder, self.handles, self.producers, self._interval_bytes, self.now)
-        found = recovery.run(self.checkpointer.point(self.name))
+        found = recovery.run()
         self.recovered = found
         self.log_start_offset = found.log_start_offset
         self.segments = Segments(self.disk, self.folder, self.handles, found.segments)
@@ -80,8 +80,8 @@ class PartitionLog(AppendingLog):
         for segment in self.segments.closed[-found.unflushed_segments :] if found.unflushed_segments else ():
             self.flusher.closed_files.extend((segment.log_path, segment.index.path))
         self.unflushed_bytes = found.scanned_bytes
-        self.checkpointer.register(self.name, self)
-        self.checkpointer.behind_bytes += found.scanned_bytes
+        self._noted_offset = found.point_offset
+        self.checkpointer.register(self)
         if not self.replicated:
             self.high_watermark = self.next_offset
         self.epochs = found.epochs
@@ -211,20 +211,20 @@ class PartitionLog(AppendingLog):
         for segment in self.segments:
             if segment.index.has_unwritten:
                 segment.index.write()
+        point = RecoveryPoint(
+            self.next_offset,
+            active.base_offset,
+            active.size_bytes,
+            active.index.entries,
+            active.max_timestamp_ms,
+        )
         return FlushPlan(
             disk=self.disk,
             folder=self.folder,
             flusher=self.flusher,
-            point=RecoveryPoint(
-                self.next_offset,
-                active.base_offset,
-                active.size_bytes,
-                active.index.entries,
-                active.max_timestamp_ms,
-            ),
+            snapshot=Snapshot(point, self.producers.encode(now)),
             log_path=active.log_path,
             index_path=active.index.path,
-            snapshot=self.producers.encode(now),
             epochs=self.epochs.encode(),
             segment_bases=self.segments.bases,
             still_holds=lambda: cuts == self.cuts and not self.closed,
@@ -233,39 +233,30 @@ class PartitionLog(AppendingLog):
     def checkpoint(self, now: Now) -> None:
         """Bring log, index, epochs and producers to the disk, and move the recovery point, before going on."""
         plan = self.begin_flush(now)
-        self.checkpointer.behind_bytes -= self.unflushed_bytes
-        self.unflushed_bytes = 0
-        self.checkpointer.run([(self.name, self, plan)])
+        self.checkpointer.settle(self)
+        self.checkpointer.run(self, plan)
 
     def close(self) -> None:
-        """What is on the disk afterwards needs no recovery, once the checkpointer is closed too."""
+        """A start finds the recovery point at the log's end, and nothing to look at."""
         if self.closed:
             return
         try:
-            if self.offline is None and self._is_ahead_of_its_point():
+            if self.offline is None and (self.unflushed_bytes or self._noted_offset != self.next_offset):
                 self.checkpoint(self.now)
         finally:
             self._let_go()
-            if self._has_own_points:
-                self.checkpointer.close()
 
     def destroy(self) -> None:
         """Remove the partition from the disk."""
         self._let_go()
-        self.checkpointer.forget(self.name)
         for name in self.disk.listdir(self.folder):
             self.disk.unlink(f"{self.folder}/{name}")
         self.disk.rmdir(self.folder)
         self.disk.sync_folder(self.folder.rpartition("/")[0] or ".")
 
-    def _is_ahead_of_its_point(self) -> bool:
-        point = self.checkpointer.point(self.name)
-        return point is None or point.offset != self.next_offset or self.unflushed_bytes > 0
-
     def _let_go(self) -> None:
         self.closed = True
+        self.checkpointer.unregister(self)
+        self.checkpointer.wait()
         self.offline = self.offline or f"{self.folder} is closed"
         self.handles.forget_folder(self.folder)
-        self.checkpointer.unregister(self.name)
-        self.checkpointer.behind_bytes -= self.unflushed_bytes
-        self.unflushed_bytes = 0

@@ -2,7 +2,7 @@
 
 from kio.schema.errors import ErrorCode
 
-__all__ = ["ErrorCode", "KafkaError"]
+__all__ = ["ErrorCode", "KafkaError", "Unsettled"]
 
 
 class KafkaError(Exception):
@@ -15,3 +15,7 @@ class KafkaError(Exception):
 
     def __repr__(self) -> str:
         return f"KafkaError({self.code.name}, {self.message!r})"
+
+
+class Unsettled(KafkaError):
+    """The change is made, here and in the log, but the disk would not say that it will survive a power failure."""

@@ -20,7 +20,7 @@ from oncelog.log.partition import PartitionLog
 from oncelog.records.build import build_batch
 from oncelog.records.header import headers, read_header
 from oncelog.records.read import records_of
-from oncelog.server.errors import ErrorCode, KafkaError
+from oncelog.server.errors import ErrorCode, KafkaError, Unsettled
 
 _TOPIC_PREFIX = "topic:"
 _BROKER_KEY = "broker"
@@ -49,24 +49,26 @@ class MetadataLog:
 
     def put(self, definition: Definition, now: Now) -> None:
         self._write(_TOPIC_PREFIX + definition.name, _encode(definition), now)
-        self.definitions[definition.name] = definition
 
     def forget(self, name: str, now: Now) -> None:
         self._write(_TOPIC_PREFIX + name, None, now)
-        del self.definitions[name]
 
     def put_broker_configs(self, configs: Mapping[str, str], now: Now) -> None:
         self._write(_BROKER_KEY, {"configs": dict(configs)}, now)
-        self.broker_configs = dict(configs)
 
     def _write(self, key: str, value: dict[str, Any] | None, now: Now) -> None:
+        """What is here is always what a replay of the log would give, also where the disk fails half-way."""
         encoded = None if value is None else json.dumps(value, separators=(",", ":"), sort_keys=True).encode()
         batch = build_batch([(key.encode(), encoded, (), now.wall_ms)], timestamp_ms=now.wall_ms)
         try:
             self.log.append(batch, read_header(batch), now)
-            self.log.flush()
         except LogStorageError as refusal:
             raise KafkaError(ErrorCode.kafka_storage_error, f"the change could not be stored: {refusal}") from refusal
+        self._apply(key.encode(), encoded)
+        try:
+            self.log.flush()
+        except (LogStorageError, OSError) as refusal:
+            raise Unsettled(ErrorCode.kafka_storage_error, f"the change may not be durable: {refusal}") from refusal
 
     def _replay(self) -> None:
         at = self.log.log_start_offset

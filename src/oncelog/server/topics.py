@@ -5,21 +5,22 @@ Each change is made in an order that a crash cannot harm: see `metadata_log.py` 
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 from oncelog.clock import Now
+from oncelog.log.checkpoint import Checkpointer
 from oncelog.log.config import LogConfig
 from oncelog.log.disk import Disk
 from oncelog.log.errors import LogStorageError
+from oncelog.log.handles import Handles
 from oncelog.log.partition import PartitionLog
 from oncelog.server import topic_configs, topic_rules
-from oncelog.server.errors import ErrorCode, KafkaError
+from oncelog.server.errors import ErrorCode, KafkaError, Unsettled
 from oncelog.server.folders import Folders
 from oncelog.server.metadata_log import Definition, MetadataLog
 from oncelog.server.names import METADATA_TOPIC
-from oncelog.server.settings import Settings
+from oncelog.server.settings import Settings, SettingsError
 
 if TYPE_CHECKING:
     from oncelog.producers import ProducerMap
@@ -58,6 +59,14 @@ class Topic:
         self.partitions: list[Partition] = []
 
 
+class DataFolderError(SettingsError):
+    """The data folder is not as the server left it, and going on would hide that."""
+
+
+def _nothing() -> None:
+    """Where there is nothing to undo."""
+
+
 class Topics:
     def __init__(self, settings: Settings, disk: Disk, new_producers: "Callable[[], ProducerMap]", now: Now) -> None:
         """Open every log below the data folder; what a crash left behind is finished or put right first."""
@@ -69,13 +78,18 @@ class Topics:
         self._by_id: dict[UUID, Topic] = {}
         self._by_collision_key: dict[str, Topic] = {}
         disk.mkdir(settings.log_dir)
-        self._metadata = MetadataLog(self._open_log(METADATA_TOPIC, 0, METADATA_CONFIG, now))
-        for name, given in self._metadata.broker_configs.items():
-            settings.change(name, given)
+        self._handles = Handles(disk)
+        self.checkpointer = Checkpointer(disk, settings.log_dir, settings.oncelog_recovery_max_bytes)
+        log = self._open_log(METADATA_TOPIC, 0, METADATA_CONFIG, now)
+        if log.offline is not None:
+            raise DataFolderError(f"the log that says which topics there are cannot be read: {log.offline}")
+        self._metadata = MetadataLog(log)
+        self._restore_settings()
         self._finish_deletions(now)
         self._clear_leftovers()
         for definition in self._metadata.definitions.values():
-            self._open_topic(definition, now)
+            if not definition.is_deleting:
+                self._open_topic(definition, now)
 
     # Looking up
 
@@ -135,15 +149,13 @@ class Topics:
         """`partitions` -1 means num.partitions."""
         count, own = self.check_create(name, partitions, configs)
         definition = Definition(name=name, id=uuid4(), partitions=count, configs=own, is_internal=is_internal)
-        self._make_room(name, range(count))
         topic = Topic(definition)
-        self._extend(topic, count, now)
-        try:
-            self._metadata.put(definition, now)
-        except KafkaError:
-            self._undo(topic, 0)
-            raise
-        self._register(topic)
+        topic.partitions = self._new_partitions(topic, range(count), now)
+        self._change(
+            lambda: self._metadata.put(definition, now),
+            lambda: self._register(topic),
+            lambda: _abandon(topic.partitions),
+        )
         return topic
 
     def auto_create(self, name: str, now: Now) -> Topic:
@@ -162,13 +174,7 @@ class Topics:
         """Forget the topic. Its files are marked here and removed by `remove_deleted`."""
         self.check_delete(topic)
         definition = self._metadata.definitions[topic.name]
-        self._metadata.put(definition.deleting(), now)
-        del self._by_name[topic.name], self._by_id[topic.id]
-        del self._by_collision_key[topic_rules.collision_key(topic.name)]
-        for partition in topic.partitions:
-            partition.is_deleted = True
-            partition.log.close()
-            partition.wake()
+        self._change(lambda: self._metadata.put(definition.deleting(), now), lambda: self._withdraw(topic))
         self._finish_deletion(definition, now)
 
     def remove_deleted(self) -> None:
@@ -192,19 +198,12 @@ class Topics:
     def add_partitions(self, topic: Topic, count: int, now: Now) -> None:
         """`count` is how many partitions there are afterwards."""
         self.check_add_partitions(topic, count)
-        have = len(topic.partitions)
-        self._make_room(topic.name, range(have, count))
-        grown = Topic(self._metadata.definitions[topic.name])
-        grown.partitions = list(topic.partitions)
-        self._extend(grown, count, now)
-        try:
-            self._put(topic, partitions=count, configs=topic.configs, now=now)
-        except KafkaError:
-            self._undo(grown, have)
-            raise
-        for partition in grown.partitions[have:]:
-            partition.topic = topic
-        topic.partitions = grown.partitions
+        added = self._new_partitions(topic, range(len(topic.partitions), count), now)
+        self._change(
+            lambda: self._put(topic, count, topic.configs, now),
+            lambda: topic.partitions.extend(added),
+            lambda: _abandon(added),
+        )
 
     def check_alter_configs(self, topic: Topic, configs: Mapping[str, str | None]) -> dict[str, str]:
         if topic.is_internal:
@@ -214,25 +213,49 @@ class Topics:
     def alter_configs(self, topic: Topic, configs: Mapping[str, str | None], now: Now) -> None:
         """Replace the topic's own configs; they count from the next request on."""
         own = self.check_alter_configs(topic, configs)
-        self._put(topic, partitions=len(topic.partitions), configs=own, now=now)
-        topic.configs = own
-        self._apply_configs(topic)
+
+        def apply() -> None:
+            topic.configs = own
+            self._apply_configs(topic)
+
+        self._change(lambda: self._put(topic, len(topic.partitions), own, now), apply)
 
     def alter_broker_configs(self, configs: Mapping[str, str], now: Now) -> None:
         """Replace the settings that were changed at run time; every value must have been checked."""
-        self._metadata.put_broker_configs(configs, now)
-        for name in {*self.settings.changed, *configs}:
-            self.settings.change(name, configs.get(name))
-        for topic in self._by_name.values():
-            self._apply_configs(topic)
+
+        def apply() -> None:
+            for name in {*self.settings.changed, *configs}:
+                self.settings.change(name, configs.get(name))
+            for topic in self._by_name.values():
+                self._apply_configs(topic)
+
+        self._change(lambda: self._metadata.put_broker_configs(configs, now), apply)
 
     def close(self) -> None:
+        """Bring everything to the disk; what fails is left to the recovery of the next start."""
         for log in self.logs():
-            log.close()
+            try:
+                log.close()
+            except (OSError, LogStorageError) as error:
+                logger.warning("a log was not closed cleanly: %s", error)
+        self.checkpointer.close()
 
     # Below: one step each
 
-    def _put(self, topic: Topic, *, partitions: int, configs: Mapping[str, str], now: Now) -> None:
+    @staticmethod
+    def _change(store: Callable[[], None], apply: Callable[[], None], undo: Callable[[], None] = _nothing) -> None:
+        """Memory follows the log: what is in it counts here too, also where the disk cannot promise to keep it."""
+        try:
+            store()
+        except Unsettled:
+            apply()
+            raise
+        except KafkaError:
+            undo()
+            raise
+        apply()
+
+    def _put(self, topic: Topic, partitions: int, configs: Mapping[str, str], now: Now) -> None:
         self._metadata.put(
             Definition(
                 name=topic.name, id=topic.id, partitions=partitions, configs=configs, is_internal=topic.is_internal
@@ -244,61 +267,97 @@ class Topics:
         self._by_name[topic.name] = self._by_id[topic.id] = topic
         self._by_collision_key[topic_rules.collision_key(topic.name)] = topic
 
+    def _withdraw(self, topic: Topic) -> None:
+        del self._by_name[topic.name], self._by_id[topic.id]
+        del self._by_collision_key[topic_rules.collision_key(topic.name)]
+        for partition in topic.partitions:
+            partition.is_deleted = True
+        _abandon(topic.partitions)
+        for partition in topic.partitions:
+            partition.wake()
+
     def _apply_configs(self, topic: Topic) -> None:
         config = topic_configs.log_config(self.settings, topic.configs)
         for partition in topic.partitions:
             partition.log.config = config
 
-    def _extend(self, topic: Topic, count: int, now: Now) -> None:
-        have = len(topic.partitions)
+    def _new_partitions(self, topic: Topic, indexes: Sequence[int], now: Now) -> list[Partition]:
+        """Logs that nobody knows yet. Where a step fails their folders stay behind, empty: they count for nothing."""
         config = topic_configs.log_config(self.settings, topic.configs)
+        added: list[Partition] = []
         try:
-            for index in range(have, count):
+            for index in indexes:
+                self._make_room(topic.name, index)
                 log = self._open_log(topic.name, index, config, now)
-                topic.partitions.append(Partition(topic, index, log))
+                added.append(Partition(topic, index, log))
+                if log.offline is not None:
+                    raise LogStorageError(log.offline)
             self._folders.sync()
         except (OSError, LogStorageError) as error:
-            self._undo(topic, have)
+            _abandon(added)
             raise KafkaError(ErrorCode.kafka_storage_error, f"the log could not be made: {error}") from error
+        return added
 
-    def _undo(self, topic: Topic, keep: int) -> None:
-        """Take back partitions that nobody has seen; what cannot be removed now is empty and goes at the next start."""
-        for partition in topic.partitions[keep:]:
-            with suppress(OSError, LogStorageError):
-                partition.log.close()
-                self._folders.remove(topic.name, partition.index)
-        del topic.partitions[keep:]
+    def _make_room(self, name: str, index: int) -> None:
+        """A new partition starts empty: an older folder in its place is removed if it is too, and refused if not."""
+        if not self._folders.exists(name, index):
+            return
+        if self._folders.holds_records(name, index):
+            raise KafkaError(
+                ErrorCode.invalid_topic_exception,
+                f"the folder {self._folders.path(name, index)} is in the way: it holds records of a topic "
+                "that this server does not know; move it away",
+            )
+        self._remove_folder(name, index)
 
-    def _make_room(self, name: str, indexes: Sequence[int]) -> None:
-        """New partitions start empty: an older folder in their place is removed if it is, and refused if it is not."""
-        for index in indexes:
-            if not self._folders.exists(name, index):
-                continue
-            if self._folders.holds_records(name, index):
-                raise KafkaError(
-                    ErrorCode.invalid_topic_exception,
-                    f"the folder {self._folders.path(name, index)} is in the way: it holds records of a topic "
-                    "that this server does not know; move it away",
-                )
-            self._folders.remove(name, index)
+    def _remove_folder(self, name: str, index: int) -> None:
+        self.checkpointer.forget(f"{name}-{index}")
+        self._folders.remove(name, index)
 
     def _open_log(self, topic: str, index: int, config: LogConfig, now: Now) -> PartitionLog:
         folder = self._folders.path(topic, index)
-        return PartitionLog.open(self._disk, folder, config, self._new_producers(), now, topic=topic, partition=index)
+        return PartitionLog.open(
+            self._disk,
+            folder,
+            config,
+            self._new_producers(),
+            now,
+            topic=topic,
+            partition=index,
+            handles=self._handles,
+            checkpointer=self.checkpointer,
+        )
 
     def _open_topic(self, definition: Definition, now: Now) -> None:
         topic = Topic(definition)
         config = topic_configs.log_config(self.settings, topic.configs)
         for index in range(definition.partitions):
+            if not self._folders.exists(topic.name, index):
+                raise DataFolderError(
+                    f"the folder {self._folders.path(topic.name, index)} is missing: put it back, "
+                    "or make an empty one to go on without its records"
+                )
             topic.partitions.append(Partition(topic, index, self._open_log(topic.name, index, config, now)))
         self._register(topic)
 
+    def _restore_settings(self) -> None:
+        for name, given in self._metadata.broker_configs.items():
+            try:
+                self.settings.change(name, given)
+            except (KeyError, SettingsError) as refusal:
+                logger.warning("%s=%s, set while the server ran, is left out: %s", name, given, refusal)
+
     def _finish_deletion(self, definition: Definition, now: Now) -> None:
-        for index in range(definition.partitions):
-            if self._folders.exists(definition.name, index):
-                self._folders.mark_deleted(definition.name, index, definition.id)
-        self._folders.sync()
-        self._metadata.forget(definition.name, now)
+        """What fails here is done at the next start; the topic is gone all the same."""
+        try:
+            for index in range(definition.partitions):
+                if self._folders.exists(definition.name, index):
+                    self.checkpointer.forget(f"{definition.name}-{index}")
+                    self._folders.mark_deleted(definition.name, index, definition.id)
+            self._folders.sync()
+            self._metadata.forget(definition.name, now)
+        except (OSError, KafkaError) as error:
+            logger.warning("files of the deleted topic %s stay until the next start: %s", definition.name, error)
 
     def _finish_deletions(self, now: Now) -> None:
         for definition in list(self._metadata.definitions.values()):
@@ -318,4 +377,12 @@ class Topics:
                     self._folders.path(name, index),
                 )
             else:
-                self._folders.remove(name, index)
+                self._remove_folder(name, index)
+
+
+def _abandon(partitions: Sequence[Partition]) -> None:
+    for partition in partitions:
+        try:
+            partition.log.abandon()
+        except OSError as error:
+            logger.warning("the recovery point of a log that is gone could not be removed: %s", error)
