@@ -246,9 +246,13 @@ class PartitionLog(AppendingLog):
         finally:
             self._let_go()
 
+    def abandon(self) -> None:
+        """Let go of the folder without another write to it: its owner is about to rename or remove it."""
+        self._let_go()
+
     def destroy(self) -> None:
         """Remove the partition from the disk."""
-        self._let_go()
+        self.abandon()
         for name in self.disk.listdir(self.folder):
             self.disk.unlink(f"{self.folder}/{name}")
         self.disk.rmdir(self.folder)
