@@ -27,13 +27,13 @@ class Fate:
 class CuttingProxy:
     """Runs in a thread of its own. `connect_to` names the server; until then nothing can get through."""
 
-    def __init__(self, *, seed: int, least_bytes: int = 64 * 1024, most_bytes: int = 1024 * 1024) -> None:
+    def __init__(self, *, seed: int, carries_bytes: tuple[int, int]) -> None:
         self.cuts = 0
         self.answers_lost = 0
         self.cutting = True
         self.port = 0
+        self.carries_bytes = carries_bytes  # the least and the most; may be changed for the connections to come
         self._random = random.Random(seed)
-        self._bounds = (least_bytes, most_bytes)
         self._target: tuple[str, int] | None = None
         self._loop = asyncio.new_event_loop()
         self._started = threading.Event()
@@ -73,7 +73,7 @@ class CuttingProxy:
         except OSError:
             to_client.transport.abort()
             return
-        fate = Fate(self._random.randint(*self._bounds), self._random.random() < 0.5)
+        fate = Fate(self._random.randint(*self.carries_bytes), self._random.random() < 0.5)
         pumps = [
             asyncio.create_task(self._requests(from_client, to_server, fate)),
             asyncio.create_task(self._answers(from_server, to_client, fate)),

@@ -25,6 +25,9 @@ SILENCE_SECONDS = 60  # so long without a confirmation or a record means that so
 PROGRESS_SECONDS = 0.1
 BAR_WIDTH = 30
 NUMBER_BYTES = 8
+SENDING_CARRIES_BYTES = (64 * 1024, 1024 * 1024)  # how much a connection may carry before it is cut
+READING_CARRIES_BYTES = (1024 * 1024, 8 * 1024 * 1024)  # after a cut, librdkafka's consumer takes a second to come back
+PATIENCE = {"reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 100}  # the default waits up to 10 s after a cut
 
 
 @dataclass(slots=True)
@@ -111,14 +114,15 @@ class Progress:
         print(f"{clear}  {self._what:<12}{self._done:,} records in {seconds:.1f} s; {note}", flush=True)
 
 
-def send(bootstrap_servers: str, audit: Audit, proxy: CuttingProxy) -> None:
+def send(bootstrap_servers: str, audit: Audit, proxy: CuttingProxy, *, idempotent: bool) -> None:
     producer = Producer(
         {
             "bootstrap.servers": bootstrap_servers,
-            "enable.idempotence": True,
+            "enable.idempotence": idempotent,
             "linger.ms": 5,
             "batch.size": 64 * 1024,
             "log_level": 0,
+            **PATIENCE,
         }
     )
     progress = Progress("sending", audit.expected)
@@ -149,6 +153,8 @@ def read_back(bootstrap_servers: str, audit: Audit, proxy: CuttingProxy) -> None
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "auto.offset.reset": "error",
+            "max.partition.fetch.bytes": 256 * 1024,  # an answer must fit into what a connection is allowed to carry
+            **PATIENCE,
             "log_level": 0,
         }
     )
@@ -195,21 +201,24 @@ Go on
             print()
 
 
-def run(records: int, seed: int) -> Audit:
+def run(records: int, seed: int, *, idempotent: bool) -> Audit:
     started = time.monotonic()
     audit = Audit(records)
-    with CuttingProxy(seed=seed) as proxy:
+    with CuttingProxy(seed=seed, carries_bytes=SENDING_CARRIES_BYTES) as proxy:
         settings = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{proxy.port}"}
         with oncelog.Server(settings=settings) as server:
-            proxy.connect_to("127.0.0.1", server.port)
+            host, port = server.bootstrap_servers.rsplit(":", 1)
+            proxy.connect_to(host, int(port))
             bootstrap_servers = f"127.0.0.1:{proxy.port}"
             up_ms = (time.monotonic() - started) * 1000
             version = confluent_kafka.libversion()[0]
-            print(f"  server      oncelog {oncelog.__version__}, up in {up_ms:.0f} ms, data in {server.data}")
-            print(f"  client      librdkafka {version}, enable.idempotence=true")
-            print(f"  trouble     a proxy cuts every connection after 64 KB to 1 MB (seed {seed})\n", flush=True)
-            make_topic(f"127.0.0.1:{server.port}")
-            send(bootstrap_servers, audit, proxy)
+            print(f"  server      oncelog {oncelog.__version__}, up in {up_ms:.0f} ms, data in {server.data_dir}")
+            print(f"  client      librdkafka {version}, enable.idempotence={str(idempotent).lower()}")
+            print(f"  trouble     a proxy cuts every connection after 64 KB to 1 MB, later 1 to 8 MB (seed {seed})\n")
+            sys.stdout.flush()
+            make_topic(server.bootstrap_servers)
+            send(bootstrap_servers, audit, proxy, idempotent=idempotent)
+            proxy.carries_bytes = READING_CARRIES_BYTES
             read_back(bootstrap_servers, audit, proxy)
             proxy.cutting = False
             print("\n" + "\n".join(audit.lines()))
@@ -227,6 +236,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="./dev run", description="See it work; the exit code is the verdict.")
     parser.add_argument("--records", type=int, default=1_000_000, help="how many to send (default: a million)")
     parser.add_argument("--seed", type=int, default=1, help="decides where connections are cut (default: 1)")
+    parser.add_argument(
+        "--not-idempotent", action="store_true", help="the same without enable.idempotence: see what it is good for"
+    )
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, interrupt)
     print(
@@ -234,7 +246,7 @@ def main() -> int:
     )
     audit: Audit | None = None
     try:
-        audit = run(options.records, options.seed)
+        audit = run(options.records, options.seed, idempotent=not options.not_idempotent)
     except KeyboardInterrupt:
         print("\nEnded by hand.", flush=True)
         return 130
