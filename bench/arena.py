@@ -22,7 +22,7 @@ ONCELOG = "oncelog"
 
 # Deleted topics give their disk space back at once; all else stands at each server's own defaults.
 KAFKA_SETTINGS = {"log.segment.delete.delay.ms": "1000", "log.retention.check.interval.ms": "300000"}
-ONCELOG_SETTINGS = {"log.segment.delete.delay.ms": "1000"}
+ONCELOG_SETTINGS: dict[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True)

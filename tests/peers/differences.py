@@ -1,17 +1,139 @@
 """Every known difference between oncelog's answers and Apache Kafka's, with the reason.
 
 `test_questions.py` fails on a difference that is not listed here, and on one listed here that is gone.
-`docs/compatibility.md` repeats this list; a test holds the two together.
+`docs/compatibility.md` repeats this list; `python -m tests.peers.differences` writes it there, a test holds it there.
 """
 
 from dataclasses import dataclass
+from pathlib import Path
+
+PAGE = Path(__file__).parents[2] / "docs" / "compatibility.md"
+BEGIN = "<!-- the differences: written by python -m tests.peers.differences -->"
+END = "<!-- end of the differences -->"
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
     kafka: object
     oncelog: object
+    what: str
     reason: str
 
 
-DIFFERENCES: dict[str, Difference] = {}
+TAKEN = (("none", 0), 2)
+INVALID = (("invalid_record", -1), 0)
+UNREAD = (
+    "A batch is checked by its header and CRC and is not decoded on the way through; a consumer sees what was sent."
+)
+NO_TRANSACTIONS = "Transactions are refused, and the error says so."
+STRICTER = "Half an identity protects nothing; a client that sends it has a mistake, and is told."
+NAMED = "The same refusal, by the code that names it."
+
+
+def _unread(kind: str) -> Difference:
+    return Difference((("unknown_server_error", -1), 0), TAKEN, f"A batch whose {kind}", UNREAD)
+
+
+def _refused(what: str, kafka: object, oncelog: object) -> Difference:
+    return Difference(kafka, oncelog, what, NO_TRANSACTIONS)
+
+
+_TX_KAFKA = (("transactional_id_authorization_failed", -1), 0)
+_TX_ONCELOG = (("invalid_txn_state", -1), 0)
+_CODEC_KAFKA = (("unknown_server_error", -1), 0)
+_CODEC_ONCELOG = (("unsupported_compression_type", -1), 0)
+
+DIFFERENCES: dict[str, Difference] = {
+    "produce a transactional batch": _refused("A batch with the transactional bit", _TX_KAFKA, _TX_ONCELOG),
+    "produce a transactional batch without a producer": _refused(
+        "A batch with the transactional bit and no producer id", _TX_KAFKA, _TX_ONCELOG
+    ),
+    "produce in a transaction": _refused(
+        "A Produce request with a transactional id", ("none", 0), ("transactional_id_authorization_failed", -1)
+    ),
+    "transactions": _refused("FindCoordinator for a transactional id", True, "transactional_id_authorization_failed"),
+    "produce an unknown codec": Difference(_CODEC_KAFKA, _CODEC_ONCELOG, "Codec 5, which does not exist", NAMED),
+    "produce a codec of seven": Difference(_CODEC_KAFKA, _CODEC_ONCELOG, "Codec 7, which does not exist", NAMED),
+    "produce a base offset that is not zero": Difference(
+        INVALID,
+        TAKEN,
+        "A batch whose base offset is not 0",
+        "The log writes its own offset over it, as over every other.",
+    ),
+    "produce a producer id without an epoch": Difference(
+        TAKEN, INVALID, "A producer id with a sequence but without an epoch", STRICTER
+    ),
+    "produce a producer id of minus two": Difference(TAKEN, INVALID, "A producer id below -1", STRICTER),
+    "produce garbage that claims to be gzip": _unread("records are not the gzip that they claim to be"),
+    "produce garbage that claims to be snappy": _unread("records are not the snappy that they claim to be"),
+    "produce garbage that claims to be lz4": _unread("records are not the lz4 that they claim to be"),
+    "produce garbage that claims to be zstd": _unread("records are not the zstd that they claim to be"),
+    "produce garbage records that are not compressed": _unread("uncompressed records are garbage"),
+    "produce a record count that the compressed records contradict": Difference(
+        INVALID, TAKEN, "A batch whose compressed records are fewer than its header says", UNREAD
+    ),
+    "produce a timestamp far in the future": Difference(
+        (("invalid_timestamp", -1), 0),
+        TAKEN,
+        "A record timestamp more than an hour ahead of the clock",
+        "There is no `message.timestamp.after.max.ms`: the timestamp belongs to the user.",
+    ),
+    "produce a batch with a tail of garbage": Difference(
+        ("none", 0),
+        ("invalid_record", -1),
+        "Bytes behind the batch",
+        "Nothing may follow the one batch of a partition.",
+    ),
+    "create a topic that compresses on the broker": Difference(
+        "none",
+        "invalid_config",
+        "A `compression.type` other than `producer`",
+        "Batches are stored as they were sent; nothing is compressed anew.",
+    ),
+    "change settings step by step": Difference(
+        [
+            *["none"] * 4,
+            *["invalid_config"] * 3,
+            "unknown_topic_or_partition",
+            "unknown_server_error",
+            "none",
+        ],
+        [
+            *["none"] * 4,
+            *["invalid_config"] * 3,
+            "unknown_topic_or_partition",
+            "invalid_request",
+            "invalid_config",
+        ],
+        "IncrementalAlterConfigs with an operation that does not exist; `compression.type=gzip`",
+        "The same refusal, by the code that names it; and batches are stored as they were sent.",
+    ),
+}
+
+
+def text() -> str:
+    lines = ["| what is asked | Apache Kafka | oncelog | why |", "|---|---|---|---|"]
+    for difference in DIFFERENCES.values():
+        cells = (difference.what, _said(difference.kafka), _said(difference.oncelog), difference.reason)
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _said(answer: object) -> str:
+    """The last error code in an answer; a list of answers is told by where the two differ."""
+    if answer is True:
+        return "a coordinator"
+    if isinstance(answer, list):
+        return ", ".join(f"`{str(one).upper()}`" for one in answer[-2:])
+    while isinstance(answer, tuple):
+        answer = answer[0]
+    return "accepted" if answer == "none" else f"`{str(answer).upper()}`"
+
+
+def page_with(table: str) -> str:
+    before, rest = PAGE.read_text().split(BEGIN, 1)
+    return f"{before}{BEGIN}\n\n{table}\n\n{END}{rest.split(END, 1)[1]}"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page_with(text()))

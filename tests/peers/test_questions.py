@@ -7,7 +7,7 @@ import itertools
 
 import pytest
 
-from tests.peers.differences import DIFFERENCES
+from tests.peers.differences import DIFFERENCES, PAGE, page_with, text
 from tests.peers.questions import QUESTIONS
 from tests.peers.server_process import ServerProcess
 from tests.raw import RawConnection
@@ -31,3 +31,7 @@ def test_the_answer_is_kafkas(name: str, kafka: ServerProcess, oncelog_server: S
 
 def test_every_listed_difference_belongs_to_a_question() -> None:
     assert DIFFERENCES.keys() <= QUESTIONS.keys()
+
+
+def test_the_page_on_compatibility_repeats_the_list() -> None:
+    assert PAGE.read_text() == page_with(text()), "run: python -m tests.peers.differences"

@@ -33,7 +33,6 @@ SETTINGS = {
     "log.retention.check.interval.ms": "50",
     "log.cleaner.backoff.ms": "20",
     "log.cleaner.min.cleanable.ratio": "0.01",
-    "log.segment.delete.delay.ms": "10",
     "group.initial.rebalance.delay.ms": "0",
 }
 SHORTEST_LIFE_S = 0.02
