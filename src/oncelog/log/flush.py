@@ -8,21 +8,10 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from oncelog.log.disk import Disk, replace_file
 from oncelog.log.names import EPOCHS_FILE
-from oncelog.log.snapshots import drop_old, write_snapshot
-
-
-class RecoveryPoint(NamedTuple):
-    """Everything below is on the disk: log, index, leader epochs. A start looks only at what comes after."""
-
-    offset: int
-    base_offset: int  # of the segment that holds it
-    position: int  # in that segment's file
-    index_entries: int
-    max_timestamp_ms: int  # of that segment up to there
+from oncelog.log.snapshots import Snapshot, drop_old, write_snapshot
 
 
 class Flusher:
@@ -71,17 +60,16 @@ class FlushPlan:
     disk: Disk
     folder: str
     flusher: Flusher
-    point: RecoveryPoint
+    snapshot: Snapshot
     log_path: str
     index_path: str
-    snapshot: bytes
     epochs: bytes | None
     segment_bases: list[int]
-    still_holds: Callable[[], bool]  # False once the log was cut back or closed: then the point means nothing
+    still_holds: Callable[[], bool]  # False once the log was cut back or closed
 
     def run(self) -> None:
         self.flusher.sync(self.log_path, self.index_path)
         if self.epochs is not None:
             replace_file(self.disk, f"{self.folder}/{EPOCHS_FILE}", self.epochs)
-        write_snapshot(self.disk, self.folder, self.point.offset, self.snapshot)
+        write_snapshot(self.disk, self.folder, self.snapshot)
         drop_old(self.disk, self.folder, self.segment_bases)

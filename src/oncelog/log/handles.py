@@ -4,6 +4,8 @@ Belongs to one thread: the one that appends and reads. What flushes in another t
 """
 
 import errno
+from array import array
+from typing import NamedTuple
 
 from oncelog.log.disk import Disk, File
 
@@ -11,12 +13,19 @@ READ_ONLY_ERRORS = (errno.EROFS, errno.EACCES, errno.EPERM)
 MAX_PAGES = 256  # of indexes; 12 KiB each
 
 
+class Page(NamedTuple):
+    """The part of an index that was looked into last."""
+
+    first_entry: int
+    columns: "tuple[array[int], array[int], array[int]]"
+
+
 class Handles:
     def __init__(self, disk: Disk, limit: int = 512) -> None:
         self.disk = disk
         self._limit = limit
         self._files: dict[str, File] = {}
-        self._pages: dict[str, tuple[int, bytes]] = {}
+        self._pages: dict[str, Page] = {}
 
     def get(self, path: str, *, create: bool = False) -> File:
         file = self._files.get(path)
@@ -26,12 +35,6 @@ class Handles:
                 self._files.pop(next(iter(self._files))).close()
             self._files[path] = file
         return file
-
-    def touch(self, path: str) -> None:
-        """Move to the young end. Called now and then, not on every use: closing a busy file costs one more open."""
-        file = self._files.pop(path, None)
-        if file is not None:
-            self._files[path] = file
 
     def forget(self, path: str) -> None:
         self._pages.pop(path, None)
@@ -45,15 +48,14 @@ class Handles:
         for path in [path for path in self._pages if path.startswith(folder + "/")]:
             del self._pages[path]
 
-    def page(self, path: str) -> tuple[int, bytes] | None:
-        """The part of an index that was looked into last: its first entry's number, and its bytes."""
+    def page(self, path: str) -> Page | None:
         return self._pages.get(path)
 
-    def keep_page(self, path: str, first_entry: int, data: bytes) -> None:
+    def keep_page(self, path: str, page: Page) -> None:
         self._pages.pop(path, None)
         while len(self._pages) >= MAX_PAGES:
             del self._pages[next(iter(self._pages))]
-        self._pages[path] = (first_entry, data)
+        self._pages[path] = page
 
     def drop_page(self, path: str) -> None:
         self._pages.pop(path, None)

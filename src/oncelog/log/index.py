@@ -13,16 +13,16 @@ what was looked into last stays in memory, so an old segment costs no more than 
 
 import errno
 import struct
+import sys
 from array import array
 from bisect import bisect_right
 from typing import NamedTuple
 
 from oncelog.log.disk import write_all
-from oncelog.log.handles import Handles
+from oncelog.log.handles import Handles, Page
 
 ENTRY = struct.Struct(">qqq")
 ENTRY_BYTES = ENTRY.size
-_number = struct.Struct(">q").unpack_from
 PAGE_ENTRIES = 512
 TAIL_ENTRIES = 512
 TAIL_LIMIT = 16 * TAIL_ENTRIES  # what an index keeps in memory while the disk refuses it; beyond that it gets sparser
@@ -95,11 +95,6 @@ class Index:
         """The last entry at or before a position of the log."""
         return self._search(POSITION, position)
 
-    def entries_before(self, position: int) -> int:
-        """How many entries a cut of the log at `position` leaves."""
-        in_tail = bisect_right(self._tail[POSITION], position - 1)
-        return self._stored + in_tail if in_tail else self._number_of(POSITION, position - 1)
-
     def cut(self, position: int) -> None:
         """Forget the entries from `position` of the log on."""
         offsets, positions, times = self._tail
@@ -131,50 +126,38 @@ class Index:
 
     def _number_of(self, column: int, value: int) -> int:
         """How many of the stored entries have a column of at most `value`."""
-        at = column * 8
         low, high = 0, self._stored
-        if high == 0:
-            return 0
         page = self._handles.page(self.path)
-        if page is not None:
-            first, data = page
-            end = first + len(data) // ENTRY_BYTES
-            if _number(data, at)[0] <= value and (
-                end == high or value < _number(data, len(data) - ENTRY_BYTES + at)[0]
-            ):
-                low, high = first, end
-        while high - low > PAGE_ENTRIES:
-            middle = (low + high) // 2
-            if self._entry(middle)[column] <= value:
-                low = middle + 1
-            else:
-                high = middle
-        if low == high:
-            return low
-        # One entry before the window too, so that the next search for a little more finds its answer in this page.
-        first, data = self._page_from(max(0, low - 1), high)
-        at -= first * ENTRY_BYTES
-        while low < high:
-            middle = (low + high) // 2
-            if _number(data, middle * ENTRY_BYTES + at)[0] <= value:
-                low = middle + 1
-            else:
-                high = middle
-        return low
+        if page is None or not self._covers(page, page.columns[column], value):
+            while high - low > PAGE_ENTRIES:
+                middle = (low + high) // 2
+                if self._entry(middle)[column] <= value:
+                    low = middle + 1
+                else:
+                    high = middle
+            if low == high:
+                return low
+            # One entry before the window too, so that the next search for a little more ends in this page.
+            page = self._load(max(0, low - 1))
+        return page.first_entry + bisect_right(page.columns[column], value)
 
-    def _page_from(self, first: int, high: int) -> tuple[int, bytes]:
-        page = self._handles.page(self.path)
-        if page is not None and page[0] <= first and high <= page[0] + len(page[1]) // ENTRY_BYTES:
-            return page
+    def _covers(self, page: Page, values: "array[int]", value: int) -> bool:
+        return values[0] <= value and (value < values[-1] or page.first_entry + len(values) == self._stored)
+
+    def _load(self, first: int) -> Page:
         count = min(PAGE_ENTRIES + 1, self._stored - first)
+        numbers = array("q", self._read(first, count))
+        if sys.byteorder == "little":
+            numbers.byteswap()
+        page = Page(first, (numbers[OFFSET::3], numbers[POSITION::3], numbers[TIME::3]))
+        self._handles.keep_page(self.path, page)
+        return page
+
+    def _entry(self, number: int) -> Entry:
+        return Entry._make(ENTRY.unpack(self._read(number, 1)))
+
+    def _read(self, first: int, count: int) -> bytes:
         data = self._handles.get(self.path).pread(count * ENTRY_BYTES, first * ENTRY_BYTES)
         if len(data) != count * ENTRY_BYTES:
             raise OSError(errno.EIO, f"{self.path} ends before its entry {first + count}")
-        self._handles.keep_page(self.path, first, data)
-        return first, data
-
-    def _entry(self, number: int) -> Entry:
-        data = self._handles.get(self.path).pread(ENTRY_BYTES, number * ENTRY_BYTES)
-        if len(data) != ENTRY_BYTES:
-            raise OSError(errno.EIO, f"{self.path} ends before its entry {number}")
-        return Entry._make(ENTRY.unpack(data))
+        return data

@@ -244,11 +244,7 @@ class PartitionLog(AppendingLog):
             if self.offline is None and (self.unflushed_bytes or self._noted_offset != self.next_offset):
                 self.checkpoint(self.now)
         finally:
-            self._let_go()
-
-    def abandon(self) -> None:
-        """Let go of the folder without another write to it: its owner is about to rename or remove it."""
-        self._let_go()
+            self.abandon()
 
     def destroy(self) -> None:
         """Remove the partition from the disk."""
@@ -258,7 +254,8 @@ class PartitionLog(AppendingLog):
         self.disk.rmdir(self.folder)
         self.disk.sync_folder(self.folder.rpartition("/")[0] or ".")
 
-    def _let_go(self) -> None:
+    def abandon(self) -> None:
+        """Let go of all files without writing anything: the folder is renamed or removed by somebody else."""
         self.closed = True
         self.checkpointer.unregister(self)
         self.checkpointer.wait()

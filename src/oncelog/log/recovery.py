@@ -1,9 +1,9 @@
 """From the files in a folder to a log that can be appended to, after any kill.
 
 1. A swap that compaction had decided on is finished, half-written files are removed.
-2. Segments below the recovery point are known by their index's last entry; their sizes and offsets must fit together.
-   Where they do not, the log is damaged, and nothing is touched.
-3. The newest good snapshot of the producers is read, the headers from there to the recovery point are replayed.
+2. The newest good snapshot is the recovery point, and the producers as they were there.
+3. Segments below it are known by their index's last entry; their sizes and offsets must fit together. Where they do
+   not, the log is damaged, and nothing is touched.
 4. What lies behind the recovery point is checked batch by batch. It ends at the first that is not whole; what follows
    is cut off, because a batch counts only when all before it are there. Were it below a point known to be on the disk,
    it would be damage, not a torn write.
@@ -21,12 +21,12 @@ from oncelog.log.compaction_swap import finish_swaps
 from oncelog.log.disk import Disk, read_whole
 from oncelog.log.epochs import LeaderEpochs
 from oncelog.log.errors import LogStorageError
-from oncelog.log.flush import RecoveryPoint
 from oncelog.log.handles import Handles
 from oncelog.log.index import ENTRY_BYTES
 from oncelog.log.names import CLEANED, EPOCHS_FILE, INDEX, LOG, START_FILE, TEMPORARY, offsets_of
-from oncelog.log.replay import replay_header, replay_segments
+from oncelog.log.replay import replay_header
 from oncelog.log.segment import Segment
+from oncelog.log.snapshots import RecoveryPoint
 from oncelog.producers import CorruptSnapshot, ProducerMap
 from oncelog.records.header import CRC_FROM, HEADER, HEADER_BYTES, LENGTH_PREFIX_BYTES, MAGIC, BatchHeader
 
@@ -40,7 +40,7 @@ class Recovered:
     segments: list[Segment] = field(default_factory=list)
     log_start_offset: int = 0
     epochs: LeaderEpochs = field(default_factory=LeaderEpochs)
-    snapshot_offset: int = 0
+    point_offset: int = -1  # the recovery point, -1 without one
     latest_epoch: int = -1  # also of epochs that hold no record
     cut_bytes: int = 0
     read_only: str | None = None  # why what had to be cut off is still there
@@ -67,14 +67,18 @@ class Recovery:
         self._names: list[str] = []
         self._durable_offset = 0
 
-    def run(self, point: RecoveryPoint | None) -> Recovered:
+    def run(self) -> Recovered:
         self._tidy()
         found = Recovered(log_start_offset=self._stored_start())
         bases = offsets_of(self._names, LOG)
+        self._durable_offset = max(snapshots.stored_offsets(self._disk, self._folder), default=0)
         if not bases:
-            if point is not None and point.offset > found.log_start_offset:
-                raise LogStorageError(f"{self._folder} holds no segment, but records up to {point.offset} were there")
+            if self._durable_offset > found.log_start_offset:
+                raise LogStorageError(f"{self._folder} holds no segment, but had records up to {self._durable_offset}")
             return found
+        point = self._newest_point()
+        if point is not None:
+            found.point_offset = point.offset
         found.log_start_offset = max(found.log_start_offset, bases[0])
         if point is not None and point.offset < bases[0]:
             point = None  # retention has taken away all that was below it
@@ -88,7 +92,8 @@ class Recovery:
         found.epochs.cut_end(point.offset if point is not None else bases[0])
         known = bases.index(point.base_offset) if point is not None else 0
         found.segments = [self._closed(base, end) for base, end in pairwise(bases[: known + 1])]
-        self._restore_producers(found, bases, known, point)
+        if point is not None:
+            self._adopt_point(found, point)
         self._read_rest(found, bases[known:], point)
         found.unflushed_segments = len(found.segments) - 1 - known
         self._drop_snapshots_beyond(found)
@@ -163,23 +168,16 @@ class Recovery:
     def _index_entries(self, segment: Segment) -> int:
         return self._disk.size(segment.index.path) // ENTRY_BYTES if self._disk.exists(segment.index.path) else 0
 
-    def _restore_producers(self, found: Recovered, bases: list[int], known: int, point: RecoveryPoint | None) -> None:
-        """The map as it was at the recovery point."""
-        end = point.offset if point is not None else bases[known]
-        newest = max((offset for offset, _ in snapshots.newest_first(self._disk, self._folder, 2**63 - 1)), default=0)
-        self._durable_offset = max(end if point is not None else 0, newest)
+    def _newest_point(self) -> RecoveryPoint | None:
+        """Of the newest good snapshot, whose producers are in the map then."""
         self._producers.clear()
-        found.snapshot_offset = bases[0]
-        for offset, data in snapshots.newest_first(self._disk, self._folder, end):
+        for snapshot in snapshots.newest_first(self._disk, self._folder):
             try:
-                self._producers.decode(data, self._now)
+                self._producers.decode(snapshot.producers, self._now)
             except CorruptSnapshot:
                 continue
-            found.snapshot_offset = offset
-            break
-        if point is not None:
-            self._adopt_point(found, point)
-        replay_segments(self._producers, found.segments, found.snapshot_offset, end, self._now)
+            return snapshot.point
+        return None
 
     def _adopt_point(self, found: Recovered, point: RecoveryPoint) -> None:
         """The segment that holds the recovery point, up to there."""
@@ -222,7 +220,7 @@ class Recovery:
         start, size_bytes = segment.size_bytes, self._disk.size(segment.log_path)
         stated = self._stated_end(segment) if start == 0 else None
         scan = Scan(self._handles, segment, found.epochs, self._producers, self._interval_bytes, self._now)
-        reason = scan.run(size_bytes, found.snapshot_offset)
+        reason = scan.run(size_bytes, found.point_offset)
         found.scanned_bytes += segment.size_bytes - start
         if reason or following is None:
             return reason

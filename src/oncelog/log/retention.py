@@ -8,8 +8,9 @@ import logging
 from typing import TYPE_CHECKING
 
 from oncelog.clock import Now
+from oncelog.log import snapshots
 from oncelog.log.disk import replace_file
-from oncelog.log.names import SNAPSHOT, START_FILE, offsets_of
+from oncelog.log.names import START_FILE
 
 if TYPE_CHECKING:
     from oncelog.log.partition import PartitionLog
@@ -84,6 +85,6 @@ def _start_by_size(log: "PartitionLog") -> int:
 
 def _keep_producers(log: "PartitionLog", first_offset: int, now: Now) -> None:
     """A snapshot at or above the first offset that stays, unless there is one."""
-    stored = offsets_of(log.disk.listdir(log.folder), SNAPSHOT)
+    stored = snapshots.stored_offsets(log.disk, log.folder)
     if not stored or stored[-1] < first_offset:
         log.checkpoint(now)

@@ -42,14 +42,19 @@ class Segment:
 
     def find(self, offset: int) -> tuple[int, int, int] | None:
         """Position, size and base offset of the batch that holds the offset, or of the first one after it."""
+        entry = self.index.at_offset(offset)
         file = self.handles.get(self.log_path)
-        position = self._position_before(offset)
-        end = self.size_bytes
+        position, promised, end = entry.position, entry.offset, self.size_bytes
         while position < end:
             chunk = file.pread(min(_LOOK_BYTES, end - position), position)
             at, last = 0, len(chunk) - _PLACE_BYTES
             while at <= last:
                 base_offset, length, delta = _place(chunk, at)
+                if promised >= 0 and base_offset != promised:
+                    # The index is believed only where the batch that it promises stands at the place it names.
+                    self.rebuild_index(DEFAULT_INTERVAL_BYTES)
+                    return self.find(offset)
+                promised = -1
                 if length < HEADER_BYTES - LENGTH_PREFIX_BYTES:
                     raise self.damaged(position + at, f"a batch length of {length}")
                 if base_offset + delta >= offset:
@@ -59,16 +64,6 @@ class Segment:
                 raise self.damaged(position, f"{len(chunk)} bytes are no batch")
             position += at
         return None
-
-    def _position_before(self, offset: int) -> int:
-        """By the index, which is believed only where a batch of the promised offset stands at the promised place."""
-        entry = self.index.at_offset(offset)
-        if entry.position and entry.position < self.size_bytes:
-            head = self.handles.get(self.log_path).pread(_PLACE_BYTES, entry.position)
-            if len(head) < _PLACE_BYTES or _place(head)[0] != entry.offset:
-                self.rebuild_index(DEFAULT_INTERVAL_BYTES)
-                return self.index.at_offset(offset).position
-        return entry.position
 
     def rebuild_index(self, interval_bytes: int, *, end: int | None = None) -> None:
         """From the headers, up to `end` of the log file. The segment's facts come out of it, too."""

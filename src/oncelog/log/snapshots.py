@@ -1,66 +1,101 @@
-"""Snapshots of the producer map in a partition's folder: `<offset>.producers`.
+"""Snapshots: `<offset>.producers`, a recovery point and the producers as they were there.
 
-    magic "OLSN" | version u16 | 2 reserved bytes | offset i64 | crc32c u32 of the rest | the map, as it encodes itself
+    magic "OLSN" | version u16 | 2 reserved bytes | crc32c u32 of the rest
+    offset i64           everything below it is on the disk: log, index, leader epochs
+    base offset i64      of the segment that holds it
+    position i64         in that segment's file
+    index entries i64    of that segment, up to there
+    max timestamp i64    of that segment, up to there
+    the producer map, as it encodes itself
 
-A snapshot holds the map after every batch below its offset. The log up to there is on the disk before the snapshot is
-written, so a snapshot never knows of a batch that a power failure took.
+A start reads only what lies behind the newest snapshot. One is written after the log, so it never knows of a batch that
+a power failure took; where the newest is damaged, an older one and the log tell the same.
 """
 
 import struct
 from bisect import bisect_right
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from crc32c import crc32c
 
 from oncelog.log.disk import Disk, read_whole, replace_file
 from oncelog.log.names import SNAPSHOT, offsets_of, snapshot_path
 
-_HEAD = struct.Struct(">4sHxxqI")
+_HEAD = struct.Struct(">4sHxxI")
+_POINT = struct.Struct(">qqqqq")
 _MAGIC = b"OLSN"
 _VERSION = 1
 KEPT = 2  # besides the newest in each segment
 
 
-def write_snapshot(disk: Disk, folder: str, offset: int, data: bytes) -> None:
-    head = _HEAD.pack(_MAGIC, _VERSION, offset, crc32c(data))
-    replace_file(disk, snapshot_path(folder, offset), head + data)
+class RecoveryPoint(NamedTuple):
+    offset: int
+    base_offset: int
+    position: int
+    index_entries: int
+    max_timestamp_ms: int
 
 
-def read_snapshot(disk: Disk, folder: str, offset: int) -> bytes | None:
-    """None when it is damaged: an older one and the log tell the same."""
+class Snapshot(NamedTuple):
+    point: RecoveryPoint
+    producers: bytes
+
+
+def write_snapshot(disk: Disk, folder: str, snapshot: Snapshot) -> None:
+    body = _POINT.pack(*snapshot.point) + snapshot.producers
+    head = _HEAD.pack(_MAGIC, _VERSION, crc32c(body))
+    replace_file(disk, snapshot_path(folder, snapshot.point.offset), head + body)
+
+
+def read_snapshot(disk: Disk, folder: str, offset: int) -> Snapshot | None:
+    """None when it is damaged."""
     try:
         data = read_whole(disk, snapshot_path(folder, offset))
     except OSError:
         return None
-    if len(data) < _HEAD.size:
+    if len(data) < _HEAD.size + _POINT.size:
         return None
-    magic, version, stated_offset, crc = _HEAD.unpack_from(data)
-    body = data[_HEAD.size :]
-    whole = (magic, version, stated_offset) == (_MAGIC, _VERSION, offset) and crc32c(body) == crc
-    return body if whole else None
+    magic, version, crc = _HEAD.unpack_from(data)
+    if (magic, version) != (_MAGIC, _VERSION) or crc32c(memoryview(data)[_HEAD.size :]) != crc:
+        return None
+    point = RecoveryPoint._make(_POINT.unpack_from(data, _HEAD.size))
+    return Snapshot(point, data[_HEAD.size + _POINT.size :]) if point.offset == offset else None
 
 
-def newest_first(disk: Disk, folder: str, up_to_offset: int) -> Iterator[tuple[int, bytes]]:
+def stored_offsets(disk: Disk, folder: str) -> list[int]:
+    """Of all snapshots, damaged ones too: even the name of one says that the log was on the disk up to there."""
+    return offsets_of(disk.listdir(folder), SNAPSHOT)
+
+
+def newest_first(disk: Disk, folder: str, up_to_offset: int = 2**63 - 1) -> Iterator[Snapshot]:
     """Every good snapshot that holds nothing from `up_to_offset` on."""
-    for offset in reversed(offsets_of(disk.listdir(folder), SNAPSHOT)):
+    for offset in reversed(stored_offsets(disk, folder)):
         if offset <= up_to_offset:
-            data = read_snapshot(disk, folder, offset)
-            if data is not None:
-                yield offset, data
+            snapshot = read_snapshot(disk, folder, offset)
+            if snapshot is not None:
+                yield snapshot
 
 
 def drop_beyond(disk: Disk, folder: str, next_offset: int) -> None:
     """What lies beyond the log's end tells of batches that are no longer there."""
-    for offset in offsets_of(disk.listdir(folder), SNAPSHOT):
+    for offset in stored_offsets(disk, folder):
         if offset > next_offset:
             disk.unlink(snapshot_path(folder, offset))
 
 
 def drop_old(disk: Disk, folder: str, segment_bases: list[int]) -> None:
     """Keep the newest two, and the newest within each segment: cutting the log back needs one from before the cut."""
-    offsets = offsets_of(disk.listdir(folder), SNAPSHOT)
+    offsets = stored_offsets(disk, folder)
     newest_in_segment = {bisect_right(segment_bases, offset): offset for offset in offsets}
     keep = {*offsets[-KEPT:], *newest_in_segment.values()}
     for offset in offsets:
         if offset not in keep:
             disk.unlink(snapshot_path(folder, offset))
+
+
+def drop_below(disk: Disk, folder: str, offset: int) -> None:
+    """Before compaction: the positions that they name in its segments are about to change."""
+    for stored in stored_offsets(disk, folder):
+        if stored < offset:
+            disk.unlink(snapshot_path(folder, stored))

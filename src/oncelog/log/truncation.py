@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING
 
 from oncelog.log import snapshots
-from oncelog.log.flush import RecoveryPoint
 from oncelog.log.segment import Segment
 from oncelog.log.undo import rebuild_producers
 
@@ -20,9 +19,11 @@ def truncate(log: "PartitionLog", offset: int) -> int:
     segment = log.segments[number]
     found = segment.find(offset)
     position, new_end = (segment.size_bytes, offset) if found is None else (found[0], min(found[2], offset))
+    # First of all: after a crash in the middle, a recovery point beyond the end would look like damage.
     log.cuts += 1
-    _lower_point(log, segment, position, new_end)
+    log.checkpointer.wait()
     snapshots.drop_beyond(log.disk, log.folder, new_end)
+    log.disk.sync_folder(log.folder)
     while len(log.segments) > number + 1:
         log.segments.remove_last()
     log.handles.get(segment.log_path).truncate(position)
@@ -33,16 +34,6 @@ def truncate(log: "PartitionLog", offset: int) -> int:
     log.ended_at(new_end)
     rebuild_producers(log, new_end)
     return new_end
-
-
-def _lower_point(log: "PartitionLog", segment: Segment, position: int, new_end: int) -> None:
-    """First of all: after a crash in the middle, a point beyond the end would look like damage."""
-    point = log.checkpointer.point(log.name)
-    if point is not None and point.offset > new_end:
-        entries = segment.index.entries_before(position)
-        timestamp_ms = _max_timestamp(segment, position)
-        lowered = RecoveryPoint(new_end, segment.base_offset, position, entries, timestamp_ms)
-        log.checkpointer.lower(log.name, lowered)
 
 
 def _max_timestamp(segment: Segment, end: int) -> int:

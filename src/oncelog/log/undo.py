@@ -26,11 +26,11 @@ def rebuild_producers(log: "AppendingLog", next_offset: int) -> None:
     """The map from the newest good snapshot and the headers behind it."""
     log.producers.clear()
     start = log.segments[0].base_offset
-    for offset, data in snapshots.newest_first(log.disk, log.folder, next_offset):
+    for snapshot in snapshots.newest_first(log.disk, log.folder, next_offset):
         try:
-            log.producers.decode(data, log.now)
+            log.producers.decode(snapshot.producers, log.now)
         except CorruptSnapshot:
             continue
-        start = offset
+        start = snapshot.point.offset
         break
     replay_segments(log.producers, log.segments, start, next_offset, log.now)

@@ -18,7 +18,7 @@ from oncelog.log.partition import PartitionLog
 from oncelog.server import topic_configs, topic_rules
 from oncelog.server.errors import ErrorCode, KafkaError, Unsettled
 from oncelog.server.folders import Folders
-from oncelog.server.metadata_log import Definition, MetadataLog
+from oncelog.server.metadata_log import DamagedMetadata, Definition, MetadataLog
 from oncelog.server.names import METADATA_TOPIC
 from oncelog.server.settings import Settings, SettingsError
 
@@ -79,11 +79,11 @@ class Topics:
         self._by_collision_key: dict[str, Topic] = {}
         disk.mkdir(settings.log_dir)
         self._handles = Handles(disk)
-        self.checkpointer = Checkpointer(disk, settings.log_dir, settings.oncelog_recovery_max_bytes)
-        log = self._open_log(METADATA_TOPIC, 0, METADATA_CONFIG, now)
-        if log.offline is not None:
-            raise DataFolderError(f"the log that says which topics there are cannot be read: {log.offline}")
-        self._metadata = MetadataLog(log)
+        self.checkpointer = Checkpointer(settings.oncelog_recovery_max_bytes)
+        try:
+            self._metadata = MetadataLog(self._open_log(METADATA_TOPIC, 0, METADATA_CONFIG, now))
+        except DamagedMetadata as damage:
+            raise DataFolderError(f"the log that says which topics there are cannot be read: {damage}") from damage
         self._restore_settings()
         self._finish_deletions(now)
         self._clear_leftovers()
@@ -238,7 +238,6 @@ class Topics:
                 log.close()
             except (OSError, LogStorageError) as error:
                 logger.warning("a log was not closed cleanly: %s", error)
-        self.checkpointer.close()
 
     # Below: one step each
 
@@ -308,10 +307,6 @@ class Topics:
                 f"the folder {self._folders.path(name, index)} is in the way: it holds records of a topic "
                 "that this server does not know; move it away",
             )
-        self._remove_folder(name, index)
-
-    def _remove_folder(self, name: str, index: int) -> None:
-        self.checkpointer.forget(f"{name}-{index}")
         self._folders.remove(name, index)
 
     def _open_log(self, topic: str, index: int, config: LogConfig, now: Now) -> PartitionLog:
@@ -352,7 +347,6 @@ class Topics:
         try:
             for index in range(definition.partitions):
                 if self._folders.exists(definition.name, index):
-                    self.checkpointer.forget(f"{definition.name}-{index}")
                     self._folders.mark_deleted(definition.name, index, definition.id)
             self._folders.sync()
             self._metadata.forget(definition.name, now)
@@ -377,12 +371,9 @@ class Topics:
                     self._folders.path(name, index),
                 )
             else:
-                self._remove_folder(name, index)
+                self._folders.remove(name, index)
 
 
 def _abandon(partitions: Sequence[Partition]) -> None:
     for partition in partitions:
-        try:
-            partition.log.abandon()
-        except OSError as error:
-            logger.warning("the recovery point of a log that is gone could not be removed: %s", error)
+        partition.log.abandon()
