@@ -18,6 +18,7 @@ from oncelog.clock import Now
 from oncelog.log.errors import LogStorageError
 from oncelog.log.partition import PartitionLog
 from oncelog.records.build import build_batch
+from oncelog.records.errors import InvalidRecord
 from oncelog.records.header import headers, read_header
 from oncelog.records.read import records_of
 from oncelog.server.errors import ErrorCode, KafkaError, Unsettled
@@ -40,12 +41,21 @@ class Definition:
         return replace(self, is_deleting=True)
 
 
+class DamagedMetadata(Exception):
+    """The log is not what was written."""
+
+
 class MetadataLog:
     def __init__(self, log: PartitionLog) -> None:
         self.log = log
         self.definitions: dict[str, Definition] = {}
         self.broker_configs: dict[str, str] = {}
-        self._replay()
+        if log.offline is not None:
+            raise DamagedMetadata(log.offline)
+        try:
+            self._replay()
+        except (InvalidRecord, LogStorageError, ValueError, KeyError, TypeError) as damage:
+            raise DamagedMetadata(str(damage)) from damage
 
     def put(self, definition: Definition, now: Now) -> None:
         self._write(_TOPIC_PREFIX + definition.name, _encode(definition), now)
@@ -74,11 +84,14 @@ class MetadataLog:
         at = self.log.log_start_offset
         while at < self.log.next_offset:
             chunk = self.log.read(at, _READ_BYTES, limit_offset=self.log.next_offset)
+            before = at
             for position, header in headers(chunk):
                 if not header.is_control:
                     for record in records_of(chunk, position):
                         self._apply(record.key, record.value)
                 at = header.last_offset + 1
+            if at == before:
+                raise ValueError(f"nothing can be read at offset {at}")
 
     def _apply(self, raw_key: bytes | None, raw_value: bytes | None) -> None:
         key = (raw_key or b"").decode()
