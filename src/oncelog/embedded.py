@@ -88,11 +88,13 @@ class Server:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
         broker = self._broker = open_broker(self.settings)
-        await broker.start()
-        self.bootstrap_servers = broker.addresses()
-        self._started.set()
-        await self._stop.wait()
-        await broker.stop()
+        try:
+            await broker.start()
+            self.bootstrap_servers = broker.addresses()
+            self._started.set()
+            await self._stop.wait()
+        finally:
+            await broker.stop()
 
 
 def open_broker(settings: Settings) -> Broker:

@@ -1,8 +1,6 @@
 """The server: what it owns, how it starts, what it does from time to time, how it stops."""
 
 import asyncio
-import logging
-from collections.abc import Awaitable, Callable
 from random import SystemRandom
 
 from oncelog.clock import Clock, SystemClock
@@ -12,14 +10,18 @@ from oncelog.producers import ProducerLimits, ProducerMap
 from oncelog.producers.leases import KafkaPidIssuer, LeaseIssuer
 from oncelog.server.call import Call
 from oncelog.server.connections import Connections
+from oncelog.server.exposition import exposition
 from oncelog.server.flusher import Flusher
 from oncelog.server.groups.coordinator import GroupCoordinator
+from oncelog.server.housekeeping import Housekeeping
 from oncelog.server.listener import endpoints, listen
+from oncelog.server.listeners import parse_address
+from oncelog.server.metrics import Metrics
+from oncelog.server.metrics_http import MetricsServer
 from oncelog.server.ports import Cluster, PidKind
+from oncelog.server.setting import SettingsError
 from oncelog.server.settings import Settings
 from oncelog.server.topics import Topics
-
-logger = logging.getLogger(__name__)
 
 STOP_GRACE_S = 5.0
 
@@ -41,14 +43,15 @@ class Broker:
         self.flush = Flush(settings.oncelog_flush)
         self.flusher = Flusher()
         self.topics = Topics(settings, disk or RealDisk(), self._new_producers, self.clock.now())
-        self.groups = GroupCoordinator(
-            settings, self.topics, self.clock, asyncio.get_running_loop().call_later, self.flusher.request
-        )
+        self.metrics = Metrics()
+        self.groups = GroupCoordinator(settings, self.topics, self.clock, request_flush=self.flusher.request)
+        self.housekeeping = Housekeeping(self)
         self.connections = Connections(self)
         self.ports: dict[str, int] = {}
+        self.metrics_port: int | None = None
         self._endpoints = endpoints(settings)
         self._servers: list[asyncio.Server] = []
-        self._tasks: list[asyncio.Task[None]] = []
+        self._metrics_server: MetricsServer | None = None
 
     @property
     def node_id(self) -> int:
@@ -83,40 +86,29 @@ class Broker:
     async def start(self) -> None:
         self.groups.start()
         self._servers, self.ports = await listen(self._endpoints, self.connections)
-        self._every(self.settings.log_retention_check_interval_ms, self._maintain)
-        self._every(min(self.settings.connections_max_idle_ms, 10_000) / 2, self._close_idle)
+        self.housekeeping.start()
+        if self.settings.oncelog_metrics_listener is not None:
+            self._metrics_server = MetricsServer(lambda: exposition(self))
+            host, port = parse_address("oncelog.metrics.listener", self.settings.oncelog_metrics_listener)
+            try:
+                self.metrics_port = await self._metrics_server.start(host, port)
+            except OSError as error:
+                raise SettingsError(f"cannot serve metrics on {host}:{port}: {error.strerror or error}") from error
 
     async def stop(self) -> None:
         """Stop listening, let answers leave, put everything on the disk."""
         for server in self._servers:
             server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
         self.groups.stop()
         await self.connections.close_all(STOP_GRACE_S)
+        if self._metrics_server is not None:
+            await self._metrics_server.stop()
+        await self.housekeeping.stop()
         await self.flusher.close()
-        self.topics.close()
-        self.cluster.close()
-
-    def _every(self, interval_ms: float, work: Callable[[], Awaitable[None]]) -> None:
-        async def repeat() -> None:
-            while True:
-                await asyncio.sleep(interval_ms / 1000)
-                try:
-                    await work()
-                except Exception:
-                    logger.exception("%s failed; it will be tried again", getattr(work, "__name__", "work"))
-
-        self._tasks.append(asyncio.get_running_loop().create_task(repeat()))
-
-    async def _maintain(self) -> None:
-        for log in list(self.topics.logs()):
-            log.maintain(self.clock.now())
-            await asyncio.sleep(0)
-
-    async def _close_idle(self) -> None:
-        self.connections.close_idle()
+        try:
+            self.topics.close()
+        finally:
+            self.cluster.close()
 
 
 def _bracketed(host: str) -> str:

@@ -56,6 +56,7 @@ class Connection(asyncio.BufferedProtocol):
         self._broker = connections.broker
         self._listener = listener
         self._apis = connections.apis
+        self._metrics = connections.broker.metrics
         self._producing: Producing = connections.producing
         self._shared = connections.receive_buffer
         self._shared_view = memoryview(self._shared)
@@ -78,6 +79,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_read_paused = False
         self._is_starved = False  # waits for memory for a large frame
         self._is_serving = False
+        self._is_finishing = False
         self.is_closing = False
 
     # What asyncio calls
@@ -125,6 +127,7 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         if self.is_closing:
             return
+        self._metrics.bytes_received += nbytes
         if self._large is not None:
             self._large_filled += nbytes
             if self._large_filled == self._large_size:
@@ -160,7 +163,7 @@ class Connection(asyncio.BufferedProtocol):
         return self._waiting is not None or bool(self._commits)
 
     def _is_held(self) -> bool:
-        return self._waiting is not None or self._is_write_paused or self.is_closing
+        return self._waiting is not None or self._is_write_paused or self._is_finishing or self.is_closing
 
     def _serve(self, buffer: bytearray, at: int, end: int) -> None:
         """Serve the whole frames between `at` and `end`, keep the rest, and write all answers at once."""
@@ -212,6 +215,7 @@ class Connection(asyncio.BufferedProtocol):
         at = skip_client_id(buffer, at, end)
         if version >= PRODUCE_FLEXIBLE:
             at = skip_tagged_fields(buffer, at, end)
+        self._metrics.requests[PRODUCE] += 1
         self._producing.add(buffer, at, end, version, correlation_id, now)
 
     def _commit(self) -> None:
@@ -248,6 +252,8 @@ class Connection(asyncio.BufferedProtocol):
             for partition in self._commits[0].awaited:
                 partition.waiters.add(self._look_at_commits)
         self._send()
+        if self._is_finishing and not self._commits:
+            self.close()
         self._go_on()
 
     def _handle(
@@ -262,6 +268,7 @@ class Connection(asyncio.BufferedProtocol):
             if key != API_VERSIONS:
                 raise MalformedFrame(f"{api.name} has no version {version} here")
             version = 0
+        self._metrics.requests[key] += 1
         spoken = schema(api.name, version, api.package)
         client_id, at = read_client_id(buffer, at, end)
         call = Call(
@@ -456,6 +463,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._out = []
         size, self._out_bytes = self._out_bytes, 0
+        self._metrics.bytes_sent += size
         if len(out) == 1:
             self._transport.write(out[0])
         elif size <= JOIN_BELOW_BYTES:
@@ -466,6 +474,12 @@ class Connection(asyncio.BufferedProtocol):
     def _refuse(self, reason: str) -> None:
         self._connections.log_refused(self.client_host, reason)
         self.close()
+
+    def finish(self) -> None:
+        """Serve nothing more, and close when what was appended for this client is answered."""
+        self._is_finishing = True
+        if not self._commits:
+            self.close()
 
     def close(self) -> None:
         """Close when everything answered so far has been sent."""

@@ -63,8 +63,10 @@ class Connections:
     def add(self, connection: "Connection") -> bool:
         limit = self.broker.settings.max_connections
         if len(self._open) >= limit:
+            self.broker.metrics.connections_refused += 1
             self._lines.log(logging.WARNING, "refused %s: max.connections=%d", connection.client_host, limit)
             return False
+        self.broker.metrics.connections_accepted += 1
         self._open.add(connection)
         return True
 
@@ -84,7 +86,7 @@ class Connections:
         """Close every connection; those that do not take their last answers in time are cut."""
         self._all_gone.clear()
         for connection in list(self._open):
-            connection.close()
+            connection.finish()
         if self._open:
             try:
                 await asyncio.wait_for(self._all_gone.wait(), grace_s)
@@ -93,6 +95,7 @@ class Connections:
                     connection.abort()
 
     def log_refused(self, client_host: str, reason: str) -> None:
+        self.broker.metrics.connections_refused += 1
         self._lines.log(logging.WARNING, "closed the connection of %s: %s", client_host, reason)
 
     def log_unexpected(self, client_host: str, what: str, error: BaseException) -> None:

@@ -70,6 +70,7 @@ class Outcome:
         self.message = message
 
     def fail(self, message: str) -> None:
+        """What was judged well could not be stored."""
         self.staged = None
         self.error_code = _STORAGE_ERROR
         self.message = message
@@ -214,6 +215,7 @@ class Producing:
                 self._broker.flusher.request(partition)
             if partition.waiters:
                 partition.wake()
+        self._broker.housekeeping.checkpoint_if_due()
         return Commit(requests, awaited, must_close)
 
 

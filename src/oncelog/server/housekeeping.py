@@ -1,0 +1,112 @@
+"""What the server does from time to time. Whatever waits for the disk waits in a thread.
+
+retention, producers' expiry    every log.retention.check.interval.ms, one log after the other
+compaction                      every log.cleaner.backoff.ms: chosen here, done in a thread, put in place here
+recovery points                 when enough was appended, and with oncelog.flush=interval every so often
+idle connections                at least every five seconds
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from oncelog.log.config import Flush
+from oncelog.log.errors import LogError
+
+if TYPE_CHECKING:
+    from oncelog.log.partition import PartitionLog
+    from oncelog.server.broker import Broker
+
+logger = logging.getLogger(__name__)
+
+IDLE_LOOK_MS = 5000
+
+
+class Housekeeping:
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._threads = ThreadPoolExecutor(2, thread_name_prefix="housekeeping")
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_checkpointing = False
+
+    def start(self) -> None:
+        settings = self._broker.settings
+        self._every(settings.log_retention_check_interval_ms, self._maintain)
+        self._every(min(settings.connections_max_idle_ms / 2, IDLE_LOOK_MS), self._close_idle)
+        if settings.log_cleaner_enable:
+            self._every(settings.log_cleaner_backoff_ms, self._compact)
+        if self._broker.flush is Flush.INTERVAL:
+            self._every(settings.oncelog_flush_interval_ms, lambda: self._checkpoint(everything=True))
+
+    async def stop(self) -> None:
+        """Nothing is begun any more, and what runs in a thread has ended."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._threads.shutdown()
+
+    def checkpoint_if_due(self) -> None:
+        """Asked after every commit, so it must cost nothing."""
+        if self._broker.topics.checkpointer.due and not self._is_checkpointing:
+            self._is_checkpointing = True
+            self._begin(self._checkpoint(everything=False))
+
+    def _every(self, interval_ms: float, work: Callable[[], Awaitable[None]]) -> None:
+        async def repeat() -> None:
+            while True:
+                await asyncio.sleep(max(interval_ms, 1) / 1000)
+                try:
+                    await work()
+                except Exception:
+                    logger.exception("housekeeping failed; it will be tried again")
+
+        self._begin(repeat())
+
+    def _begin(self, work: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _checkpoint(self, *, everything: bool) -> None:
+        self._is_checkpointing = True
+        try:
+            checkpoint = self._broker.topics.checkpointer.begin(self._broker.clock.now(), everything=everything)
+            await asyncio.get_running_loop().run_in_executor(self._threads, checkpoint.run)
+        finally:
+            self._is_checkpointing = False
+
+    async def _maintain(self) -> None:
+        for log in self._logs():
+            if not log.closed:
+                _careful(log, lambda log=log: log.maintain(self._broker.clock.now()))
+            await asyncio.sleep(0)
+
+    async def _compact(self) -> None:
+        loop = asyncio.get_running_loop()
+        for log in self._logs():
+            if log.closed or not log.config.compacts:
+                continue
+            try:
+                job = log.begin_compaction(self._broker.clock.now())
+                if job is not None:
+                    await loop.run_in_executor(self._threads, job.run)
+                    if not log.closed:
+                        log.finish_compaction(job)
+            except (LogError, OSError) as error:
+                logger.warning("%s is not compacted: %s", log.folder, error)
+            await asyncio.sleep(0)
+
+    async def _close_idle(self) -> None:
+        self._broker.connections.close_idle()
+
+    def _logs(self) -> "list[PartitionLog]":
+        return list(self._broker.topics.logs())
+
+
+def _careful(log: "PartitionLog", work: Callable[[], None]) -> None:
+    try:
+        work()
+    except (LogError, OSError) as error:
+        logger.warning("%s is not looked after: %s", log.folder, error)
