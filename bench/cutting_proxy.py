@@ -6,9 +6,9 @@ makes duplicates: the client cannot know, and must send again.
 """
 
 import asyncio
-import random
 import threading
 from dataclasses import dataclass
+from random import Random
 from types import TracebackType
 from typing import Self
 
@@ -33,7 +33,7 @@ class CuttingProxy:
         self.cutting = True
         self.port = 0
         self.carries_bytes = carries_bytes  # the least and the most; may be changed for the connections to come
-        self._random = random.Random(seed)
+        self._random = Random(seed)
         self._target: tuple[str, int] | None = None
         self._loop = asyncio.new_event_loop()
         self._started = threading.Event()
