@@ -120,10 +120,11 @@ class Stage:
         if actor.waiting == "sync":
             self._say(f"{name} waits for its share")
 
-    def heartbeat(self, name: str) -> None:
-        actor = self.actor(name)
-        error = self.group.heartbeat(actor.member_id, actor.instance_id, actor.generation, self.clock.now())
-        self._say(f"{name} heartbeat: {'ok' if error is ErrorCode.none else error.name}")
+    def heartbeat(self, *names: str) -> None:
+        for name in names:
+            actor = self.actor(name)
+            error = self.group.heartbeat(actor.member_id, actor.instance_id, actor.generation, self.clock.now())
+            self._say(f"{name} heartbeat: {'ok' if error is ErrorCode.none else error.name}")
 
     def commit(self, name: str) -> None:
         actor = self.actor(name)
@@ -226,12 +227,15 @@ class Stage:
         led = ", ".join(member.member_id for member in answer.members)
         role = f"leads {led}" if answer.members else f"follows {answer.leader}"
         skip = ", skips the assignment" if answer.skip_assignment else ""
-        self._say(
-            f"{actor.name} is {answer.member_id} in generation {answer.generation}, {role}, {answer.protocol_name}{skip}"
-        )
+        place = f"{actor.name} is {answer.member_id} in generation {answer.generation}"
+        self._say(f"{place}, {role}, {answer.protocol_name}{skip}")
 
     def _say(self, line: str) -> None:
         self.lines.append(line)
+
+    def show(self) -> None:
+        ids = ", ".join(member.member_id for member in self.group.members) or "nobody"
+        self._say(f"{self.group.state.value}, generation {self.group.generation}: {ids}")
 
     def told(self) -> list[str]:
         """What happened since this was last asked."""

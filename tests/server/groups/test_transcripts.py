@@ -7,7 +7,7 @@ The orders are those of `Stage`. To write the outcomes anew after a change, and 
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -30,52 +30,51 @@ def protocols(text: str) -> list[tuple[str, bytes]]:
     return [(name, metadata.encode()) for name, _, metadata in (part.partition(":") for part in text.split(","))]
 
 
+def join(stage: Stage, names: list[str], given: dict[str, str]) -> None:
+    for name in names:
+        stage.join(
+            name,
+            protocols=protocols(given.get("protocols", "range")),
+            protocol_type=given.get("type", "consumer"),
+            session_ms=milliseconds(given.get("session", "10s")),
+            rebalance_ms=milliseconds(given.get("rebalance", "60s")),
+            instance_id=given.get("instance"),
+            version=int(given.get("version", "4")),
+        )
+
+
+def disk(stage: Stage, state: str) -> None:
+    stage.disk = state
+    if state == "ok":
+        stage.settle_disk()
+
+
+ORDERS: dict[str, Callable[[Stage, list[str], dict[str, str]], object]] = {
+    "join": join,
+    "sync": lambda stage, names, given: stage.sync(names[0], given),
+    "heartbeat": lambda stage, names, given: stage.heartbeat(*names),
+    "commit": lambda stage, names, given: stage.commit(names[0]),
+    "leave": lambda stage, names, given: stage.leave(*names),
+    "remove-instance": lambda stage, names, given: stage.remove_instances(*names),
+    "hang-up": lambda stage, names, given: stage.hang_up(names[0]),
+    "restart": lambda stage, names, given: stage.restart_client(names[0]),
+    "wait": lambda stage, names, given: stage.wait(milliseconds(names[0])),
+    "disk": lambda stage, names, given: disk(stage, names[0]),
+    "show": lambda stage, names, given: stage.show(),
+}
+
+
 def play(stage: Stage, order: str) -> Stage:
     verb, *words = order.split()
     given = dict(word.split("=", 1) for word in words if "=" in word)
     names = [word for word in words if "=" not in word]
-    match verb:
-        case "limits":
-            limits = {key: milliseconds(value) if key.endswith("_ms") else int(value) for key, value in given.items()}
-            return Stage(GroupLimits(**limits))
-        case "join":
-            for name in names:
-                stage.join(
-                    name,
-                    protocols=protocols(given.get("protocols", "range")),
-                    protocol_type=given.get("type", "consumer"),
-                    session_ms=milliseconds(given.get("session", "10s")),
-                    rebalance_ms=milliseconds(given.get("rebalance", "60s")),
-                    instance_id=given.get("instance"),
-                    version=int(given.get("version", "4")),
-                )
-        case "sync":
-            stage.sync(names[0], given)
-        case "heartbeat":
-            for name in names:
-                stage.heartbeat(name)
-        case "commit":
-            stage.commit(names[0])
-        case "leave":
-            stage.leave(*names)
-        case "remove-instance":
-            stage.remove_instances(*names)
-        case "hang-up":
-            stage.hang_up(names[0])
-        case "restart":
-            stage.restart_client(names[0])
-        case "wait":
-            stage.wait(milliseconds(names[0]))
-        case "disk":
-            stage.disk = names[0]
-            if stage.disk == "ok":
-                stage.settle_disk()
-        case "show":
-            group = stage.group
-            ids = ", ".join(member.member_id for member in group.members) or "nobody"
-            stage.lines.append(f"{group.state.value}, generation {group.generation}: {ids}")
-        case _:
-            raise ValueError(f"no such order: {order}")
+    if verb == "limits":
+        return Stage(
+            GroupLimits(
+                **{key: milliseconds(each) if key.endswith("_ms") else int(each) for key, each in given.items()}
+            )
+        )
+    ORDERS[verb](stage, names, given)
     return stage
 
 

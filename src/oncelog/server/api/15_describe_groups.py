@@ -27,15 +27,20 @@ def handle(request: Any, call: "Call") -> Any:
 
 
 def _described(group_id: str, allowed: int, call: "Call") -> Any:
-    error = call.broker.groups.check_group_id(group_id)
-    if error is not ErrorCode.none:
-        return _without_group(group_id, error, "", None, call)
     group = call.broker.groups.groups.get(group_id)
     if group is None:
-        if call.version >= NOT_FOUND:
-            message = f"Group {group_id} not found."
-            return _without_group(group_id, ErrorCode.group_id_not_found, State.DEAD.value, message, call, allowed)
-        return _without_group(group_id, ErrorCode.none, State.DEAD.value, None, call, allowed)
+        is_error = call.version >= NOT_FOUND
+        return call.new(
+            "DescribedGroup",
+            error_code=ErrorCode.group_id_not_found if is_error else ErrorCode.none,
+            error_message=f"Group {group_id} not found." if is_error else None,
+            group_id=group_id,
+            group_state=State.DEAD.value,
+            protocol_type="",
+            protocol_data="",
+            members=(),
+            authorized_operations=allowed,
+        )
     is_stable = group.state is State.STABLE
     return call.new(
         "DescribedGroup",
@@ -59,22 +64,6 @@ def _member(member: Member, group: Group, is_stable: bool, call: "Call") -> Any:
         client_host=member.client_host,
         member_metadata=member.protocols.get(group.protocol_name or "", b"") if is_stable else b"",
         member_assignment=member.assignment,
-    )
-
-
-def _without_group(
-    group_id: str, error: ErrorCode, state: str, message: str | None, call: "Call", allowed: int = NOT_ASKED_FOR
-) -> Any:
-    return call.new(
-        "DescribedGroup",
-        error_code=error,
-        error_message=message,
-        group_id=group_id,
-        group_state=state,
-        protocol_type="",
-        protocol_data="",
-        members=(),
-        authorized_operations=allowed,
     )
 
 

@@ -206,9 +206,6 @@ class GroupCoordinator:
     # Groups as a whole
 
     def delete_group(self, group_id: str, now: Now) -> Settled:
-        error = self.check_group_id(group_id)
-        if error is not ErrorCode.none:
-            return error
         group = self.groups.get(group_id)
         if group is None:
             return ErrorCode.group_id_not_found
@@ -222,7 +219,7 @@ class GroupCoordinator:
         return settled
 
     def check_group_id(self, group_id: str) -> ErrorCode:
-        """Commits and fetches of offsets are allowed for the empty name, as in Kafka; nothing else is."""
+        """For members. Simple consumers may use the empty name, and so it can be looked at and deleted, as in Kafka."""
         if not self._is_running:
             return ErrorCode.coordinator_not_available
         return ErrorCode.none if group_id else ErrorCode.invalid_group_id
