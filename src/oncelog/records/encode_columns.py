@@ -59,7 +59,7 @@ def encode(
     why, row, batch_count = loops.encode_records(
         read_only(selected), row_count, read_only(np.ascontiguousarray(times)), _cells(key), _cells(value),
         read_only(np.empty(0, np.int32) if headers is None else np.ascontiguousarray(headers.ends)),
-        _cells(headers.names if headers else None), _cells(headers.values if headers else None),
+        _cells(headers.names if headers is not None else None), _cells(headers.values if headers is not None else None),
         min(target_bytes, MOST_BYTES), out, table,
     )  # fmt: skip
     if why != loops.OK:
