@@ -1,0 +1,279 @@
+"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs, in every version that is served."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from oncelog.server.settings import SETTINGS
+from oncelog.server.topic_configs import TOPIC_CONFIGS
+from tests.server.admin_support import Admin, versions
+
+TOPIC, BROKER, LOGGER = 2, 4, 8
+SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
+FROM_TOPIC, FROM_BROKER, FROM_ALL_BROKERS, FROM_START, FROM_DEFAULT = 1, 2, 3, 4, 5
+
+
+@pytest.fixture
+def admin(tmp_path: Path) -> Admin:
+    return Admin(tmp_path, "log.retention.minutes=3")
+
+
+def describe(admin: Admin, version: int, kind: int, name: str, keys: list[str] | None = None, **values: bool) -> Any:
+    resource = {"resource_type": kind, "resource_name": name, "configuration_keys": keys}
+    (result,) = admin.ask("describe_configs", version, resources=[resource], **values).results
+    assert (result.resource_type, result.resource_name) == (kind, name)
+    return result
+
+
+def values_of(result: Any) -> dict[str, tuple[str | None, int]]:
+    return {each.name: (each.value, each.config_source) for each in result.configs}
+
+
+def change(admin: Admin, kind: int, name: str, *changes: tuple[str, int, str | None], **values: Any) -> ErrorCode:
+    configs = [{"name": key, "config_operation": operation, "value": value} for key, operation, value in changes]
+    resource = {"resource_type": kind, "resource_name": name, "configs": configs}
+    (response,) = admin.ask("incremental_alter_configs", 1, resources=[resource], **values).responses
+    code: ErrorCode = response.error_code
+    assert (response.error_message is None) is (code is ErrorCode.none)
+    return code
+
+
+# Describing
+
+
+@pytest.mark.parametrize("version", versions("describe_configs"))
+def test_a_topic_tells_every_config_with_its_source(admin: Admin, version: int) -> None:
+    admin.new_topic("a", segment_bytes="5000")
+    result = describe(admin, version, TOPIC, "a")
+    found = values_of(result)
+    assert result.error_code is ErrorCode.none
+    assert found.keys() == TOPIC_CONFIGS.keys()
+    assert found["segment.bytes"] == ("5000", FROM_TOPIC)
+    assert found["retention.ms"] == ("180000", FROM_START)
+    assert found["cleanup.policy"] == ("delete", FROM_DEFAULT)
+    assert not any(each.read_only or each.is_sensitive or each.synonyms for each in result.configs)
+
+
+@pytest.mark.parametrize("version", versions("describe_configs"))
+def test_the_server_tells_every_setting_and_which_can_be_changed(admin: Admin, version: int) -> None:
+    result = describe(admin, version, BROKER, "1")
+    found = values_of(result)
+    assert found.keys() == SETTINGS.keys()
+    assert found["log.retention.minutes"] == ("3", FROM_START)
+    assert found["num.partitions"] == ("1", FROM_DEFAULT)
+    assert found["log.retention.ms"] == (None, FROM_DEFAULT)
+    writable = {each.name for each in result.configs if not each.read_only}
+    assert writable == {setting.name for setting in SETTINGS.values() if setting.dynamic}
+
+
+@pytest.mark.parametrize("version", versions("describe_configs"))
+def test_only_what_is_asked_for_is_told(admin: Admin, version: int) -> None:
+    admin.new_topic("a")
+    result = describe(admin, version, TOPIC, "a", ["retention.ms", "never"])
+    assert [each.name for each in result.configs] == ["retention.ms"]
+    assert describe(admin, version, TOPIC, "a", []).configs == ()
+
+
+@pytest.mark.parametrize("version", versions("describe_configs"))
+def test_synonyms_tell_what_a_value_falls_back_on(admin: Admin, version: int) -> None:
+    admin.new_topic("a", retention_ms="1")
+    change(admin, BROKER, "1", ("log.retention.ms", SET, "2"))
+    (entry,) = describe(admin, version, TOPIC, "a", ["retention.ms"], include_synonyms=True).configs
+    assert [(each.name, each.value, each.source) for each in entry.synonyms] == [
+        ("retention.ms", "1", FROM_TOPIC),
+        ("log.retention.ms", "2", FROM_BROKER),
+        ("log.retention.minutes", "3", FROM_START),
+        ("log.retention.hours", "168", FROM_DEFAULT),
+    ]
+
+
+@pytest.mark.parametrize("version", range(3, 5))
+def test_types_and_documentation_are_told(admin: Admin, version: int) -> None:
+    admin.new_topic("a")
+    keys = ["retention.ms", "cleanup.policy", "min.cleanable.dirty.ratio", "preallocate", "segment.bytes"]
+    result = describe(admin, version, TOPIC, "a", keys, include_documentation=True)
+    assert {each.name: each.config_type for each in result.configs} == {
+        "retention.ms": 5,
+        "cleanup.policy": 7,
+        "min.cleanable.dirty.ratio": 6,
+        "preallocate": 1,
+        "segment.bytes": 3,
+    }
+    assert all(each.documentation for each in result.configs)
+    assert not any(each.documentation for each in describe(admin, version, TOPIC, "a").configs)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "code"),
+    [
+        (TOPIC, "never", ErrorCode.unknown_topic_or_partition),
+        (TOPIC, "bad name", ErrorCode.invalid_topic_exception),
+        (BROKER, "2", ErrorCode.invalid_request),
+        (BROKER, "one", ErrorCode.invalid_request),
+        (LOGGER, "1", ErrorCode.invalid_request),
+        (99, "", ErrorCode.invalid_request),
+    ],
+)
+def test_what_is_not_there_cannot_be_described(admin: Admin, kind: int, name: str, code: ErrorCode) -> None:
+    result = describe(admin, 4, kind, name)
+    assert (result.error_code, result.configs) == (code, ())
+    assert change(admin, kind, name) in (code, ErrorCode.unknown_topic_or_partition)
+
+
+# Changing one by one
+
+
+@pytest.mark.parametrize("version", versions("incremental_alter_configs"))
+def test_single_configs_are_set_and_deleted(admin: Admin, version: int) -> None:
+    topic = admin.new_topic("a", segment_bytes="5000", retention_ms="1")
+    configs = [
+        {"name": "retention.ms", "config_operation": DELETE, "value": None},
+        {"name": "max.message.bytes", "config_operation": SET, "value": "700"},
+    ]
+    resource = {"resource_type": TOPIC, "resource_name": "a", "configs": configs}
+    (response,) = admin.ask("incremental_alter_configs", version, resources=[resource]).responses
+    assert (response.error_code, response.resource_name) == (ErrorCode.none, "a")
+    assert topic.configs == {"segment.bytes": "5000", "max.message.bytes": "700"}
+    assert topic.partitions[0].log.config.max_message_bytes == 700
+
+
+def test_lists_are_appended_to_and_subtracted_from(admin: Admin) -> None:
+    topic = admin.new_topic("a")
+    assert change(admin, TOPIC, "a", ("cleanup.policy", APPEND, "compact")) is ErrorCode.none
+    assert topic.configs == {"cleanup.policy": "delete,compact"}
+    assert change(admin, TOPIC, "a", ("cleanup.policy", APPEND, "compact,delete")) is ErrorCode.none
+    assert topic.configs == {"cleanup.policy": "delete,compact"}
+    assert change(admin, TOPIC, "a", ("cleanup.policy", SUBTRACT, "delete")) is ErrorCode.none
+    assert topic.configs == {"cleanup.policy": "compact"}
+
+
+@pytest.mark.parametrize(
+    ("given", "code"),
+    [
+        (("retention.ms", APPEND, "1"), ErrorCode.invalid_config),
+        (("retention.ms", SUBTRACT, "1"), ErrorCode.invalid_config),
+        (("never", APPEND, "1"), ErrorCode.invalid_config),
+        (("never", SET, "1"), ErrorCode.invalid_config),
+        (("retention.ms", SET, "soon"), ErrorCode.invalid_config),
+        (("retention.ms", SET, None), ErrorCode.invalid_request),
+        (("cleanup.policy", APPEND, "shred"), ErrorCode.invalid_config),
+        (("retention.ms", 9, "1"), ErrorCode.invalid_request),
+    ],
+)
+def test_a_change_that_cannot_be_is_refused_whole(
+    admin: Admin, given: tuple[str, int, str | None], code: ErrorCode
+) -> None:
+    topic = admin.new_topic("a", segment_bytes="5000")
+    assert change(admin, TOPIC, "a", ("segment.bytes", SET, "6000"), given) is code
+    assert topic.configs == {"segment.bytes": "5000"}
+
+
+def test_a_config_that_is_named_twice_is_refused(admin: Admin) -> None:
+    admin.new_topic("a")
+    twice = [("retention.ms", SET, "1"), ("retention.ms", SET, "2")]
+    assert change(admin, TOPIC, "a", *twice) is ErrorCode.invalid_request
+
+
+def test_a_resource_that_is_named_twice_is_refused_and_others_go_through(admin: Admin) -> None:
+    twice, once = admin.new_topic("twice"), admin.new_topic("once")
+    config = {"name": "retention.ms", "config_operation": SET, "value": "1"}
+    resources = [
+        {"resource_type": TOPIC, "resource_name": name, "configs": [config]} for name in ("twice", "once", "twice")
+    ]
+    responses = admin.ask("incremental_alter_configs", 1, resources=resources).responses
+    refused, done = ErrorCode.invalid_request, ErrorCode.none
+    assert [each.error_code for each in responses] == [refused, done, refused]
+    assert (twice.configs, once.configs) == ({}, {"retention.ms": "1"})
+
+
+def test_validating_changes_nothing(admin: Admin) -> None:
+    topic = admin.new_topic("a")
+    good, bad = ("retention.ms", SET, "1"), ("retention.ms", SET, "x")
+    assert change(admin, TOPIC, "a", good, validate_only=True) is ErrorCode.none
+    assert change(admin, TOPIC, "a", bad, validate_only=True) is ErrorCode.invalid_config
+    assert change(admin, BROKER, "1", ("message.max.bytes", SET, "5000"), validate_only=True) is ErrorCode.none
+    assert (topic.configs, admin.settings.message_max_bytes) == ({}, 1_048_588)
+
+
+# The server's settings
+
+
+@pytest.mark.parametrize("name", ["1", ""])
+def test_dynamic_settings_change_and_go_back(admin: Admin, name: str) -> None:
+    assert change(admin, BROKER, name, ("message.max.bytes", SET, "5000")) is ErrorCode.none
+    assert admin.settings.message_max_bytes == 5000
+    assert values_of(describe(admin, 4, BROKER, "1"))["message.max.bytes"] == ("5000", FROM_BROKER)
+    assert values_of(describe(admin, 4, BROKER, "")) == {"message.max.bytes": ("5000", FROM_ALL_BROKERS)}
+    assert change(admin, BROKER, name, ("message.max.bytes", DELETE, None)) is ErrorCode.none
+    assert admin.settings.message_max_bytes == 1_048_588
+
+
+@pytest.mark.parametrize(
+    ("given", "code"),
+    [
+        (("node.id", SET, "2"), ErrorCode.invalid_request),
+        (("never", SET, "2"), ErrorCode.invalid_request),
+        (("message.max.bytes", SET, "-1"), ErrorCode.invalid_config),
+        (("message.max.bytes", SET, "200000000"), ErrorCode.invalid_config),
+        (("log.retention.ms", SET, "0"), ErrorCode.invalid_config),
+        (("compression.type", SET, "zstd"), ErrorCode.invalid_config),
+    ],
+)
+def test_settings_that_cannot_change_or_be_so_are_refused(
+    admin: Admin, given: tuple[str, int, str | None], code: ErrorCode
+) -> None:
+    assert change(admin, BROKER, "1", given) is code
+    assert admin.settings.changed == {}
+
+
+# Replacing all
+
+
+@pytest.mark.parametrize("version", versions("alter_configs"))
+def test_alter_configs_replaces_all_that_a_topic_has(admin: Admin, version: int) -> None:
+    topic = admin.new_topic("a", segment_bytes="5000", retention_ms="1")
+    resource = {
+        "resource_type": TOPIC,
+        "resource_name": "a",
+        "configs": [{"name": "retention.ms", "value": "2"}, {"name": "max.message.bytes", "value": "700"}],
+    }
+    (dry,) = admin.ask("alter_configs", version, resources=[resource], validate_only=True).responses
+    assert (dry.error_code, topic.configs) == (ErrorCode.none, {"segment.bytes": "5000", "retention.ms": "1"})
+    (response,) = admin.ask("alter_configs", version, resources=[resource]).responses
+    assert response.error_code is ErrorCode.none
+    assert topic.configs == {"retention.ms": "2", "max.message.bytes": "700"}
+    assert topic.partitions[0].log.config.segment_bytes == 2**30
+
+
+@pytest.mark.parametrize("version", versions("alter_configs"))
+def test_alter_configs_replaces_all_that_the_server_was_told(admin: Admin, version: int) -> None:
+    change(admin, BROKER, "1", ("message.max.bytes", SET, "5000"))
+    resource = {
+        "resource_type": BROKER,
+        "resource_name": "1",
+        "configs": [{"name": "log.segment.bytes", "value": "700"}],
+    }
+    (response,) = admin.ask("alter_configs", version, resources=[resource]).responses
+    assert response.error_code is ErrorCode.none
+    assert admin.settings.changed == {"log.segment.bytes": "700"}
+
+
+@pytest.mark.parametrize(
+    ("name", "configs", "code"),
+    [
+        ("never", [], ErrorCode.unknown_topic_or_partition),
+        ("a", [("odd", "1")], ErrorCode.invalid_config),
+        ("a", [("retention.ms", None)], ErrorCode.invalid_request),
+        ("a", [("retention.ms", "1"), ("retention.ms", "1")], ErrorCode.invalid_request),
+    ],
+)
+def test_alter_configs_is_refused_for_its_reason(
+    admin: Admin, name: str, configs: list[tuple[str, str | None]], code: ErrorCode
+) -> None:
+    topic = admin.new_topic("a", segment_bytes="5000")
+    given = [{"name": key, "value": value} for key, value in configs]
+    resource = {"resource_type": TOPIC, "resource_name": name, "configs": given}
+    (response,) = admin.ask("alter_configs", 2, resources=[resource]).responses
+    assert (response.error_code, topic.configs) == (code, {"segment.bytes": "5000"})
