@@ -55,6 +55,7 @@ class Connections:
         self.producing = Producing(broker)
         self._open: set[Connection] = set()
         self._lines = LineLimit(broker.clock)
+        self._accidents = LineLimit(broker.clock)  # apart, so that garbage cannot hide them
         self._all_gone = asyncio.Event()
 
     def __len__(self) -> int:
@@ -99,4 +100,4 @@ class Connections:
         self._lines.log(logging.WARNING, "closed the connection of %s: %s", client_host, reason)
 
     def log_unexpected(self, client_host: str, what: str, error: BaseException) -> None:
-        self._lines.log(logging.ERROR, "%s of %s failed unexpectedly", what, client_host, error=error)
+        self._accidents.log(logging.ERROR, "%s of %s failed unexpectedly", what, client_host, error=error)
