@@ -1,18 +1,225 @@
+"""Compaction: of each key only the last record stays, and of each live producer the header of its last batch.
+
+A job has three parts. `begin` on the appending thread chooses closed segments below the recovery point. `run`, on any
+thread, reads them and writes cleaned ones beside them. `finish`, on the appending thread again, swaps them in.
+
+Offsets stay. A batch keeps its numbers with fewer records in it, so followers and a start find the producers as they
+were. A tombstone stays for `delete.retention.ms` after the first pass that met it, so that every reader meets it once.
+"""
+
+import logging
+from bisect import bisect_right
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from oncelog.clock import Now
+from oncelog.log import snapshots
+from oncelog.log.cleaning import Cleaner, KeyMap, Rules
+from oncelog.log.compaction_swap import decide_swap, finish_swap
+from oncelog.log.disk import Disk, read_whole, replace_file
+from oncelog.log.errors import LogStorageError
+from oncelog.log.handles import Handles
+from oncelog.log.names import CLEANED, CLEANER_FILE, cleaned_path
+from oncelog.log.segment import Segment
 
 if TYPE_CHECKING:
     from oncelog.log.partition import PartitionLog
 
+logger = logging.getLogger(__name__)
 
+MAX_PASSES = 32  # remembered, for the age of tombstones
+
+
+@dataclass(slots=True)
+class CleanerState:
+    """The file `cleaner`: where the next pass begins, and when which pass ended where. Its loss costs only time."""
+
+    dirty_offset: int = 0
+    passes: list[tuple[int, int]] = field(default_factory=list)  # (end offset, wall clock ms)
+
+    def first_pass_ms(self, offset: int) -> int | None:
+        at = bisect_right(self.passes, offset, key=lambda one: one[0])
+        return self.passes[at][1] if at < len(self.passes) else None
+
+    def passed(self, end_offset: int, wall_ms: int) -> None:
+        self.dirty_offset = end_offset
+        self.passes.append((end_offset, wall_ms))
+        # Forgetting the oldest makes its tombstones look younger: they stay a little longer.
+        del self.passes[:-MAX_PASSES]
+
+    def encode(self) -> bytes:
+        return "".join(f"{a} {b}\n" for a, b in [(self.dirty_offset, len(self.passes)), *self.passes]).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> "CleanerState":
+        (offset, count), *passes = [tuple(map(int, line.split(" "))) for line in data.decode().splitlines()]
+        if count != len(passes):
+            raise ValueError(f"{len(passes)} passes where {count} are announced")
+        return cls(offset, [(end, wall_ms) for end, wall_ms in passes])
+
+
+@dataclass(slots=True)
+class Group:
+    """Segments that become one."""
+
+    segments: list[Segment]
+    cleaned: bool = False
+
+    @property
+    def base_offset(self) -> int:
+        return self.segments[0].base_offset
+
+    @property
+    def end_offset(self) -> int:
+        return self.segments[-1].end_offset
+
+
+@dataclass(slots=True)
 class CompactionJob:
-    def run(self) -> None: ...
+    disk: Disk
+    folder: str
+    groups: list[Group]
+    rules: Rules
+    state: CleanerState
+    cuts: int
+    interval_bytes: int
+    now: Now
+    end_offset: int = 0  # up to where keys were looked at
+    damage: str = ""  # what is stored is not what was written
+    error: OSError | None = None
+
+    def run(self) -> None:
+        """Never raises: `finish` tells what went wrong."""
+        handles = Handles(self.disk, limit=16)
+        try:
+            segments = [segment for group in self.groups for segment in group.segments]
+            keys = KeyMap(self.rules.key_limit)
+            self.end_offset = keys.fill(handles, segments, self.state.dirty_offset)
+            for group in self.groups:
+                if group.base_offset < self.end_offset:
+                    Cleaner(handles, self.folder, self.rules, keys, self.interval_bytes).clean(
+                        group.segments, group.base_offset, group.end_offset
+                    )
+                    group.cleaned = True
+        except LogStorageError as error:
+            self.damage = str(error)
+        except OSError as error:
+            self.error = error
+        finally:
+            handles.close()
 
 
 def begin(log: "PartitionLog", now: Now) -> CompactionJob | None:
-    return None
+    if not log.config.compacts:
+        return None
+    state = _load_state(log)
+    segments = _cleanable(log, now)
+    if not segments or not _is_worth_it(log, segments, state, now):
+        return None
+    newest = next(snapshots.newest_first(log.disk, log.folder), None)
+    if newest is None or newest.point.base_offset < segments[-1].end_offset:
+        log.checkpoint(now)
+        if log.offline is not None:
+            return None
+    rules = Rules(
+        live={producer.pid: producer for producer in log.producers.live(now)},
+        tombstone_ms=log.config.delete_retention_ms,
+        first_pass_ms=state.first_pass_ms,
+        key_limit=log.config.key_map_limit,
+        wall_ms=now.wall_ms,
+    )
+    groups = _grouped(segments, log.config.segment_bytes)
+    return CompactionJob(
+        log.disk, log.folder, groups, rules, state, log.cuts, max(log.config.index_interval_bytes, 1), now
+    )
 
 
 def finish(log: "PartitionLog", job: CompactionJob) -> None:
-    return None
+    if job.damage:
+        log.go_offline(f"compaction found damage below the recovery point: {job.damage}")
+    present = {segment.base_offset: segment for segment in log.segments.closed}
+    same = all(present.get(one.base_offset) is one for group in job.groups for one in group.segments)
+    if job.damage or job.error is not None or log.offline is not None or job.cuts != log.cuts or not same:
+        _discard(job)
+        if job.error is not None:
+            raise job.error
+        return
+    # Their recovery points name positions in segments that are about to change.
+    newest = next(snapshots.newest_first(log.disk, log.folder)).point
+    snapshots.drop_below(log.disk, log.folder, newest.offset)
+    log.disk.sync_folder(log.folder)
+    before = log.segments.size_bytes
+    for group in job.groups:
+        if group.cleaned:
+            _swap(log, group)
+    job.state.passed(job.end_offset, job.now.wall_ms)
+    replace_file(log.disk, f"{log.folder}/{CLEANER_FILE}", job.state.encode(), durable=False)
+    logger.info(
+        "%s: compacted up to %d, %d bytes became %d", log.folder, job.end_offset, before, log.segments.size_bytes
+    )
+
+
+def _swap(log: "PartitionLog", group: Group) -> None:
+    for segment in group.segments:
+        segment.forget_handles()
+    decide_swap(log.disk, log.folder, group.base_offset, group.end_offset)
+    finish_swap(log.disk, log.folder, group.base_offset, group.end_offset)
+    log.segments.replace(group.segments, closed_segment(log.handles, log.disk, log.folder, group))
+
+
+def closed_segment(handles: Handles, disk: Disk, folder: str, group: Group) -> Segment:
+    segment = Segment(handles, folder, group.base_offset)
+    segment.adopt_index(disk.size(segment.index.path))
+    return segment
+
+
+def _discard(job: CompactionJob) -> None:
+    for group in job.groups:
+        segment = group.segments[0]
+        for path in (segment.log_path, segment.index.path):
+            leftover = cleaned_path(path, group.end_offset, CLEANED)
+            if job.disk.exists(leftover):
+                job.disk.unlink(leftover)
+
+
+def _load_state(log: "PartitionLog") -> CleanerState:
+    path = f"{log.folder}/{CLEANER_FILE}"
+    if log.disk.exists(path):
+        try:
+            return CleanerState.decode(read_whole(log.disk, path))
+        except ValueError as error:
+            logger.warning("%s is not usable (%s): compaction begins anew", path, error)
+    return CleanerState()
+
+
+def _cleanable(log: "PartitionLog", now: Now) -> list[Segment]:
+    found = []
+    for segment in log.segments.closed:
+        lag_ms = now.wall_ms - segment.max_timestamp_ms
+        if segment.end_offset > log.high_watermark or lag_ms < log.config.min_compaction_lag_ms:
+            break
+        found.append(segment)
+    return found
+
+
+def _is_worth_it(log: "PartitionLog", segments: list[Segment], state: CleanerState, now: Now) -> bool:
+    dirty = [segment for segment in segments if segment.end_offset > state.dirty_offset]
+    if not dirty:
+        return False
+    if now.wall_ms - dirty[0].max_timestamp_ms > log.config.max_compaction_lag_ms:
+        return True
+    total_bytes = sum(segment.size_bytes for segment in segments)
+    return sum(segment.size_bytes for segment in dirty) >= log.config.min_cleanable_dirty_ratio * total_bytes
+
+
+def _grouped(segments: list[Segment], limit_bytes: int) -> list[Group]:
+    groups: list[Group] = []
+    size_bytes = 0
+    for segment in segments:
+        if groups and size_bytes + segment.size_bytes <= limit_bytes:
+            groups[-1].segments.append(segment)
+            size_bytes += segment.size_bytes
+        else:
+            groups.append(Group([segment]))
+            size_bytes = segment.size_bytes
+    return groups

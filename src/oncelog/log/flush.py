@@ -9,8 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from oncelog.log.disk import Disk, replace_file
-from oncelog.log.names import EPOCHS_FILE
+from oncelog.log.disk import Disk
 from oncelog.log.snapshots import Snapshot, drop_old, write_snapshot
 
 
@@ -22,6 +21,7 @@ class Flusher:
         self.closed_files: deque[str] = deque()  # of segments that are full and not on the disk yet
         self.new_names = False  # files were created, renamed or removed
         self.new_folder = False
+        self.point_offset = -1  # where the newest recovery point stands
 
     def sync(self, active_path: str, *also: str) -> None:
         """`active_path` was read before this call; a roll appends to `closed_files` before it changes that."""
@@ -63,13 +63,13 @@ class FlushPlan:
     snapshot: Snapshot
     log_path: str
     index_path: str
-    epochs: bytes | None
     segment_bases: list[int]
     still_holds: Callable[[], bool]  # False once the log was cut back or closed
 
     def run(self) -> None:
+        if self.snapshot.point.offset < self.flusher.point_offset:
+            return  # a later plan was faster, and compaction may have changed what this one's positions mean
         self.flusher.sync(self.log_path, self.index_path)
-        if self.epochs is not None:
-            replace_file(self.disk, f"{self.folder}/{EPOCHS_FILE}", self.epochs)
         write_snapshot(self.disk, self.folder, self.snapshot)
+        self.flusher.point_offset = self.snapshot.point.offset
         drop_old(self.disk, self.folder, self.segment_bases)

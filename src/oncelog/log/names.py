@@ -8,7 +8,7 @@ SNAPSHOT = ".producers"
 TEMPORARY = ".tmp"
 CLEANED = ".cleaned"
 SWAP = ".swap"
-EPOCHS_FILE = "leader-epochs"
+EPOCH_FILE = "leader-epoch"
 START_FILE = "log-start"
 CLEANER_FILE = "cleaner"
 

@@ -15,7 +15,7 @@ from oncelog.log.errors import LogStorageError, OffsetOutOfRange
 from oncelog.log.flush import FlushPlan
 from oncelog.log.handles import Handles
 from oncelog.log.lookup import TimestampOffset
-from oncelog.log.names import EPOCHS_FILE
+from oncelog.log.names import EPOCH_FILE
 from oncelog.log.reading import read_batches
 from oncelog.log.recovery import Recovered, Recovery
 from oncelog.log.segments import Segments
@@ -31,7 +31,6 @@ T = TypeVar("T")
 
 
 class PartitionLog(AppendingLog):
-    _noted_offset = -1  # where the recovery point was at the start
     recovered = Recovered()  # what the start found; empty for a log that could not be opened
 
     @classmethod
@@ -80,7 +79,7 @@ class PartitionLog(AppendingLog):
         for segment in self.segments.closed[-found.unflushed_segments :] if found.unflushed_segments else ():
             self.flusher.closed_files.extend((segment.log_path, segment.index.path))
         self.unflushed_bytes = found.scanned_bytes
-        self._noted_offset = found.point_offset
+        self.flusher.point_offset = found.point_offset
         self.checkpointer.register(self)
         if not self.replicated:
             self.high_watermark = self.next_offset
@@ -90,10 +89,10 @@ class PartitionLog(AppendingLog):
             self.go_offline(found.read_only)
 
     def _open_epoch(self, leader_epoch: int) -> None:
-        """A start is a new epoch, even if nothing will be appended in it. A flush makes it last."""
+        """A start is a new epoch, even if nothing will be appended in it: then only this file tells."""
         self.begin_epoch(leader_epoch)
         try:
-            replace_file(self.disk, f"{self.folder}/{EPOCHS_FILE}", self.epochs.encode(), durable=False)
+            replace_file(self.disk, f"{self.folder}/{EPOCH_FILE}", f"{leader_epoch}\n".encode(), durable=False)
         except OSError as error:
             logger.warning("%s: cannot note leader epoch %d: %s", self.folder, leader_epoch, error)
 
@@ -222,10 +221,9 @@ class PartitionLog(AppendingLog):
             disk=self.disk,
             folder=self.folder,
             flusher=self.flusher,
-            snapshot=Snapshot(point, self.producers.encode(now)),
+            snapshot=Snapshot(point, self.epochs.copy(), self.producers.encode(now)),
             log_path=active.log_path,
             index_path=active.index.path,
-            epochs=self.epochs.encode(),
             segment_bases=self.segments.bases,
             still_holds=lambda: cuts == self.cuts and not self.closed,
         )
@@ -241,7 +239,7 @@ class PartitionLog(AppendingLog):
         if self.closed:
             return
         try:
-            if self.offline is None and (self.unflushed_bytes or self._noted_offset != self.next_offset):
+            if self.offline is None and (self.unflushed_bytes or self.flusher.point_offset != self.next_offset):
                 self.checkpoint(self.now)
         finally:
             self.abandon()

@@ -23,10 +23,10 @@ from oncelog.log.epochs import LeaderEpochs
 from oncelog.log.errors import LogStorageError
 from oncelog.log.handles import Handles
 from oncelog.log.index import ENTRY_BYTES
-from oncelog.log.names import CLEANED, EPOCHS_FILE, INDEX, LOG, START_FILE, TEMPORARY, offsets_of
+from oncelog.log.names import CLEANED, EPOCH_FILE, INDEX, LOG, START_FILE, TEMPORARY, offsets_of
 from oncelog.log.replay import replay_header
 from oncelog.log.segment import Segment
-from oncelog.log.snapshots import RecoveryPoint
+from oncelog.log.snapshots import RecoveryPoint, Snapshot
 from oncelog.producers import CorruptSnapshot, ProducerMap
 from oncelog.records.header import CRC_FROM, HEADER, HEADER_BYTES, LENGTH_PREFIX_BYTES, MAGIC, BatchHeader
 
@@ -75,10 +75,13 @@ class Recovery:
         if not bases:
             if self._durable_offset > found.log_start_offset:
                 raise LogStorageError(f"{self._folder} holds no segment, but had records up to {self._durable_offset}")
+            found.latest_epoch = self._noted_epoch()
             return found
-        point = self._newest_point()
-        if point is not None:
-            found.point_offset = point.offset
+        snapshot = self._newest_snapshot()
+        point = None if snapshot is None else snapshot.point
+        if snapshot is not None:
+            found.point_offset = snapshot.point.offset
+            found.epochs = snapshot.epochs
         found.log_start_offset = max(found.log_start_offset, bases[0])
         if point is not None and point.offset < bases[0]:
             point = None  # retention has taken away all that was below it
@@ -86,9 +89,8 @@ class Recovery:
             raise LogStorageError(
                 f"{self._folder} lacks the segment {point.base_offset} that held offset {point.offset}"
             )
-        found.epochs = self._stored_epochs()
-        found.latest_epoch = found.epochs.latest
-        # The rest comes out of the batches; an epoch that began with this start's predecessor may hold none at all.
+        found.latest_epoch = max(found.epochs.latest, self._noted_epoch())
+        # What follows comes out of the batches; an epoch that was opened last may hold none at all.
         found.epochs.cut_end(point.offset if point is not None else bases[0])
         known = bases.index(point.base_offset) if point is not None else 0
         found.segments = [self._closed(base, end) for base, end in pairwise(bases[: known + 1])]
@@ -130,13 +132,14 @@ class Recovery:
         except ValueError as error:
             raise LogStorageError(f"{self._folder}/{START_FILE} holds no offset but {data[:40]!r}") from error
 
-    def _stored_epochs(self) -> LeaderEpochs:
-        if EPOCHS_FILE not in self._names:
-            return LeaderEpochs()
+    def _noted_epoch(self) -> int:
+        """The last one that was opened, unless a power failure took the note; then nothing is left of that epoch."""
+        if EPOCH_FILE not in self._names:
+            return -1
         try:
-            return LeaderEpochs.decode(read_whole(self._disk, f"{self._folder}/{EPOCHS_FILE}"))
-        except ValueError as error:
-            raise LogStorageError(f"{self._folder}/{EPOCHS_FILE} is damaged: {error}") from error
+            return int(read_whole(self._disk, f"{self._folder}/{EPOCH_FILE}"))
+        except ValueError:
+            return -1
 
     def _closed(self, base_offset: int, following: int) -> Segment:
         """A segment below the recovery point, by its index's last entry alone."""
@@ -168,15 +171,15 @@ class Recovery:
     def _index_entries(self, segment: Segment) -> int:
         return self._disk.size(segment.index.path) // ENTRY_BYTES if self._disk.exists(segment.index.path) else 0
 
-    def _newest_point(self) -> RecoveryPoint | None:
-        """Of the newest good snapshot, whose producers are in the map then."""
+    def _newest_snapshot(self) -> Snapshot | None:
+        """The newest good one, whose producers are in the map then."""
         self._producers.clear()
         for snapshot in snapshots.newest_first(self._disk, self._folder):
             try:
                 self._producers.decode(snapshot.producers, self._now)
             except CorruptSnapshot:
                 continue
-            return snapshot.point
+            return snapshot
         return None
 
     def _adopt_point(self, found: Recovered, point: RecoveryPoint) -> None:

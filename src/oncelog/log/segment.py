@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from oncelog.log.errors import LogStorageError
 from oncelog.log.handles import Handles
-from oncelog.log.index import Index
+from oncelog.log.index import ENTRY_BYTES, Index
 from oncelog.log.names import index_path, log_path
 from oncelog.records.header import HEADER_BYTES, LENGTH_PREFIX_BYTES, MAGIC, BatchHeader, read_header
 
@@ -113,6 +113,13 @@ class Segment:
     def close_index(self) -> None:
         """Its last entry tells where the segment ends."""
         self.index.add(self.end_offset, self.size_bytes, self.max_timestamp_ms)
+
+    def adopt_index(self, index_bytes: int) -> None:
+        """A closed segment's facts, from the last entry of its index."""
+        self.index.cut_to_entries(index_bytes // ENTRY_BYTES)
+        end = self.index.last()
+        if end is not None:
+            self.end_offset, self.size_bytes, self.max_timestamp_ms = end
 
     def forget_handles(self) -> None:
         self.handles.forget(self.log_path)

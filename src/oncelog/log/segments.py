@@ -64,12 +64,13 @@ class Segments:
         self._unlink(self._segments[-1])
         del self._segments[-1], self._bases[-1]
 
-    def replace(self, first: int, count: int, by: Segment) -> None:
+    def replace(self, old: list[Segment], by: Segment) -> None:
         """After a compaction swapped the files."""
-        for segment in self._segments[first : first + count]:
+        first = self._segments.index(old[0])
+        for segment in old:
             segment.forget_handles()
-        self._segments[first : first + count] = [by]
-        self._bases[first : first + count] = [by.base_offset]
+        self._segments[first : first + len(old)] = [by]
+        self._bases[first : first + len(old)] = [by.base_offset]
 
     def _unlink(self, segment: Segment) -> None:
         segment.forget_handles()

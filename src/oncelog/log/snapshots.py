@@ -1,11 +1,12 @@
 """Snapshots: `<offset>.producers`, a recovery point and the producers as they were there.
 
     magic "OLSN" | version u16 | 2 reserved bytes | crc32c u32 of the rest
-    offset i64           everything below it is on the disk: log, index, leader epochs
+    offset i64           everything below it is on the disk, log and index
     base offset i64      of the segment that holds it
     position i64         in that segment's file
     index entries i64    of that segment, up to there
     max timestamp i64    of that segment, up to there
+    the leader epochs that began below it (see `epochs`)
     the producer map, as it encodes itself
 
 A start reads only what lies behind the newest snapshot. One is written after the log, so it never knows of a batch that
@@ -20,6 +21,7 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from oncelog.log.disk import Disk, read_whole, replace_file
+from oncelog.log.epochs import LeaderEpochs
 from oncelog.log.names import SNAPSHOT, offsets_of, snapshot_path
 
 _HEAD = struct.Struct(">4sHxxI")
@@ -39,11 +41,12 @@ class RecoveryPoint(NamedTuple):
 
 class Snapshot(NamedTuple):
     point: RecoveryPoint
+    epochs: LeaderEpochs
     producers: bytes
 
 
 def write_snapshot(disk: Disk, folder: str, snapshot: Snapshot) -> None:
-    body = _POINT.pack(*snapshot.point) + snapshot.producers
+    body = _POINT.pack(*snapshot.point) + snapshot.epochs.encode() + snapshot.producers
     head = _HEAD.pack(_MAGIC, _VERSION, crc32c(body))
     replace_file(disk, snapshot_path(folder, snapshot.point.offset), head + body)
 
@@ -60,7 +63,9 @@ def read_snapshot(disk: Disk, folder: str, offset: int) -> Snapshot | None:
     if (magic, version) != (_MAGIC, _VERSION) or crc32c(memoryview(data)[_HEAD.size :]) != crc:
         return None
     point = RecoveryPoint._make(_POINT.unpack_from(data, _HEAD.size))
-    return Snapshot(point, data[_HEAD.size + _POINT.size :]) if point.offset == offset else None
+    epochs = LeaderEpochs.decode(data[_HEAD.size + _POINT.size :])
+    body_at = _HEAD.size + _POINT.size + epochs.encoded_bytes
+    return Snapshot(point, epochs, data[body_at:]) if point.offset == offset else None
 
 
 def stored_offsets(disk: Disk, folder: str) -> list[int]:

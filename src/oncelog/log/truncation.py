@@ -23,6 +23,7 @@ def truncate(log: "PartitionLog", offset: int) -> int:
     log.cuts += 1
     log.checkpointer.wait()
     snapshots.drop_beyond(log.disk, log.folder, new_end)
+    log.flusher.point_offset = -1
     log.disk.sync_folder(log.folder)
     while len(log.segments) > number + 1:
         log.segments.remove_last()

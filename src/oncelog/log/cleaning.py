@@ -1,0 +1,185 @@
+"""What a cleaned segment holds: which keys are newer elsewhere, and batches with some of their records taken out."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from oncelog.log.disk import File, write_all
+from oncelog.log.handles import Handles
+from oncelog.log.index import Index
+from oncelog.log.names import CLEANED, cleaned_path
+from oncelog.log.segment import Segment
+from oncelog.producers import LiveProducer
+from oncelog.records.codecs import compress
+from oncelog.records.errors import InvalidRecord
+from oncelog.records.header import (
+    HEADER,
+    HEADER_BYTES,
+    LENGTH_PREFIX_BYTES,
+    NO_TIMESTAMP,
+    BatchHeader,
+    body_crc,
+    restamp_crc,
+)
+from oncelog.records.read import Record, body_of, field_end, records_of
+
+SEQUENCE_MASK = 0x7FFFFFFF
+_DIGEST_BYTES = 16  # so that two keys never meet by accident, and a key of any size costs the same
+
+
+@dataclass(slots=True)
+class Rules:
+    live: Mapping[int, LiveProducer]
+    tombstone_ms: int
+    first_pass_ms: Callable[[int], int | None]
+    key_limit: int
+    wall_ms: int
+
+
+def whole_batches(handles: Handles, segment: Segment) -> Iterator[tuple[BatchHeader, bytes]]:
+    """Every batch of a closed segment. LogStorageError where it is not what was written."""
+    reader = Segment(handles, segment.log_path.rpartition("/")[0], segment.base_offset)
+    reader.size_bytes = segment.size_bytes
+    for position, header in reader.walk():
+        batch = reader.batch(position, header.size_bytes)
+        if body_crc(batch, 0, len(batch)) != header.crc:
+            raise reader.damaged(position, f"the CRC of the batch of offset {header.base_offset} is wrong")
+        yield header, batch
+
+
+def records_or_none(batch: bytes) -> list[Record] | None:
+    """None for a body that is no records: it was stored without a look into it, and is left as it is."""
+    try:
+        return records_of(batch, check_crc=False)
+    except InvalidRecord:
+        return None
+
+
+class KeyMap:
+    """The last offset of each key in the part not compacted before. Bounded; the next pass takes up the rest."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._offsets: dict[bytes, int] = {}
+        self._end_offset = 0
+
+    def fill(self, handles: Handles, segments: list[Segment], dirty_offset: int) -> int:
+        """Up to which offset every key is in the map."""
+        for segment in segments:
+            if segment.end_offset <= dirty_offset:
+                continue
+            for header, batch in whole_batches(handles, segment):
+                if header.last_offset < dirty_offset or header.is_control:
+                    continue
+                if self._offsets and len(self._offsets) + header.record_count > self._limit:
+                    self._end_offset = header.base_offset
+                    return self._end_offset
+                for record in records_or_none(batch) or ():
+                    if record.key is not None:
+                        self._offsets[_digest(record.key)] = record.offset
+        self._end_offset = segments[-1].end_offset
+        return self._end_offset
+
+    def is_last(self, key: bytes, offset: int) -> bool:
+        return offset >= self._end_offset or self._offsets.get(_digest(key), -1) <= offset
+
+    def covers(self, offset: int) -> bool:
+        return offset < self._end_offset
+
+
+def _digest(key: bytes) -> bytes:
+    return blake2b(key, digest_size=_DIGEST_BYTES).digest()
+
+
+class Cleaner:
+    """Writes one cleaned segment."""
+
+    def __init__(self, handles: Handles, folder: str, rules: Rules, keys: KeyMap, interval_bytes: int) -> None:
+        self._handles = handles
+        self._folder = folder
+        self._rules = rules
+        self._keys = keys
+        self._interval_bytes = interval_bytes
+
+    def clean(self, segments: list[Segment], base_offset: int, end_offset: int) -> None:
+        written = Segment(self._handles, self._folder, base_offset)
+        written.log_path = cleaned_path(written.log_path, end_offset, CLEANED)
+        written.index = Index(self._handles, cleaned_path(written.index.path, end_offset, CLEANED), 0)
+        written.index.cut_to_entries(0)
+        log = self._handles.get(written.log_path, create=True)
+        log.truncate(0)
+        for segment in segments:
+            for header, batch in whole_batches(self._handles, segment):
+                self._write(log, written, self._cleaned(header, batch))
+        written.end_offset = end_offset
+        written.close_index()
+        written.index.write()
+        log.fdatasync()
+        self._handles.get(written.index.path).fdatasync()
+        written.forget_handles()
+
+    def _write(self, log: File, written: Segment, batch: bytes | bytearray | None) -> None:
+        if batch is not None:
+            write_all(log, [batch], written.size_bytes)
+            written.note_appended(
+                written.size_bytes, BatchHeader._make(HEADER.unpack_from(batch)), self._interval_bytes
+            )
+
+    def _cleaned(self, header: BatchHeader, batch: bytes) -> bytes | bytearray | None:
+        producer = self._rules.live.get(header.producer_id)
+        if header.is_control:
+            # A fence matters while its generation is the one in force.
+            is_in_force = producer is not None and producer.generation == header.producer_epoch
+            return batch if is_in_force or not self._keys.covers(header.base_offset) else None
+        records = records_or_none(batch)
+        if records is None:
+            return batch
+        kept = [at for at, record in enumerate(records) if self._stays(record)]
+        if not kept and not (producer is not None and _is_last_of(header, producer)):
+            return None
+        return batch if len(kept) == len(records) else _with_only(header, batch, records, kept)
+
+    def _stays(self, record: Record) -> bool:
+        if not self._keys.covers(record.offset):
+            return True
+        if record.key is None or not self._keys.is_last(record.key, record.offset):
+            return False
+        if record.value is not None:
+            return True
+        first_pass_ms = self._rules.first_pass_ms(record.offset)
+        return first_pass_ms is None or self._rules.wall_ms - first_pass_ms < self._rules.tombstone_ms
+
+
+def _is_last_of(header: BatchHeader, producer: LiveProducer) -> bool:
+    if header.base_sequence < 0:
+        return False
+    if producer.last_offset >= 0:
+        return header.base_offset <= producer.last_offset <= header.last_offset
+    return (header.base_sequence + header.last_offset_delta) & SEQUENCE_MASK == producer.last_sequence
+
+
+def _with_only(header: BatchHeader, batch: bytes, records: list[Record], kept: list[int]) -> bytearray:
+    """The batch with fewer records, or none. Offsets, sequences and the producer stay, and so does each kept record."""
+    stored = b""
+    if kept:
+        body = bytes(body_of(batch, 0, header))
+        pieces = list(_pieces(body, len(records)))
+        stored = bytes(compress(header.codec, b"".join(pieces[at] for at in kept)))
+    max_timestamp_ms = header.max_timestamp
+    if not header.has_log_append_time:
+        max_timestamp_ms = max((records[at].timestamp_ms for at in kept), default=NO_TIMESTAMP)
+    out = bytearray(HEADER_BYTES) + stored
+    fewer = header._replace(
+        batch_length=len(out) - LENGTH_PREFIX_BYTES, max_timestamp=max_timestamp_ms, record_count=len(kept)
+    )
+    HEADER.pack_into(out, 0, *fewer)
+    restamp_crc(out, 0, len(out))
+    return out
+
+
+def _pieces(body: bytes, count: int) -> Iterator[bytes]:
+    place = 0
+    for _ in range(count):
+        end, _ = field_end(body, place, len(body))
+        yield body[place:end]
+        place = end
