@@ -80,6 +80,8 @@ class CuttingProxy:
         ]
         try:
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            return  # the proxy is being closed; asyncio.start_server would print the cancellation as an error
         finally:
             for pump in pumps:
                 pump.cancel()

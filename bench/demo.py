@@ -207,16 +207,15 @@ def run(records: int, seed: int, *, idempotent: bool) -> Audit:
     with CuttingProxy(seed=seed, carries_bytes=SENDING_CARRIES_BYTES) as proxy:
         settings = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{proxy.port}"}
         with oncelog.Server(settings=settings) as server:
-            host, port = server.bootstrap_servers.rsplit(":", 1)
-            proxy.connect_to(host, int(port))
-            bootstrap_servers = f"127.0.0.1:{proxy.port}"
+            proxy.connect_to("127.0.0.1", server.broker.ports["PLAINTEXT"])
+            bootstrap_servers = server.bootstrap_servers  # what it advertises: the proxy
             up_ms = (time.monotonic() - started) * 1000
             version = confluent_kafka.libversion()[0]
             print(f"  server      oncelog {oncelog.__version__}, up in {up_ms:.0f} ms, data in {server.data_dir}")
             print(f"  client      librdkafka {version}, enable.idempotence={str(idempotent).lower()}")
             print(f"  trouble     a proxy cuts every connection after 64 KB to 1 MB, later 1 to 8 MB (seed {seed})\n")
             sys.stdout.flush()
-            make_topic(server.bootstrap_servers)
+            make_topic(bootstrap_servers)
             send(bootstrap_servers, audit, proxy, idempotent=idempotent)
             proxy.carries_bytes = READING_CARRIES_BYTES
             read_back(bootstrap_servers, audit, proxy)
