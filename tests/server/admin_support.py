@@ -39,7 +39,10 @@ class Admin:
         settings = read_settings([f"log.dir={folder}", *given])
         self.settings = settings
         self.topics = Topics(settings, RealDisk(), ProducerMap, CLOCK.now())
-        self.broker: Any = SimpleNamespace(settings=settings, topics=self.topics, node_id=settings.node_id)
+        groups = SimpleNamespace(topic_deleted=lambda name, now: None)
+        self.broker: Any = SimpleNamespace(
+            settings=settings, topics=self.topics, groups=groups, node_id=settings.node_id
+        )
 
     def ask(self, name: str, version: int, **values: Any) -> Any:
         """Request and answer both go through bytes: kio's writer and our reader, our writer and kio's reader."""

@@ -51,6 +51,14 @@ def _brokers(broker: "Broker") -> Iterator[Sample]:
     yield "", 1
 
 
+def _broker_info(broker: "Broker") -> Iterator[Sample]:
+    yield labels(id=broker.node_id, address=broker.addresses()), 1
+
+
+def _partitions_offline(broker: "Broker") -> Iterator[Sample]:
+    yield "", sum(each.log.offline is not None for topic in broker.topics.all() for each in topic.partitions)
+
+
 def _requests(broker: "Broker") -> Iterator[Sample]:
     names = {key: api.name for key, api in broker.connections.apis.items()}
     for key, count in sorted(broker.metrics.requests.items()):
@@ -153,6 +161,7 @@ _OFFSET, _LAG = 3, 4
 
 FAMILIES = (
     Family("kafka_brokers", "gauge", "Number of brokers.", _brokers),
+    Family("kafka_broker_info", "gauge", "Where clients reach this node; the value says nothing.", _broker_info),
     Family("kafka_topic_partitions", "gauge", "Number of partitions of this topic.", _topic_partitions),
     Family(
         "kafka_topic_partition_current_offset",
@@ -216,6 +225,12 @@ FAMILIES = (
         "gauge",
         "Bytes of log on the disk.",
         _each_partition(lambda broker, partition: partition.log.size_bytes),
+    ),
+    Family(
+        "oncelog_partitions_offline",
+        "gauge",
+        "Partitions that take no more records because their disk failed; the server's log says why.",
+        _partitions_offline,
     ),
     Family(
         "oncelog_producer_duplicates_refused_total",

@@ -13,7 +13,7 @@ from typing import NamedTuple
 logger = logging.getLogger(__name__)
 
 MAX_HEAD_BYTES = 8 * 1024
-MAX_CONNECTIONS = 16
+MAX_SCRAPES = 16  # as many more may wait to be told that it is too many
 PIECE_BYTES = 32 * 1024
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -48,7 +48,7 @@ class MetricsServer:
         self._text = text
         self._timeout_s = timeout_s
         self._server: asyncio.Server | None = None
-        self._writers: set[asyncio.StreamWriter] = set()
+        self._open: dict[asyncio.StreamWriter, asyncio.Task[None]] = {}
 
     async def start(self, host: str, port: int) -> int:
         """The port that it listens on."""
@@ -59,15 +59,21 @@ class MetricsServer:
     async def stop(self) -> None:
         if self._server is not None:
             self._server.close()
-        for writer in list(self._writers):
+        for writer in list(self._open):
             writer.transport.abort()
+        await asyncio.gather(*self._open.values(), return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        is_busy = len(self._writers) >= MAX_CONNECTIONS
-        self._writers.add(writer)
+        waiting = len(self._open)
+        if waiting >= 2 * MAX_SCRAPES:
+            writer.transport.abort()
+            return
+        task = asyncio.current_task()
+        assert task is not None
+        self._open[writer] = task
         try:
             async with asyncio.timeout(self._timeout_s):
-                await self._answer(reader, writer, is_busy)
+                await self._answer(reader, writer, is_busy=waiting >= MAX_SCRAPES)
                 writer.close()
                 await writer.wait_closed()
         except (TimeoutError, OSError):
@@ -75,14 +81,15 @@ class MetricsServer:
         except Exception:
             logger.exception("the metrics could not be told")
         finally:
-            self._writers.discard(writer)
+            del self._open[writer]
             writer.transport.abort()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, is_busy: bool) -> None:
         try:
+            text = await _head_of(reader)  # read in any case: a close with unread bytes would eat the answer
             if is_busy:
                 raise Refused(BUSY)
-            head = read_head(await _head_of(reader))
+            head = read_head(text)
         except Refused as refused:
             writer.write(_refused(refused.refusal))
             await writer.drain()

@@ -33,6 +33,7 @@ def _delete(name: str | None, topic_id: UUID | None, call: Call) -> Any:
         topic = _find(name, topic_id, call)
         name, topic_id = topic.name, topic.id
         call.broker.topics.delete(topic, call.now)
+        call.broker.groups.topic_deleted(topic.name, call.now)
     except KafkaError as refusal:
         code, message = refusal.code, refusal.message
     if code is ErrorCode.topic_deletion_disabled and call.version < DISABLED_SINCE:
