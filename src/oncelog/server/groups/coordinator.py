@@ -79,7 +79,8 @@ class GroupCoordinator:
         now = self._clock.now()
         self._store.load(self._limits, now)
         self._is_running = True
-        self._keep_house(now)
+        self._forget_missing_topics(now)
+        self._alarms.set(HOUSEKEEPING, now.monotonic_ms + self.settings.offsets_retention_check_interval_ms)
         for group in self.groups.values():
             self._alarms.set(group.group_id, group.wake_ms)
 
@@ -292,8 +293,8 @@ class GroupCoordinator:
     def _keep_house(self, now: Now) -> None:
         """What nobody will ask for again is taken out of the log and of memory."""
         self._alarms.set(HOUSEKEEPING, now.monotonic_ms + self.settings.offsets_retention_check_interval_ms)
+        self._forget_missing_topics(now)
         try:
-            self._forget_offsets(lambda topic: self._topics.get(topic) is not None, now)
             retention_ms = self.settings.offsets_retention_minutes * MINUTE_MS
             for group in list(self.groups.values()):
                 gone = expired(group, self._store.offsets, retention_ms, now.wall_ms)
@@ -305,9 +306,16 @@ class GroupCoordinator:
         except KafkaError as refusal:
             logger.warning("expired offsets stay until the next look: %s", refusal)
 
+    def _forget_missing_topics(self, now: Now) -> None:
+        """A crash may have come between the end of a topic and that of its offsets."""
+        self._forget_offsets(lambda topic: self._topics.get(topic) is not None, now)
+
     def _forget_offsets(self, exists: Callable[[str], bool], now: Now) -> None:
-        for group_id, places in self._store.offsets.of_missing_topics(exists).items():
-            self._store.remove_offsets(group_id, places, now)
+        try:
+            for group_id, places in self._store.offsets.of_missing_topics(exists).items():
+                self._store.remove_offsets(group_id, places, now)
+        except KafkaError as refusal:
+            logger.warning("offsets of deleted topics stay until the next look: %s", refusal)
 
 
 def _call_later(delay_s: float, callback: Callable[[], None]) -> TimerHandle:

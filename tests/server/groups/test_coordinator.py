@@ -1,0 +1,305 @@
+"""The coordinator between groups, timers and the disk."""
+
+import asyncio
+import errno
+
+from oncelog.log.memory_disk import MemoryDisk
+from oncelog.server.errors import ErrorCode
+from oncelog.server.groups.messages import JoinAnswer, Leaving, SyncAnswer, SyncRequest
+from oncelog.server.groups.offsets import TopicPartition
+from oncelog.server.groups.offsets_topic import OFFSETS_TOPIC
+from oncelog.server.groups.records import CommittedOffset
+from oncelog.server.groups.state import State
+from tests.server.groups.support import SESSION_MS, House, join_request
+
+DAY_MS = 24 * 60 * 60 * 1000
+
+
+async def joined(house: House, group: str = "g", **more: object) -> JoinAnswer:
+    answer = house.groups.join(group, join_request(**more), house.clock.now())  # type: ignore[arg-type]
+    house.timers.advance(0)
+    return answer if isinstance(answer, JoinAnswer) else await answer
+
+
+async def synced(house: House, answer: JoinAnswer, group: str = "g", share: bytes = b"share") -> SyncAnswer:
+    shares = {member.member_id: share for member in answer.members}
+    request = SyncRequest(member_id=answer.member_id, generation=answer.generation, assignments=shares)
+    found = house.groups.sync(group, request, house.clock.now())
+    return found if isinstance(found, SyncAnswer) else await found
+
+
+async def test_a_member_joins_and_gets_its_share() -> None:
+    house = House()
+    answer = await joined(house)
+    assert (answer.error, answer.generation, answer.leader) == (ErrorCode.none, 1, "m1")
+    assert (await synced(house, answer)).assignment == b"share"
+
+
+async def test_a_group_with_its_members_survives_a_restart() -> None:
+    house = House()
+    answer = await joined(house)
+    await synced(house, answer)
+    house = house.after_restart()
+    group = house.groups.groups["g"]
+    assert (group.state, group.generation, group.leader) == (State.STABLE, 1, "m1")
+    assert house.groups.heartbeat("g", "m1", None, 1, house.clock.now()) is ErrorCode.none
+    again = SyncRequest(member_id="m1", generation=1, assignments={})
+    kept = house.groups.sync("g", again, house.clock.now())
+    assert isinstance(kept, SyncAnswer)
+    assert kept.assignment == b"share"
+
+
+async def test_members_that_do_not_come_back_after_a_restart_are_out_after_a_session() -> None:
+    house = House()
+    await synced(house, await joined(house))
+    house = house.after_restart()
+    house.timers.advance(SESSION_MS)
+    group = house.groups.groups["g"]
+    assert (group.state, group.generation) == (State.EMPTY, 2)
+
+
+async def test_a_generation_does_not_go_back_when_the_group_is_empty_at_the_restart() -> None:
+    house = House()
+    await synced(house, await joined(house))
+    house.groups.leave("g", [Leaving(member_id="m1")], house.clock.now())
+    house = house.after_restart()
+    assert house.groups.groups["g"].generation == 2
+    assert (await joined(house)).generation == 3
+
+
+async def test_offsets_survive_a_restart_with_all_that_belongs_to_them() -> None:
+    house = House()
+    house.make_topic("t", 2)
+    assert house.commit("g", "t", 5, 0, "about this") is ErrorCode.none
+    assert house.commit("g", "t", 7, 1) is ErrorCode.none
+    assert house.commit("g", "t", 6, 0, "later") is ErrorCode.none
+    before = house.groups.committed("g", "t", 0)
+    house = house.after_restart()
+    assert house.groups.committed("g", "t", 0) == before
+    assert (house.offset("g", "t", 0), house.offset("g", "t", 1)) == (6, 7)
+
+
+async def test_nothing_is_written_before_a_group_needs_it() -> None:
+    house = House()
+    house.groups.heartbeat("g", "m", None, 1, house.clock.now())
+    house.groups.settled("g")
+    await joined(house, needs_known_id=True)
+    assert house.topics.get(OFFSETS_TOPIC) is None
+
+
+async def test_the_topic_of_offsets_is_internal_and_compacted() -> None:
+    house = House("offsets.topic.num.partitions=3")
+    house.make_topic("t")
+    house.commit("g", "t", 1)
+    topic = house.topics.get(OFFSETS_TOPIC)
+    assert topic is not None
+    assert (topic.is_internal, len(topic.partitions), topic.configs["cleanup.policy"]) == (True, 3, "compact")
+
+
+async def test_groups_are_spread_over_the_partitions_and_all_are_read_back() -> None:
+    house = House("offsets.topic.num.partitions=5")
+    house.make_topic("t")
+    for number in range(40):
+        house.commit(f"g{number}", "t", number)
+    topic = house.topics.get(OFFSETS_TOPIC)
+    assert topic is not None
+    assert all(partition.log.next_offset > 0 for partition in topic.partitions)
+    house = house.after_restart()
+    assert [house.offset(f"g{number}", "t") for number in range(40)] == list(range(40))
+
+
+async def test_a_commit_is_acknowledged_when_it_is_flushed() -> None:
+    house = House("oncelog.flush=every")
+    house.make_topic("t")
+    settled = house.commit("g", "t", 5)
+    assert isinstance(settled, asyncio.Future)
+    told = house.groups.settled("g")
+    await asyncio.sleep(0)
+    assert not settled.done()
+    assert isinstance(told, asyncio.Future)
+    (partition,) = house.flushes
+    partition.log.flush()
+    partition.wake()
+    assert await settled is ErrorCode.none
+    assert await told is ErrorCode.none
+
+
+async def test_a_share_is_told_when_it_is_flushed() -> None:
+    house = House("oncelog.flush=every")
+    answer = await joined(house)
+    request = SyncRequest(member_id="m1", generation=1, assignments={"m1": b"share"})
+    found = house.groups.sync("g", request, house.clock.now())
+    assert isinstance(found, asyncio.Future)
+    await asyncio.sleep(0)
+    assert not found.done()
+    (partition,) = house.flushes
+    partition.log.flush()
+    partition.wake()
+    assert (await found).assignment == b"share"
+    assert answer.generation == 1
+
+
+async def test_a_disk_that_refuses_makes_clients_try_again_and_changes_nothing() -> None:
+    disk = MemoryDisk()
+    house = House(disk=disk)
+    house.make_topic("t")
+    house.commit("g", "t", 5)
+    disk.fail("pwritev", errno.ENOSPC)
+    assert house.commit("g", "t", 6) is ErrorCode.not_coordinator
+    assert house.offset("g", "t") == 5
+    answer = await joined(house)
+    assert (await synced(house, answer)).error is ErrorCode.not_coordinator
+
+
+async def test_a_client_that_hangs_up_leaves_no_waiter_behind() -> None:
+    house = House("group.initial.rebalance.delay.ms=3000")
+    waiting = house.groups.join("g", join_request(), house.clock.now())
+    assert isinstance(waiting, asyncio.Future)
+    waiting.cancel()
+    await asyncio.sleep(0)
+    house.timers.advance(3_000)
+    assert house.groups.groups["g"].state is State.EMPTY
+    assert len(house.groups.groups["g"].members) == 0
+
+
+async def test_a_group_that_nobody_joined_in_the_end_leaves_nothing_behind() -> None:
+    house = House()
+    refused = await joined(house, protocols=())
+    assert refused.error is ErrorCode.inconsistent_group_protocol
+    assert not house.groups.groups
+    await joined(house, needs_known_id=True)
+    assert "g" in house.groups.groups
+    house.timers.advance(SESSION_MS)
+    assert not house.groups.groups
+    assert house.topics.get(OFFSETS_TOPIC) is None
+
+
+async def test_a_server_that_stops_answers_those_who_wait() -> None:
+    house = House("group.initial.rebalance.delay.ms=3000")
+    waiting = house.groups.join("g", join_request(), house.clock.now())
+    assert isinstance(waiting, asyncio.Future)
+    house.groups.stop()
+    assert (await waiting).error is ErrorCode.not_coordinator
+    assert not house.timers.pending()
+    assert house.groups.heartbeat("g", "m1", None, 1, house.clock.now()) is ErrorCode.coordinator_not_available
+
+
+async def test_offsets_of_an_idle_group_are_forgotten_after_seven_days() -> None:
+    house = House()
+    house.make_topic("t")
+    house.commit("simple", "t", 5)
+    house.timers.advance(7 * DAY_MS - 1)
+    assert house.offset("simple", "t") == 5
+    house.timers.advance(11 * 60_000)
+    assert house.offset("simple", "t") is None
+    assert "simple" not in house.groups.groups
+    house = house.after_restart()
+    assert house.offset("simple", "t") is None
+
+
+async def test_offsets_that_are_committed_again_daily_are_kept() -> None:
+    house = House()
+    house.make_topic("t")
+    for day in range(20):
+        house.commit("saved", "t", day)
+        house.timers.advance(DAY_MS)
+    assert house.offset("saved", "t") == 19
+
+
+async def test_a_group_with_members_keeps_what_it_reads_and_loses_what_it_no_longer_reads() -> None:
+    house = House()
+    house.make_topic("t")
+    house.make_topic("former")
+    await synced(house, await joined(house, session_timeout_ms=1_800_000))
+    house.commit("g", "t", 1)
+    house.commit("g", "former", 2)
+    for _ in range(8 * 24 * 4):
+        house.timers.advance(15 * 60_000)
+        assert house.groups.heartbeat("g", "m1", None, 1, house.clock.now()) is ErrorCode.none
+    assert (house.offset("g", "t"), house.offset("g", "former")) == (1, None)
+
+
+async def test_an_empty_group_is_counted_from_when_its_last_member_left() -> None:
+    house = House()
+    house.make_topic("t")
+    await synced(house, await joined(house, session_timeout_ms=1_800_000))
+    house.commit("g", "t", 1)
+    for _ in range(5 * 24 * 4):
+        house.timers.advance(15 * 60_000)
+        house.groups.heartbeat("g", "m1", None, 1, house.clock.now())
+    house.groups.leave("g", [Leaving(member_id="m1")], house.clock.now())
+    house = house.after_restart()
+    house.timers.advance(6 * DAY_MS)
+    assert house.offset("g", "t") == 1
+    house.timers.advance(DAY_MS + 11 * 60_000)
+    assert house.offset("g", "t") is None
+    assert "g" not in house.groups.groups
+
+
+async def test_a_deleted_topic_takes_its_offsets_along_even_if_it_is_made_again() -> None:
+    house = House()
+    house.make_topic("t")
+    house.make_topic("other")
+    house.commit("g", "t", 5)
+    house.commit("g", "other", 6)
+    house.topics.delete(house.topics.get("t"), house.clock.now())  # type: ignore[arg-type]
+    house.groups.topic_deleted("t", house.clock.now())
+    house.make_topic("t")
+    house = house.after_restart()
+    assert (house.offset("g", "t"), house.offset("g", "other")) == (None, 6)
+
+
+async def test_a_crash_between_deleting_a_topic_and_its_offsets_is_put_right_at_the_start() -> None:
+    house = House()
+    house.make_topic("t")
+    house.commit("g", "t", 5)
+    house.topics.delete(house.topics.get("t"), house.clock.now())  # type: ignore[arg-type]
+    house = house.after_restart()
+    house.make_topic("t")
+    house = house.after_restart()
+    assert house.offset("g", "t") is None
+
+
+async def test_a_deleted_group_stays_deleted() -> None:
+    house = House()
+    house.make_topic("t")
+    await synced(house, await joined(house))
+    house.commit("g", "t", 5)
+    assert house.groups.delete_group("g", house.clock.now()) is ErrorCode.non_empty_group
+    house.groups.leave("g", [Leaving(member_id="m1")], house.clock.now())
+    assert house.groups.delete_group("g", house.clock.now()) is ErrorCode.none
+    house = house.after_restart()
+    assert house.offset("g", "t") is None
+    assert "g" not in house.groups.groups
+    assert (await joined(house)).generation == 1
+
+
+async def test_deleted_offsets_stay_deleted() -> None:
+    house = House()
+    house.make_topic("t", 2)
+    house.commit("g", "t", 5, 0)
+    house.commit("g", "t", 6, 1)
+    assert house.groups.delete_offsets("g", [TopicPartition("t", 0)], house.clock.now()) is ErrorCode.none
+    house = house.after_restart()
+    assert (house.offset("g", "t", 0), house.offset("g", "t", 1)) == (None, 6)
+
+
+async def test_a_commit_that_is_too_large_for_one_batch_is_refused_as_a_whole() -> None:
+    house = House("message.max.bytes=20000")
+    house.make_topic("t", 10)
+    now = house.clock.now()
+    assert house.commit("g", "t", 1, 0) is ErrorCode.none
+    many = {TopicPartition("t", index): CommittedOffset(9, -1, "x" * 4000, now.wall_ms) for index in range(10)}
+    assert house.groups.commit("g", many, now) is ErrorCode.invalid_commit_offset_size
+    assert (house.offset("g", "t", 0), house.offset("g", "t", 9)) == (1, None)
+
+
+async def test_one_timer_serves_all_groups() -> None:
+    house = House()
+    for number in range(100):
+        answer = await joined(house, f"g{number}", session_timeout_ms=SESSION_MS + number)
+        await synced(house, answer, f"g{number}")
+    assert len(house.timers.pending()) == 1
+    house.timers.advance(SESSION_MS + 50)
+    states = [house.groups.groups[f"g{number}"].state for number in range(100)]
+    assert states == [State.EMPTY] * 51 + [State.STABLE] * 49
