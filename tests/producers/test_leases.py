@@ -98,7 +98,23 @@ def test_a_pid_is_new_for_two_lifetimes_and_no_longer() -> None:
     assert not issuer.may_be_new(BLOCK_PIDS + 1, clock.now()), "not reserved yet"
 
 
-@settings(max_examples=100, deadline=None)
+@pytest.mark.parametrize("grants_each_half_hour", [1, 30, BLOCK_PIDS], ids=["slow", "busy", "a-block-at-a-time"])
+def test_a_server_that_grants_for_weeks_counts_each_lease_from_about_its_own_grant(grants_each_half_hour: int) -> None:
+    clock = ManualClock()
+    issuer = issuer_of(Sequence())
+    granted: list[tuple[int, int]] = []
+    for _ in range(2 * 24 * 10):
+        now = clock.advance(HOUR_MS // 2)
+        granted.extend((issuer.grant(now).pid, now.monotonic_ms) for _ in range(grants_each_half_hour))
+        for pid, at_ms in granted[:: max(1, len(granted) // 50)]:
+            age_ms = now.monotonic_ms - at_ms
+            if age_ms <= 2 * DAY_MS - 2 * HOUR_MS:
+                assert issuer.may_be_new(pid, now), f"refused {age_ms} ms after its grant"
+            if age_ms >= 2 * DAY_MS:
+                assert not issuer.may_be_new(pid, now), f"new {age_ms} ms after its grant"
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
 @given(waits=st.lists(st.integers(0, 5 * HOUR_MS), min_size=1, max_size=120), late=st.integers(0, 3 * DAY_MS))
 def test_a_pid_is_never_taken_for_younger_than_it_is_nor_refused_while_its_lease_lasts(
     waits: list[int], late: int

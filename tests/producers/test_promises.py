@@ -261,6 +261,21 @@ def test_memory_stays_bounded_however_many_producers_a_replayed_log_names() -> N
     assert partition.map.highwater(2**32 + 4999) == (0, 0)
 
 
+def test_a_new_producer_inherits_nothing_from_the_one_whose_memory_it_gets() -> None:
+    partition = Partition(limits=ProducerLimits(lease_entries=1, kafka_entries=1))
+    for n in range(9):
+        partition.send(1, 5, n, "a")
+        partition.send(2**32, 5, n, "a")
+    partition.map.expire(partition.clock.advance(2 * DAY_MS))
+    partition.fence(2, 6)
+    partition.send(2**32 + 1, 0, 0, "b")
+    assert list(partition.map.live(partition.clock.now())) == [
+        (2, 6, -1, -1, -1),
+        (2**32 + 1, 0, 0, partition.clock.now().wall_ms, partition.next_offset - 1),
+    ]
+    assert partition.send(2**32 + 1, 0, 2**31 - 1, "c").decision is OUT_OF_ORDER
+
+
 def test_a_partition_without_producers_takes_next_to_no_memory() -> None:
     partition = Partition()
     partition.send(-1, -1, -1, "a")
