@@ -22,6 +22,7 @@ from oncelog.server.api_listing import listed_apis
 from oncelog.server.call import ANONYMOUS, Call, Encoded
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.produce import Commit, Producing
+from oncelog.server.produce_place import Place
 from oncelog.wire.frames import (
     REQUEST_HEAD,
     REQUEST_HEAD_BYTES,
@@ -70,6 +71,7 @@ class Connection(asyncio.BufferedProtocol):
         self._large: bytearray | None = None  # a large frame on its way
         self._large_filled = 0
         self._large_size = 0
+        self._place: Place | None = None  # where its last Produce request went
         self._waiting: asyncio.Future[Any] | None = None
         self._commits: deque[Commit] = deque()  # answers that wait for the high watermark; later ones wait behind
         self._out: list[Answer] = []
@@ -209,14 +211,19 @@ class Connection(asyncio.BufferedProtocol):
         return size
 
     def _stage(self, buffer: bytearray, at: int, end: int, version: int, correlation_id: int, now: Now) -> None:
+        self._metrics.requests[PRODUCE] += 1
+        place = self._place
+        if place is not None and place.version == version:
+            found = place.records(buffer, at, end)
+            if found is not None and self._producing.add_again(place, buffer, *found, correlation_id, now):
+                return
         low, high = self._apis[PRODUCE].versions
         if not low <= version <= high:
             raise MalformedFrame(f"produce has no version {version} here")
-        at = skip_client_id(buffer, at, end)
+        body = skip_client_id(buffer, at, end)
         if version >= PRODUCE_FLEXIBLE:
-            at = skip_tagged_fields(buffer, at, end)
-        self._metrics.requests[PRODUCE] += 1
-        self._producing.add(buffer, at, end, version, correlation_id, now)
+            body = skip_tagged_fields(buffer, body, end)
+        self._place = self._producing.add(buffer, at, body, end, version, correlation_id, now)
 
     def _commit(self) -> None:
         commit = self._producing.commit()

@@ -4,7 +4,8 @@ Everything happens within one callback of the event loop, so nothing else touche
 and the batches may lie in the receive buffer until they are written.
 """
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from oncelog.clock import Now
@@ -15,15 +16,9 @@ from oncelog.producers.decision import Decision
 from oncelog.records.errors import BadBatch, BadBatchKind
 from oncelog.records.header import check_produced
 from oncelog.server.errors import ErrorCode
-from oncelog.wire.hot import (
-    NO_RECORDS,
-    PRODUCE_TOPIC_IDS,
-    Produced,
-    ProduceTopic,
-    encode_produced,
-    encode_produced_one,
-    read_produce,
-)
+from oncelog.server.produce_place import Place, place_of
+from oncelog.server.topics import Partition, Topic
+from oncelog.wire.hot import NO_RECORDS, PRODUCE_TOPIC_IDS, Produced, ProduceTopic, encode_produced, read_produce
 
 if TYPE_CHECKING:
     from oncelog.server.broker import Broker
@@ -61,7 +56,12 @@ class Outcome:
     __slots__ = ("error_code", "index", "message", "partition", "staged")
 
     def __init__(
-        self, index: int, partition: Any, staged: Staged | None, error_code: int = _NONE, message: str | None = None
+        self,
+        index: int,
+        partition: Partition | None,
+        staged: Staged | None,
+        error_code: int = _NONE,
+        message: str | None = None,
     ) -> None:
         self.index = index
         self.partition = partition
@@ -75,19 +75,69 @@ class Outcome:
         self.error_code = _STORAGE_ERROR
         self.message = message
 
+    def produced(self) -> Produced:
+        staged = self.staged
+        if staged is None or self.partition is None:
+            return Produced(self.index, int(self.error_code), error_message=self.message)
+        return Produced(
+            self.index,
+            _NONE,
+            staged.base_offset,
+            staged.append_time_ms,
+            self.partition.log.log_start_offset,
+            [(index, ALREADY_THERE) for index in range(staged.dropped_records)],
+        )
 
-class Answered(NamedTuple):
-    version: int
-    correlation_id: int
-    acks: int
-    topics: list[tuple[bytes, list[Outcome]]]
+
+class Many:
+    """A request of any shape."""
+
+    __slots__ = ("acks", "correlation_id", "topics", "version")
+
+    def __init__(self, version: int, correlation_id: int, acks: int, topics: list[tuple[bytes, list[Outcome]]]) -> None:
+        self.version = version
+        self.correlation_id = correlation_id
+        self.acks = acks
+        self.topics = topics
+
+    def outcomes(self) -> Iterator[Outcome]:
+        return (outcome for _, outcomes in self.topics for outcome in outcomes)
+
+    def frame(self) -> bytes:
+        topics = [(name, [outcome.produced() for outcome in outcomes]) for name, outcomes in self.topics]
+        return encode_produced(self.version, self.correlation_id, topics)
+
+
+class One:
+    """A request for the one partition that the connection's last one was for."""
+
+    __slots__ = ("acks", "correlation_id", "outcome", "place")
+
+    def __init__(self, place: Place, correlation_id: int, outcome: Outcome) -> None:
+        self.place = place
+        self.correlation_id = correlation_id
+        self.acks = place.acks
+        self.outcome = outcome
+
+    def outcomes(self) -> Iterable[Outcome]:
+        return (self.outcome,)
+
+    def frame(self) -> bytes:
+        staged = self.outcome.staged
+        place = self.place
+        if staged is None or staged.dropped_records:
+            return encode_produced(place.version, self.correlation_id, ((place.name, (self.outcome.produced(),)),))
+        return place.answer(self.correlation_id, staged.base_offset, staged.append_time_ms)
+
+
+Request = Many | One
 
 
 class Commit(NamedTuple):
     """What became of the requests of one chunk. The answers are true once every partition has reached its offset."""
 
-    requests: list[Answered]
-    awaited: dict[Any, int]  # partition: the high watermark that it must reach
+    requests: list[Request]
+    awaited: dict[Partition, int]  # the high watermark that each must reach
     must_close: bool  # an acks=0 request failed, and closing is the only way to say so
 
     def is_settled(self) -> bool:
@@ -99,17 +149,10 @@ class Commit(NamedTuple):
 
     def frames(self) -> list[bytes]:
         for partition in self.awaited:
-            if partition.log.offline is not None:
-                self._fail(partition, partition.log.offline)
-        return [_frame(request) for request in self.requests if request.acks != 0]
-
-    def _fail(self, partition: Any, reason: str) -> None:
-        offset = partition.log.high_watermark
-        for request in self.requests:
-            for _, outcomes in request.topics:
-                for outcome in outcomes:
-                    if outcome.partition is partition and outcome.staged and outcome.staged.end_offset > offset:
-                        outcome.fail(reason)
+            log = partition.log
+            if log.offline is not None:
+                _fail(self.requests, partition, log.offline, log.high_watermark)
+        return [request.frame() for request in self.requests if request.acks != 0]
 
 
 class Producing:
@@ -117,20 +160,29 @@ class Producing:
 
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
-        self._requests: list[Answered] = []
-        self._touched: dict[Any, None] = {}
+        self._topics = broker.topics
+        self._waits_for_disk = broker.flush is Flush.EVERY
+        self._requests: list[Request] = []
+        self._touched: dict[Partition, None] = {}
+        self._is_quiet = False  # one of them has acks=0
 
     def __bool__(self) -> bool:
         return bool(self._requests or self._touched)
 
-    def add(self, buffer: bytearray, at: int, end: int, version: int, correlation_id: int, now: Now) -> None:
-        """Judge and stage everything in the request whose body begins at `at`. Raises MalformedFrame."""
+    def add(
+        self, buffer: bytearray, header_at: int, at: int, end: int, version: int, correlation_id: int, now: Now
+    ) -> Place | None:
+        """Judge and stage everything in the request whose body begins at `at`. Raises MalformedFrame.
+
+        The answer is by what the connection can recognise its next request, when that is for the same partition.
+        """
         request = read_produce(buffer, at, end, version)
         refusal: tuple[ErrorCode, str] | None = None
         if request.acks not in (-1, 0, 1):
             refusal = ErrorCode.invalid_required_acks, f"acks is {request.acks}; it may be -1, 0 or 1"
         elif request.transactional_id is not None:
             refusal = ErrorCode.transactional_id_authorization_failed, NO_TRANSACTIONS
+        self._is_quiet = self._is_quiet or request.acks == 0
         topics = [
             (
                 named[0],
@@ -140,16 +192,31 @@ class Producing:
             )
             for named in request.topics
         ]
-        self._requests.append(Answered(version, correlation_id, request.acks, topics))
+        self._requests.append(Many(version, correlation_id, request.acks, topics))
+        if refusal is None and len(topics) == 1 and len(topics[0][1]) == 1:
+            partition = topics[0][1][0].partition
+            if partition is not None:
+                return place_of(buffer, header_at, end, version, request, partition)
+        return None
+
+    def add_again(self, place: Place, buffer: bytearray, start: int, stop: int, correlation_id: int, now: Now) -> bool:
+        """The same for a request that is recognised; False where the topic is no longer the same."""
+        topic = place.topic
+        if topic is not self._topics.get(topic.name):
+            return False
+        outcome = self._stage(place.partition, place.index, buffer, start, stop, now)
+        self._is_quiet = self._is_quiet or place.acks == 0
+        self._requests.append(One(place, correlation_id, outcome))
+        return True
 
     def _stage_topic(self, named: ProduceTopic, buffer: bytearray, version: int, now: Now) -> list[Outcome]:
         name, partitions = named
-        topics = self._broker.topics
+        topic: Topic | None
         if version >= PRODUCE_TOPIC_IDS:
-            topic = topics.by_id(UUID(bytes=name))
+            topic = self._topics.by_id(UUID(bytes=name))
             unknown = ErrorCode.unknown_topic_id
         else:
-            topic = topics.get(name.decode(errors="replace"))
+            topic = self._topics.get(name.decode(errors="replace"))
             unknown = ErrorCode.unknown_topic_or_partition
         if topic is None:
             return [Outcome(index, None, None, unknown) for index, _, _ in partitions]
@@ -167,7 +234,7 @@ class Producing:
                 outcomes.append(Outcome(index, None, None, ErrorCode.unknown_topic_or_partition))
         return outcomes
 
-    def _stage(self, partition: Any, index: int, buffer: bytearray, start: int, stop: int, now: Now) -> Outcome:
+    def _stage(self, partition: Partition, index: int, buffer: bytearray, start: int, stop: int, now: Now) -> Outcome:
         if stop == NO_RECORDS:
             return Outcome(index, partition, None, ErrorCode.invalid_record, "no records")
         log: PartitionLog = partition.log
@@ -176,15 +243,15 @@ class Producing:
             return Outcome(index, partition, None, ErrorCode.message_too_large, message)
         batch = memoryview(buffer)[start:stop]
         try:
-            header = check_produced(batch)
-            staged = log.stage(batch, header, now)
+            staged = log.stage(batch, check_produced(batch), now)
         except BadBatch as bad:
             return Outcome(index, partition, None, _OF_BAD_BATCH[bad.kind], bad.message)
         except LogStorageError as failure:
             return Outcome(index, partition, None, _STORAGE_ERROR, str(failure))
-        refusal = _OF_DECISION.get(staged[0])
-        if refusal is not None:
-            return Outcome(index, partition, None, *refusal)
+        if staged[0]:
+            refusal = _OF_DECISION.get(staged[0])
+            if refusal is not None:
+                return Outcome(index, partition, None, *refusal)
         self._touched[partition] = None
         return Outcome(index, partition, staged)
 
@@ -192,71 +259,45 @@ class Producing:
         """One write for every partition that was touched. Nothing of the buffers is needed afterwards."""
         requests, self._requests = self._requests, []
         touched, self._touched = self._touched, {}
+        is_quiet, self._is_quiet = self._is_quiet, False
+        lags = False
         for partition in touched:
+            log = partition.log
             try:
-                partition.log.commit()
+                log.commit()
             except LogStorageError as failure:
-                _fail_all(requests, partition, str(failure))
-        awaited: dict[Any, int] = {}
-        must_close = False
-        wait_for_disk = self._broker.flush is Flush.EVERY
-        for _, _, acks, topics in requests:
-            for _, outcomes in topics:
-                for outcome in outcomes:
-                    staged = outcome.staged
-                    if staged is None:
-                        must_close = must_close or acks == 0
-                    elif (acks == ALL_REPLICAS or (wait_for_disk and acks)) and (
-                        outcome.partition.log.high_watermark < staged.end_offset
-                    ):
-                        awaited[outcome.partition] = max(staged.end_offset, awaited.get(outcome.partition, 0))
-        for partition in touched:
-            if wait_for_disk:
+                self._broker.metrics.storage_errors += 1
+                _fail(requests, partition, str(failure), -1)
+            lags = lags or log.high_watermark < log.next_offset
+            if self._waits_for_disk:
                 self._broker.flusher.request(partition)
             if partition.waiters:
                 partition.wake()
         self._broker.housekeeping.checkpoint_if_due()
-        return Commit(requests, awaited, must_close)
+        return Commit(
+            requests,
+            self._awaited(requests) if lags else {},
+            is_quiet
+            and any(
+                outcome.staged is None for request in requests if not request.acks for outcome in request.outcomes()
+            ),
+        )
+
+    def _awaited(self, requests: list[Request]) -> dict[Partition, int]:
+        awaited: dict[Partition, int] = {}
+        for request in requests:
+            if request.acks == ALL_REPLICAS or (self._waits_for_disk and request.acks):
+                for outcome in request.outcomes():
+                    staged, partition = outcome.staged, outcome.partition
+                    if staged and partition and partition.log.high_watermark < staged.end_offset:
+                        awaited[partition] = max(staged.end_offset, awaited.get(partition, 0))
+        return awaited
 
 
-def _fail_all(requests: list[Answered], partition: Any, reason: str) -> None:
+def _fail(requests: list[Request], partition: Partition, reason: str, above_offset: int) -> None:
+    """Whatever of the partition ends above the offset is not stored, or not known to be."""
     for request in requests:
-        for _, outcomes in request.topics:
-            for outcome in outcomes:
-                if outcome.partition is partition and outcome.staged is not None:
-                    outcome.fail(reason)
-
-
-def _frame(request: Answered) -> bytes:
-    version, correlation_id, _, topics = request
-    if version >= 5 and len(topics) == 1 and len(topics[0][1]) == 1:
-        name, (outcome,) = topics[0]
-        staged = outcome.staged
-        if staged is not None and not staged.dropped_records:
-            return encode_produced_one(
-                version,
-                correlation_id,
-                name,
-                outcome.index,
-                _NONE,
-                staged.base_offset,
-                staged.append_time_ms,
-                outcome.partition.log.log_start_offset,
-            )
-    return encode_produced(
-        version, correlation_id, [(name, [_produced(outcome) for outcome in outcomes]) for name, outcomes in topics]
-    )
-
-
-def _produced(outcome: Outcome) -> Produced:
-    staged = outcome.staged
-    if staged is None:
-        return Produced(outcome.index, int(outcome.error_code), error_message=outcome.message)
-    return Produced(
-        outcome.index,
-        _NONE,
-        staged.base_offset,
-        staged.append_time_ms,
-        outcome.partition.log.log_start_offset,
-        [(index, ALREADY_THERE) for index in range(staged.dropped_records)],
-    )
+        for outcome in request.outcomes():
+            staged = outcome.staged
+            if outcome.partition is partition and staged is not None and staged.end_offset > above_offset:
+                outcome.fail(reason)

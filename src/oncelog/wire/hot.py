@@ -174,7 +174,7 @@ def encode_produced_one(
     log_start_offset: int,
 ) -> bytes:
     """The frame for the shape that nearly every producer sends: one partition, nothing to explain; from version 5."""
-    pack, size_bytes, before, after = _one_partition(version, topic)
+    pack, size_bytes, before, after = pack_produced_one(version, topic)
     frame: bytes = pack(
         size_bytes,
         correlation_id,
@@ -190,7 +190,7 @@ def encode_produced_one(
 
 
 @lru_cache(maxsize=4096)
-def _one_partition(version: int, topic: bytes) -> tuple[Callable[..., bytes], int, bytes, bytes]:
+def pack_produced_one(version: int, topic: bytes) -> tuple[Callable[..., bytes], int, bytes, bytes]:
     """The packer for answers about one partition of this topic, with the bytes before and behind the numbers."""
     before = b"".join(_answer_start(version, PRODUCE_FLEXIBLE, 1, topic, 1, PRODUCE_TOPIC_IDS))
     after = _produced_end(version, (), None) + _produce_answer_end(version)
