@@ -1,9 +1,7 @@
 """The cluster of one server: what it writes down survives, and no number is handed out twice."""
 
-import itertools
 import json
 from base64 import urlsafe_b64decode
-from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -12,18 +10,15 @@ import pytest
 
 from oncelog.clock import ManualClock
 from oncelog.cluster import DamagedFolder, FileCluster
-from oncelog.log.disk import Disk, File, RealDisk
-from oncelog.producers.leases import BLOCK_PIDS, LeaseIssuer
-from oncelog.records.header import Buffer
-from oncelog.server.ports import Cluster, ClusterStorageError, PidKind
-from tests.cluster.crashing_disk import Crash, CrashingDisk
+from oncelog.log.disk import RealDisk
+from oncelog.producers.leases import LeaseIssuer
+from oncelog.server.ports import Cluster, PidKind
 
 DAY_MS = 86_400_000
-BOTH_KINDS = (PidKind.LEASED, PidKind.KAFKA)
 
 
-def start(folder: Path, clock: ManualClock | None = None, disk: Disk | None = None) -> FileCluster:
-    return FileCluster(disk or RealDisk(), str(folder), clock or ManualClock(), node_id=1, lease_lifetime_ms=DAY_MS)
+def start(folder: Path, clock: ManualClock | None = None) -> FileCluster:
+    return FileCluster(RealDisk(), str(folder), clock or ManualClock(), node_id=1, lease_lifetime_ms=DAY_MS)
 
 
 def issuer_of(cluster: Cluster) -> LeaseIssuer:
@@ -90,80 +85,6 @@ def test_the_file_can_be_read_by_a_person(tmp_path: Path) -> None:
     assert f'"cluster_id": "{cluster.cluster_id}"' in text
     assert '"leased": 101' in text
     assert meta_of(tmp_path)["version"] == 1
-
-
-# Crashes
-
-
-def some_work(folder: Path, disk: Disk, handed_out: dict[PidKind, list[int]], epochs: list[int]) -> None:
-    """Two starts and reservations of both kinds; whatever was promised is written into the lists."""
-    for _ in range(2):
-        cluster = start(folder, disk=disk)
-        epochs.append(cluster.start_epoch)
-        for kind in (*BOTH_KINDS, PidKind.LEASED):
-            handed_out[kind].append(cluster.reserve_pids(kind, BLOCK_PIDS))
-        cluster.close()
-
-
-def steps_of_some_work(folder: Path) -> int:
-    disk = CrashingDisk(RealDisk(), crash_at=10**9)
-    some_work(folder, disk, {kind: [] for kind in BOTH_KINDS}, [])
-    return disk.steps.taken
-
-
-def test_no_pid_and_no_epoch_is_handed_out_twice_after_a_crash_between_any_two_steps(tmp_path: Path) -> None:
-    steps = steps_of_some_work(tmp_path / "whole")
-    assert steps > 50
-    for crash_at in range(1, steps + 1):
-        folder = tmp_path / str(crash_at)
-        handed_out: dict[PidKind, list[int]] = {kind: [] for kind in BOTH_KINDS}
-        epochs: list[int] = []
-        with pytest.raises(Crash):
-            some_work(folder, CrashingDisk(RealDisk(), crash_at), handed_out, epochs)
-        some_work(folder, RealDisk(), handed_out, epochs)
-        for kind in BOTH_KINDS:
-            firsts = handed_out[kind]
-            assert all(after - before >= BLOCK_PIDS for before, after in itertools.pairwise(firsts)), (
-                f"crash before step {crash_at}: {firsts}"
-            )
-        assert epochs == sorted(set(epochs)), f"crash before step {crash_at}: {epochs}"
-
-
-class FullDisk(RealDisk):
-    """Takes no byte while it is full."""
-
-    is_full = False
-
-    def open(self, path: str, *, write: bool = False, create: bool = False) -> Any:
-        file = super().open(path, write=write, create=create)
-        return _FullFile(file) if self.is_full and create else file
-
-
-class _FullFile:
-    def __init__(self, file: File) -> None:
-        self._file = file
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._file, name)
-
-    def pwritev(self, buffers: Sequence[Buffer], position: int) -> int:
-        raise OSError(28, "No space left on device")
-
-
-def test_a_full_disk_refuses_a_reservation_and_the_next_one_hands_out_what_the_failed_one_would_have(
-    tmp_path: Path,
-) -> None:
-    disk = FullDisk()
-    cluster = start(tmp_path, disk=disk)
-    assert cluster.reserve_pids(PidKind.LEASED, 100) == 1
-    periods = cluster.lease_periods()
-    disk.is_full = True
-    for _ in range(2):
-        with pytest.raises(ClusterStorageError, match="No space left"):
-            cluster.reserve_pids(PidKind.LEASED, 100)
-    assert cluster.lease_periods() == periods
-    disk.is_full = False
-    assert cluster.reserve_pids(PidKind.LEASED, 100) == 101
 
 
 # Damage

@@ -86,6 +86,14 @@ def test_a_holder_that_has_not_written_its_process_id_yet_is_called_another_proc
     lock.release()
 
 
+def test_nothing_of_the_last_holders_process_id_is_left(tmp_path: Path) -> None:
+    (tmp_path / ".lock").write_text("12345678901234567890\n")
+    lock = FolderLock(str(tmp_path))
+    assert (tmp_path / ".lock").read_text() == f"{os.getpid()}\n"
+    lock.release()
+    assert (tmp_path / ".lock").read_text() == ""
+
+
 def test_a_lock_is_released_once(tmp_path: Path) -> None:
     lock = FolderLock(str(tmp_path))
     lock.release()
