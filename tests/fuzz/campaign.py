@@ -18,7 +18,7 @@ PATIENCE_S = 0.03  # for answers that may rightly be long in coming: long polls 
 WITNESS_S = 10
 GROWTH_MB = 160  # one frame and one batch may be held for each of the connections that are open at once
 
-_UNEXPECTED = re.compile(r"Traceback|unexpected|MemoryError|RecursionError|Segmentation", re.IGNORECASE)
+_UNEXPECTED = re.compile(r"Traceback|failed unexpectedly|MemoryError|RecursionError|Segmentation")
 
 
 class Broken(AssertionError):
