@@ -149,11 +149,13 @@ def finish(log: "PartitionLog", job: CompactionJob) -> None:
     snapshots.drop_below(log.disk, log.folder, newest.offset)
     log.disk.sync_folder(log.folder)
     before = log.segments.size_bytes
+    # Before the swaps: it also says that offsets may have gaps from here on.
+    _save_state(log, job.state)
     for group in job.groups:
         if group.cleaned:
             _swap(log, group)
     job.state.passed(job.end_offset, job.now.wall_ms)
-    replace_file(log.disk, f"{log.folder}/{CLEANER_FILE}", job.state.encode(), durable=False)
+    _save_state(log, job.state)
     logger.info(
         "%s: compacted up to %d, %d bytes became %d", log.folder, job.end_offset, before, log.segments.size_bytes
     )
@@ -180,6 +182,10 @@ def _discard(job: CompactionJob) -> None:
             leftover = cleaned_path(path, group.end_offset, CLEANED)
             if job.disk.exists(leftover):
                 job.disk.unlink(leftover)
+
+
+def _save_state(log: "PartitionLog", state: CleanerState) -> None:
+    replace_file(log.disk, f"{log.folder}/{CLEANER_FILE}", state.encode(), durable=False)
 
 
 def _load_state(log: "PartitionLog") -> CleanerState:

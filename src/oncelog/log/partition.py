@@ -18,9 +18,11 @@ from oncelog.log.lookup import TimestampOffset
 from oncelog.log.names import EPOCH_FILE
 from oncelog.log.reading import read_batches
 from oncelog.log.recovery import Recovered, Recovery
+from oncelog.log.segment import Segment
 from oncelog.log.segments import Segments
 from oncelog.log.snapshots import RecoveryPoint, Snapshot
 from oncelog.producers import ProducerMap
+from oncelog.records.header import HEADER_BYTES, read_header
 
 __all__ = ["Fenced", "PartitionLog", "Staged", "TimestampOffset"]
 
@@ -66,7 +68,9 @@ class PartitionLog(AppendingLog):
         if not self.disk.exists(self.folder):
             self.disk.mkdir(self.folder)
             self.flusher.new_folder = True
-        recovery = Recovery(self.disk, self.folder, self.handles, self.producers, self._interval_bytes, self.now)
+        recovery = Recovery(
+            self.disk, self.folder, self.handles, self.producers, self._interval_bytes, self.now, self.replicated
+        )
         found = recovery.run()
         self.recovered = found
         self.log_start_offset = found.log_start_offset
@@ -142,10 +146,18 @@ class PartitionLog(AppendingLog):
 
     def ended_at(self, offset: int) -> None:
         self._active = self.segments.active
-        self._active.roll_at_ms = NEVER_MS if self._active.size_bytes == 0 else self._active.roll_at_ms
+        self._active.roll_at_ms = self._roll_time(self._active)
         self.next_offset = self._staged_next = offset
         self.high_watermark = min(self.high_watermark, offset)
         self._known_producers = None
+
+    def _roll_time(self, segment: Segment) -> int:
+        """A segment's age is not stored: where it was begun before this start, its first batch's own time must do."""
+        if segment.size_bytes == 0:
+            return NEVER_MS
+        first = read_header(segment.batch(0, HEADER_BYTES))
+        began_ms = min(first.max_timestamp, self.now.wall_ms) if first.max_timestamp >= 0 else self.now.wall_ms
+        return began_ms + self._config.segment_ms
 
     # Care
 

@@ -23,7 +23,7 @@ from oncelog.log.epochs import LeaderEpochs
 from oncelog.log.errors import LogStorageError
 from oncelog.log.handles import Handles
 from oncelog.log.index import ENTRY_BYTES
-from oncelog.log.names import CLEANED, EPOCH_FILE, INDEX, LOG, START_FILE, TEMPORARY, offsets_of
+from oncelog.log.names import CLEANED, CLEANER_FILE, EPOCH_FILE, INDEX, LOG, START_FILE, TEMPORARY, offsets_of
 from oncelog.log.replay import replay_header
 from oncelog.log.segment import Segment
 from oncelog.log.snapshots import RecoveryPoint, Snapshot
@@ -57,8 +57,10 @@ class Recovery:
         producers: ProducerMap,
         interval_bytes: int,
         now: Now,
+        replicated: bool,
     ) -> None:
         self._disk = disk
+        self._replicated = replicated
         self._folder = folder
         self._handles = handles
         self._producers = producers
@@ -222,7 +224,9 @@ class Recovery:
         """Why it ends before its file does; empty when it does not."""
         start, size_bytes = segment.size_bytes, self._disk.size(segment.log_path)
         stated = self._stated_end(segment) if start == 0 else None
-        scan = Scan(self._handles, segment, found.epochs, self._producers, self._interval_bytes, self._now)
+        # Offsets have gaps only where compaction took records out, here or at the leader that they came from.
+        gaps = self._replicated or CLEANER_FILE in self._names
+        scan = Scan(self._handles, segment, found.epochs, self._producers, self._interval_bytes, self._now, gaps)
         reason = scan.run(size_bytes, found.point_offset)
         found.scanned_bytes += segment.size_bytes - start
         if reason or following is None:
@@ -286,7 +290,9 @@ class Scan:
         producers: ProducerMap,
         interval_bytes: int,
         now: Now,
+        gaps: bool,
     ) -> None:
+        self._gaps = gaps
         self._file = handles.get(segment.log_path)
         self._segment = segment
         self._epochs = epochs
@@ -317,13 +323,15 @@ class Scan:
         at, end = 0, len(chunk)
         expected, epoch = segment.end_offset, self._epochs.latest
         next_index_at, max_timestamp_ms = segment.next_index_at, segment.max_timestamp_ms
+        gaps = self._gaps
         reason = ""
         while at + HEADER_BYTES <= end:
             fields = unpack(chunk, at)
             base, length, its_epoch, magic, crc, attributes, delta, _, its_max_ms, pid, generation, sequence, _ = fields
             size_bytes = length + LENGTH_PREFIX_BYTES
-            if magic != MAGIC or size_bytes < HEADER_BYTES or base < expected or delta < 0 or its_epoch < epoch:
-                reason = f"no batch of offset {expected} or more and epoch {epoch} or later"
+            in_order = base == expected or (gaps and base > expected)
+            if magic != MAGIC or size_bytes < HEADER_BYTES or not in_order or delta < 0 or its_epoch < epoch:
+                reason = f"no batch that follows offset {expected} and epoch {epoch}"
                 break
             if at + size_bytes > end:
                 break
