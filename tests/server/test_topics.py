@@ -1,5 +1,6 @@
 """Topics: what can be made and what is refused, and that a crash leaves the state before a change or the one after."""
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.folders import Folders
 from oncelog.server.settings import Settings
 from oncelog.server.topic_configs import TOPIC_CONFIGS, log_config
-from oncelog.server.topics import DataFolderError, Partition, Topics
+from oncelog.server.topics import DataFolderError, Partition, Topic, Topics
 from tests.server.crashing_disk import CrashingDisk, Died
 
 NOW = ManualClock().now()
@@ -34,6 +35,10 @@ def state(topics: Topics) -> dict[str, object]:
         topic.name: (topic.id, [partition.log.next_offset for partition in topic.partitions], topic.configs)
         for topic in topics.all()
     }
+
+
+def grow_to(topics: Topics, topic: Topic, count: int) -> None:
+    asyncio.run(topics.add_partitions(topic, count, NOW))
 
 
 @pytest.fixture
@@ -88,8 +93,8 @@ def test_all_partitions_together_are_bounded(tmp_path: Path) -> None:
     topics = open_topics(tmp_path, oncelog_max_partitions=3)
     topic = topics.create("a", 2, {}, NOW)
     assert refusal(lambda: topics.create("b", 2, {}, NOW)) is ErrorCode.invalid_partitions
-    assert refusal(lambda: topics.add_partitions(topic, 4, NOW)) is ErrorCode.invalid_partitions
-    topics.add_partitions(topic, 3, NOW)
+    assert refusal(lambda: grow_to(topics, topic, 4)) is ErrorCode.invalid_partitions
+    grow_to(topics, topic, 3)
     topics.delete(topic, NOW)
     topics.create("b", 3, {}, NOW)
 
@@ -97,7 +102,7 @@ def test_all_partitions_together_are_bounded(tmp_path: Path) -> None:
 @pytest.mark.parametrize("count", [0, 1, 2, -5])
 def test_a_topic_only_grows(topics: Topics, count: int) -> None:
     topic = topics.create("a", 2, {}, NOW)
-    assert refusal(lambda: topics.add_partitions(topic, count, NOW)) is ErrorCode.invalid_partitions
+    assert refusal(lambda: grow_to(topics, topic, count)) is ErrorCode.invalid_partitions
 
 
 def test_minus_one_means_the_default_count(tmp_path: Path) -> None:
@@ -164,6 +169,51 @@ def test_a_client_makes_a_topic_by_naming_it_unless_that_is_off(tmp_path: Path) 
     assert refusal(lambda: topics.auto_create("a", NOW)) is ErrorCode.unknown_topic_or_partition
 
 
+# Taking turns
+
+
+async def test_while_a_topic_is_made_its_name_and_its_partitions_count_as_taken(tmp_path: Path) -> None:
+    topics = open_topics(tmp_path, oncelog_max_partitions=5)
+    making = asyncio.create_task(topics.create_in_turns("a.b", 4, {}, NOW))
+    await asyncio.sleep(0)
+    assert topics.get("a.b") is None
+    assert refusal(lambda: topics.create("a.b", 1, {}, NOW)) is ErrorCode.topic_already_exists
+    assert refusal(lambda: topics.create("a_b", 1, {}, NOW)) is ErrorCode.topic_already_exists
+    assert refusal(lambda: topics.create("c", 2, {}, NOW)) is ErrorCode.invalid_partitions
+    topics.alter_broker_configs({"log.segment.bytes": "5000"}, NOW)
+    made = await making
+    assert topics.get("a.b") is made
+    assert [partition.log.config.segment_bytes for partition in made.partitions] == [5000] * 4
+
+
+async def test_a_creation_that_is_given_up_half_way_leaves_nothing_in_the_way(topics: Topics, tmp_path: Path) -> None:
+    making = asyncio.create_task(topics.create_in_turns("a", 4, {}, NOW))
+    await asyncio.sleep(0)
+    making.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await making
+    assert topics.partition_count == 0
+    assert len(topics.create("a", 2, {}, NOW).partitions) == 2
+    topics.close()
+    assert len(open_topics(tmp_path).all()[0].partitions) == 2
+    assert not (tmp_path / "a-2").exists()
+
+
+async def test_a_topic_that_is_deleted_while_it_grows_stays_deleted(topics: Topics, tmp_path: Path) -> None:
+    topic = topics.create("a", 1, {}, NOW)
+    growing = asyncio.create_task(topics.add_partitions(topic, 5, NOW))
+    await asyncio.sleep(0)
+    with pytest.raises(KafkaError, match="growing already"):
+        await topics.add_partitions(topic, 6, NOW)
+    topics.delete(topic, NOW)
+    with pytest.raises(KafkaError) as caught:
+        await growing
+    assert caught.value.code is ErrorCode.unknown_topic_or_partition
+    assert (topics.all(), topics.partition_count) == ([], 0)
+    topics.close()
+    assert open_topics(tmp_path).all() == []
+
+
 # Deleting
 
 
@@ -205,7 +255,7 @@ def test_everything_is_there_again_after_a_start(topics: Topics, tmp_path: Path)
     topic = topics.create("a", 2, {"retention.ms": "5000"}, NOW)
     topics.create("internal", 1, {}, NOW, is_internal=True)
     append(topic.partitions[1])
-    topics.add_partitions(topic, 3, NOW)
+    grow_to(topics, topic, 3)
     topics.alter_broker_configs({"message.max.bytes": "5000"}, NOW)
     before = state(topics)
     topics.close()
@@ -286,7 +336,7 @@ Change = Callable[[Topics], object]
 def grow(topics: Topics) -> None:
     topic = topics.get("old")
     assert topic is not None
-    topics.add_partitions(topic, 4, NOW)
+    grow_to(topics, topic, 4)
 
 
 def delete(topics: Topics) -> None:

@@ -3,8 +3,10 @@
 Each change is made in an order that a crash cannot harm: see `metadata_log.py` and `folders.py`.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
@@ -21,42 +23,16 @@ from oncelog.server.folders import Folders
 from oncelog.server.metadata_log import DamagedMetadata, Definition, MetadataLog
 from oncelog.server.names import METADATA_TOPIC
 from oncelog.server.settings import Settings, SettingsError
+from oncelog.server.topic import Partition, Topic
 
 if TYPE_CHECKING:
     from oncelog.producers import ProducerMap
 
+__all__ = ["DataFolderError", "Partition", "Topic", "Topics"]
+
 logger = logging.getLogger(__name__)
 
 METADATA_CONFIG = LogConfig(segment_bytes=16 * 2**20, cleanup_policy=("compact",))
-
-
-class Partition:
-    """`waiters` are called once and forgotten when there is something new to read, or the partition is gone."""
-
-    __slots__ = ("index", "is_deleted", "log", "topic", "waiters")
-
-    def __init__(self, topic: "Topic", index: int, log: PartitionLog) -> None:
-        self.topic = topic
-        self.index = index
-        self.log = log
-        self.is_deleted = False
-        self.waiters: set[Callable[[], None]] = set()
-
-    def wake(self) -> None:
-        waiting, self.waiters = self.waiters, set()
-        for waiter in waiting:
-            waiter()
-
-
-class Topic:
-    __slots__ = ("configs", "id", "is_internal", "name", "partitions")
-
-    def __init__(self, definition: Definition) -> None:
-        self.name = definition.name
-        self.id = definition.id
-        self.configs = dict(definition.configs)
-        self.is_internal = definition.is_internal
-        self.partitions: list[Partition] = []
 
 
 class DataFolderError(SettingsError):
@@ -77,6 +53,7 @@ class Topics:
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[UUID, Topic] = {}
         self._by_collision_key: dict[str, Topic] = {}
+        self._on_their_way: dict[str, int] = {}  # by the same key: how many partitions are being made
         disk.mkdir(settings.log_dir)
         self._handles = Handles(disk)
         self.checkpointer = Checkpointer(settings.oncelog_recovery_max_bytes)
@@ -115,7 +92,8 @@ class Topics:
 
     @property
     def partition_count(self) -> int:
-        return sum(len(topic.partitions) for topic in self._by_name.values())
+        there = sum(len(topic.partitions) for topic in self._by_name.values())
+        return there + sum(self._on_their_way.values())
 
     def free_bytes(self) -> int:
         return self._disk.free_bytes(self.settings.log_dir)
@@ -125,9 +103,10 @@ class Topics:
     def check_create(self, name: str, partitions: int, configs: Mapping[str, str | None]) -> tuple[int, dict[str, str]]:
         """The partition count and the configs that a topic would get, or why it cannot be made."""
         topic_rules.check_name(name)
-        if name in self._by_name or name == METADATA_TOPIC:
+        key = topic_rules.collision_key(name)
+        if name in self._by_name or name == METADATA_TOPIC or key in self._on_their_way:
             raise KafkaError(ErrorCode.topic_already_exists, f"Topic '{name}' already exists.")
-        rival = self._by_collision_key.get(topic_rules.collision_key(name))
+        rival = self._by_collision_key.get(key)
         if rival is not None:
             raise KafkaError(
                 ErrorCode.invalid_topic_exception,
@@ -147,15 +126,21 @@ class Topics:
         is_internal: bool = False,
     ) -> Topic:
         """`partitions` -1 means num.partitions."""
-        count, own = self.check_create(name, partitions, configs)
-        definition = Definition(name=name, id=uuid4(), partitions=count, configs=own, is_internal=is_internal)
-        topic = Topic(definition)
-        topic.partitions = self._new_partitions(topic, range(count), now)
-        self._change(
-            lambda: self._metadata.put(definition, now),
-            lambda: self._register(topic),
-            lambda: _abandon(topic.partitions),
-        )
+        topic, definition = self._new_topic(name, partitions, configs, is_internal)
+        with self._making(topic, definition.partitions) as added:
+            for index in range(definition.partitions):
+                added.append(self._make(topic, index, now))
+        self._finish_creation(topic, definition, added, now)
+        return topic
+
+    async def create_in_turns(self, name: str, partitions: int, configs: Mapping[str, str | None], now: Now) -> Topic:
+        """As `create`, and other connections get their turn between any two partitions."""
+        topic, definition = self._new_topic(name, partitions, configs, is_internal=False)
+        with self._making(topic, definition.partitions) as added:
+            for index in range(definition.partitions):
+                added.append(self._make(topic, index, now))
+                await asyncio.sleep(0)
+        self._finish_creation(topic, definition, added, now)
         return topic
 
     def auto_create(self, name: str, now: Now) -> Topic:
@@ -186,6 +171,8 @@ class Topics:
 
     def check_add_partitions(self, topic: Topic, count: int) -> None:
         have = len(topic.partitions)
+        if topic_rules.collision_key(topic.name) in self._on_their_way:
+            raise KafkaError(ErrorCode.invalid_partitions, f"The topic {topic.name} is growing already.")
         if count < have:
             raise KafkaError(
                 ErrorCode.invalid_partitions,
@@ -195,15 +182,23 @@ class Topics:
             raise KafkaError(ErrorCode.invalid_partitions, f"Topic already has {have} partition(s).")
         topic_rules.check_partitions(count - have, self.partition_count, self.settings.oncelog_max_partitions)
 
-    def add_partitions(self, topic: Topic, count: int, now: Now) -> None:
-        """`count` is how many partitions there are afterwards."""
+    async def add_partitions(self, topic: Topic, count: int, now: Now) -> None:
+        """`count` is how many partitions there are afterwards. Other connections get their turn in between."""
         self.check_add_partitions(topic, count)
-        added = self._new_partitions(topic, range(len(topic.partitions), count), now)
-        self._change(
-            lambda: self._put(topic, count, topic.configs, now),
-            lambda: topic.partitions.extend(added),
-            lambda: _abandon(added),
-        )
+        indexes = range(len(topic.partitions), count)
+        with self._making(topic, len(indexes)) as added:
+            for index in indexes:
+                added.append(self._make(topic, index, now))
+                await asyncio.sleep(0)
+        if self._by_name.get(topic.name) is not topic:
+            _abandon(added)
+            raise KafkaError(ErrorCode.unknown_topic_or_partition, f"The topic {topic.name} was deleted meanwhile.")
+
+        def apply() -> None:
+            topic.partitions.extend(added)
+            self._apply_configs(topic)
+
+        self._change(lambda: self._put(topic, count, topic.configs, now), apply, lambda: _abandon(added))
 
     def check_alter_configs(self, topic: Topic, configs: Mapping[str, str | None]) -> dict[str, str]:
         if topic.is_internal:
@@ -240,6 +235,22 @@ class Topics:
                 logger.warning("a log was not closed cleanly: %s", error)
 
     # Below: one step each
+
+    def _new_topic(
+        self, name: str, partitions: int, configs: Mapping[str, str | None], is_internal: bool
+    ) -> tuple[Topic, Definition]:
+        count, own = self.check_create(name, partitions, configs)
+        definition = Definition(name=name, id=uuid4(), partitions=count, configs=own, is_internal=is_internal)
+        return Topic(definition), definition
+
+    def _finish_creation(self, topic: Topic, definition: Definition, added: list[Partition], now: Now) -> None:
+        topic.partitions = added
+        self._change(
+            lambda: self._metadata.put(definition, now),
+            lambda: self._register(topic),
+            lambda: _abandon(added),
+        )
+        self._apply_configs(topic)  # the server's settings may have changed while it was made
 
     @staticmethod
     def _change(store: Callable[[], None], apply: Callable[[], None], undo: Callable[[], None] = _nothing) -> None:
@@ -280,22 +291,31 @@ class Topics:
         for partition in topic.partitions:
             partition.log.config = config
 
-    def _new_partitions(self, topic: Topic, indexes: Sequence[int], now: Now) -> list[Partition]:
-        """Logs that nobody knows yet. Where a step fails their folders stay behind, empty: they count for nothing."""
-        config = topic_configs.log_config(self.settings, topic.configs)
+    @contextmanager
+    def _making(self, topic: Topic, count: int) -> Iterator[list[Partition]]:
+        """Holds the name while logs are made that nobody knows yet. Where a step fails they are let go, and their
+        folders stay behind, empty: those count for nothing."""
+        key = topic_rules.collision_key(topic.name)
+        self._on_their_way[key] = count
         added: list[Partition] = []
         try:
-            for index in indexes:
-                self._make_room(topic.name, index)
-                log = self._open_log(topic.name, index, config, now)
-                added.append(Partition(topic, index, log))
-                if log.offline is not None:
-                    raise LogStorageError(log.offline)
+            yield added
             self._folders.sync()
-        except (OSError, LogStorageError) as error:
+        except BaseException as error:
             _abandon(added)
-            raise KafkaError(ErrorCode.kafka_storage_error, f"the log could not be made: {error}") from error
-        return added
+            if isinstance(error, (OSError, LogStorageError)):
+                raise KafkaError(ErrorCode.kafka_storage_error, f"the log could not be made: {error}") from error
+            raise
+        finally:
+            del self._on_their_way[key]
+
+    def _make(self, topic: Topic, index: int, now: Now) -> Partition:
+        self._make_room(topic.name, index)
+        log = self._open_log(topic.name, index, topic_configs.log_config(self.settings, topic.configs), now)
+        if log.offline is not None:
+            log.abandon()
+            raise LogStorageError(log.offline)
+        return Partition(topic, index, log)
 
     def _make_room(self, name: str, index: int) -> None:
         """A new partition starts empty: an older folder in its place is removed if it is too, and refused if not."""

@@ -3,7 +3,6 @@
 Every topic is answered for itself: one that cannot be made does not hold up the others.
 """
 
-import asyncio
 from collections import Counter
 from typing import Any
 
@@ -26,14 +25,13 @@ async def handle(request: Any, call: Call) -> Any:
         try:
             if counts.pop(asked.name) > 1:
                 raise KafkaError(ErrorCode.invalid_request, "Duplicate topic name.")
-            results.append(_create(asked, call, request.validate_only))
+            results.append(await _create(asked, call, request.validate_only))
         except KafkaError as refusal:
             results.append(_refused(asked.name, call, refusal))
-        await asyncio.sleep(0)  # each topic waits for the disk; let other connections go on in between
     return call.new("CreateTopicsResponse", topics=tuple(results))
 
 
-def _create(asked: Any, call: Call, validate_only: bool) -> Any:
+async def _create(asked: Any, call: Call, validate_only: bool) -> Any:
     topics = call.broker.topics
     if asked.name in INTERNAL_TOPICS:
         raise KafkaError(ErrorCode.invalid_topic_exception, f"Topic '{asked.name}' is internal")
@@ -42,7 +40,7 @@ def _create(asked: Any, call: Call, validate_only: bool) -> Any:
     count, own = topics.check_create(asked.name, partitions, configs)
     topic_id = None
     if not validate_only:
-        topic_id = topics.create(asked.name, partitions, configs, call.now).id
+        topic_id = (await topics.create_in_turns(asked.name, partitions, configs, call.now)).id
     return call.new(
         "CreatableTopicResult",
         name=asked.name,

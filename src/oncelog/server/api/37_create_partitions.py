@@ -1,6 +1,5 @@
 """CreatePartitions, versions 0 to 3 (KIP-195): a topic can grow, never shrink."""
 
-import asyncio
 from collections import Counter
 from typing import Any
 
@@ -21,15 +20,14 @@ async def handle(request: Any, call: Call) -> Any:
         try:
             if counts.pop(asked.name) > 1:
                 raise KafkaError(ErrorCode.invalid_request, "Duplicate topic name.")
-            _grow(asked, call, request.validate_only)
+            await _grow(asked, call, request.validate_only)
         except KafkaError as refusal:
             code, message = refusal.code, refusal.message
         results.append(call.new("CreatePartitionsTopicResult", name=asked.name, error_code=code, error_message=message))
-        await asyncio.sleep(0)
     return call.new("CreatePartitionsResponse", results=tuple(results))
 
 
-def _grow(asked: Any, call: Call, validate_only: bool) -> None:
+async def _grow(asked: Any, call: Call, validate_only: bool) -> None:
     topics = call.broker.topics
     topic = existing_topic(topics, asked.name)
     topics.check_add_partitions(topic, asked.count)
@@ -43,7 +41,7 @@ def _grow(asked: Any, call: Call, validate_only: bool) -> None:
             )
         topic_rules.check_brokers((each.broker_ids for each in asked.assignments), call.broker.settings.node_id)
     if not validate_only:
-        topics.add_partitions(topic, asked.count, call.now)
+        await topics.add_partitions(topic, asked.count, call.now)
 
 
 API = Api(key=37, name="create_partitions", versions=(0, 3), handle=handle)

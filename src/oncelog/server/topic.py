@@ -1,0 +1,35 @@
+"""A topic and its partitions, as the requests see them."""
+
+from collections.abc import Callable
+
+from oncelog.log.partition import PartitionLog
+from oncelog.server.metadata_log import Definition
+
+
+class Partition:
+    """`waiters` are called once and forgotten when there is something new to read, or the partition is gone."""
+
+    __slots__ = ("index", "is_deleted", "log", "topic", "waiters")
+
+    def __init__(self, topic: "Topic", index: int, log: PartitionLog) -> None:
+        self.topic = topic
+        self.index = index
+        self.log = log
+        self.is_deleted = False
+        self.waiters: set[Callable[[], None]] = set()
+
+    def wake(self) -> None:
+        waiting, self.waiters = self.waiters, set()
+        for waiter in waiting:
+            waiter()
+
+
+class Topic:
+    __slots__ = ("configs", "id", "is_internal", "name", "partitions")
+
+    def __init__(self, definition: Definition) -> None:
+        self.name = definition.name
+        self.id = definition.id
+        self.configs = dict(definition.configs)
+        self.is_internal = definition.is_internal
+        self.partitions: list[Partition] = []
