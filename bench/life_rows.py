@@ -209,7 +209,7 @@ def await_acknowledgement(port: int, patience_s: float = 900) -> None:
 
 def remove_snapshots(data: Path) -> None:
     """As if none had ever been written: the whole log has to be read again."""
-    for path in [*data.rglob("*.snapshot"), *data.rglob("recovery-point*")]:
+    for path in [*data.rglob("*.producers"), *data.rglob("*checkpoint*")]:
         path.unlink()
 
 
