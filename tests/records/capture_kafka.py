@@ -88,7 +88,7 @@ def _by_librdkafka(kafka: ApacheKafka, topic: str, codec: str) -> None:
     )
     for turn in range(2):
         for i in range(25):
-            headers = [(f"h{n}", f"v{n}" if n else None) for n in range(i % 4)]
+            headers: list[tuple[str, str | bytes | None]] = [(f"h{n}", f"v{n}" if n else None) for n in range(i % 4)]
             key = None if i % 5 == 0 else f"key-{i}"
             value = None if i % 7 == 3 else f"{turn}" + " value" * (i * 3)
             producer.produce(topic, value, key, timestamp=TIMESTAMP_MS + (i * 37) % 50 - 10, headers=headers)
@@ -151,7 +151,6 @@ def _ask_about_wrong_batches(raw: RawConnection) -> list[dict[str, object]]:
 
 def wrong_batches(pid: int, epoch: int) -> dict[str, bytes]:
     good = batch([b"a", b"b"], timestamp_ms=TIMESTAMP_MS)
-    known = {"timestamp_ms": TIMESTAMP_MS}
     return {
         "good": good,
         "nothing": b"",
@@ -178,14 +177,18 @@ def wrong_batches(pid: int, epoch: int) -> dict[str, bytes]:
         "a count above the last delta": batch([b"a"], record_count=2, timestamp_ms=TIMESTAMP_MS),
         "a count below the last delta": batch([b"a", b"b"], record_count=1, timestamp_ms=TIMESTAMP_MS),
         "a huge count": batch([b"a"], record_count=1 << 30, last_offset_delta=(1 << 30) - 1, timestamp_ms=TIMESTAMP_MS),
-        "a control batch": batch([Rec(bytes(6), bytes(4))], attributes=0x20, pid=pid, epoch=epoch, sequence=0, **known),
+        "a control batch": batch(
+            [Rec(bytes(6), bytes(4))], attributes=0x20, pid=pid, epoch=epoch, sequence=0, timestamp_ms=TIMESTAMP_MS
+        ),
         "codec 5": batch([b"a"], attributes=5, timestamp_ms=TIMESTAMP_MS),
         "codec 7": batch([b"a"], attributes=7, timestamp_ms=TIMESTAMP_MS),
         "log append time": batch([b"a"], attributes=8, timestamp_ms=TIMESTAMP_MS),
-        "transactional": batch([b"a"], attributes=0x10, pid=pid, epoch=epoch, sequence=0, **known),
+        "transactional": batch([b"a"], attributes=0x10, pid=pid, epoch=epoch, sequence=0, timestamp_ms=TIMESTAMP_MS),
         "a negative sequence": batch([b"a"], pid=pid, epoch=epoch, sequence=-1, timestamp_ms=TIMESTAMP_MS),
         "a negative epoch": batch([b"a"], pid=pid + 1000, epoch=-1, sequence=0, timestamp_ms=TIMESTAMP_MS),
         "pid -2": batch([b"a"], pid=-2, epoch=0, sequence=0, timestamp_ms=TIMESTAMP_MS),
+        "a base offset of 5": batch([b"a"], base_offset=5, timestamp_ms=TIMESTAMP_MS),
+        "a leader epoch": good[:12] + bytes(4) + good[16:],
         "an unused attribute bit": _with_attributes(good, 0x100),
     }
 

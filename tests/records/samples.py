@@ -1,6 +1,5 @@
 """What the tests of this room share: records drawn at random, and readers that are not ours."""
 
-import datetime
 import struct
 from collections.abc import Sequence
 from pathlib import Path
@@ -131,14 +130,11 @@ def read_by_kio(batch: bytes) -> list[Row]:
             record.key,
             record.value,
             tuple((pair.key or b"", pair.value) for pair in record.headers),
-            int((record.timestamp - _EPOCH).total_seconds()) * 1000,
+            round(record.timestamp.timestamp()) * 1000,
             record.offset,
         )
         for record in parsed.records
     ]
-
-
-_EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
 
 
 def with_true_crc(batch: bytearray) -> bytearray:

@@ -1,5 +1,6 @@
 """The pure builder and reader, against each other and against those of kio and aiokafka."""
 
+import datetime
 import io
 from typing import Any
 
@@ -18,7 +19,6 @@ from oncelog.records.header import CONTROL, check_produced, read_header
 from oncelog.records.read import records_of
 from oncelog.records.varint import SMALL, zigzag
 from tests.records.samples import (
-    _EPOCH,
     TIMESTAMP_MS,
     Row,
     codecs,
@@ -57,9 +57,7 @@ def built_by_kio(records: list[NewRecord]) -> bytes:
 
 
 def _moment(timestamp_ms: int) -> TZAwareMicros:
-    import datetime
-
-    return TZAwareMicros.parse(_EPOCH + datetime.timedelta(milliseconds=timestamp_ms))
+    return TZAwareMicros.parse(datetime.datetime.fromtimestamp(timestamp_ms / 1000, datetime.UTC))
 
 
 def built(records: list[NewRecord], codec: int = 0, **options: Any) -> bytes:
@@ -80,7 +78,7 @@ def test_our_bytes_are_those_of_aiokafka_and_of_kio(records: list[NewRecord]) ->
 def test_what_we_build_everyone_reads(records: list[NewRecord], codec: int, base_offset: int) -> None:
     batch = built(records, codec, base_offset=base_offset)
     rows = rows_of(records, base_offset)
-    assert check_produced(batch).record_count == len(records)
+    assert read_header(batch).record_count == len(records)
     assert [Row(*record) for record in records_of(batch)] == rows
     assert read_by_aiokafka(batch) == rows
     if codec == 0:

@@ -129,7 +129,7 @@ def snappy_claim() -> bytes:
 
 
 def gzip_bomb(size_bytes: int) -> bytes:
-    compressor = zlib.compressobj(wbits=31)
+    compressor = zlib.compressobj(1, wbits=31)
     return b"".join(compressor.compress(bytes(1 << 20)) for _ in range(size_bytes >> 20)) + compressor.flush()
 
 
@@ -143,7 +143,7 @@ def zstd_claim() -> bytes:
     return b"\x28\xb5\x2f\xfd\xe0" + struct.pack("<Q", 1 << 62) + b"\x01\0\0" + bytes(20)
 
 
-BOMB_BYTES = 1 << 30
+BOMB_BYTES = 256 << 20
 ALLOWED_BYTES = 4 << 20
 MEMORY_KB = 24 << 10
 

@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -19,9 +19,12 @@ LOGS = sorted(GOLDEN.glob("*.log"), key=lambda path: path.name)
 by_log = pytest.mark.parametrize("log", LOGS, ids=[log.stem for log in LOGS])
 
 
+_TEXTS = re.compile(r".*?\](?: key: (?P<key>.*?))?(?: payload: (?P<payload>.*))?(?: endTxnMarker: (?P<marker>.*))?")
+
+
 class DumpedBatch(NamedTuple):
     facts: dict[str, str]
-    records: list[dict[str, str]]
+    records: list[dict[str, Any]]
 
 
 def dump_of(log: Path) -> list[DumpedBatch]:
@@ -30,9 +33,11 @@ def dump_of(log: Path) -> list[DumpedBatch]:
     for line in log.with_suffix(".dump").read_text().splitlines():
         if line.startswith("|"):
             numbers, _, texts = line[2:].partition(" headerKeys: ")
-            facts = dict(re.findall(r"(\w+): (\S+)", numbers))
+            facts: dict[str, Any] = dict(re.findall(r"(\w+): (\S+)", numbers))
             facts["headerKeys"] = texts[1 : texts.index("]")]
-            facts.update(re.fullmatch(r".*?\](?: key: (?P<key>.*?))?(?: payload: (?P<payload>.*))?", texts).groupdict())  # type: ignore[union-attr]
+            found = _TEXTS.fullmatch(texts)
+            assert found, line
+            facts.update(found.groupdict())
             batches[-1].records.append(facts)
         else:
             batches.append(DumpedBatch(dict(re.findall(r"(\w+): (\S+)", line)), []))
@@ -118,10 +123,8 @@ def test_aiokafka_and_the_loops_read_the_same_rows(log: Path) -> None:
     assert rows_of_columns(columns) == rows
     assert columns.consumed_bytes == len(data)
     assert columns.next_offset == int(dump_of(log)[-1].facts["lastOffset"]) + 1
-    append_time = [
-        ("LogAppendTime" in facts) for _, dumped in dump_of(log) for facts in dumped if "endTxnMarker" not in facts
-    ]
-    assert columns.timestamp_type().tolist()[: len(rows)] == [int(is_it) for is_it in append_time][: len(rows)]
+    is_append_time = ["LogAppendTime" in facts for _, dumped in dump_of(log) for facts in dumped if not facts["marker"]]
+    assert columns.timestamp_type().tolist() == [int(is_it) for is_it in is_append_time]
 
 
 @by_log

@@ -93,7 +93,7 @@ def read_table(buffer, table):  # type: ignore[no-untyped-def]
             return BAD_FRAME, index
         if buffer[at + 16] != 2:
             return BAD_MAGIC, index
-        if row[COUNT] < 0 or row[LAST_DELTA] < -1:
+        if row[COUNT] < 0 or row[COUNT] > row[LAST_DELTA] + 1:
             return BAD_COUNT, index
         if row[BASE_OFFSET] < 0 or row[BASE_OFFSET] > _INT64_MAX - (1 << 31):
             return BAD_TIMESTAMP, index

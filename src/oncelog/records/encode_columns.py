@@ -39,15 +39,16 @@ def encode(
     rows: Int64s | None = None,
     codec: int = NONE,
     target_bytes: int = 1_000_000,
-    base_offset: int = 0,
+    base_offset: int | None = None,
     producer_id: int = NO_PRODUCER_ID,
     producer_epoch: int = -1,
     base_sequence: int = NO_SEQUENCE,
 ) -> list[EncodedBatch]:
     """Batches of all rows in order, or of those that `rows` names: so one frame is split over partitions uncopied.
 
-    `target_bytes` bounds a batch before compression; only a record that is longer by itself exceeds it. Offsets and
-    sequences go on from batch to batch. A column that is left out is null in every record.
+    `target_bytes` bounds a batch before compression; only a record that is longer by itself exceeds it. Sequences go on
+    from batch to batch. So do offsets where a first one is given; without it every batch begins at 0, as brokers want
+    it of what is produced. A column that is left out is null in every record.
     """
     row_count = _row_count(key, value, headers, timestamp_ms)
     selected = np.empty(0, np.int64) if rows is None else np.ascontiguousarray(rows, np.int64)
@@ -70,8 +71,8 @@ def encode(
         data = _stored(view[at:end], codec)
         sequence = base_sequence if base_sequence < 0 else (base_sequence + first) & SEQUENCE_MASK
         HEADER.pack_into(
-            data, 0, base_offset + first, len(data) - LENGTH_PREFIX_BYTES, -1, MAGIC, 0, codec, count - 1,
-            base_timestamp, max_timestamp, producer_id, producer_epoch, sequence, count,
+            data, 0, 0 if base_offset is None else base_offset + first,
+            len(data) - LENGTH_PREFIX_BYTES, -1, MAGIC, 0, codec, count - 1, base_timestamp, max_timestamp, producer_id, producer_epoch, sequence, count,
         )  # fmt: skip
         restamp_crc(data, 0, len(data))
         batches.append(EncodedBatch(data, first, count))
@@ -111,32 +112,37 @@ def _room(
         if column is not None:
             room += _most_bytes(column, selected)
     if headers is not None:
-        firsts, lasts = _spans(headers.ends, selected)
+        header_count = min(len(headers.names), len(headers.values))
+        firsts, lasts = _spans(headers.ends, selected, header_count)
         room += int((lasts - firsts).sum()) * loops.MOST_HEADER_OVERHEAD
         for column in (headers.names, headers.values):
-            header_ends = np.append(column.ends.astype(np.int64), 0)  # so that there is an end where there is no header
-            last_place = len(header_ends) - 1
-            header_bytes = header_ends[np.minimum(lasts, last_place)] - header_ends[np.minimum(firsts, last_place)]
-            room += int(np.maximum(header_bytes, 0).sum())
+            room += int((_ends_at(column, lasts) - _ends_at(column, firsts)).sum())
     return room
 
 
 def _most_bytes(column: BytesColumn, selected: Int64s) -> int:
     if len(selected) == 0:
         return len(column.data)
-    starts, ends = _spans(column.ends, selected)
+    starts, ends = _spans(column.ends, selected, len(column.data))
     return int((ends - starts).sum())
 
 
-def _spans(all_ends: Int32s | Int64s, selected: Int64s) -> tuple[Int64s, Int64s]:
-    """Where each row begins and ends. What is out of order or out of range is refused by the loop; here it counts 0."""
+def _spans(all_ends: Int32s | Int64s, selected: Int64s, most: int) -> tuple[Int64s, Int64s]:
+    """Where each row begins and ends. Room is made by these, so what cannot be is refused here already."""
     if len(selected):
-        inside = selected[(selected >= 0) & (selected < len(all_ends) - 1)]
-        starts, ends = all_ends[inside].astype(np.int64), all_ends[inside + 1].astype(np.int64)
+        if selected.min() < 0 or selected.max() >= len(all_ends) - 1:
+            raise ValueError(loops.REASONS[loops.BAD_ROW])
+        starts, ends = all_ends[selected].astype(np.int64), all_ends[selected + 1].astype(np.int64)
     else:
         starts, ends = all_ends[:-1].astype(np.int64), all_ends[1:].astype(np.int64)
-    starts = np.maximum(starts, 0)
-    return starts, np.maximum(ends, starts)
+    if starts.min() < 0 or ends.max() > most or bool((ends < starts).any()):
+        raise ValueError(loops.REASONS[loops.BAD_ENDS])
+    return starts, ends
+
+
+def _ends_at(column: BytesColumn, places: Int64s) -> Int64s:
+    ends = np.clip(column.ends.astype(np.int64), 0, len(column.data))
+    return ends[places] if len(ends) else np.zeros(len(places), np.int64)
 
 
 def _stored(framed: memoryview, codec: int) -> bytearray | memoryview:

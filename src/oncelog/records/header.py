@@ -148,7 +148,9 @@ def check_produced(buffer: Buffer) -> BatchHeader:
     if size_bytes < HEADER_BYTES:
         _refuse_framing(buffer)
     header: BatchHeader = _new(BatchHeader, _unpack_from(buffer, 0))
-    (_, batch_length, _, magic, crc, attributes, last_delta, _, _, producer_id, epoch, sequence, count) = header
+    (base_offset, batch_length, _, magic, crc, attributes, last_delta, _, _, producer_id, epoch, sequence, count) = (
+        header
+    )
     if magic != MAGIC or batch_length + LENGTH_PREFIX_BYTES != size_bytes:
         _refuse_framing(buffer)
     if crc32c(memoryview(buffer)[CRC_FROM:]) != crc:
@@ -162,6 +164,7 @@ def check_produced(buffer: Buffer) -> BatchHeader:
         or count * MIN_RECORD_BYTES > (size_bytes - HEADER_BYTES) * MOST_UNFOLDED[codec]
         or (producer_id >= 0 and (sequence < 0 or epoch < 0))
         or producer_id < NO_PRODUCER_ID
+        or base_offset
     ):
         _refuse_header(header)
     return header
@@ -197,6 +200,8 @@ def _refuse_header(header: BatchHeader) -> NoReturn:
         raise BadBatch(BadBatchKind.TRANSACTIONAL, "transactions are not supported")
     if header.codec > LAST_CODEC:
         raise BadBatch(BadBatchKind.UNKNOWN_CODEC, f"there is no codec {header.codec}")
+    if header.base_offset != 0:
+        raise BadBatch(BadBatchKind.INVALID, f"a produced batch begins at offset 0, not at {header.base_offset}")
     if header.last_offset_delta + 1 != count or count < 1:
         message = f"{count} records contradict a last offset delta of {header.last_offset_delta}"
         raise BadBatch(BadBatchKind.INVALID, message)
