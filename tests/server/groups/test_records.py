@@ -48,6 +48,54 @@ GROUPS = st.builds(
 )
 
 
+# As an Apache Kafka 4.3 wrote them, asked by `questions.py`.
+EMPTY_GROUP = "0003000000000000ffffffff000001a1fdc7986200000000"
+STABLE_GROUP = (
+    "00030008636f6e73756d657200000001000572616e676500286f6e652d37373930396566322d366263392d343937622d396464612d3266"
+    "34656661306132336662000001a1fdc798640000000100286f6e652d37373930396566322d366263392d343937622d396464612d32663465"
+    "666130613233666200036f6e650003726177000a2f3132372e302e302e3100007530000075300000001000000000000100046d696e65ffff"
+    "ffff000000057368617265"
+)
+MEMBER_ID = "one-77909ef2-6bc9-497b-9dda-2f4efa0a23fb"
+GROUP_KEY_BYTES = "00020004676f6c64"
+OFFSET_KEY_BYTES = "0001000b676f6c642d73696d706c650006676f6c64656e00000001"
+OFFSET_WITH_TOPIC_ID = "00040000000000000005000000030661626f7574000001a1fdc7989a0100105ef5c7137ad945608b3bb31a989ad305"
+OFFSET_WITH_EXPIRY = "000100000000000000060002c3a9000001a1fdc798ac000001a1fdfe872c"
+
+
+def test_a_group_is_read_and_written_as_kafka_does() -> None:
+    key, value = bytes.fromhex(GROUP_KEY_BYTES), bytes.fromhex(STABLE_GROUP)
+    group = decode_group(value)
+    assert decode_key(key) == GroupKey("gold")
+    assert (group.protocol_type, group.generation, group.protocol_name, group.leader) == (
+        "consumer", 1, "range", MEMBER_ID,
+    )  # fmt: skip
+    (member,) = group.members
+    assert (member.member_id, member.instance_id, member.client_id, member.client_host) == (
+        MEMBER_ID, "one", "raw", "/127.0.0.1",
+    )  # fmt: skip
+    assert (member.session_timeout_ms, member.rebalance_timeout_ms) == (30_000, 30_000)
+    assert member.assignment == b"share"
+    assert (encode_group_key("gold"), encode_group(group)) == (key, value)
+
+
+def test_an_empty_group_is_read_and_written_as_kafka_does() -> None:
+    value = bytes.fromhex(EMPTY_GROUP)
+    assert encode_group(decode_group(value)) == value
+
+
+def test_an_offset_is_read_as_kafka_wrote_it_in_its_newest_version() -> None:
+    assert decode_key(bytes.fromhex(OFFSET_KEY_BYTES)) == OffsetKey("gold-simple", "golden", 1)
+    assert encode_offset_key("gold-simple", "golden", 1).hex() == OFFSET_KEY_BYTES
+    assert decode_offset(bytes.fromhex(OFFSET_WITH_TOPIC_ID)) == CommittedOffset(5, 3, "about", 1795259078810)
+
+
+def test_an_offset_with_an_expiry_is_read_and_written_as_kafka_does() -> None:
+    value = bytes.fromhex(OFFSET_WITH_EXPIRY)
+    assert decode_offset(value) == CommittedOffset(6, -1, "é", 1795259078828, 1795262678828)
+    assert encode_offset(decode_offset(value)) == value
+
+
 def text(value: str | None) -> bytes:
     data = None if value is None else value.encode()
     return struct.pack(">h", -1) if data is None else struct.pack(">h", len(data)) + data

@@ -8,7 +8,8 @@
            (1: rebalance timeout int32,) session timeout int32, subscription, assignment
 
 A null value is a tombstone. Keys of other versions belong to kinds of groups that are not kept here.
-Written are key 1 and 2, offsets as 3 (as 1 with an expire time of their own), groups as 3, which is what Kafka writes.
+Written are key 1 and 2, offsets as 3 (as 1 with an expire time of their own), groups as 3. Kafka writes the same, but
+since 4.1 offsets as 4 with the topic's id behind them, which is read here and passed over.
 """
 
 import struct
