@@ -15,6 +15,8 @@ from typing import Any, Union, get_origin
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
+from oncelog.wire.nulls import arrays_of, refuse_nulls
+
 NO_THROTTLE = timedelta(0)
 
 
@@ -30,12 +32,19 @@ class Schema:
         stem = "".join(part.capitalize() for part in name.split("_"))
         self.request_type: Any = getattr(self._request_module, f"{stem}Request")
         self.response_type: Any = getattr(self._response_module, f"{stem}Response")
-        self.read = entity_reader(self.request_type)
+        self._read = entity_reader(self.request_type)
+        self._arrays = arrays_of(self.request_type)
         self.read_header = entity_reader(self.request_type.__header_schema__)
         self.has_flexible_header: bool = self.request_type.__header_schema__.__version__ >= 2
         self._write = entity_writer(self.response_type)
         self._write_header = entity_writer(self.response_type.__header_schema__)
         self._known: dict[str, tuple[Any, frozenset[str]]] = {}
+
+    def read(self, data: bytes, at: int) -> tuple[Any, int]:
+        """The request and the number of bytes that it took; raises for whatever is wrong with it."""
+        request, size_bytes = self._read(data, at)
+        refuse_nulls(request, self._arrays)
+        return request, size_bytes
 
     def new(self, type_name: str, **values: Any) -> Any:
         """A response struct of this version; fields that the version lacks are dropped, no throttling is assumed."""
