@@ -1,4 +1,4 @@
-"""The fence's control record: what Python clients make of it. Java and librdkafka are asked in tests/peers."""
+"""The fence's control record: its bytes, and what Python clients read in it (see also `test_clients_skip_fences`)."""
 
 import pytest
 from aiokafka.record.control_record import ABORT_MARKER
@@ -23,7 +23,7 @@ def test_it_says_whom_it_fences() -> None:
 
 
 def test_its_bytes_never_change() -> None:
-    assert fence_key() == bytes.fromhex("0000 6f6c")
+    assert fence_key() == bytes.fromhex("0000 4f4c")
     assert fence_value(PID, GENERATION) == bytes.fromhex("0000 00000000ee6b2800 7fff")
 
 
@@ -33,7 +33,7 @@ def test_its_bytes_never_change() -> None:
         (None, None),
         (b"", b""),
         (b"\0\0\0\0", b"\0\0\0\0\0\0"),  # Kafka's abort marker
-        (b"\0\1\x6f\x6c", fence_value(1, 1)),
+        (b"\0\1\x4f\x4c", fence_value(1, 1)),
         (fence_key() + b"\0", fence_value(1, 1)),
         (fence_key(), None),
         (fence_key(), fence_value(1, 1)[:-1]),

@@ -13,7 +13,7 @@ clients look into it before they skip it:
 
 import struct
 
-FENCE_TYPE = 0x6F6C  # "ol"
+FENCE_TYPE = 0x4F4C  # "OL"
 _KEY = struct.Struct(">hh")
 _VALUE = struct.Struct(">hqh")
 _VERSION = 0

@@ -12,8 +12,7 @@ could append a batch twice.
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
-from random import Random
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from oncelog.clock import Now
 from oncelog.producers.sequences import GENERATIONS
@@ -26,6 +25,12 @@ PERIODS_A_LIFETIME = 24
 MAX_PERIODS = 1024
 
 Reserve = Callable[[int], int]  # how many, durably; answers the first of them
+
+
+class Chance(Protocol):
+    """`random.SystemRandom()` in a server, a seeded `random.Random` in tests."""
+
+    def randrange(self, start: int, /) -> int: ...
 
 
 class Period(NamedTuple):
@@ -74,7 +79,7 @@ class Lease(NamedTuple):
 class LeaseIssuer:
     """Grants leases, and is the `Grants` that partitions ask."""
 
-    def __init__(self, reserve: Reserve, *, lifetime_ms: int, random: Random, earlier: Iterable[Period] = ()) -> None:
+    def __init__(self, reserve: Reserve, *, lifetime_ms: int, random: Chance, earlier: Iterable[Period] = ()) -> None:
         self._reserve = reserve
         self._lifetime_ms = lifetime_ms
         self._random = random
