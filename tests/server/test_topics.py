@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from oncelog.clock import ManualClock
+from oncelog.log import memory_disk
 from oncelog.log.disk import Disk, RealDisk
+from oncelog.log.memory_disk import MemoryDisk
 from oncelog.producers import ProducerMap
 from oncelog.records.build import build_batch
 from oncelog.records.header import read_header
@@ -434,3 +436,51 @@ def test_a_disk_that_refuses_half_way_leaves_what_a_start_would_find(name: str, 
         assert here in (before, after)
         disk.refuse_at = None
         assert shape(open_topics(folder)) == here, f"refused from change {step} of {steps}"
+
+
+# Power failures: what was not flushed may be lost, in part, and names may have their old meaning
+
+SEEDS_A_STEP = 3
+ON_MEMORY = [name for name in CHANGES if name != "delete"]  # the disk in memory cannot rename a folder
+
+
+@pytest.mark.parametrize("name", ON_MEMORY)
+def test_a_power_failure_between_any_two_steps_leaves_the_state_before_or_after(name: str) -> None:
+    change = CHANGES[name]
+    folder = Path("data")
+    disk = MemoryDisk()
+    topics = on_memory(disk)
+    before, first = shape(topics), disk.operations
+    change(topics)
+    after, steps = shape(topics), disk.operations - first
+    assert steps > 0
+    seen = set()
+    for seed in range(steps * SEEDS_A_STEP):
+        disk = MemoryDisk(seed)
+        topics = on_memory(disk)
+        disk.die_at(disk.operations + seed % steps)
+        try:
+            change(topics)
+        except memory_disk.Died:
+            pass
+        found = shape(open_topics(folder, disk.crash()))
+        assert found in (before, after), f"seed {seed}: died before change {seed % steps} of {steps}"
+        seen.add(found == after)
+    assert seen == {False, True}
+
+
+def test_a_change_that_was_answered_survives_a_power_failure() -> None:
+    for name in ON_MEMORY:
+        for seed in range(10):
+            disk = MemoryDisk(seed)
+            topics = on_memory(disk)
+            CHANGES[name](topics)
+            assert shape(open_topics(Path("data"), disk.crash())) == shape(topics), f"{name}, seed {seed}"
+
+
+def on_memory(disk: MemoryDisk) -> Topics:
+    topics = open_topics(Path("data"), disk)
+    append(topics.create("old", 2, {}, NOW).partitions[0])
+    append(topics.create("other", 1, {}, NOW).partitions[0])
+    topics.close()
+    return open_topics(Path("data"), disk)
