@@ -1,0 +1,276 @@
+"""Fetch and what goes with it: limits, waits, versions, epochs, sessions; ListOffsets; DeleteRecords."""
+
+import threading
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from oncelog.embedded import Server
+from oncelog.server.errors import ErrorCode
+from tests.raw import RawConnection, Rec, batch
+from tests.server.conftest import new_topic
+from tests.waiting import until
+
+VERSIONS = range(4, 19)
+ONE = batch([b"x" * 100])
+
+
+def fetch(raw: RawConnection, version: int, topics: list[Any], **more: Any) -> Any:
+    values: dict[str, Any] = {"max_wait": 0, "min_bytes": 1, "max_bytes": 1 << 20, "isolation_level": 0, **more}
+    values["topics"] = topics
+    if version >= 7:
+        values = {"session_id": 0, "session_epoch": -1, "forgotten_topics_data": [], **values}
+    return raw.call("fetch", version, **values)
+
+
+def part(offset: int = 0, index: int = 0, max_bytes: int = 1 << 20, **more: Any) -> dict[str, Any]:
+    return {"partition": index, "fetch_offset": offset, "partition_max_bytes": max_bytes, **more}
+
+
+def named(server: Server, topic: str, version: int) -> dict[str, Any]:
+    found = server.broker.topics.get(topic)
+    assert found is not None
+    return {"topic_id": found.id} if version >= 13 else {"topic": topic}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_version_gives_the_records(server: Server, raw: RawConnection, topic: str, version: int) -> None:
+    raw.produce(topic, 0, ONE)
+    topics = [{**named(server, topic, version), "partitions": [part()]}]
+    found = fetch(raw, version, topics).responses[0].partitions[0]
+    assert (found.error_code, found.high_watermark, found.last_stable_offset) == (0, 1, 1)
+    assert found.records[17:] == ONE[17:]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_is_not_there_is_unknown_in_every_version(raw: RawConnection, version: int) -> None:
+    name = {"topic_id": UUID(int=5)} if version >= 13 else {"topic": "nowhere"}
+    found = fetch(raw, version, [{**name, "partitions": [part()]}], max_wait=20_000).responses[0].partitions[0]
+    expected = ErrorCode.unknown_topic_id if version >= 13 else ErrorCode.unknown_topic_or_partition
+    assert found.error_code is expected
+
+
+def test_read_committed_readers_get_an_empty_list_of_aborted_transactions(raw: RawConnection, topic: str) -> None:
+    raw.produce(topic, 0, ONE)
+    topics = [{"topic": topic, "partitions": [part()]}]
+    committed = fetch(raw, 11, topics, isolation_level=1).responses[0].partitions[0]
+    assert (committed.aborted_transactions, committed.records[17:]) == ((), ONE[17:])
+    assert fetch(raw, 11, topics).responses[0].partitions[0].aborted_transactions is None
+
+
+def test_offsets_outside_of_the_log_are_out_of_range(raw: RawConnection, topic: str) -> None:
+    raw.produce(topic, 0, ONE)
+    for offset in (2, 100, -5):
+        assert raw.fetch(topic, 0, offset).error_code is ErrorCode.offset_out_of_range
+    assert raw.fetch(topic, 0, 1).error_code is ErrorCode.none
+
+
+def test_at_least_one_batch_comes_whatever_the_limits(raw: RawConnection, topic: str) -> None:
+    raw.produce(topic, 0, ONE)
+    raw.produce(topic, 0, ONE)
+    assert len(raw.fetch(topic, 0, 0, max_bytes=1, partition_max_bytes=1).records) == len(ONE)
+    assert len(raw.fetch(topic, 0, 0, max_bytes=0, partition_max_bytes=0).records) == len(ONE)
+
+
+def test_max_bytes_holds_over_all_partitions(raw: RawConnection) -> None:
+    topic = new_topic(raw, 4)
+    for index in range(4):
+        for _ in range(10):
+            raw.produce(topic, index, ONE)
+    topics = [{"topic": topic, "partitions": [part(index=index) for index in range(4)]}]
+    limit = len(ONE) * 15
+    sizes = [len(each.records or b"") for each in fetch(raw, 11, topics, max_bytes=limit).responses[0].partitions]
+    assert sizes == [len(ONE) * 10, len(ONE) * 5, 0, 0]
+
+
+def test_a_long_poll_ends_when_a_record_arrives(server: Server, raw: RawConnection, topic: str) -> None:
+    raw.socket.settimeout(25)
+    ask_and_wait(server, raw, topic, min_bytes=1)
+    with RawConnection(server.bootstrap_servers) as other:
+        other.produce(topic, 0, ONE)
+    assert raw.answer().responses[0].partitions[0].records[17:] == ONE[17:]
+
+
+def ask_and_wait(server: Server, raw: RawConnection, topic: str, *, min_bytes: int, max_wait_ms: int = 60_000) -> None:
+    raw.ask(
+        "fetch",
+        11,
+        max_wait=max_wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=1 << 20,
+        session_epoch=-1,
+        forgotten_topics_data=[],
+        topics=[{"topic": topic, "partitions": [part()]}],
+    )
+    partition = server.broker.topics.partition(topic, 0)
+    assert partition is not None
+    until(lambda: len(partition.waiters) == 1, "the fetch to wait")
+
+
+def test_a_long_poll_waits_for_as_many_bytes_as_it_asked_for(server: Server, raw: RawConnection, topic: str) -> None:
+    raw.produce(topic, 0, ONE)
+    ask_and_wait(server, raw, topic, min_bytes=len(ONE) * 3)
+    with RawConnection(server.bootstrap_servers) as other:
+        other.produce(topic, 0, ONE)
+        raw.socket.settimeout(0.1)
+        with pytest.raises(TimeoutError):
+            raw.receive_bytes()
+        raw.socket.settimeout(25)
+        other.produce(topic, 0, ONE)
+    assert len(raw.answer().responses[0].partitions[0].records) == len(ONE) * 3
+
+
+def test_a_long_poll_ends_empty_when_its_time_is_over(raw: RawConnection, topic: str) -> None:
+    assert raw.fetch(topic, 0, 0, max_wait_ms=50).records == b""
+
+
+def test_a_long_poll_ends_when_its_topic_is_deleted(server: Server, raw: RawConnection, topic: str) -> None:
+    ask_and_wait(server, raw, topic, min_bytes=1)
+    with RawConnection(server.bootstrap_servers) as other:
+        other.delete_topic(topic)
+    assert raw.answer().responses[0].partitions[0].error_code is ErrorCode.unknown_topic_or_partition
+
+
+def test_a_reader_that_hangs_up_leaves_no_waiter_behind(server: Server, raw: RawConnection, topic: str) -> None:
+    partition = server.broker.topics.partition(topic, 0)
+    assert partition is not None
+    with RawConnection(server.bootstrap_servers) as reader:
+        ask_and_wait(server, reader, topic, min_bytes=1)
+    until(lambda: not partition.waiters, "the waiter to be gone")
+    assert raw.produce(topic, 0, ONE).base_offset == 0
+
+
+def test_many_waiting_readers_are_all_woken(server: Server, raw: RawConnection, topic: str) -> None:
+    readers = [RawConnection(server.bootstrap_servers) for _ in range(20)]
+    partition = server.broker.topics.partition(topic, 0)
+    assert partition is not None
+    results: list[int] = []
+
+    def read(reader: RawConnection) -> None:
+        results.append(reader.fetch(topic, 0, 0, max_wait_ms=60_000).high_watermark)
+
+    threads = [threading.Thread(target=read, args=[reader]) for reader in readers]
+    for thread in threads:
+        thread.start()
+    until(lambda: len(partition.waiters) == 20, "all readers to wait")
+    raw.produce(topic, 0, ONE)
+    for thread in threads:
+        thread.join()
+    assert results == [1] * 20
+    for reader in readers:
+        reader.close()
+
+
+def test_leader_epochs_are_checked(server: Server, raw: RawConnection, topic: str) -> None:
+    partition = server.broker.topics.partition(topic, 0)
+    assert partition is not None
+    epoch = partition.log.leader_epoch
+
+    def with_epoch(believed: int) -> ErrorCode:
+        topics = [{"topic": topic, "partitions": [part(current_leader_epoch=believed)]}]
+        code: ErrorCode = fetch(raw, 11, topics).responses[0].partitions[0].error_code
+        return code
+
+    assert with_epoch(epoch) is ErrorCode.none
+    assert with_epoch(epoch + 1) is ErrorCode.unknown_leader_epoch
+    server.call(partition.log.begin_epoch, epoch + 1)
+    assert with_epoch(epoch) is ErrorCode.fenced_leader_epoch
+
+
+def test_sessions_are_declined_in_kafkas_words(raw: RawConnection, topic: str) -> None:
+    topics = [{"topic": topic, "partitions": [part()]}]
+    assert fetch(raw, 11, topics, session_epoch=0).session_id == 0
+    claimed = fetch(raw, 11, [], session_id=77, session_epoch=3)
+    assert (claimed.error_code, claimed.responses) == (ErrorCode.fetch_session_id_not_found, ())
+
+
+def test_a_fetch_of_nothing_is_answered_at_once(raw: RawConnection) -> None:
+    assert fetch(raw, 11, [], max_wait=60_000).responses == ()
+
+
+# ListOffsets
+
+
+@pytest.mark.parametrize("version", range(1, 12))
+def test_offsets_are_found_by_time_in_every_version(raw: RawConnection, version: int) -> None:
+    topic = new_topic(raw)
+    for time_ms in (1000, 3000, 2000):
+        raw.produce(topic, 0, batch([b"x", Rec(b"y", timestamp_delta_ms=5)], timestamp_ms=time_ms))
+
+    def at(time_ms: int) -> tuple[int, int]:
+        wanted = {"partition_index": 0, "timestamp": time_ms}
+        values: dict[str, Any] = {"replica_id": -1, "topics": [{"name": topic, "partitions": [wanted]}]}
+        if version >= 2:
+            values["isolation_level"] = 0
+        if version >= 10:
+            values["timeout"] = 1000
+        found = raw.call("list_offsets", version, **values).topics[0].partitions[0]
+        assert found.error_code is ErrorCode.none
+        return found.timestamp, found.offset
+
+    assert at(-1) == (-1, 6)
+    assert at(-2) == (-1, 0)
+    assert at(0) == (1000, 0)
+    assert at(1001) == (1005, 1)
+    assert at(2500) == (3000, 2)
+    assert at(9999) == (-1, -1)
+    if version >= 7:
+        assert at(-3) == (3005, 3)
+    if version >= 8:
+        assert at(-4) == (-1, 0)
+    if version >= 9:
+        assert at(-5) == (-1, -1)
+
+
+def test_a_kind_of_offset_that_a_version_does_not_know_is_refused(raw: RawConnection, topic: str) -> None:
+    assert raw.offset_at(topic, 0, -3, version=6).error_code is ErrorCode.unsupported_version
+    assert raw.offset_at(topic, 0, -99).error_code is ErrorCode.unsupported_version
+    assert raw.offset_at("nowhere", 0, -1).error_code is ErrorCode.unknown_topic_or_partition
+    assert raw.offset_at(topic, 3, -1).error_code is ErrorCode.unknown_topic_or_partition
+
+
+# DeleteRecords and OffsetForLeaderEpoch
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_deleted_records_are_gone_for_readers(raw: RawConnection, topic: str, version: int) -> None:
+    for _ in range(5):
+        raw.produce(topic, 0, ONE)
+
+    def delete(offset: int, name: str = topic) -> tuple[ErrorCode, int]:
+        wanted = {"partition_index": 0, "offset": offset}
+        topics = [{"name": name, "partitions": [wanted]}]
+        found = raw.call("delete_records", version, topics=topics, timeout=1000).topics[0].partitions[0]
+        return found.error_code, found.low_watermark
+
+    assert delete(2) == (ErrorCode.none, 2)
+    assert raw.fetch(topic, 0, 1).error_code is ErrorCode.offset_out_of_range
+    assert raw.fetch(topic, 0, 2).error_code is ErrorCode.none
+    assert raw.offset_at(topic, 0, -2).offset == 2
+    assert delete(9) == (ErrorCode.offset_out_of_range, -1)
+    assert delete(-1) == (ErrorCode.none, 5)
+    assert delete(0, "nowhere") == (ErrorCode.unknown_topic_or_partition, -1)
+
+
+@pytest.mark.parametrize("version", range(2, 5))
+def test_the_end_of_an_epoch_is_told(server: Server, raw: RawConnection, topic: str, version: int) -> None:
+    partition = server.broker.topics.partition(topic, 0)
+    assert partition is not None
+    raw.produce(topic, 0, ONE)
+    first = partition.log.leader_epoch
+    server.call(partition.log.begin_epoch, first + 3)
+    raw.produce(topic, 0, ONE)
+
+    def end_of(epoch: int) -> tuple[int, int]:
+        wanted = {"partition": 0, "leader_epoch": epoch}
+        values: dict[str, Any] = {"replica_id": -1} if version >= 3 else {}
+        topics = [{"topic": topic, "partitions": [wanted]}]
+        found = raw.call("offset_for_leader_epoch", version, topics=topics, **values).topics[0].partitions[0]
+        assert found.error_code is ErrorCode.none
+        return found.leader_epoch, found.end_offset
+
+    assert end_of(first) == (first, 1)
+    assert end_of(first + 1) == (first, 1)
+    assert end_of(first + 3) == (first + 3, 2)
+    assert end_of(first + 4) == (-1, -1)

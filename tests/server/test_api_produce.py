@@ -1,0 +1,219 @@
+"""Produce: what each batch is answered with, in every version, whatever is wrong with it."""
+
+import struct
+from typing import Any
+
+import pytest
+
+from oncelog.embedded import Server
+from oncelog.log.errors import LogStorageError
+from oncelog.server.errors import ErrorCode
+from tests.raw import CODECS, RawConnection, Rec, batch, message_set
+from tests.raw.entities import OWN_PACKAGE
+from tests.server.conftest import new_topic
+
+FULL_RANGE = range(3, 14)
+
+
+def produce(raw: RawConnection, server: Server, topic: str, records: bytes | None, version: int, **more: Any) -> Any:
+    """The answer about partition 0, by the topic's name or, in version 13, by its id."""
+    found = server.broker.topics.get(topic)
+    assert found is not None
+    named = {"topic_id": found.id} if version >= 13 else {"name": topic}
+    data = {**named, "partition_data": [{"index": 0, "records": records}]}
+    answer = raw.call("produce", version, acks=more.get("acks", -1), timeout=1000, topic_data=[data])
+    return answer.responses[0].partition_responses[0]
+
+
+@pytest.mark.parametrize("version", FULL_RANGE)
+def test_every_version_appends(server: Server, raw: RawConnection, topic: str, version: int) -> None:
+    first = produce(raw, server, topic, batch([b"a", b"b"]), version)
+    second = produce(raw, server, topic, batch([b"c"]), version)
+    assert [(each.error_code, each.base_offset) for each in (first, second)] == [(0, 0), (0, 2)]
+
+
+@pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS.keys())
+def test_every_codec_is_kept_as_it_came(raw: RawConnection, topic: str, codec: int) -> None:
+    sent = batch([b"same" * 100] * 20, codec=codec)
+    assert raw.produce(topic, 0, sent).error_code is ErrorCode.none
+    assert raw.fetch(topic, 0, 0).records[17:] == sent[17:]
+
+
+def flipped(data: bytes, at: int) -> bytes:
+    return data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :]
+
+
+GOOD = batch([b"value"])
+REFUSED: dict[str, tuple[bytes | None, ErrorCode]] = {
+    "no records": (None, ErrorCode.invalid_record),
+    "empty records": (b"", ErrorCode.invalid_record),
+    "a bad CRC": (flipped(GOOD, len(GOOD) - 1), ErrorCode.corrupt_message),
+    "magic 0": (message_set(b"old", 0), ErrorCode.invalid_record),
+    "magic 1": (message_set(b"old", 1), ErrorCode.invalid_record),
+    "magic 3": (batch([b"x"], magic=3), ErrorCode.corrupt_message),
+    "a control batch": (batch([b"x"], attributes=0x20), ErrorCode.invalid_record),
+    "a transactional batch": (batch([b"x"], attributes=0x10, pid=2**32), ErrorCode.invalid_txn_state),
+    "two batches": (GOOD + GOOD, ErrorCode.invalid_record),
+    "a batch that stops": (GOOD[:-3], ErrorCode.invalid_record),
+    "a negative length": (batch([b"x"], length_bytes=-5), ErrorCode.corrupt_message),
+    "a count that contradicts": (batch([b"x"], record_count=5), ErrorCode.invalid_record),
+    "a delta that contradicts": (batch([b"x"], last_offset_delta=7), ErrorCode.invalid_record),
+    "an unknown codec": (batch([b"x"], attributes=7), ErrorCode.unsupported_compression_type),
+    "the log's own time": (batch([b"x"], attributes=8), ErrorCode.invalid_timestamp),
+    "more than max.message.bytes": (batch([b"x" * 1_100_000]), ErrorCode.message_too_large),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_batch_that_cannot_be_is_refused_and_nothing_is_appended(raw: RawConnection, topic: str, name: str) -> None:
+    records, code = REFUSED[name]
+    answer = raw.produce(topic, 0, records)
+    assert (answer.error_code, answer.base_offset) == (code, -1)
+    assert answer.error_message
+    assert raw.offset_at(topic, 0, -1).offset == 0
+    assert raw.produce(topic, 0, GOOD).base_offset == 0
+
+
+def test_what_is_not_there_is_unknown(raw: RawConnection, topic: str) -> None:
+    assert raw.produce("no-such-topic", 0, GOOD).error_code is ErrorCode.unknown_topic_or_partition
+    assert raw.produce(topic, 1, GOOD).error_code is ErrorCode.unknown_topic_or_partition
+    assert raw.produce(topic, -1, GOOD).error_code is ErrorCode.unknown_topic_or_partition
+
+
+def test_an_unknown_topic_id_is_unknown(raw: RawConnection) -> None:
+    from uuid import UUID
+
+    data = {"topic_id": UUID(int=99), "partition_data": [{"index": 0, "records": GOOD}]}
+    answer = raw.call("produce", 13, acks=-1, timeout=1000, topic_data=[data])
+    assert answer.responses[0].partition_responses[0].error_code is ErrorCode.unknown_topic_id
+
+
+def test_acks_must_be_minus_1_0_or_1(raw: RawConnection, topic: str) -> None:
+    assert raw.produce(topic, 0, GOOD, acks=2).error_code is ErrorCode.invalid_required_acks
+    assert raw.produce(topic, 0, GOOD, acks=1).base_offset == 0
+
+
+def test_internal_topics_are_not_written_by_clients(server: Server, raw: RawConnection) -> None:
+    raw.call("offset_commit", 7, group_id="g", topics=[], generation_id_or_member_epoch=-1, member_id="")
+    answer = raw.produce("__consumer_offsets", 0, GOOD)
+    assert answer.error_code in (ErrorCode.invalid_topic_exception, ErrorCode.unknown_topic_or_partition)
+
+
+def test_a_transactional_id_is_refused(raw: RawConnection, topic: str) -> None:
+    data = [{"name": topic, "partition_data": [{"index": 0, "records": GOOD}]}]
+    answer = raw.call("produce", 9, transactional_id="tx", acks=-1, timeout=1000, topic_data=data)
+    partition = answer.responses[0].partition_responses[0]
+    assert partition.error_code is ErrorCode.transactional_id_authorization_failed
+    assert "transactions are not supported" in partition.error_message
+
+
+def test_one_request_for_many_partitions_is_answered_for_each(raw: RawConnection) -> None:
+    first, second = new_topic(raw, 3), new_topic(raw)
+    data = [
+        {"name": first, "partition_data": [{"index": index, "records": GOOD} for index in (2, 0, 7)]},
+        {"name": "nowhere", "partition_data": [{"index": 0, "records": GOOD}]},
+        {"name": second, "partition_data": [{"index": 0, "records": GOOD}, {"index": 0, "records": GOOD}]},
+    ]
+    answer = raw.call("produce", 8, acks=-1, timeout=1000, topic_data=data)
+    unknown = ErrorCode.unknown_topic_or_partition
+    assert [
+        [(each.index, each.error_code, each.base_offset) for each in topic.partition_responses]
+        for topic in answer.responses
+    ] == [[(2, 0, 0), (0, 0, 0), (7, unknown, -1)], [(0, unknown, -1)], [(0, 0, 0), (0, 0, 1)]]
+
+
+def test_recognised_requests_follow_the_topic_when_it_is_made_anew(server: Server, raw: RawConnection) -> None:
+    topic = new_topic(raw)
+    for offset in range(3):
+        assert raw.produce(topic, 0, GOOD).base_offset == offset
+    assert raw.delete_topic(topic) is ErrorCode.none
+    assert raw.produce(topic, 0, GOOD).error_code is ErrorCode.unknown_topic_or_partition
+    assert raw.create_topic(topic) is ErrorCode.none
+    assert [raw.produce(topic, 0, GOOD).base_offset for _ in range(2)] == [0, 1]
+
+
+def test_recognised_requests_are_still_judged(raw: RawConnection, topic: str) -> None:
+    assert raw.produce(topic, 0, GOOD).error_code is ErrorCode.none
+    assert raw.produce(topic, 0, flipped(GOOD, 60)).error_code is ErrorCode.corrupt_message
+    assert raw.produce(topic, 0, b"").error_code is ErrorCode.invalid_record
+    assert raw.produce(topic, 0, None).error_code is ErrorCode.invalid_record
+    assert raw.produce(topic, 0, GOOD).base_offset == 1
+
+
+# Producers
+
+
+def test_a_kafka_producer_is_deduplicated(raw: RawConnection, topic: str) -> None:
+    pid, epoch = raw.init_producer_id()
+    first = batch([b"a", b"b"], pid=pid, epoch=epoch, sequence=0)
+    gap = batch([b"z"], pid=pid, epoch=epoch, sequence=9)
+    zombie = batch([b"z"], pid=pid, epoch=epoch, sequence=0)
+    assert raw.produce(topic, 0, first).base_offset == 0
+    again = raw.produce(topic, 0, first)
+    assert (again.error_code, again.base_offset) == (0, 0)
+    assert raw.produce(topic, 0, gap).error_code is ErrorCode.out_of_order_sequence_number
+    assert raw.produce(topic, 0, batch([b"n"], pid=pid, epoch=epoch + 1, sequence=0)).base_offset == 2
+    assert raw.produce(topic, 0, zombie).error_code is ErrorCode.invalid_producer_epoch
+    assert raw.offset_at(topic, 0, -1).offset == 3
+
+
+def test_a_leased_producer_is_trimmed_where_it_overlaps(raw: RawConnection, topic: str) -> None:
+    topics = [{"name": topic, "partitions": [0]}]
+    lease = raw.call("lease_pid", 0, package=OWN_PACKAGE, topics=topics).topics[0].partitions[0]
+
+    def send(values: list[bytes], sequence: int, version: int = 9) -> Any:
+        records: list[Rec | bytes | None] = list(values)
+        data = batch(records, pid=lease.producer_id, epoch=lease.generation, sequence=sequence)
+        return raw.produce(topic, 0, data, version=version)
+
+    assert send([b"0", b"1", b"2"], 0).base_offset == 0
+    raw.produce(topic, 0, batch([b"between"]))
+    overlap = send([b"1", b"2", b"3", b"4"], 1)
+    assert (overlap.error_code, overlap.base_offset) == (0, 4 - 2)
+    assert [each.batch_index for each in overlap.record_errors] == [0, 1]
+    assert raw.offset_at(topic, 0, -1).offset == 6
+    assert send([b"9"], 9).error_code is ErrorCode.out_of_order_sequence_number
+    assert send([b"3", b"4"], 3).error_code is ErrorCode.none
+    assert raw.offset_at(topic, 0, -1).offset == 6
+
+
+def test_a_pid_that_was_never_granted_is_unknown(raw: RawConnection, topic: str) -> None:
+    answer = raw.produce(topic, 0, batch([b"x"], pid=4_000_000_000, epoch=0, sequence=0))
+    assert answer.error_code is ErrorCode.unknown_producer_id
+
+
+def test_log_append_time_is_told(server: Server, raw: RawConnection) -> None:
+    topic = new_topic(raw, message_timestamp_type="LogAppendTime")
+    answer = raw.produce(topic, 0, batch([b"x"], timestamp_ms=5))
+    assert answer.log_append_time is not None
+    stored = raw.fetch(topic, 0, 0).records
+    assert struct.unpack_from(">q", stored, 35)[0] == int(answer.log_append_time.timestamp() * 1000)
+
+
+# The disk
+
+
+def test_a_disk_that_refuses_is_answered_and_the_log_stays_readable(
+    server: Server, raw: RawConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, other = new_topic(raw), new_topic(raw)
+    raw.produce(topic, 0, GOOD)
+    partition = server.broker.topics.partition(topic, 0)
+    assert partition is not None
+    log = partition.log
+
+    def refuse() -> None:
+        log._staged, log._staged_next, log._staged_bytes = [], log.next_offset, 0
+        raise LogStorageError("no space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(log, "commit", refuse, raising=False)
+        raw.ask_produce(topic, 0, GOOD)
+        raw.ask_produce(other, 0, GOOD)
+        raw.ask_produce(topic, 0, GOOD)
+        failed, fine, failed_too = (raw.produce_answer() for _ in range(3))
+    assert failed.error_code is failed_too.error_code is ErrorCode.kafka_storage_error
+    assert "no space left" in failed.error_message
+    assert fine.error_code is ErrorCode.none
+    assert raw.fetch(topic, 0, 0).high_watermark == 1
+    assert raw.produce(topic, 0, GOOD).base_offset == 1
