@@ -294,7 +294,7 @@ FAMILIES = (
     Family(
         "oncelog_storage_errors_total",
         "counter",
-        "Answers of KAFKA_STORAGE_ERROR: the disk is full, read-only or failing.",
+        "Writes that the disk refused: it is full, read-only or failing.",
         _counter("storage_errors"),
     ),
     *(_process_family(*about) for about in PROCESS),

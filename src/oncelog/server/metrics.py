@@ -19,4 +19,4 @@ class Metrics:
         self.bytes_sent = 0
         self.connections_accepted = 0
         self.connections_refused = 0  # over max.connections, or closed for what they sent
-        self.storage_errors = 0  # answers of KAFKA_STORAGE_ERROR
+        self.storage_errors = 0  # writes that the disk refused
