@@ -6,11 +6,14 @@ import pytest
 
 from oncelog.log.config import Flush, LogConfig, TimestampType
 from oncelog.log.errors import OffsetOutOfRange
+from oncelog.log.handles import Handles
 from oncelog.log.memory_disk import MemoryDisk
-from oncelog.producers import Decision
+from oncelog.log.partition import PartitionLog
+from oncelog.producers import Decision, ProducerMap
 from oncelog.records.header import check_produced, headers, read_header
 from oncelog.records.read import records_of
 from tests.log.support import (
+    FOLDER,
     KAFKA_PID,
     LEASED,
     NOW,
@@ -200,6 +203,21 @@ def test_a_segment_closes_by_size_and_by_age() -> None:
     assert all(segment.size_bytes <= 400 for segment in log.segments)
     put(log, b"late", now=at(1001))
     assert len(log.segments) == by_size + 1
+
+
+def test_few_open_files_are_enough_for_many_segments() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk)
+    for number in range(200):
+        put(log, b"%d" % number)
+    log.checkpoint(NOW)
+    disk = disk.crash(keep_all=True)
+    log = PartitionLog.open(disk, FOLDER, SMALL, ProducerMap(), NOW, handles=Handles(disk, limit=2))
+    assert values_in(log) == [b"%d" % number for number in range(200)]
+    for number in range(200, 300):
+        put(log, b"%d" % number)
+    assert log.max_timestamp() is not None
+    assert len(values_in(log)) == 300
 
 
 def test_a_start_goes_on_in_the_segment_that_was_active() -> None:

@@ -132,6 +132,9 @@ class AppendingLog:
             return
         active, size_bytes = self._active, self._staged_bytes
         position = active.size_bytes
+        if self._trouble:
+            # Opened while the disk was read-only, perhaps; it may be writable again.
+            active.forget_handles()
         try:
             if position + size_bytes > self._segment_bytes or self.now.wall_ms >= active.roll_at_ms:
                 self._write_rolling(staged)

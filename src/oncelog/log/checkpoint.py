@@ -82,9 +82,14 @@ class Checkpointer:
             if not plan.still_holds():
                 return
             try:
-                plan.run()
+                plan.sync()
             except OSError as error:
                 log.flush_failed(error)
+                return
+            try:
+                plan.write_snapshot()
+            except OSError as error:
+                logger.warning("the recovery point of %s stays where it is: %s", log.folder, error)
 
     def wait(self) -> None:
         """Until the flush that runs now is over. Later ones ask `still_holds`."""

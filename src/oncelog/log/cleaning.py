@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from oncelog.log.disk import File, write_all
+from oncelog.log.disk import write_all
 from oncelog.log.handles import Handles
 from oncelog.log.index import Index
 from oncelog.log.names import CLEANED, cleaned_path
@@ -106,21 +106,20 @@ class Cleaner:
         written.log_path = cleaned_path(written.log_path, end_offset, CLEANED)
         written.index = Index(self._handles, cleaned_path(written.index.path, end_offset, CLEANED), 0)
         written.index.cut_to_entries(0)
-        log = self._handles.get(written.log_path, create=True)
-        log.truncate(0)
+        self._handles.get(written.log_path, create=True).truncate(0)
         for segment in segments:
             for header, batch in whole_batches(self._handles, segment):
-                self._write(log, written, self._cleaned(header, batch))
+                self._write(written, self._cleaned(header, batch))
         written.end_offset = end_offset
         written.close_index()
         written.index.write()
-        log.fdatasync()
+        self._handles.get(written.log_path).fdatasync()
         self._handles.get(written.index.path).fdatasync()
         written.forget_handles()
 
-    def _write(self, log: File, written: Segment, batch: bytes | bytearray | None) -> None:
+    def _write(self, written: Segment, batch: bytes | bytearray | None) -> None:
         if batch is not None:
-            write_all(log, [batch], written.size_bytes)
+            write_all(self._handles.get(written.log_path), [batch], written.size_bytes)
             written.note_appended(
                 written.size_bytes, BatchHeader._make(HEADER.unpack_from(batch)), self._interval_bytes
             )

@@ -201,8 +201,9 @@ def _load_state(log: "PartitionLog") -> CleanerState:
 def _cleanable(log: "PartitionLog", now: Now) -> list[Segment]:
     found = []
     for segment in log.segments.closed:
-        lag_ms = now.wall_ms - segment.max_timestamp_ms
-        if segment.end_offset > log.high_watermark or lag_ms < log.config.min_compaction_lag_ms:
+        least_ms = log.config.min_compaction_lag_ms
+        too_young = least_ms > 0 and now.wall_ms - segment.max_timestamp_ms < least_ms
+        if segment.end_offset > log.high_watermark or too_young:
             break
         found.append(segment)
     return found

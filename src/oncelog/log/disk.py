@@ -167,7 +167,19 @@ def _rest(buffers: list[Buffer], taken: int) -> list[Buffer]:
 def replace_file(disk: Disk, path: str, data: Buffer, *, durable: bool = True) -> None:
     """Put `data` under `path` so that a reader sees the old contents or the new, never half of them."""
     temporary = path + ".tmp"
-    file = disk.open(temporary, create=True)
+    try:
+        _write_file(disk, temporary, data, durable)
+        disk.rename(temporary, path)
+    except OSError:
+        if disk.exists(temporary):
+            disk.unlink(temporary)
+        raise
+    if durable:
+        disk.sync_folder(path.rpartition("/")[0])
+
+
+def _write_file(disk: Disk, path: str, data: Buffer, durable: bool) -> None:
+    file = disk.open(path, create=True)
     try:
         file.truncate(0)
         write_all(file, [data], 0)
@@ -175,6 +187,3 @@ def replace_file(disk: Disk, path: str, data: Buffer, *, durable: bool = True) -
             file.fdatasync()
     finally:
         file.close()
-    disk.rename(temporary, path)
-    if durable:
-        disk.sync_folder(path.rpartition("/")[0])

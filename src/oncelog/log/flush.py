@@ -66,10 +66,12 @@ class FlushPlan:
     segment_bases: list[int]
     still_holds: Callable[[], bool]  # False once the log was cut back or closed
 
-    def run(self) -> None:
+    def sync(self) -> None:
+        self.flusher.sync(self.log_path, self.index_path)
+
+    def write_snapshot(self) -> None:
         if self.snapshot.point.offset < self.flusher.point_offset:
             return  # a later plan was faster, and compaction may have changed what this one's positions mean
-        self.flusher.sync(self.log_path, self.index_path)
         write_snapshot(self.disk, self.folder, self.snapshot)
         self.flusher.point_offset = self.snapshot.point.offset
         drop_old(self.disk, self.folder, self.segment_bases)

@@ -50,6 +50,10 @@ class Index:
         return self._stored + len(self._tail[OFFSET])
 
     @property
+    def stored_entries(self) -> int:
+        return self._stored
+
+    @property
     def has_unwritten(self) -> bool:
         return bool(self._tail[OFFSET])
 
@@ -100,20 +104,24 @@ class Index:
         offsets, positions, times = self._tail
         keep = bisect_right(positions, position - 1)
         if keep == 0 and self._stored:
-            stored = self._number_of(POSITION, position - 1)
-            self._handles.get(self.path, create=True).truncate(stored * ENTRY_BYTES)
-            self._stored = stored
-            self._handles.drop_page(self.path)
+            self._keep_stored(self._number_of(POSITION, position - 1))
         self._tail = (offsets[:keep], positions[:keep], times[:keep])
 
     def cut_to_entries(self, entries: int) -> None:
         """After a start: entries behind the recovery point are not trusted."""
-        file = self._handles.get(self.path, create=True)
-        if file.size() != entries * ENTRY_BYTES:
-            file.truncate(entries * ENTRY_BYTES)
-        self._stored = entries
+        self._keep_stored(entries)
         self._tail = (array("q"), array("q"), array("q"))
+
+    def _keep_stored(self, entries: int) -> None:
+        """Where the disk refuses the cut, the next write goes over what should be gone; a start notices the rest."""
+        self._stored = entries
         self._handles.drop_page(self.path)
+        try:
+            file = self._handles.get(self.path, create=True)
+            if file.size() != entries * ENTRY_BYTES:
+                file.truncate(entries * ENTRY_BYTES)
+        except OSError:
+            self._handles.forget(self.path)
 
     def _search(self, column: int, value: int) -> Entry:
         """The last entry whose column is at most `value`; the segment's beginning when there is none."""

@@ -166,8 +166,7 @@ class PartitionLog(AppendingLog):
         if offset > self.high_watermark:
             raise OffsetOutOfRange(offset, self.log_start_offset, self.high_watermark)
         if offset > self.log_start_offset:
-            self._care(retention.move_start, offset, now or self.now)
-            self._care(retention.remove_below_start, now or self.now)
+            self._care(retention.delete_before, offset, now or self.now)
         return self.log_start_offset
 
     def maintain(self, now: Now) -> None:
@@ -221,12 +220,15 @@ class PartitionLog(AppendingLog):
         active, cuts = self._active, self.cuts
         for segment in self.segments:
             if segment.index.has_unwritten:
-                segment.index.write()
+                try:
+                    segment.index.write()
+                except OSError as error:  # a full disk: a start makes anew what is missing
+                    logger.warning("%s: %s", segment.index.path, error)
         point = RecoveryPoint(
             self.next_offset,
             active.base_offset,
             active.size_bytes,
-            active.index.entries,
+            active.index.stored_entries,
             active.max_timestamp_ms,
         )
         return FlushPlan(

@@ -226,7 +226,7 @@ class Recovery:
         stated = self._stated_end(segment) if start == 0 else None
         # Offsets have gaps only where compaction took records out, here or at the leader that they came from.
         gaps = self._replicated or CLEANER_FILE in self._names
-        scan = Scan(self._handles, segment, found.epochs, self._producers, self._interval_bytes, self._now, gaps)
+        scan = Scan(segment, found.epochs, self._producers, self._interval_bytes, self._now, gaps)
         reason = scan.run(size_bytes, found.point_offset)
         found.scanned_bytes += segment.size_bytes - start
         if reason or following is None:
@@ -284,7 +284,6 @@ class Scan:
 
     def __init__(
         self,
-        handles: Handles,
         segment: Segment,
         epochs: LeaderEpochs,
         producers: ProducerMap,
@@ -293,7 +292,6 @@ class Scan:
         gaps: bool,
     ) -> None:
         self._gaps = gaps
-        self._file = handles.get(segment.log_path)
         self._segment = segment
         self._epochs = epochs
         self._producers = producers
@@ -304,7 +302,7 @@ class Scan:
         segment = self._segment
         position = segment.size_bytes
         while position < size_bytes:
-            chunk = self._file.pread(min(CHUNK_BYTES, size_bytes - position), position)
+            chunk = self._segment.batch(position, min(CHUNK_BYTES, size_bytes - position))
             taken, reason = self._take(chunk, position, replay_from)
             if reason:
                 return reason
@@ -364,5 +362,5 @@ class Scan:
         length = BatchHeader._make(HEADER.unpack_from(chunk)).batch_length + LENGTH_PREFIX_BYTES
         if position + length > size_bytes:
             return f"a batch of {length} bytes where {size_bytes - position} are left"
-        taken, reason = self._take(self._file.pread(length, position), position, replay_from)
+        taken, reason = self._take(self._segment.batch(position, length), position, replay_from)
         return reason if taken or reason else "no batch"

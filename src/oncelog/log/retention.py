@@ -1,16 +1,19 @@
 """Forgetting old records: by age, by size, and by DeleteRecords. Whole segments go, the oldest first.
 
-Before a segment goes, the new start is on the disk, so the log's start never goes back; and a snapshot of the producers
-that is newer than the segment is on the disk, so no live producer is forgotten with its records.
+The log's start moves only after the disk has taken note: a start at a segment's beginning is noted by what is left,
+any other in the file `log-start`. Before a segment goes, a snapshot of the producers that is newer than its last batch
+is on the disk, so no live producer is forgotten with its records. All of it works on a full disk: what else would make
+room?
 """
 
+import errno
 import logging
 from typing import TYPE_CHECKING
 
 from oncelog.clock import Now
-from oncelog.log import snapshots
 from oncelog.log.disk import replace_file
 from oncelog.log.names import START_FILE
+from oncelog.log.segment import Segment
 
 if TYPE_CHECKING:
     from oncelog.log.partition import PartitionLog
@@ -18,35 +21,35 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-def retain(log: "PartitionLog", now: Now) -> int:
-    """What the settings ask for; answers how many segments went."""
+def retain(log: "PartitionLog", now: Now) -> None:
+    """What the settings ask for."""
     if log.config.deletes:
         _roll_if_expired(log, now)
-        start = max(_start_by_age(log, now), _start_by_size(log))
-        if start > log.log_start_offset:
-            move_start(log, start, now)
-    return remove_below_start(log, now)
+        remove_below(log, max(_start_by_age(log, now), _start_by_size(log)), now)
 
 
-def move_start(log: "PartitionLog", offset: int, now: Now) -> None:
-    replace_file(log.disk, f"{log.folder}/{START_FILE}", f"{offset}\n".encode())
+def delete_before(log: "PartitionLog", offset: int, now: Now) -> None:
+    remove_below(log, offset, now)
+    if offset > log.log_start_offset:
+        replace_file(log.disk, f"{log.folder}/{START_FILE}", f"{offset}\n".encode())
+        _start_at(log, offset)
+
+
+def remove_below(log: "PartitionLog", offset: int, now: Now) -> None:
+    """Segments that hold nothing from `offset` on."""
+    gone = [segment for segment in log.segments.closed if segment.end_offset <= offset]
+    if not gone:
+        return
+    _keep_producers(log, gone, now)
+    log.segments.remove_first(len(gone))
+    log.disk.sync_folder(log.folder)
+    _start_at(log, max(log.log_start_offset, gone[-1].end_offset))
+    logger.info("%s: removed the records from %d to %d", log.folder, gone[0].base_offset, gone[-1].end_offset)
+
+
+def _start_at(log: "PartitionLog", offset: int) -> None:
     log.log_start_offset = offset
     log.epochs.cut_start(offset)
-
-
-def remove_below_start(log: "PartitionLog", now: Now) -> int:
-    gone = 0
-    for segment in log.segments.closed:
-        if segment.end_offset > log.log_start_offset:
-            break
-        gone += 1
-    if gone:
-        _keep_producers(log, log.segments[gone].base_offset, now)
-        first, last = log.segments[0].base_offset, log.segments[gone - 1].end_offset
-        log.segments.remove_first(gone)
-        log.flusher.new_names = True
-        logger.info("%s: removed the records from %d to %d", log.folder, first, last)
-    return gone
 
 
 def _roll_if_expired(log: "PartitionLog", now: Now) -> None:
@@ -83,8 +86,16 @@ def _start_by_size(log: "PartitionLog") -> int:
     return start
 
 
-def _keep_producers(log: "PartitionLog", first_offset: int, now: Now) -> None:
+def _keep_producers(log: "PartitionLog", gone: list[Segment], now: Now) -> None:
     """A snapshot at or above the first offset that stays, unless there is one."""
-    stored = snapshots.stored_offsets(log.disk, log.folder)
-    if not stored or stored[-1] < first_offset:
+    first_offset = gone[-1].end_offset
+    if log.flusher.point_offset >= first_offset:
+        return
+    log.checkpoint(now)
+    if log.flusher.point_offset < first_offset and log.offline is None:
+        # A full disk. The indexes of what is about to go make room, and can be made anew should it stay after all.
+        for segment in gone:
+            segment.index.cut_to_entries(0)
         log.checkpoint(now)
+    if log.flusher.point_offset < first_offset:
+        raise OSError(errno.ENOSPC, "the producers cannot be noted, so nothing is removed", log.folder)

@@ -81,12 +81,11 @@ class Segment:
 
     def walk(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
         """Every batch's position and header from there on, without its records and without its CRC."""
-        file = self.handles.get(self.log_path)
         end = self.size_bytes if end is None else end
         chunk, chunk_at = b"", position
         while position < end:
             if position + HEADER_BYTES > chunk_at + len(chunk):
-                chunk, chunk_at = file.pread(min(_WALK_BYTES, end - position), position), position
+                chunk, chunk_at = self.batch(position, min(_WALK_BYTES, end - position)), position
             if len(chunk) - (position - chunk_at) < HEADER_BYTES:
                 raise self.damaged(position, "half a batch header")
             header = read_header(chunk, position - chunk_at)

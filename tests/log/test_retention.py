@@ -1,0 +1,105 @@
+"""What is forgotten, and what never is."""
+
+from dataclasses import replace
+
+from oncelog.log.memory_disk import MemoryDisk
+from oncelog.log.partition import PartitionLog
+from oncelog.producers import Decision
+from tests.log.support import LEASED, OTHER_LEASED, SMALL, START_MS, at, open_log, put, values_in
+
+SECOND_MS = 1000
+
+
+def filled(disk: MemoryDisk, count: int = 60, **settings: object) -> PartitionLog:
+    log = open_log(disk, replace(SMALL, **settings))  # type: ignore[arg-type]
+    put(log, b"early", pid=OTHER_LEASED, sequence=0)
+    for number in range(1, count):
+        put(log, b"%d" % number, pid=LEASED, sequence=number - 1, timestamp_ms=START_MS + number * SECOND_MS)
+    return log
+
+
+def test_whole_segments_go_when_their_newest_record_is_too_old() -> None:
+    log = filled(MemoryDisk(), retention_ms=20 * SECOND_MS)
+    log.maintain(at(60 * SECOND_MS))
+    kept = values_in(log)
+    assert kept[-1] == b"59"
+    assert b"41" in kept
+    assert log.log_start_offset == log.segments[0].base_offset > 20
+    newest_in_first = log.segments[0].max_timestamp_ms
+    assert newest_in_first >= START_MS + 40 * SECOND_MS
+
+
+def test_a_log_that_is_wholly_too_old_becomes_empty() -> None:
+    disk = MemoryDisk()
+    log = filled(disk, retention_ms=20 * SECOND_MS)
+    log.maintain(at(1000 * SECOND_MS))
+    assert (log.log_start_offset, log.next_offset, log.size_bytes) == (60, 60, 0)
+    assert put(log, b"x").base_offset == 60
+    log = open_log(disk.crash(keep_all=True), log.config)
+    assert values_in(log) == [b"x"]
+
+
+def test_the_oldest_segments_go_when_the_log_is_too_large() -> None:
+    log = filled(MemoryDisk(), retention_bytes=1500)
+    before = log.size_bytes
+    log.maintain(at(0))
+    assert before > 1500 + 600
+    assert 1500 <= log.size_bytes <= 1500 + 600
+    assert values_in(log)[-1] == b"59"
+
+
+def test_nothing_goes_without_a_limit_or_with_compaction_alone() -> None:
+    for settings in ({"retention_ms": -1}, {"retention_ms": 1, "cleanup_policy": ("compact",)}):
+        log = filled(MemoryDisk(), **settings)
+        log.maintain(at(10**9))
+        assert log.log_start_offset == 0
+
+
+def test_what_is_not_replicated_yet_stays() -> None:
+    log = open_log(MemoryDisk(), replace(SMALL, retention_ms=1), replicated=True)
+    for number in range(30):
+        put(log, b"%d" % number)
+    log.advance_high_watermark(9)
+    log.maintain(at(10**6))
+    assert log.log_start_offset <= 9
+    assert log.read(9, 1, limit_offset=30) != b""
+
+
+def test_retention_never_forgets_a_live_producer() -> None:
+    disk = MemoryDisk()
+    log = filled(disk, retention_ms=20 * SECOND_MS)
+    log.maintain(at(60 * SECOND_MS))
+    assert b"early" not in values_in(log)
+    for keep_all in (True, False):
+        again = open_log(disk.crash(keep_all=keep_all), log.config)
+        assert again.producers.highwater(OTHER_LEASED) == (0, 0)
+        assert put(again, b"early", pid=OTHER_LEASED, sequence=0).decision is Decision.DUPLICATE
+        assert put(again, b"late", pid=OTHER_LEASED, sequence=1).decision is Decision.APPEND
+
+
+def test_deleted_records_cannot_be_read_and_the_rest_can() -> None:
+    disk = MemoryDisk()
+    log = filled(disk)
+    for offset in (1, 7, 30, 59):
+        assert log.delete_before(offset) == offset
+        assert values_in(log) == [b"%d" % number for number in range(offset, 60)]
+        again = open_log(disk.crash(keep_all=True))
+        assert again.log_start_offset == offset
+        assert values_in(again) == [b"%d" % number for number in range(offset, 60)]
+        log = again
+        disk = log.disk  # type: ignore[assignment]
+    assert log.delete_before(3) == 59
+    assert len(log.segments) <= 2
+
+
+def test_epochs_before_the_start_are_forgotten() -> None:
+    disk = MemoryDisk()
+    for _ in range(3):
+        log = filled(disk, 2)
+        log.close()
+    log = open_log(disk)
+    end = log.next_offset
+    put(log, b"x")
+    log.delete_before(end)
+    assert log.end_of_epoch(3) == (3, end + 1)
+    assert log.end_of_epoch(0) == (0, end)
