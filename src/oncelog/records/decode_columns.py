@@ -78,42 +78,62 @@ def _has_data(table: Int64s, start_offset: int) -> Bools:
 def _unfold(
     view: memoryview, source: Bytes, table: Int64s, start_offset: int, check_crc: bool, limit_bytes: int
 ) -> tuple[Bytes, int]:
-    """The bytes in which all records lie, and how many batches fit into the limit; the table gets their places.
-
-    Where nothing is compressed these are the bytes as they came. Else each batch's are put one after the other.
-    """
+    """The bytes in which all records lie, and how many batches fit into the limit; the table gets their places."""
     limit_bytes = min(limit_bytes, MOST_BYTES)
     is_data = _has_data(table, start_offset)
-    is_compressed = bool(np.any((table[is_data, loops.ATTRIBUTES] & CODEC_MASK) != 0))
+    if check_crc:
+        _check_crcs(view, table[is_data])
+    if np.any(table[is_data, loops.ATTRIBUTES] & CODEC_MASK):
+        body, batches = _decompress_each(view, table, is_data.tolist(), limit_bytes)
+    else:
+        body, batches = source, _place_in_source(table, is_data, limit_bytes)
+    table = table[:batches][is_data[:batches]]
+    too_many = table[:, loops.COUNT] * MIN_RECORD_BYTES > table[:, loops.BODY_END] - table[:, loops.BODY_AT]
+    if np.any(too_many):
+        _raise_for(loops.BAD_COUNT, int(np.argmax(too_many)), table)
+    return read_only(body), batches
+
+
+def _check_crcs(view: memoryview, table: Int64s) -> None:
+    columns = (loops.AT, loops.SIZE, loops.CRC, loops.BASE_OFFSET)
+    for at, size, crc, offset in table[:, columns].tolist():
+        if crc32c(view[at + CRC_FROM : at + size]) != crc:
+            message = f"the CRC of the batch is not {crc:#010x} as its header says (the batch at offset {offset})"
+            raise InvalidRecord(message)
+
+
+def _place_in_source(table: Int64s, is_data: Bools, limit_bytes: int) -> int:
+    """Where nothing is compressed the records lie in the bytes as they came. Returns how many batches fit."""
+    sizes = np.where(is_data, table[:, loops.SIZE] - HEADER_BYTES, 0)
+    batches = int(np.searchsorted(np.cumsum(sizes), limit_bytes, side="right"))
+    if batches < len(table) and not np.any(sizes[:batches]):
+        raise TooLarge(f"a batch of {sizes[batches]} bytes where {limit_bytes} are allowed")
+    table[:, loops.BODY_AT] = table[:, loops.AT] + HEADER_BYTES
+    table[:, loops.BODY_END] = table[:, loops.AT] + table[:, loops.SIZE]
+    return batches
+
+
+def _decompress_each(view: memoryview, table: Int64s, is_data: list[bool], limit_bytes: int) -> tuple[Bytes, int]:
+    """The bodies of all batches one after the other, and how many batches fit."""
     parts: list[Buffer] = []
-    used_bytes = 0
-    columns = (loops.AT, loops.SIZE, loops.CRC, loops.ATTRIBUTES, loops.COUNT)
     places: list[tuple[int, int]] = []
-    for has_data, (at, size, crc, attributes, count) in zip(is_data.tolist(), table[:, columns].tolist(), strict=True):
-        if not has_data:
-            places.append((0, 0))
-            continue
-        if check_crc and crc32c(view[at + CRC_FROM : at + size]) != crc:
-            raise InvalidRecord(f"the CRC of a batch is not {crc:#010x} as its header says (at byte {at})")
-        try:
-            stored = view[at + HEADER_BYTES : at + size]
-            body = decompress(attributes & CODEC_MASK, stored, limit_bytes - used_bytes) if stored or count else b""
-        except TooLarge:
-            if used_bytes == 0:
-                raise
-            break
-        if count * MIN_RECORD_BYTES > len(body):
-            raise InvalidRecord(f"{count} records cannot be in {len(body)} bytes (at byte {at})")
-        if is_compressed:
-            parts.append(body)
-            places.append((used_bytes, used_bytes + len(body)))
-        else:
-            places.append((at + HEADER_BYTES, at + size))
+    used_bytes = 0
+    columns = (loops.AT, loops.SIZE, loops.ATTRIBUTES, loops.COUNT)
+    for has_data, (at, size, attributes, count) in zip(is_data, table[:, columns].tolist(), strict=True):
+        body: Buffer = b""
+        if has_data and (count or size > HEADER_BYTES):
+            try:
+                stored = view[at + HEADER_BYTES : at + size]
+                body = decompress(attributes & CODEC_MASK, stored, limit_bytes - used_bytes)
+            except TooLarge:
+                if used_bytes == 0:
+                    raise
+                break
+        parts.append(body)
+        places.append((used_bytes, used_bytes + len(body)))
         used_bytes += len(body)
-    if places:
-        table[: len(places), loops.BODY_AT : loops.BODY_END + 1] = places
-    unfolded = np.frombuffer(parts[0] if len(parts) == 1 else b"".join(parts), np.uint8) if is_compressed else source
-    return read_only(unfolded), len(places)
+    table[: len(places), loops.BODY_AT : loops.BODY_END + 1] = places
+    return np.frombuffer(parts[0] if len(parts) == 1 else b"".join(parts), np.uint8), len(places)
 
 
 class _Growing:

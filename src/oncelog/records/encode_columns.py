@@ -1,6 +1,6 @@
 """Columns to batches: put together in one compiled loop, then compressed, headed and checksummed batch by batch."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,8 +23,7 @@ SEQUENCE_MASK = (1 << 31) - 1
 _Cells = tuple[Int32s | Int64s, Bools, Bytes]
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedBatch:
+class EncodedBatch(NamedTuple):
     data: bytearray | memoryview
     first_row: int  # the place of its first record among the rows that were encoded
     record_count: int
@@ -71,8 +70,8 @@ def encode(
         data = _stored(view[at:end], codec)
         sequence = base_sequence if base_sequence < 0 else (base_sequence + first) & SEQUENCE_MASK
         HEADER.pack_into(
-            data, 0, 0 if base_offset is None else base_offset + first,
-            len(data) - LENGTH_PREFIX_BYTES, -1, MAGIC, 0, codec, count - 1, base_timestamp, max_timestamp, producer_id, producer_epoch, sequence, count,
+            data, 0, 0 if base_offset is None else base_offset + first, len(data) - LENGTH_PREFIX_BYTES, -1,
+            MAGIC, 0, codec, count - 1, base_timestamp, max_timestamp, producer_id, producer_epoch, sequence, count,
         )  # fmt: skip
         restamp_crc(data, 0, len(data))
         batches.append(EncodedBatch(data, first, count))
