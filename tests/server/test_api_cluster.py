@@ -64,7 +64,7 @@ def test_every_version_that_is_listed_is_one_that_kio_can_read(api: Any) -> None
 def test_metadata_names_brokers_and_topics_in_every_version(server: Server, raw: RawConnection, version: int) -> None:
     topic = new_topic(raw, 2)
     more = {"topic_id": None} if version >= 10 else {}
-    flags = {"allow_auto_topic_creation": False} if version >= 4 else {}
+    flags: dict[str, Any] = {"allow_auto_topic_creation": False} if version >= 4 else {}
     if version >= 8:
         flags |= {"include_topic_authorized_operations": True}
     if 8 <= version <= 10:
@@ -81,8 +81,8 @@ def test_metadata_names_brokers_and_topics_in_every_version(server: Server, raw:
 
 def test_all_topics_are_listed_where_none_is_named(raw: RawConnection, topic: str) -> None:
     for version in (0, 1, 12):
-        topics = [] if version == 0 else None
-        flags = {"allow_auto_topic_creation": False} if version >= 4 else {}
+        topics: list[Any] | None = [] if version == 0 else None
+        flags: dict[str, Any] = {"allow_auto_topic_creation": False} if version >= 4 else {}
         if version >= 8:
             flags |= {"include_topic_authorized_operations": False}
         answer = raw.call("metadata", version, topics=topics, **flags)

@@ -178,7 +178,7 @@ def test_stock_clients_read_over_a_fence(server: Server, raw: RawConnection, top
     send(raw, topic, granted.producer_id, newer(granted.generation), 1)
     consumer = Consumer({"bootstrap.servers": server.bootstrap_servers, "group.id": "g", "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, 0, 0)])
-    offsets = []
+    offsets: list[int | None] = []
     while len(offsets) < 2:
         got = consumer.poll(20)
         assert got is not None and got.error() is None

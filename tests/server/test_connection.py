@@ -333,7 +333,7 @@ def test_a_client_that_waits_for_us_is_not_idle(topic: str) -> None:
 
 def test_half_received_frames_are_bounded_in_memory() -> None:
     megabyte = 1 << 20
-    limit = {"queued_max_request_bytes": 3 * megabyte, "socket_request_max_bytes": 2 * megabyte}
+    limit: dict[str, Any] = {"queued_max_request_bytes": 3 * megabyte, "socket_request_max_bytes": 2 * megabyte}
     with Server(**limit) as server:
         half = struct.pack(">i", 2 * megabyte - 4) + b"\x00" * megabyte
         open_connections = [RawConnection(server.bootstrap_servers) for _ in range(8)]

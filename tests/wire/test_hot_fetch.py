@@ -27,7 +27,7 @@ def written_by_kio(version: int, correlation_id: int, topics: Any, error_code: i
 
     def partition(each: Fetched) -> Any:
         values: dict[str, Any] = {
-            "partition_index": each.index,
+            "partition_index": each.partition_index,
             "error_code": ErrorCode(each.error_code),
             "high_watermark": each.high_watermark,
             "last_stable_offset": each.high_watermark,

@@ -122,7 +122,7 @@ def written_by_kio(version: int, correlation_id: int, topics: Any) -> bytes:
     def partition(each: Produced) -> Any:
         at = each.append_time_ms
         values: dict[str, Any] = {
-            "index": each.index,
+            "index": each.partition_index,
             "error_code": ErrorCode(each.error_code),
             "base_offset": each.base_offset,
             "log_append_time": None if at == -1 else datetime.fromtimestamp(at / 1000, UTC),

@@ -69,7 +69,7 @@ RESUME_ANSWER = {
         }
     ]
 }
-CASES = {
+CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "lease_pid request": ("lease_pid", "request", LEASE_REQUEST),
     "lease_pid response": ("lease_pid", "response", LEASE_ANSWER),
     "resume_pid request": ("resume_pid", "request", RESUME_REQUEST),

@@ -442,8 +442,14 @@ class Connection(asyncio.BufferedProtocol):
         elif self._rest:
             rest, self._rest = self._rest, bytearray()
             self._serve(rest, 0, len(rest))
-        if not (self._is_held() or self._is_starved or self._is_large_complete() or len(self._rest) >= HELD_BYTES):
+        if self._may_read():
             self._resume_reading()
+
+    def _may_read(self) -> bool:
+        """Whether there is room for more: asked after serving, which may have changed every reason not to."""
+        if self._is_held() or self._is_starved:
+            return False
+        return not self._is_large_complete() and len(self._rest) < HELD_BYTES
 
     def _is_large_complete(self) -> bool:
         return self._large is not None and self._large_filled == self._large_size

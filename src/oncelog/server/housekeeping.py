@@ -80,7 +80,10 @@ class Housekeeping:
     async def _maintain(self) -> None:
         for log in self._logs():
             if not log.closed:
-                _careful(log, lambda log=log: log.maintain(self._broker.clock.now()))
+                try:
+                    log.maintain(self._broker.clock.now())
+                except (LogError, OSError) as error:
+                    logger.warning("%s is not looked after: %s", log.folder, error)
             await asyncio.sleep(0)
 
     async def _compact(self) -> None:
@@ -103,10 +106,3 @@ class Housekeeping:
 
     def _logs(self) -> "list[PartitionLog]":
         return list(self._broker.topics.logs())
-
-
-def _careful(log: "PartitionLog", work: Callable[[], None]) -> None:
-    try:
-        work()
-    except (LogError, OSError) as error:
-        logger.warning("%s is not looked after: %s", log.folder, error)

@@ -154,7 +154,7 @@ def _text(data: bytes | None) -> str | None:
 class Produced(NamedTuple):
     """What became of one partition's batch."""
 
-    index: int
+    partition_index: int
     error_code: int = 0
     base_offset: int = -1
     append_time_ms: int = -1
@@ -206,7 +206,7 @@ def encode_produced(version: int, correlation_id: int, topics: Sequence[tuple[by
         parts.append(_topic(version, flexible, topic, PRODUCE_TOPIC_IDS))
         parts.append(_array(flexible, len(partitions)))
         for each in partitions:
-            parts.append(_produced.pack(each.index, each.error_code, each.base_offset, each.append_time_ms))
+            parts.append(_produced.pack(each.partition_index, each.error_code, each.base_offset, each.append_time_ms))
             if version >= 5:
                 parts.append(_int64.pack(each.log_start_offset))
             parts.append(_produced_end(version, each.record_errors, each.error_message))
@@ -243,7 +243,7 @@ def _produced_end(version: int, record_errors: Sequence[tuple[int, str | None]],
 class Fetched(NamedTuple):
     """What one partition has to give."""
 
-    index: int
+    partition_index: int
     error_code: int
     high_watermark: int
     log_start_offset: int

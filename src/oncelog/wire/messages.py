@@ -15,6 +15,7 @@ from typing import Any, Union, get_origin
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
+from oncelog.wire.bounds import Bounds
 from oncelog.wire.nulls import arrays_of, refuse_nulls
 
 NO_THROTTLE = timedelta(0)
@@ -34,6 +35,7 @@ class Schema:
         self.response_type: Any = getattr(self._response_module, f"{stem}Response")
         self._read = entity_reader(self.request_type)
         self._arrays = arrays_of(self.request_type)
+        self.bounds = Bounds(self.request_type)
         self.read_header = entity_reader(self.request_type.__header_schema__)
         self.has_flexible_header: bool = self.request_type.__header_schema__.__version__ >= 2
         self._write = entity_writer(self.response_type)
@@ -42,7 +44,7 @@ class Schema:
 
     def read(self, data: bytes, at: int) -> tuple[Any, int]:
         """The request and the number of bytes that it took; raises for whatever is wrong with it."""
-        request, size_bytes = self._read(data, at)
+        request, size_bytes = self._read(self.bounds.checked(data[at:]), 0)
         refuse_nulls(request, self._arrays)
         return request, size_bytes
 

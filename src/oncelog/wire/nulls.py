@@ -22,10 +22,10 @@ def arrays_of(entity_type: Any) -> tuple[Array, ...]:
     """The arrays of an entity that must be looked at, and within them those of their elements."""
     found = []
     for field in fields(entity_type):
-        hint, may_be_null = _without_none(field.type)
+        hint, may_be_null = without_none(field.type)
         if get_origin(hint) is not tuple:
             continue
-        element, _ = _without_none(get_args(hint)[0])
+        element, _ = without_none(get_args(hint)[0])
         inner = arrays_of(element) if is_dataclass(element) else ()
         if inner or not may_be_null:
             found.append(Array(field.name, may_be_null, inner))
@@ -43,7 +43,7 @@ def refuse_nulls(entity: Any, arrays: tuple[Array, ...]) -> None:
                 refuse_nulls(element, array.arrays)
 
 
-def _without_none(hint: Any) -> tuple[Any, bool]:
+def without_none(hint: Any) -> tuple[Any, bool]:
     if get_origin(hint) in (UnionType, Union):
         rest = [one for one in get_args(hint) if one is not type(None)]
         return (rest[0] if len(rest) == 1 else hint), len(rest) < len(get_args(hint))

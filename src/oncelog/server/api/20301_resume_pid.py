@@ -32,7 +32,7 @@ _REFUSALS = {
 
 
 class Fenced(NamedTuple):
-    index: int
+    partition_index: int
     code: ErrorCode
     message: str | None = None
     generation: int = -1
@@ -111,7 +111,7 @@ def _answer(fenced: Fenced, settled: set[Partition], call: Call) -> Any:
         )
     return call.new(
         "ResumePidPartition",
-        partition_index=fenced.index,
+        partition_index=fenced.partition_index,
         error_code=fenced.code,
         error_message=fenced.message,
         generation=fenced.generation,
