@@ -93,9 +93,10 @@ class Campaign:
                 try:
                     self._send(together)
                     self._watch()
-                except (Broken, OSError) as broken:
+                except (Broken, OSError, EOFError) as broken:
                     sent = "\n".join(f"  {frame.what}: {frame.data[:200].hex()}" for frame in together)
-                    raise Broken(f"{broken}\nafter these frames:\n{sent}") from broken
+                    sent += f"\nthe server said:\n{self._server.log_text()[-12000:]}"
+                    raise Broken(f"{type(broken).__name__}: {broken}\nafter these frames:\n{sent}") from broken
         finally:
             self._witness.close()
         return self.report
