@@ -1,3 +1,5 @@
+"""What surrounds a message: the header of a request, varints, tagged fields; and where each of them breaks off."""
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,12 +1,10 @@
-"""One client's connection: bytes in, answers out, in the order of the requests.
+"""One client's connection: requests in, answers out, in the order of the requests.
 
-Bytes are received into a buffer that all connections share, and requests are read where they lie; what is left of a
-chunk is kept by the connection. A frame too large for that gets a buffer of its own. Produce requests that arrived
-together are staged one by one and written by one commit, and all answers of a chunk leave by one write.
+Produce requests that arrived together are staged one by one and written by one commit, and all answers of a chunk leave
+by one write. How bytes become frames, and which wait, is in `receiving.py`.
 
 A connection stands still ("held") while a request waits (long poll, join), while the client does not take its answers,
-and while a request of another kind stands behind produce requests whose answers wait for the disk. What has arrived
-behind it is kept up to a limit, then reading stops.
+and while a request of another kind stands behind produce requests whose answers wait for the disk.
 """
 
 import asyncio
@@ -23,6 +21,7 @@ from oncelog.server.call import ANONYMOUS, Call, Encoded
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.produce import Commit, Producing
 from oncelog.server.produce_place import Place
+from oncelog.server.receiving import Receiving
 from oncelog.wire.frames import (
     REQUEST_HEAD,
     REQUEST_HEAD_BYTES,
@@ -42,8 +41,6 @@ if TYPE_CHECKING:
 PRODUCE = 0
 API_VERSIONS = 18
 
-LARGE_FRAME_BYTES = 32 * 1024  # above this the rest of a frame goes into a buffer of its own
-HELD_BYTES = 64 * 1024  # a connection that stands still keeps this much of what arrives behind
 UNANSWERED_COMMITS = 256
 WRITE_HIGH_BYTES = 256 * 1024
 JOIN_BELOW_BYTES = 64 * 1024  # answers up to this size are copied together for one write
@@ -51,26 +48,17 @@ JOIN_BELOW_BYTES = 64 * 1024  # answers up to this size are copied together for 
 Answer = bytes | bytearray | memoryview
 
 
-class Connection(asyncio.BufferedProtocol):
+class Connection(Receiving):
     def __init__(self, connections: "Connections", listener: str) -> None:
-        self._connections = connections
+        super().__init__(connections)
         self._broker = connections.broker
         self._listener = listener
         self._apis = connections.apis
-        self._metrics = connections.broker.metrics
         self._producing: Producing = connections.producing
-        self._shared = connections.receive_buffer
-        self._shared_view = memoryview(self._shared)
-        self._max_frame_bytes = connections.broker.settings.socket_request_max_bytes
-        self._transport: asyncio.Transport = cast(asyncio.Transport, None)
         self.client_host = "?"
         self._local_host = ""
         self.principal = ANONYMOUS
         self.active_ms = 0  # when a whole request last arrived or was answered
-        self._rest = bytearray()  # what of the received bytes is not served yet, where that is little
-        self._large: bytearray | None = None  # a large frame on its way
-        self._large_filled = 0
-        self._large_size = 0
         self._place: Place | None = None  # where its last Produce request went
         self._waiting: asyncio.Future[Any] | None = None
         self._commits: deque[Commit] = deque()  # answers that wait for the high watermark; later ones wait behind
@@ -78,9 +66,6 @@ class Connection(asyncio.BufferedProtocol):
         self._out_bytes = 0
         self._unsent_bytes = 0
         self._is_write_paused = False
-        self._is_read_paused = False
-        self._is_starved = False  # waits for memory for a large frame
-        self._is_serving = False
         self._is_finishing = False
         self.is_closing = False
 
@@ -109,36 +94,8 @@ class Connection(asyncio.BufferedProtocol):
                 partition.waiters.discard(self._look_at_commits)
         self._commits.clear()
         self._forget_unsent()
-        self._drop_large()
-        self._rest = bytearray()
+        self._drop_received()
         self._out = []
-
-    def get_buffer(self, sizehint: int) -> memoryview:
-        large = self._large
-        if large is not None:
-            if self._large_filled == len(large):
-                large = self._grow_large()
-            return memoryview(large)[self._large_filled : self._large_size]
-        rest = self._rest
-        if rest:
-            kept = len(rest)
-            self._shared[:kept] = rest
-            return self._shared_view[kept:]
-        return self._shared_view
-
-    def buffer_updated(self, nbytes: int) -> None:
-        if self.is_closing:
-            return
-        self._metrics.bytes_received += nbytes
-        if self._large is not None:
-            self._large_filled += nbytes
-            if self._large_filled == self._large_size:
-                self._serve_large()
-            return
-        end = len(self._rest) + nbytes
-        if self._rest:
-            self._rest = bytearray()
-        self._serve(self._shared, 0, end)
 
     def eof_received(self) -> bool:
         return False
@@ -167,6 +124,11 @@ class Connection(asyncio.BufferedProtocol):
     def _is_held(self) -> bool:
         return self._waiting is not None or self._is_write_paused or self._is_finishing or self.is_closing
 
+    def _may_serve(self, key: int) -> bool:
+        if self._is_held():
+            return False
+        return not self._commits or (key == PRODUCE and len(self._commits) < UNANSWERED_COMMITS)
+
     def _serve(self, buffer: bytearray, at: int, end: int) -> None:
         """Serve the whole frames between `at` and `end`, keep the rest, and write all answers at once."""
         now = self._broker.clock.now()
@@ -181,15 +143,13 @@ class Connection(asyncio.BufferedProtocol):
                     break
                 key, version, correlation_id = REQUEST_HEAD.unpack_from(buffer, start)
                 body = start + REQUEST_HEAD_BYTES
+                if key != PRODUCE and producing:
+                    self._commit()
+                if self._commits and not self._may_serve(key):
+                    break
                 if key == PRODUCE:
-                    if len(self._commits) >= UNANSWERED_COMMITS:
-                        break
                     self._stage(buffer, body, stop, version, correlation_id, now)
                 else:
-                    if producing:
-                        self._commit()
-                    if self._commits:
-                        break
                     self._handle(buffer, body, stop, key, version, correlation_id, now)
                 at = stop
                 self.active_ms = now.monotonic_ms
@@ -203,12 +163,6 @@ class Connection(asyncio.BufferedProtocol):
             self._give_up("", error)
         finally:
             self._is_serving = False
-
-    def _frame_bytes(self, buffer: bytearray, at: int) -> int:
-        size: int = SIZE.unpack_from(buffer, at)[0]
-        if size < REQUEST_HEAD_BYTES or size > self._max_frame_bytes:
-            raise MalformedFrame(f"a frame of {size} bytes")
-        return size
 
     def _stage(self, buffer: bytearray, at: int, end: int, version: int, correlation_id: int, now: Now) -> None:
         self._metrics.requests[PRODUCE] += 1
@@ -362,107 +316,6 @@ class Connection(asyncio.BufferedProtocol):
             return
         body = call.schema.encode(answer, call.correlation_id)
         self._put(SIZE.pack(len(body)) + body)
-
-    # What is left of the received bytes
-
-    def _keep(self, buffer: bytearray, at: int, end: int) -> None:
-        left = end - at
-        if left == 0 or self.is_closing:
-            return
-        if left >= SIZE_BYTES and not self._is_held():
-            size = self._frame_bytes(buffer, at)
-            if size > LARGE_FRAME_BYTES and SIZE_BYTES + size > left:
-                self._begin_large(buffer, at, end, SIZE_BYTES + size)
-                return
-        self._rest = bytearray(memoryview(buffer)[at:end])
-        if left >= HELD_BYTES:
-            self._pause_reading()
-
-    def _begin_large(self, buffer: bytearray, at: int, end: int, size: int) -> None:
-        left = end - at
-        budget = self._connections.unserved
-        if not budget.take(size):
-            self._rest = bytearray(memoryview(buffer)[at:end])
-            self._is_starved = True
-            self._pause_reading()
-            budget.wait(self._fed)
-            return
-        large = self._connections.large_buffers.take(size)
-        if len(large) < left:
-            large.extend(bytes(left - len(large)))
-        large[:left] = memoryview(buffer)[at:end]
-        self._large, self._large_filled, self._large_size = large, left, size
-
-    def _grow_large(self) -> bytearray:
-        assert self._large is not None
-        grown = bytearray(min(2 * len(self._large), self._large_size))
-        grown[: self._large_filled] = self._large
-        self._large = grown
-        return grown
-
-    def _serve_large(self) -> None:
-        if self._is_held() or self._must_wait_for_commits():
-            self._pause_reading()
-            return
-        large, size = self._large, self._large_size
-        assert large is not None
-        self._large = None
-        try:
-            self._serve(large, 0, size)
-        finally:
-            self._connections.large_buffers.give_back(large)
-            self._connections.unserved.give_back(size)
-
-    def _must_wait_for_commits(self) -> bool:
-        """Whether the large frame that has arrived must stand behind produce requests that are not answered yet."""
-        assert self._large is not None
-        key = REQUEST_HEAD.unpack_from(self._large, SIZE_BYTES)[0]
-        return bool(self._commits) and (key != PRODUCE or len(self._commits) >= UNANSWERED_COMMITS)
-
-    def _drop_large(self) -> None:
-        if self._is_starved:
-            self._is_starved = False
-            self._connections.unserved.forget(self._fed)
-        if self._large is not None:
-            self._large = None
-            self._connections.unserved.give_back(self._large_size)
-
-    def _fed(self) -> None:
-        """Another connection has given back memory."""
-        self._is_starved = False
-        self._go_on()
-
-    def _go_on(self) -> None:
-        """Whatever held this connection is over: serve what has arrived meanwhile, then read on."""
-        if self._is_serving or self._is_held() or self._is_starved:
-            return
-        if self._large is not None:
-            if self._large_filled == self._large_size:
-                self._serve_large()
-        elif self._rest:
-            rest, self._rest = self._rest, bytearray()
-            self._serve(rest, 0, len(rest))
-        if self._may_read():
-            self._resume_reading()
-
-    def _may_read(self) -> bool:
-        """Whether there is room for more: asked after serving, which may have changed every reason not to."""
-        if self._is_held() or self._is_starved:
-            return False
-        return not self._is_large_complete() and len(self._rest) < HELD_BYTES
-
-    def _is_large_complete(self) -> bool:
-        return self._large is not None and self._large_filled == self._large_size
-
-    def _pause_reading(self) -> None:
-        if not self._is_read_paused and not self.is_closing:
-            self._is_read_paused = True
-            self._transport.pause_reading()
-
-    def _resume_reading(self) -> None:
-        if self._is_read_paused and not self.is_closing:
-            self._is_read_paused = False
-            self._transport.resume_reading()
 
     # Sending and closing
 

@@ -1,0 +1,177 @@
+"""The receiving half of a connection: where bytes go, and which of them wait.
+
+Bytes are received into a buffer that all connections share, and served where they lie; what is left of a chunk is kept
+by the connection. A frame too large for that gets a buffer of its own, out of a budget that all connections share:
+where that is used up, reading stops until something is given back.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING, cast
+
+from oncelog.wire.frames import REQUEST_HEAD, REQUEST_HEAD_BYTES, SIZE, SIZE_BYTES, MalformedFrame
+
+if TYPE_CHECKING:
+    from oncelog.server.connections import Connections
+
+LARGE_FRAME_BYTES = 32 * 1024  # above this the rest of a frame goes into a buffer of its own
+HELD_BYTES = 64 * 1024  # a connection that stands still keeps this much of what arrives behind
+
+
+class Receiving(asyncio.BufferedProtocol):
+    """What serves the bytes is `_serve`; it must leave what it did not serve with `_keep`."""
+
+    is_closing = False
+
+    def __init__(self, connections: "Connections") -> None:
+        self._connections = connections
+        self._metrics = connections.broker.metrics
+        self._shared = connections.receive_buffer
+        self._shared_view = memoryview(self._shared)
+        self._max_frame_bytes = connections.broker.settings.socket_request_max_bytes
+        self._transport: asyncio.Transport = cast(asyncio.Transport, None)
+        self._rest = bytearray()  # what of the received bytes is not served yet, where that is little
+        self._large: bytearray | None = None  # a large frame on its way
+        self._large_filled = 0
+        self._large_size = 0
+        self._is_read_paused = False
+        self._is_starved = False  # waits for memory for a large frame
+        self._is_serving = False
+
+    def _serve(self, buffer: bytearray, at: int, end: int) -> None:
+        raise AssertionError("the other half serves")
+
+    def _is_held(self) -> bool:
+        """Whether nothing may be served now."""
+        return self.is_closing
+
+    def _may_serve(self, key: int) -> bool:
+        """Whether a request of this kind may be served now."""
+        return not self._is_held()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        large = self._large
+        if large is not None:
+            if self._large_filled == len(large):
+                large = self._grow_large()
+            return memoryview(large)[self._large_filled : self._large_size]
+        rest = self._rest
+        if rest:
+            kept = len(rest)
+            self._shared[:kept] = rest
+            return self._shared_view[kept:]
+        return self._shared_view
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self.is_closing:
+            return
+        self._metrics.bytes_received += nbytes
+        if self._large is not None:
+            self._large_filled += nbytes
+            if self._large_filled == self._large_size:
+                self._serve_large()
+            return
+        end = len(self._rest) + nbytes
+        if self._rest:
+            self._rest = bytearray()
+        self._serve(self._shared, 0, end)
+
+    def _frame_bytes(self, buffer: bytearray, at: int) -> int:
+        size: int = SIZE.unpack_from(buffer, at)[0]
+        if size < REQUEST_HEAD_BYTES or size > self._max_frame_bytes:
+            raise MalformedFrame(f"a frame of {size} bytes")
+        return size
+
+    def _keep(self, buffer: bytearray, at: int, end: int) -> None:
+        left = end - at
+        if left == 0 or self.is_closing:
+            return
+        if left >= SIZE_BYTES and not self._is_held():
+            size = self._frame_bytes(buffer, at)
+            if size > LARGE_FRAME_BYTES and SIZE_BYTES + size > left:
+                self._begin_large(buffer, at, end, SIZE_BYTES + size)
+                return
+        self._rest = bytearray(memoryview(buffer)[at:end])
+        if left >= HELD_BYTES:
+            self._pause_reading()
+
+    def _begin_large(self, buffer: bytearray, at: int, end: int, size: int) -> None:
+        left = end - at
+        budget = self._connections.unserved
+        if not budget.take(size):
+            self._rest = bytearray(memoryview(buffer)[at:end])
+            self._is_starved = True
+            self._pause_reading()
+            budget.wait(self._fed)
+            return
+        large = self._connections.large_buffers.take(size)
+        if len(large) < left:
+            large.extend(bytes(left - len(large)))
+        large[:left] = memoryview(buffer)[at:end]
+        self._large, self._large_filled, self._large_size = large, left, size
+
+    def _grow_large(self) -> bytearray:
+        assert self._large is not None
+        grown = bytearray(min(2 * len(self._large), self._large_size))
+        grown[: self._large_filled] = self._large
+        self._large = grown
+        return grown
+
+    def _serve_large(self) -> None:
+        large, size = self._large, self._large_size
+        assert large is not None
+        if not self._may_serve(REQUEST_HEAD.unpack_from(large, SIZE_BYTES)[0]):
+            self._pause_reading()
+            return
+        self._large = None
+        try:
+            self._serve(large, 0, size)
+        finally:
+            self._connections.large_buffers.give_back(large)
+            self._connections.unserved.give_back(size)
+
+    def _drop_received(self) -> None:
+        """The connection is gone."""
+        self._rest = bytearray()
+        if self._is_starved:
+            self._is_starved = False
+            self._connections.unserved.forget(self._fed)
+        if self._large is not None:
+            self._large = None
+            self._connections.unserved.give_back(self._large_size)
+
+    def _fed(self) -> None:
+        """Another connection has given back memory."""
+        self._is_starved = False
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Whatever held this connection is over: serve what has arrived meanwhile, then read on."""
+        if self._is_serving or self._is_held() or self._is_starved:
+            return
+        if self._large is not None:
+            if self._large_filled == self._large_size:
+                self._serve_large()
+        elif self._rest:
+            rest, self._rest = self._rest, bytearray()
+            self._serve(rest, 0, len(rest))
+        if self._may_read():
+            self._resume_reading()
+
+    def _may_read(self) -> bool:
+        """Whether there is room for more: asked after serving, which may have changed every reason not to."""
+        if self._is_held() or self._is_starved:
+            return False
+        return not self._is_large_complete() and len(self._rest) < HELD_BYTES
+
+    def _is_large_complete(self) -> bool:
+        return self._large is not None and self._large_filled == self._large_size
+
+    def _pause_reading(self) -> None:
+        if not self._is_read_paused and not self.is_closing:
+            self._is_read_paused = True
+            self._transport.pause_reading()
+
+    def _resume_reading(self) -> None:
+        if self._is_read_paused and not self.is_closing:
+            self._is_read_paused = False
+            self._transport.resume_reading()
