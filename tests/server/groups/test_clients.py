@@ -158,7 +158,7 @@ def test_kafka_python_members_share_and_take_over(server: Server, topic: str, as
             partition_assignment_strategy=(assignor,),
             heartbeat_interval_ms=100,
         )
-        # A leader of this client that shares out before it has seen the topic shares out nothing, for minutes.
+        # A sticky leader of this client that shares out before it has seen the topic goes astray, on Kafka too.
         assert len(consumer.partitions_for_topic(topic)) == PARTITIONS
         consumer.subscribe([topic])
         return consumer

@@ -267,7 +267,8 @@ class GroupCoordinator:
         try:
             settled = self._store.put_group(group.group_id, effect.group, now)
         except KafkaError as refusal:
-            settled = refusal.code
+            is_too_large = refusal.code is ErrorCode.invalid_commit_offset_size  # a word for commits only
+            settled = ErrorCode.unknown_server_error if is_too_large else refusal.code
         if pending is None:
             return []
         if isinstance(settled, ErrorCode):
