@@ -2,6 +2,7 @@
 
 import logging
 import os
+import sys
 from pathlib import Path
 
 import click
@@ -31,6 +32,7 @@ def command(
 
     Settings come from --set, then from ONCELOG_... variables of the environment, then from --config.
     """
+    _leave_out("hypothesis")
     from oncelog.cluster.file import DamagedFolder
     from oncelog.cluster.folder_lock import FolderInUse
     from oncelog.log.errors import LogError
@@ -55,3 +57,10 @@ def command(
         serve(lambda: open_broker(settings), click.echo)
     except (SettingsError, FolderInUse, DamagedFolder, LogError, OSError) as refusal:
         raise click.ClickException(str(refusal)) from refusal
+
+
+def _leave_out(name: str) -> None:
+    """Have kio find that hypothesis is not installed: where it is, kio makes it strategies for every type, which costs
+    a third of a second and 10 MB at each start."""
+    if name not in sys.modules:
+        sys.modules[name] = None  # type: ignore[assignment]
