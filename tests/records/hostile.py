@@ -97,7 +97,7 @@ def _reframed(batch: bytes) -> bytes:
 NASTY_NUMBERS = [
     zigzag(value)
     for value in (-1, -2, 0, 1, 63, 64, 1 << 20, (1 << 31) - 1, -(1 << 31), 1 << 31, (1 << 63) - 1, -(1 << 63))
-] + [b"\x80" * 9 + b"\x01", b"\x80" * 10 + b"\x01", b"\xff" * 12, b"\x80", b"\x80\x00"]
+] + [b"\x80" * 9 + b"\x01", b"\x80" * 9 + b"\x02", b"\x80" * 10 + b"\x01", b"\xff" * 12, b"\x80", b"\x80\x00"]
 
 
 def nasty_numbers(batch: bytes) -> Iterator[bytes]:

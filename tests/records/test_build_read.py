@@ -16,7 +16,7 @@ from kio.static.primitive import TZAwareMicros, i8, i16, i32, i64
 from oncelog.records.build import NewRecord, build_batch
 from oncelog.records.errors import InvalidRecord, TooLarge
 from oncelog.records.header import CONTROL, check_produced, read_header
-from oncelog.records.read import records_of
+from oncelog.records.read import number, records_of
 from oncelog.records.varint import SMALL, zigzag
 from tests.records.samples import (
     TIMESTAMP_MS,
@@ -96,13 +96,17 @@ def test_what_aiokafka_builds_we_read(records: list[NewRecord], codec: int) -> N
 
 @given(st.integers(-(1 << 63), (1 << 63) - 1))
 def test_a_number_comes_back_from_its_varint(value: int) -> None:
-    from oncelog.records.read import number
-
     encoded = zigzag(value)
     assert number(encoded, 0, len(encoded)) == (value, len(encoded))
     for cut in range(len(encoded)):
         with pytest.raises(InvalidRecord):
             number(encoded, 0, cut)
+
+
+@pytest.mark.parametrize("encoded", [b"\x80" * 9 + b"\x02", b"\x80" * 10 + b"\x01", b"\xff" * 11])
+def test_a_number_of_more_than_64_bits_is_refused(encoded: bytes) -> None:
+    with pytest.raises(InvalidRecord):
+        number(encoded, 0, len(encoded))
 
 
 def test_the_table_of_small_varints_is_what_the_function_gives() -> None:

@@ -195,6 +195,15 @@ def test_offsets_go_on_from_batch_to_batch_where_a_first_one_is_given() -> None:
         assert [records_of(batch.data)[0].offset for batch in halves] == expected
 
 
+def test_sequences_wrap_from_batch_to_batch() -> None:
+    last = (1 << 31) - 1
+    values = bytes_column([b"12345"] * 20)
+    batches = encode(
+        value=values, timestamp_ms=1, target_bytes=61 + 10 * 12, producer_id=1, producer_epoch=0, base_sequence=last - 9
+    )
+    assert [check_produced(batch.data).base_sequence for batch in batches] == [last - 9, 0]
+
+
 def test_no_rows_are_no_batches() -> None:
     assert encode(**columns_of([])) == []
     assert encode(**columns_of(some_records(3)), rows=np.empty(0, np.int64)) == []

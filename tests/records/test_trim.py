@@ -74,6 +74,12 @@ def test_records_that_are_not_sound_are_not_cut() -> None:
         trim(broken, 1)
     with pytest.raises(InvalidRecord):
         trim(with_true_crc(broken), 1)
+    too_many_headers = a_batch()
+    too_many_headers[-1] ^= 0x0F
+    with pytest.raises(InvalidRecord):
+        trim(with_true_crc(too_many_headers), 1)
+    with pytest.raises(InvalidRecord):
+        retain(too_many_headers, [True] * COUNT)
 
 
 @pytest.mark.parametrize("codec", CODECS)
