@@ -96,8 +96,9 @@ class GroupUnderAnyEvents(RuleBasedStateMachine):
 
     @rule(name=CLIENTS)
     def leave(self, name: str) -> None:
+        """By itself, or sent away by an administrator while it waits."""
         client = self.clients[name]
-        if client.member_id and client.waiter is None:
+        if client.member_id:
             leaving = Leaving(member_id=client.member_id, instance_id=client.instance_id)
             _, effects = self.group.leave([leaving], self.clock.now())
             self.clients[name] = Client(name)

@@ -1,0 +1,37 @@
+"""Which topics a group reads, as far as the coordinator can see it."""
+
+import struct
+
+import pytest
+
+from oncelog.server.groups.subscription import subscribed_topics
+
+
+def subscription(*topics: str, version: int = 0, rest: bytes = b"\xff\xff\xff\xff") -> bytes:
+    names = b"".join(struct.pack(">h", len(topic.encode())) + topic.encode() for topic in topics)
+    return struct.pack(">hi", version, len(topics)) + names + rest
+
+
+def test_the_topics_of_all_members_are_put_together() -> None:
+    metadatas = [subscription("a", "bb", "é"), subscription("a", "c")]
+    assert subscribed_topics("consumer", metadatas) == {"a", "bb", "é", "c"}
+
+
+def test_newer_versions_begin_like_the_first() -> None:
+    assert subscribed_topics("consumer", [subscription("a", version=3, rest=b"what came later")]) == {"a"}
+
+
+def test_a_group_without_members_reads_nothing() -> None:
+    assert subscribed_topics("consumer", []) == set()
+
+
+@pytest.mark.parametrize("protocol_type", [None, "connect", ""])
+def test_other_protocols_do_not_say_what_they_read(protocol_type: str | None) -> None:
+    assert subscribed_topics(protocol_type, [subscription("a")]) is None
+
+
+@pytest.mark.parametrize(
+    "damaged", [b"", b"\0", subscription("abc")[:9], struct.pack(">hih", 0, 1, -5), b"\0\0\x7f\xff\xff\xff"]
+)
+def test_an_unreadable_subscription_is_not_guessed_at(damaged: bytes) -> None:
+    assert subscribed_topics("consumer", [subscription("a"), damaged]) is None
