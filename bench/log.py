@@ -23,8 +23,9 @@ KAFKA_PID = (1 << 32) + 7
 def batches(count: int, pid: int, value: bytes) -> list[tuple[bytearray, BatchHeader]]:
     made = []
     for sequence in range(count):
+        base_sequence = sequence if pid > 0 else -1
         batch = build_batch(
-            [(None, value, (), 1)], producer_id=pid, producer_epoch=0, base_sequence=sequence if pid > 0 else -1, timestamp_ms=1
+            [(None, value, (), 1)], producer_id=pid, producer_epoch=0, base_sequence=base_sequence, timestamp_ms=1
         )
         made.append((batch, read_header(batch)))
     return made
@@ -128,8 +129,8 @@ def main() -> None:
             log = fill(f"{folder}/r-{batch_bytes}", batch_bytes, 256 * MIB)
             through_log, bare = measure_reads(log)
             print(
-                f"read    {batch_bytes:6} byte batches, 1 MiB a read: {through_log:6.0f} MB/s, bare pread {bare:6.0f} MB/s, "
-                f"ratio {through_log / bare:.2f}"
+                f"read    {batch_bytes:6} byte batches, 1 MiB a read: {through_log:6.0f} MB/s, "
+                f"bare pread {bare:6.0f} MB/s, ratio {through_log / bare:.2f}"
             )
             log.close()
 

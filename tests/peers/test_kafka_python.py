@@ -10,6 +10,7 @@ from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
 
 from tests.peers.server_process import ServerProcess
 from tests.peers.stored import stored_codecs
+from tests.waiting import until
 
 PATIENCE_S = 30
 
@@ -116,7 +117,4 @@ def test_topics_settings_and_groups_are_described_and_topics_deleted(
     assert made in str(admin.describe_groups([made]))
     consumer.close()
     admin.delete_topics([made])
-    give_up = time.monotonic() + PATIENCE_S
-    while made in admin.list_topics() and time.monotonic() < give_up:
-        time.sleep(0.02)
-    assert made not in admin.list_topics()
+    until(lambda: made not in admin.list_topics(), "the topic's end", give_up_seconds=PATIENCE_S)

@@ -30,6 +30,7 @@ from confluent_kafka.admin import (
 
 from tests.peers.server_process import ServerProcess
 from tests.peers.stored import stored_codecs
+from tests.waiting import until
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 PATIENCE_S = 30
@@ -49,13 +50,11 @@ def made(admin: AdminClient, topic: str) -> Iterator[str]:
 
 
 def await_topic(admin: AdminClient, topic: str, partitions: int) -> None:
-    give_up = time.monotonic() + PATIENCE_S
-    while time.monotonic() < give_up:
+    def is_there() -> bool:
         found = admin.list_topics(timeout=PATIENCE_S).topics.get(topic)
-        if found is not None and len(found.partitions) == partitions:
-            return
-        time.sleep(0.02)
-    raise TimeoutError(f"{topic} did not come")
+        return found is not None and len(found.partitions) == partitions
+
+    until(is_there, f"{topic} with {partitions} partitions", give_up_seconds=PATIENCE_S)
 
 
 def produce(server: ServerProcess, topic: str, values: list[bytes], **config: object) -> list[Message]:
@@ -227,10 +226,11 @@ def test_topics_are_described_widened_and_deleted(admin: AdminClient, made: str)
         admin.create_topics([NewTopic(made, 1, 1)])[made].result(PATIENCE_S)
     assert again.value.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
     admin.delete_topics([made])[made].result(PATIENCE_S)
-    give_up = time.monotonic() + PATIENCE_S
-    while made in admin.list_topics(timeout=PATIENCE_S).topics and time.monotonic() < give_up:
-        time.sleep(0.02)
-    assert made not in admin.list_topics(timeout=PATIENCE_S).topics
+
+    def is_gone() -> bool:
+        return made not in admin.list_topics(timeout=PATIENCE_S).topics
+
+    until(is_gone, "the topic's end", give_up_seconds=PATIENCE_S)
 
 
 def test_settings_of_a_topic_are_changed_and_described(admin: AdminClient, made: str) -> None:
@@ -238,13 +238,13 @@ def test_settings_of_a_topic_are_changed_and_described(admin: AdminClient, made:
     wanted = ConfigResource(ResourceType.TOPIC, made, incremental_configs=[change])
     admin.incremental_alter_configs([wanted])[wanted].result(PATIENCE_S)
     asked = ConfigResource(ResourceType.TOPIC, made)
-    give_up = time.monotonic() + PATIENCE_S
-    while time.monotonic() < give_up:
-        found = admin.describe_configs([asked])[asked].result(PATIENCE_S)
-        if found["retention.ms"].value == "86400000":
-            break
-        time.sleep(0.02)
-    assert found["retention.ms"].value == "86400000"
+
+    def found_when_set() -> dict[str, ConfigEntry] | None:
+        found: dict[str, ConfigEntry] = admin.describe_configs([asked])[asked].result(PATIENCE_S)
+        return found if found["retention.ms"].value == "86400000" else None
+
+    found = until(found_when_set, "the setting", give_up_seconds=PATIENCE_S)
+    assert found is not None
     assert not found["retention.ms"].is_default
     assert found["segment.bytes"].is_default
 

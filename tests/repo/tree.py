@@ -16,4 +16,5 @@ def project_files() -> tuple[str, ...]:
 
 
 def read(name: str) -> str:
-    return (ROOT / name).read_text(encoding="utf-8")
+    """A file's text; samples of bytes come out as something that no rule about text applies to."""
+    return (ROOT / name).read_text(encoding="utf-8", errors="replace")
