@@ -1,5 +1,6 @@
 """Side by side with Apache Kafka, in one run:  ./dev bench [--only ROW ...] [--seconds N] [--rounds N]"""
 
+import signal
 import sys
 import time
 from datetime import UTC, datetime
@@ -74,6 +75,7 @@ def main(
     page: bool | None,
 ) -> None:
     wanted = chosen(only, leave_out)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # an exception, so that the servers are ended
     if list_rows:
         print("\n".join(row.name for row in wanted))
         return

@@ -25,6 +25,9 @@ KAFKA_SETTINGS = {"log.segment.delete.delay.ms": "1000", "log.retention.check.in
 ONCELOG_SETTINGS: dict[str, str] = {}
 
 
+FIRST_WARM_UP_S = 8.0
+
+
 @dataclass(frozen=True, slots=True)
 class Filled:
     topic: str
@@ -40,6 +43,7 @@ class Arena:
         self.folder = Path(tempfile.mkdtemp(prefix="oncelog-bench-", dir=folder))
         self._servers: dict[str, ServerProcess] = {}
         self._filled: dict[str, Filled] = {}
+        self._warm: set[tuple[str, int]] = set()
         self._numbers = itertools.count()
 
     def __enter__(self) -> Self:
@@ -64,6 +68,13 @@ class Arena:
             self._servers[peer] = server = self.new_server(peer)
             server.start()
         return self._servers[peer]
+
+    def warm_up_seconds(self, peer: str, records_per_batch: int) -> float:
+        """Kafka is compiled while it runs: the first time with a size of batches it is given longer."""
+        if (peer, records_per_batch) in self._warm:
+            return self.seconds / 4
+        self._warm.add((peer, records_per_batch))
+        return FIRST_WARM_UP_S
 
     @contextmanager
     def topic(self, peer: str, partitions: int = 1) -> Iterator[str]:

@@ -72,14 +72,15 @@ def fetch_rate(port: int, topic: str, start: int, end: int, partition: int = 0) 
             (length,) = struct.unpack_from(">i", buffer, records_at)
             if error or records_at + 4 + length != size + 4:
                 raise FetchFailed(f"error {error} at offset {offset}: {length} bytes of records in {size}")
-            offset = _next_offset(buffer, records_at + 4, records_at + 4 + length, offset)
+            offset, _ = _next_offset(buffer, records_at + 4, records_at + 4 + length, offset)
             answers += 1
             size_bytes += length
         seconds = time.perf_counter() - started
     return FetchRate(answers, size_bytes, seconds)
 
 
-def _next_offset(buffer: bytearray, at: int, end: int, asked: int) -> int:
+def _next_offset(buffer: bytearray, at: int, end: int, asked: int) -> tuple[int, int]:
+    """The offset behind the whole batches in the buffer, and where they end."""
     first = True
     while at + 61 <= end:
         base, length = _BATCH.unpack_from(buffer, at)
@@ -92,7 +93,7 @@ def _next_offset(buffer: bytearray, at: int, end: int, asked: int) -> int:
         at += 12 + length
     if first:
         raise FetchFailed(f"no whole batch came at offset {asked}")
-    return asked
+    return asked, at
 
 
 def receive_frame(sock: socket.socket, view: memoryview) -> int:
@@ -111,18 +112,21 @@ def _closed() -> int:
 
 
 def bare_fetch_rate(port: int, size_bytes: int) -> FetchRate:
-    """Reads the first `size_bytes` of the file that a bare program serves, 1 MB at a time."""
-    view = memoryview(bytearray(4 * ANSWER_BYTES))
-    at, answers = 0, 0
+    """Reads the first `size_bytes` of the segment that a bare program serves, 1 MB at a time.
+
+    The batches in it are walked as those of a server are, so that the reader has the same work.
+    """
+    buffer = bytearray(4 * ANSWER_BYTES)
+    view = memoryview(buffer)
+    at, answers, offset = 0, 0, 0
     with RawConnection(port, timeout_s=60) as connection:
         sock = connection.socket
         started = time.perf_counter()
         while at < size_bytes:
             sock.sendall(struct.pack(">qi", at, ANSWER_BYTES))
             got = receive_frame(sock, view)
-            if not got:
-                break
-            at += got
+            offset, end = _next_offset(buffer, 4, 4 + got, offset)
+            at += end - 4
             answers += 1
         seconds = time.perf_counter() - started
     return FetchRate(answers, at, seconds)

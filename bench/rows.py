@@ -57,7 +57,7 @@ def produce(arena: Arena, peer: str, records_per_batch: int, depth: int, *, idem
     server = arena.server(peer)
     with arena.topic(peer) as topic:
         load = ProduceLoad(server.port, topic, records_per_batch, idempotent=idempotent)
-        load.run_for(min(1.0, arena.seconds / 2), depth)  # warm: Kafka compiles while it runs
+        load.run_for(arena.warm_up_seconds(peer, records_per_batch), depth)
         with processor_time(server) as spent:
             before = load.sent_records
             rate = load.run_for(arena.seconds, depth)
