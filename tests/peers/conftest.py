@@ -20,6 +20,12 @@ QUICK_BROKER = ("-Xmx512m", "-XX:TieredStopAtLevel=1")
 COMMON_SETTINGS = {"message.max.bytes": "1048588", "auto.create.topics.enable": "true", "num.partitions": "1"}
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.peers)
+
+
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     try:

@@ -54,12 +54,6 @@ DIFFERENCES: dict[str, Difference] = {
     "transactions": _refused("FindCoordinator for a transactional id", True, "transactional_id_authorization_failed"),
     "produce an unknown codec": Difference(_CODEC_KAFKA, _CODEC_ONCELOG, "Codec 5, which does not exist", NAMED),
     "produce a codec of seven": Difference(_CODEC_KAFKA, _CODEC_ONCELOG, "Codec 7, which does not exist", NAMED),
-    "produce a base offset that is not zero": Difference(
-        INVALID,
-        TAKEN,
-        "A batch whose base offset is not 0",
-        "The log writes its own offset over it, as over every other.",
-    ),
     "produce a producer id without an epoch": Difference(
         TAKEN, INVALID, "A producer id with a sequence but without an epoch", STRICTER
     ),
