@@ -21,14 +21,14 @@ class Gate:
         self.log = partition.log
         self.open = threading.Event()
         self.flushes = 0
-        real = self.log.flush
+        real = self.log.flusher.sync
 
-        def flush() -> None:
+        def sync(*paths: str) -> None:
             self.flushes += 1
             assert self.open.wait(30)
-            real()
+            real(*paths)
 
-        patch.setattr(self.log, "flush", flush, raising=False)
+        patch.setattr(self.log.flusher, "sync", sync)
 
 
 @pytest.fixture(scope="module")
