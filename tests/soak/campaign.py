@@ -59,7 +59,7 @@ def soak(folder: Path, *, kills: int, seed: int, say: Callable[[str], None] = la
     random = Random(seed)
     server = OncelogProcess(folder, settings=SETTINGS)
     ledger = Ledger()
-    longest = 0.0
+    longest, done = 0.0, 0
     with server:
         make_topics(server.port)
         crew = workers(server.port, ledger, seed)
@@ -71,6 +71,7 @@ def soak(folder: Path, *, kills: int, seed: int, say: Callable[[str], None] = la
             started = time.monotonic()
             server.start()
             longest = max(longest, time.monotonic() - started)
+            done += 1
             if number % 10 == 9:
                 say(f"{number + 1} kills, {len(ledger.acknowledged[RECORDS]):,} records, {ledger.complaints[:3]}")
             if ledger.complaints:
@@ -85,7 +86,7 @@ def soak(folder: Path, *, kills: int, seed: int, say: Callable[[str], None] = la
         if "Traceback" in server.log_text():
             wrong.append(f"the server's log has a traceback:\n{server.log_text().partition('Traceback')[2][:2000]}")
     acknowledged = sum(map(len, ledger.acknowledged.values()))
-    return Result(kills, acknowledged, len(ledger.leased), ledger.committed, longest, wrong)
+    return Result(done, acknowledged, len(ledger.leased), ledger.committed, longest, wrong)
 
 
 def make_topics(port: int) -> None:
