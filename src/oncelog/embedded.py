@@ -73,8 +73,11 @@ class Server:
         if self._thread.is_alive() and self._loop is not None and self._stop is not None:
             self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join()
+        failure, self._failure = self._failure, None
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
+        if failure is not None:
+            raise failure
 
     def _run(self) -> None:
         try:

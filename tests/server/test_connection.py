@@ -207,6 +207,16 @@ BAD_FRAMES = {
 }
 
 
+def many_topics(key: int, version: int, before: bytes, count: int) -> bytes:
+    body = header(key, version) + before + size(count) + b"\x00\x01t" * count
+    return size(len(body)) + body
+
+
+# Both would unfold to gigabytes if they were decoded.
+BAD_FRAMES["a huge metadata request"] = many_topics(3, 1, b"", 1_500_000)
+BAD_FRAMES["a produce request of a million topics"] = many_topics(0, 3, b"\xff\xff" + b"\x00" * 6, 1_000_000)
+
+
 @pytest.mark.parametrize("name", BAD_FRAMES)
 def test_bad_bytes_lose_only_their_own_connection(
     server: Server, raw: RawConnection, name: str, caplog: pytest.LogCaptureFixture

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 PRODUCE = 0
 API_VERSIONS = 18
 
+# Largest request but Produce. Decoded it takes a hundred times as much memory, and time that others wait.
+OTHER_REQUEST_BYTES = 4 * 2**20
 UNANSWERED_COMMITS = 256
 WRITE_HIGH_BYTES = 256 * 1024
 JOIN_BELOW_BYTES = 64 * 1024  # answers up to this size are copied together for one write
@@ -143,8 +145,11 @@ class Connection(Receiving):
                     break
                 key, version, correlation_id = REQUEST_HEAD.unpack_from(buffer, start)
                 body = start + REQUEST_HEAD_BYTES
-                if key != PRODUCE and producing:
-                    self._commit()
+                if key != PRODUCE:
+                    if size > OTHER_REQUEST_BYTES:
+                        raise MalformedFrame(f"a request of kind {key} of {size} bytes")
+                    if producing:
+                        self._commit()
                 if self._commits and not self._may_serve(key):
                     break
                 if key == PRODUCE:

@@ -31,6 +31,8 @@ PRODUCE_TOPIC_IDS = 13
 FETCH_FLEXIBLE = 12
 FETCH_TOPIC_IDS = 13
 
+# Topics and partitions that one request may name; a few bytes each on the wire, some hundred in memory.
+MAX_ENTRIES = 100_000
 NO_RECORDS = -1  # the stop of a partition whose records are null
 
 # index, start and stop of the records in the buffer
@@ -68,6 +70,7 @@ def _read_legacy(buffer: Readable, at: int, end: int, version: int) -> tuple[Pro
     acks, timeout_ms = _acks_timeout.unpack_from(buffer, at)
     (topic_count,) = _int32.unpack_from(buffer, at + 6)
     at += 10
+    left = MAX_ENTRIES - topic_count
     topics: list[ProduceTopic] = []
     for _ in range(topic_count):
         name, at = _legacy_bytes(buffer, at, end)
@@ -75,6 +78,9 @@ def _read_legacy(buffer: Readable, at: int, end: int, version: int) -> tuple[Pro
             raise MalformedFrame("a topic without a name")
         (partition_count,) = _int32.unpack_from(buffer, at)
         at += 4
+        left -= max(partition_count, 0)
+        if left < 0:
+            raise MalformedFrame(f"more than {MAX_ENTRIES} topics and partitions")
         partitions: list[ProducePartition] = []
         for _ in range(partition_count):
             index, size_bytes = _two_int32.unpack_from(buffer, at)
@@ -94,6 +100,7 @@ def _read_compact(buffer: Readable, at: int, end: int, version: int) -> tuple[Pr
     transactional_id, at = _compact_bytes(buffer, at, end)
     acks, timeout_ms = _acks_timeout.unpack_from(buffer, at)
     topic_count, at = read_uvarint(buffer, at + 6)
+    left = MAX_ENTRIES - topic_count
     topics: list[ProduceTopic] = []
     for _ in range(topic_count - 1):
         name: bytes | None
@@ -105,6 +112,9 @@ def _read_compact(buffer: Readable, at: int, end: int, version: int) -> tuple[Pr
         if name is None:
             raise MalformedFrame("a topic without a name")
         partition_count, at = read_uvarint(buffer, at)
+        left -= partition_count
+        if left < 0:
+            raise MalformedFrame(f"more than {MAX_ENTRIES} topics and partitions")
         partitions: list[ProducePartition] = []
         for _ in range(partition_count - 1):
             (index,) = _int32.unpack_from(buffer, at)
