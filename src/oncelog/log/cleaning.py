@@ -1,6 +1,6 @@
 """What a cleaned segment holds: which keys are newer elsewhere, and batches with some of their records taken out."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -9,7 +9,6 @@ from oncelog.log.handles import Handles
 from oncelog.log.index import Index
 from oncelog.log.names import CLEANED, cleaned_path
 from oncelog.log.segment import Segment
-from oncelog.producers import LiveProducer
 from oncelog.records.codecs import compress
 from oncelog.records.errors import InvalidRecord
 from oncelog.records.header import (
@@ -23,23 +22,28 @@ from oncelog.records.header import (
 )
 from oncelog.records.read import Record, body_of, field_end, records_of
 
-SEQUENCE_MASK = 0x7FFFFFFF
 _DIGEST_BYTES = 16  # so that two keys never meet by accident, and a key of any size costs the same
 
 
 @dataclass(slots=True)
 class Rules:
-    live: Mapping[int, LiveProducer]
+    live_pids: frozenset[int]
     tombstone_ms: int
     first_pass_ms: Callable[[int], int | None]
     key_limit: int
     wall_ms: int
 
 
-def whole_batches(handles: Handles, segment: Segment) -> Iterator[tuple[BatchHeader, bytes]]:
-    """Every batch of a closed segment. LogStorageError where it is not what was written."""
+def reader_of(handles: Handles, segment: Segment) -> Segment:
+    """The same closed segment for another thread, with files of its own."""
     reader = Segment(handles, segment.log_path.rpartition("/")[0], segment.base_offset)
     reader.size_bytes = segment.size_bytes
+    return reader
+
+
+def whole_batches(handles: Handles, segment: Segment) -> Iterator[tuple[BatchHeader, bytes]]:
+    """Every batch of a closed segment. LogStorageError where it is not what was written."""
+    reader = reader_of(handles, segment)
     for position, header in reader.walk():
         batch = reader.batch(position, header.size_bytes)
         if body_crc(batch, 0, len(batch)) != header.crc:
@@ -91,10 +95,30 @@ def _digest(key: bytes) -> bytes:
     return blake2b(key, digest_size=_DIGEST_BYTES).digest()
 
 
+class LastBatches:
+    """Where each live producer wrote last, and was fenced last, within the segments that are cleaned.
+
+    Its very last batch may lie behind them. A log that is cut back before that one must still know the producer.
+    """
+
+    def __init__(self, live_pids: frozenset[int], handles: Handles, segments: list[Segment]) -> None:
+        self._offsets: dict[tuple[int, bool], int] = {}
+        for segment in segments:
+            for _, header in reader_of(handles, segment).walk():
+                if header.producer_id in live_pids:
+                    self._offsets[header.producer_id, header.is_control] = header.base_offset
+
+    def holds(self, header: BatchHeader) -> bool:
+        return self._offsets.get((header.producer_id, header.is_control)) == header.base_offset
+
+
 class Cleaner:
     """Writes one cleaned segment."""
 
-    def __init__(self, handles: Handles, folder: str, rules: Rules, keys: KeyMap, interval_bytes: int) -> None:
+    def __init__(
+        self, handles: Handles, folder: str, rules: Rules, keys: KeyMap, last_batches: LastBatches, interval_bytes: int
+    ) -> None:
+        self._last_batches = last_batches
         self._handles = handles
         self._folder = folder
         self._rules = rules
@@ -125,16 +149,14 @@ class Cleaner:
             )
 
     def _cleaned(self, header: BatchHeader, batch: bytes) -> bytes | bytearray | None:
-        producer = self._rules.live.get(header.producer_id)
         if header.is_control:
-            # A fence matters while its generation is the one in force.
-            is_in_force = producer is not None and producer.generation == header.producer_epoch
-            return batch if is_in_force or not self._keys.covers(header.base_offset) else None
+            is_last = self._last_batches.holds(header)
+            return batch if is_last or not self._keys.covers(header.base_offset) else None
         records = records_or_none(batch)
         if records is None:
             return batch
         kept = [at for at, record in enumerate(records) if self._stays(record)]
-        if not kept and not (producer is not None and _is_last_of(header, producer)):
+        if not kept and not self._last_batches.holds(header):
             return None
         return batch if len(kept) == len(records) else _with_only(header, batch, records, kept)
 
@@ -147,14 +169,6 @@ class Cleaner:
             return True
         first_pass_ms = self._rules.first_pass_ms(record.offset)
         return first_pass_ms is None or self._rules.wall_ms - first_pass_ms < self._rules.tombstone_ms
-
-
-def _is_last_of(header: BatchHeader, producer: LiveProducer) -> bool:
-    if header.base_sequence < 0:
-        return False
-    if producer.last_offset >= 0:
-        return header.base_offset <= producer.last_offset <= header.last_offset
-    return (header.base_sequence + header.last_offset_delta) & SEQUENCE_MASK == producer.last_sequence
 
 
 def _with_only(header: BatchHeader, batch: bytes, records: list[Record], kept: list[int]) -> bytearray:

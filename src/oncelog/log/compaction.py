@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from oncelog.clock import Now
 from oncelog.log import snapshots
-from oncelog.log.cleaning import Cleaner, KeyMap, Rules
+from oncelog.log.cleaning import Cleaner, KeyMap, LastBatches, Rules
 from oncelog.log.compaction_swap import decide_swap, finish_swap
 from oncelog.log.disk import Disk, read_whole, replace_file
 from oncelog.log.errors import LogStorageError
@@ -95,11 +95,11 @@ class CompactionJob:
             segments = [segment for group in self.groups for segment in group.segments]
             keys = KeyMap(self.rules.key_limit)
             self.end_offset = keys.fill(handles, segments, self.state.dirty_offset)
+            last_batches = LastBatches(self.rules.live_pids, handles, segments)
+            cleaner = Cleaner(handles, self.folder, self.rules, keys, last_batches, self.interval_bytes)
             for group in self.groups:
                 if group.base_offset < self.end_offset:
-                    Cleaner(handles, self.folder, self.rules, keys, self.interval_bytes).clean(
-                        group.segments, group.base_offset, group.end_offset
-                    )
+                    cleaner.clean(group.segments, group.base_offset, group.end_offset)
                     group.cleaned = True
         except LogStorageError as error:
             self.damage = str(error)
@@ -122,7 +122,7 @@ def begin(log: "PartitionLog", now: Now) -> CompactionJob | None:
         if log.offline is not None:
             return None
     rules = Rules(
-        live={producer.pid: producer for producer in log.producers.live(now)},
+        live_pids=frozenset(producer.pid for producer in log.producers.live(now)),
         tombstone_ms=log.config.delete_retention_ms,
         first_pass_ms=state.first_pass_ms,
         key_limit=log.config.key_map_limit,

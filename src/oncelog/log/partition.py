@@ -89,6 +89,8 @@ class PartitionLog(AppendingLog):
             self.high_watermark = self.next_offset
         self.epochs = found.epochs
         self._open_epoch(max(found.latest_epoch + 1, leader_epoch or 0))
+        if found.started_over:
+            self.checkpoint(self.now)
         if found.read_only is not None:
             self.go_offline(found.read_only)
 

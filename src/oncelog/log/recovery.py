@@ -45,6 +45,7 @@ class Recovered:
     cut_bytes: int = 0
     read_only: str | None = None  # why what had to be cut off is still there
     scanned_bytes: int = 0
+    started_over: bool = False  # nothing is left, but the producers are known
     unflushed_segments: int = 0  # closed ones that lie behind the recovery point, wholly or in part
 
 
@@ -85,7 +86,7 @@ class Recovery:
             found.point_offset = snapshot.point.offset
             found.epochs = snapshot.epochs
         found.log_start_offset = max(found.log_start_offset, bases[0])
-        if point is not None and point.offset < bases[0]:
+        if point is not None and point.base_offset < bases[0]:
             point = None  # retention has taken away all that was below it
         if point is not None and point.base_offset not in bases:
             raise LogStorageError(
@@ -99,6 +100,9 @@ class Recovery:
         if point is not None:
             self._adopt_point(found, point)
         self._read_rest(found, bases[known:], point)
+        if found.segments[-1].end_offset < found.log_start_offset:
+            self._start_over(found)
+            return found
         found.unflushed_segments = len(found.segments) - 1 - known
         self._drop_snapshots_beyond(found)
         found.epochs.cut_start(found.log_start_offset)
@@ -271,6 +275,15 @@ class Recovery:
             reason,
             found.cut_bytes,
         )
+
+    def _start_over(self, found: Recovered) -> None:
+        """A power failure took records that were deleted already. Offsets do not go back for that."""
+        for segment in reversed(found.segments):
+            self._remove(segment)
+        found.segments = []
+        found.started_over = True
+        found.epochs.cut_end(found.log_start_offset)
+        found.latest_epoch = max(found.latest_epoch, found.epochs.latest)
 
     def _remove(self, segment: Segment) -> None:
         segment.forget_handles()

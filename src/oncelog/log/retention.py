@@ -31,7 +31,7 @@ def retain(log: "PartitionLog", now: Now) -> None:
 def delete_before(log: "PartitionLog", offset: int, now: Now) -> None:
     remove_below(log, offset, now)
     if offset > log.log_start_offset:
-        replace_file(log.disk, f"{log.folder}/{START_FILE}", f"{offset}\n".encode())
+        note_start(log, offset)
         _start_at(log, offset)
 
 
@@ -45,6 +45,10 @@ def remove_below(log: "PartitionLog", offset: int, now: Now) -> None:
     log.disk.sync_folder(log.folder)
     _start_at(log, max(log.log_start_offset, gone[-1].end_offset))
     logger.info("%s: removed the records from %d to %d", log.folder, gone[0].base_offset, gone[-1].end_offset)
+
+
+def note_start(log: "PartitionLog", offset: int) -> None:
+    replace_file(log.disk, f"{log.folder}/{START_FILE}", f"{offset}\n".encode())
 
 
 def _start_at(log: "PartitionLog", offset: int) -> None:
