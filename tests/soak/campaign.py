@@ -37,6 +37,9 @@ SETTINGS = {
 }
 SHORTEST_LIFE_S = 0.02
 LONGEST_LIFE_S = 0.9
+# librdkafka needs its time to come back; every so many lives the server lives until it has, or the soak fails.
+LIVES_WITHOUT_A_BREATH = 4
+BREATH_S = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,8 @@ def soak(folder: Path, *, kills: int, seed: int, say: Callable[[str], None] = la
         for worker in crew:
             worker.start()
         for number in range(kills):
+            if number % LIVES_WITHOUT_A_BREATH == 0:
+                await_deliveries(crew, ledger)
             time.sleep(random.uniform(SHORTEST_LIFE_S, LONGEST_LIFE_S))
             server.kill()
             started = time.monotonic()
@@ -87,6 +92,15 @@ def soak(folder: Path, *, kills: int, seed: int, say: Callable[[str], None] = la
             wrong.append(f"the server's log has a traceback:\n{server.log_text().partition('Traceback')[2][:2000]}")
     acknowledged = sum(map(len, ledger.acknowledged.values()))
     return Result(done, acknowledged, len(ledger.leased), ledger.committed, longest, wrong)
+
+
+def await_deliveries(crew: list[Worker], ledger: Ledger) -> None:
+    stock = [worker for worker in crew if isinstance(worker, StockProducer)]
+    for worker in stock:
+        worker.delivered.clear()
+    for worker in stock:
+        if not worker.delivered.wait(BREATH_S):
+            ledger.complaints.append(f"{worker.name} delivered nothing for {BREATH_S} s to a server that lives")
 
 
 def make_topics(port: int) -> None:

@@ -98,6 +98,7 @@ class StockProducer(Worker):
         self.topic = topic
         self.name = f"stock-{topic}-{codec}"
         self._count = 0
+        self.delivered = threading.Event()
         self._producer = Producer(
             {
                 "bootstrap.servers": f"127.0.0.1:{port}",
@@ -105,7 +106,8 @@ class StockProducer(Worker):
                 "compression.type": codec,
                 "linger.ms": 2,
                 "batch.num.messages": 50,
-                "message.timeout.ms": PATIENCE_S * 1000,
+                "message.timeout.ms": 0,  # never given up: `finish` says how long is too long
+                "topic.metadata.refresh.fast.interval.ms": 50,
                 "reconnect.backoff.ms": 10,
                 "reconnect.backoff.max.ms": 50,
                 "retry.backoff.ms": 10,
@@ -136,6 +138,7 @@ class StockProducer(Worker):
         name = (message.value() or b"").decode()
         if error is None:
             self.ledger.acknowledged[self.topic].add(name)
+            self.delivered.set()
         else:
             self.complain(f"{name} failed: {error}")
 
