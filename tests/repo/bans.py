@@ -103,7 +103,7 @@ BANS = [
     Ban(
         name="a test that is left out",
         pattern=r"pytest\.(skip|xfail)\(|mark\.(skip|skipif|xfail)\b|unittest\.skip",
-        instead="make it pass, or remove it; what a machine may lack is asked for by `need_...`, which CI never lets pass",
+        instead="make it pass, or remove it; what a machine may lack goes through a `need_...`, which fails in CI",
         example="@pytest.mark.skip(reason='later')",
         where=TESTS,
         but_not=("tests/peers/jars.py", "tests/soak/small_disk.py"),
