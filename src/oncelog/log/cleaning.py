@@ -133,7 +133,9 @@ class Cleaner:
         self._handles.get(written.log_path, create=True).truncate(0)
         for segment in segments:
             for header, batch in whole_batches(self._handles, segment):
-                self._write(written, self._cleaned(header, batch))
+                # The last one stays in any case, so that a segment tells by itself where it ends.
+                ends = header.last_offset + 1 == end_offset
+                self._write(written, self._cleaned(header, batch, ends or self._last_batches.holds(header)))
         written.end_offset = end_offset
         written.close_index()
         written.index.write()
@@ -148,15 +150,14 @@ class Cleaner:
                 written.size_bytes, BatchHeader._make(HEADER.unpack_from(batch)), self._interval_bytes
             )
 
-    def _cleaned(self, header: BatchHeader, batch: bytes) -> bytes | bytearray | None:
+    def _cleaned(self, header: BatchHeader, batch: bytes, must_stay: bool) -> bytes | bytearray | None:
         if header.is_control:
-            is_last = self._last_batches.holds(header)
-            return batch if is_last or not self._keys.covers(header.base_offset) else None
+            return batch if must_stay or not self._keys.covers(header.base_offset) else None
         records = records_or_none(batch)
         if records is None:
             return batch
         kept = [at for at, record in enumerate(records) if self._stays(record)]
-        if not kept and not self._last_batches.holds(header):
+        if not kept and not must_stay:
             return None
         return batch if len(kept) == len(records) else _with_only(header, batch, records, kept)
 

@@ -146,7 +146,7 @@ def finish(log: "PartitionLog", job: CompactionJob) -> None:
         return
     # Their recovery points name positions in segments that are about to change.
     newest = next(snapshots.newest_first(log.disk, log.folder)).point
-    snapshots.drop_below(log.disk, log.folder, newest.offset)
+    snapshots.drop_between(log.disk, log.folder, log.segments[0].base_offset, newest.offset)
     log.disk.sync_folder(log.folder)
     before = log.segments.size_bytes
     # Before the swaps: it also says that offsets may have gaps from here on.

@@ -227,26 +227,16 @@ class Recovery:
     def _read_segment(self, found: Recovered, segment: Segment, following: int | None) -> str:
         """Why it ends before its file does; empty when it does not."""
         start, size_bytes = segment.size_bytes, self._disk.size(segment.log_path)
-        stated = self._stated_end(segment) if start == 0 else None
+        if start == 0:
+            segment.index.cut_to_entries(0)
         # Offsets have gaps only where compaction took records out, here or at the leader that they came from.
         gaps = self._replicated or CLEANER_FILE in self._names
         scan = Scan(segment, found.epochs, self._producers, self._interval_bytes, self._now, gaps)
         reason = scan.run(size_bytes, found.point_offset)
         found.scanned_bytes += segment.size_bytes - start
-        if reason or following is None:
-            return reason
-        if stated == (following, size_bytes):  # compaction took its last records
-            segment.end_offset = following
-        segment.close_index()
-        return ""
-
-    def _stated_end(self, segment: Segment) -> tuple[int, int] | None:
-        """Offset and position of the last entry of an index that is about to be made anew."""
-        entries = self._index_entries(segment)
-        segment.index.cut_to_entries(entries)
-        last = segment.index.last()
-        segment.index.cut_to_entries(0)
-        return None if last is None else (last.offset, last.position)
+        if not reason and following is not None:
+            segment.close_index()
+        return reason
 
     def _cut(self, found: Recovered, following: list[int], reason: str) -> None:
         segment = found.segments[-1]

@@ -11,9 +11,11 @@ import logging
 from typing import TYPE_CHECKING
 
 from oncelog.clock import Now
+from oncelog.log import snapshots
 from oncelog.log.disk import replace_file
 from oncelog.log.names import START_FILE
 from oncelog.log.segment import Segment
+from oncelog.log.undo import rebuild_producers
 
 if TYPE_CHECKING:
     from oncelog.log.partition import PartitionLog
@@ -91,15 +93,29 @@ def _start_by_size(log: "PartitionLog") -> int:
 
 
 def _keep_producers(log: "PartitionLog", gone: list[Segment], now: Now) -> None:
-    """A snapshot at or above the first offset that stays, unless there is one."""
+    """A snapshot at the first offset that stays: whoever begins there, such as a log cut back, knows them all."""
     first_offset = gone[-1].end_offset
-    if log.flusher.point_offset >= first_offset:
-        return
-    log.checkpoint(now)
-    if log.flusher.point_offset < first_offset and log.offline is None:
-        # A full disk. The indexes of what is about to go make room, and can be made anew should it stay after all.
+    log.flush()
+    snapshot = _snapshot_at(log, first_offset, now)
+    try:
+        snapshots.write_snapshot(log.disk, log.folder, snapshot)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        # The indexes of what is about to go make room, and can be made anew should it stay after all.
         for segment in gone:
             segment.index.cut_to_entries(0)
-        log.checkpoint(now)
-    if log.flusher.point_offset < first_offset:
-        raise OSError(errno.ENOSPC, "the producers cannot be noted, so nothing is removed", log.folder)
+        snapshots.write_snapshot(log.disk, log.folder, snapshot)
+    log.flusher.point_offset = max(log.flusher.point_offset, first_offset)
+
+
+def _snapshot_at(log: "PartitionLog", offset: int, now: Now) -> snapshots.Snapshot:
+    """At a segment's beginning. The map is lent for it."""
+    as_of_now = log.producers.encode(now)
+    rebuild_producers(log, offset)
+    point = snapshots.RecoveryPoint(offset, offset, 0, 0, -1)
+    epochs = log.epochs.copy()
+    epochs.cut_end(offset)
+    snapshot = snapshots.Snapshot(point, epochs, log.producers.encode(now))
+    log.producers.decode(as_of_now, now)
+    return snapshot

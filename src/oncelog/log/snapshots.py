@@ -90,17 +90,20 @@ def drop_beyond(disk: Disk, folder: str, next_offset: int) -> None:
 
 
 def drop_old(disk: Disk, folder: str, segment_bases: list[int]) -> None:
-    """Keep the newest two, and the newest within each segment: cutting the log back needs one from before the cut."""
+    """Keep the newest two, the newest in each segment, and the one at the log's beginning.
+
+    Cutting the log back needs one from before the cut; what the one at the beginning knows is nowhere else.
+    """
     offsets = stored_offsets(disk, folder)
     newest_in_segment = {bisect_right(segment_bases, offset): offset for offset in offsets}
-    keep = {*offsets[-KEPT:], *newest_in_segment.values()}
+    keep = {*offsets[-KEPT:], *newest_in_segment.values(), segment_bases[0]}
     for offset in offsets:
         if offset not in keep:
             disk.unlink(snapshot_path(folder, offset))
 
 
-def drop_below(disk: Disk, folder: str, offset: int) -> None:
-    """Before compaction: the positions that they name in its segments are about to change."""
+def drop_between(disk: Disk, folder: str, first_base: int, offset: int) -> None:
+    """Before compaction: the positions that they name within its segments are about to change."""
     for stored in stored_offsets(disk, folder):
-        if stored < offset:
+        if stored != first_base and stored < offset:
             disk.unlink(snapshot_path(folder, stored))
