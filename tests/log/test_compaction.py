@@ -153,6 +153,26 @@ def test_a_fence_in_force_stays_and_an_older_one_goes() -> None:
     assert [(each.producer_id, each.producer_epoch) for each in fences] == [(LEASED, 2)]
 
 
+def test_a_segment_tells_where_it_ends_after_its_last_records_are_gone() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk, CONFIG)
+    put_keys(log, b"abc")
+    put(log, b"without a key")
+    log.roll()
+    log.compact(NOW)
+    put_keys(log, b"d")
+    before = latest(log)
+    disk = disk.crash(keep_all=True)
+    for name in disk.listdir(FOLDER):
+        if name.endswith((".producers", ".index")):
+            disk.unlink(f"{FOLDER}/{name}")
+    for _ in range(3):
+        log = open_log(disk, CONFIG)
+        assert log.offline is None
+        assert latest(log) == before
+        disk = disk.crash(keep_all=True)
+
+
 def test_more_keys_than_one_pass_remembers_take_several_passes() -> None:
     log = open_log(MemoryDisk(), replace(CONFIG, key_map_limit=10))
     keys = [b"%d" % (number % 37) for number in range(150)]

@@ -1,6 +1,7 @@
 """What a start makes of the files it finds."""
 
 import logging
+from dataclasses import replace
 
 import pytest
 
@@ -10,7 +11,7 @@ from oncelog.log.errors import LogStorageError
 from oncelog.log.memory_disk import MemoryDisk
 from oncelog.log.partition import PartitionLog
 from oncelog.producers import Decision
-from oncelog.records.header import check_produced
+from oncelog.records.header import check_produced, read_header
 from tests.log.support import FOLDER, LEASED, NOW, SMALL, batch, open_log, put, records_in, values_in
 
 FIRST_LOG = f"{FOLDER}/{0:020d}.log"
@@ -235,16 +236,54 @@ def test_recovery_points_stay_within_their_bound_for_all_partitions_together() -
 
 
 def test_a_log_with_staged_batches_is_left_out_of_a_checkpoint() -> None:
+    """Its producers are ahead of what is written."""
     disk = MemoryDisk()
-    checkpointer = Checkpointer(1)
-    first = open_log(disk, LARGE, checkpointer=checkpointer, folder="data/a-0")
-    second = open_log(disk, LARGE, checkpointer=checkpointer, folder="data/b-0")
-    put(second, b"before", pid=LEASED, sequence=0)
+    checkpointer = Checkpointer()
+    log = open_log(disk, LARGE, checkpointer=checkpointer)
+    put(log, b"before", pid=LEASED, sequence=0)
     made = batch(b"staged", pid=LEASED, sequence=1)
-    second.stage(made, check_produced(made), NOW)
-    put(first, b"x")
-    disk = disk.crash(keep_all=True)
-    assert open_log(disk, LARGE, folder="data/b-0").producers.highwater(LEASED) == (0, 0)
+    log.stage(made, check_produced(made), NOW)
+    checkpointer.begin(NOW, everything=True).run()
+    assert log.unflushed_bytes > 0
+    assert open_log(disk.crash(keep_all=True), LARGE).producers.highwater(LEASED) == (0, 0)
+
+
+def test_a_flush_of_what_was_cut_off_in_the_meantime_leaves_no_trace() -> None:
+    disk = MemoryDisk()
+    log = filled(disk, 20, config=LARGE)
+    late = log.checkpointer.begin(NOW, everything=True)
+    log.truncate_to(10)
+    late.run()
+    for number in range(10, 15):
+        put(log, b"other", pid=LEASED, sequence=number)
+    log = open_log(disk.crash(keep_all=True), LARGE)
+    assert (log.next_offset, log.producers.highwater(LEASED)) == (15, (0, 14))
+
+
+def test_what_was_cut_off_does_not_come_back_after_a_power_failure() -> None:
+    for seed in range(20):
+        disk = MemoryDisk(seed)
+        log = filled(disk, 40)
+        log.checkpoint(NOW)
+        log.truncate_to(25)
+        assert open_log(disk.crash()).next_offset == 25, f"seed {seed}"
+
+
+def test_an_index_that_points_to_a_wrong_place_is_made_anew() -> None:
+    disk = MemoryDisk()
+    log = filled(disk, 200, config=replace(LARGE, index_interval_bytes=200))
+    log.checkpoint(NOW)
+    for entry in range(1, 10):
+        disk.flip(FIRST_INDEX, entry * 24 + 15, bit=1)
+    for offset in (150, 3, 40, 199):
+        assert read_header(log.read(offset, 1)).base_offset == offset
+
+
+def test_an_index_has_an_entry_for_every_interval() -> None:
+    disk = MemoryDisk()
+    log = filled(disk, 200, config=replace(LARGE, index_interval_bytes=500))
+    log.checkpoint(NOW)
+    assert log.size_bytes // 600 <= disk.size(FIRST_INDEX) // 24 <= log.size_bytes // 500 + 1
 
 
 def test_everything_flushed_survives_a_power_failure() -> None:

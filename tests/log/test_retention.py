@@ -77,6 +77,23 @@ def test_retention_never_forgets_a_live_producer() -> None:
         assert put(again, b"late", pid=OTHER_LEASED, sequence=1).decision is Decision.APPEND
 
 
+def test_a_log_cut_back_to_its_start_still_knows_who_wrote_before_it() -> None:
+    disk = MemoryDisk()
+    log = filled(disk)
+    log.delete_before(59)
+    log.config = replace(SMALL, segment_bytes=1 << 20)
+    for number in range(5):
+        put(log, b"later%d" % number)
+        log.checkpoint(at(number))
+    start = log.log_start_offset
+    log.truncate_to(start)
+    assert log.producers.highwater(OTHER_LEASED) == (0, 0)
+    log = open_log(disk.crash(keep_all=True))
+    assert log.next_offset == start
+    assert log.producers.highwater(OTHER_LEASED) == (0, 0)
+    assert log.producers.highwater(LEASED) == (0, start - 2)
+
+
 def test_deleted_records_cannot_be_read_and_the_rest_can() -> None:
     disk = MemoryDisk()
     log = filled(disk)
