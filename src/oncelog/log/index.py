@@ -162,6 +162,12 @@ class Index:
         return page
 
     def _entry(self, number: int) -> Entry:
+        page = self._handles.page(self.path)
+        if page is not None:
+            offsets, positions, times = page.columns
+            at = number - page.first_entry
+            if 0 <= at < len(offsets):
+                return Entry(offsets[at], positions[at], times[at])
         return Entry._make(ENTRY.unpack(self._read(number, 1)))
 
     def _read(self, first: int, count: int) -> bytes:
