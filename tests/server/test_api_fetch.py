@@ -230,6 +230,32 @@ def test_a_kind_of_offset_that_a_version_does_not_know_is_refused(raw: RawConnec
     assert raw.offset_at(topic, 3, -1).error_code is ErrorCode.unknown_topic_or_partition
 
 
+def test_the_earliest_offset_comes_with_the_epoch_that_it_was_written_in(
+    server: Server, raw: RawConnection, topic: str
+) -> None:
+    partition = server.broker.topics.partition(topic, 0)
+    assert partition is not None
+    first_epoch = partition.log.leader_epoch
+    raw.produce(topic, 0, batch([b"x"]))
+    server.call(partition.log.begin_epoch, first_epoch + 1)
+    raw.produce(topic, 0, batch([b"y"]))
+    assert raw.offset_at(topic, 0, -2).leader_epoch == first_epoch
+    assert raw.offset_at(topic, 0, -1).leader_epoch == first_epoch + 1
+
+
+def test_a_partition_that_could_not_be_opened_does_not_pass_for_an_empty_one(
+    server: Server, raw: RawConnection, topic: str
+) -> None:
+    partition = server.broker.topics.partition(topic, 0)
+    assert partition is not None
+    partition.log.readable = False
+    partition.log.go_offline("damaged, for this test")
+    storage_error = ErrorCode.kafka_storage_error
+    assert raw.fetch(topic, 0, 0).error_code is storage_error
+    assert [raw.offset_at(topic, 0, which).error_code for which in (-1, -2, 1000)] == [storage_error] * 3
+    assert raw.describe_producers(topic, 0).error_code is storage_error
+
+
 # DeleteRecords and OffsetForLeaderEpoch
 
 

@@ -44,6 +44,8 @@ def test_an_answer_waits_for_the_disk(server: Server, raw: RawConnection, monkey
     until(lambda: gate.flushes == 1, "the flush to begin")
     with RawConnection(server.bootstrap_servers) as reader:
         assert reader.fetch(topic, 0, 0).high_watermark == 0
+        ahead = reader.fetch(topic, 0, 1)  # there, but not to be seen yet: no reason to look for another offset
+        assert (ahead.error_code, bytes(ahead.records)) == (ErrorCode.none, b"")
     raw.socket.settimeout(0.2)
     with pytest.raises(TimeoutError):
         raw.receive_bytes()

@@ -43,7 +43,8 @@ class Asked:
         log = partition.log
         limit = min(max_bytes, self.max_bytes)
         try:
-            if self.offset == log.high_watermark or (limit <= 0 and not at_least_one):
+            # Behind the high watermark is what waits for the disk: there, but not to be seen yet.
+            if log.high_watermark <= self.offset <= log.next_offset or (limit <= 0 and not at_least_one):
                 return Fetched(self.index, 0, log.high_watermark, log.log_start_offset, b"")
             records = log.read(self.offset, limit, at_least_one=at_least_one)
         except OffsetOutOfRange:

@@ -25,6 +25,9 @@ def partition_of(topic: Topic, index: int, leader_epoch: int = ANY_EPOCH) -> Par
     if not 0 <= index < len(topic.partitions):
         raise KafkaError(ErrorCode.unknown_topic_or_partition)
     partition = topic.partitions[index]
+    if not partition.log.readable:
+        # What it knows of itself is empty: offsets, producers and epochs would all be lies.
+        raise KafkaError(ErrorCode.kafka_storage_error)
     if leader_epoch != ANY_EPOCH:
         own_epoch = partition.log.leader_epoch
         if leader_epoch < own_epoch:

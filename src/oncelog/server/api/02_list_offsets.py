@@ -7,6 +7,7 @@ tiered: the last tiered one is -1.
 from typing import Any
 
 from oncelog.log.errors import LogStorageError
+from oncelog.log.partition import PartitionLog
 from oncelog.server.api import Api
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode, KafkaError
@@ -19,6 +20,7 @@ EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
 FIRST_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+NO_EPOCH = -1
 
 Found = tuple[int, int, int]  # timestamp, offset, leader epoch
 NOTHING: Found = (-1, -1, -1)
@@ -44,7 +46,7 @@ def _answer(name: str, asked: Any, call: Call) -> Any:
         found = _find(name, asked, call)
     except KafkaError as refusal:
         code = refusal.code
-    except LogStorageError:
+    except (LogStorageError, OSError):
         code = ErrorCode.kafka_storage_error
     timestamp, offset, epoch = found
     return call.new(
@@ -66,7 +68,7 @@ def _find(name: str, asked: Any, call: Call) -> Found:
         case -1:
             return -1, log.high_watermark, log.leader_epoch
         case -2 | -4 | -6:
-            return -1, log.log_start_offset, -1
+            return -1, log.log_start_offset, _epoch_at(log, log.log_start_offset)
         case -3:
             return log.max_timestamp() or NOTHING
         case -5:
@@ -74,6 +76,10 @@ def _find(name: str, asked: Any, call: Call) -> Found:
         case timestamp if timestamp < 0:
             raise KafkaError(ErrorCode.unsupported_version)
     return log.offset_for_time(asked.timestamp) or NOTHING
+
+
+def _epoch_at(log: PartitionLog, offset: int) -> int:
+    return max((epoch for epoch, start_offset in log.epochs.entries if start_offset <= offset), default=NO_EPOCH)
 
 
 API = Api(key=2, name="list_offsets", versions=(1, 11), handle=handle)
