@@ -8,6 +8,7 @@ import pytest
 from oncelog.embedded import Server
 from oncelog.log.errors import LogStorageError
 from oncelog.server.errors import ErrorCode
+from oncelog.server.keyless import MAX_UNFOLDED_BYTES
 from tests.raw import CODECS, RawConnection, Rec, batch, message_set
 from tests.raw.entities import OWN_PACKAGE
 from tests.server.conftest import new_topic
@@ -94,9 +95,30 @@ def test_acks_must_be_minus_1_0_or_1(raw: RawConnection, topic: str) -> None:
 
 
 def test_internal_topics_are_not_written_by_clients(server: Server, raw: RawConnection) -> None:
-    raw.call("offset_commit", 7, group_id="g", topics=[], generation_id_or_member_epoch=-1, member_id="")
-    answer = raw.produce("__consumer_offsets", 0, GOOD)
-    assert answer.error_code in (ErrorCode.invalid_topic_exception, ErrorCode.unknown_topic_or_partition)
+    now = server.broker.clock.now()
+    server.call(lambda: server.broker.topics.create("__consumer_offsets", 1, {}, now, is_internal=True))
+    assert raw.produce("__consumer_offsets", 0, GOOD).error_code is ErrorCode.invalid_topic_exception
+    assert raw.offset_at("__consumer_offsets", 0, -1).offset == 0
+    assert raw.produce("__oncelog_metadata", 0, GOOD).error_code is ErrorCode.unknown_topic_or_partition
+
+
+@pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS.keys())
+def test_a_compacted_topic_refuses_records_without_a_key_and_names_them(raw: RawConnection, codec: int) -> None:
+    topic = new_topic(raw, cleanup_policy="compact,delete")
+    keyless = batch([Rec(b"v", key=b"k"), Rec(b"v"), Rec(b"v", key=b""), Rec(b"v")], codec=codec)
+    for _ in range(2):  # the second one is recognised by its first bytes
+        answer = raw.produce(topic, 0, keyless)
+        assert (answer.error_code, answer.base_offset) == (ErrorCode.invalid_record, -1)
+        assert [each.batch_index for each in answer.record_errors] == [1, 3]
+    assert raw.produce(topic, 0, batch([Rec(None, key=b"k")], codec=codec)).base_offset == 0
+
+
+def test_a_compacted_topic_refuses_what_its_compaction_could_not_read(raw: RawConnection) -> None:
+    topic = new_topic(raw, cleanup_policy="compact")
+    assert raw.produce(topic, 0, batch([b"not gzip"], attributes=1)).error_code is ErrorCode.invalid_record
+    bomb = batch([Rec(bytes(MAX_UNFOLDED_BYTES), key=b"k")], codec=CODECS["gzip"])
+    assert len(bomb) < 200_000 and raw.produce(topic, 0, bomb).error_code is ErrorCode.invalid_record
+    assert raw.offset_at(topic, 0, -1).offset == 0
 
 
 def test_a_transactional_id_is_refused(raw: RawConnection, topic: str) -> None:

@@ -4,7 +4,7 @@ Everything happens within one callback of the event loop, so nothing else touche
 and the batches may lie in the receive buffer until they are written.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
@@ -13,9 +13,10 @@ from oncelog.log.config import Flush
 from oncelog.log.errors import LogStorageError
 from oncelog.log.partition import PartitionLog, Staged
 from oncelog.producers.decision import Decision
-from oncelog.records.errors import BadBatch, BadBatchKind
+from oncelog.records.errors import BadBatch, BadBatchKind, InvalidRecord
 from oncelog.records.header import check_produced
 from oncelog.server.errors import ErrorCode
+from oncelog.server.keyless import records_without_key
 from oncelog.server.produce_place import Place, place_of
 from oncelog.server.topics import Partition, Topic
 from oncelog.wire.hot import NO_RECORDS, PRODUCE_TOPIC_IDS, Produced, ProduceTopic, encode_produced, read_produce
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 ALL_REPLICAS = -1
 ALREADY_THERE = "already in the log"
 NO_TRANSACTIONS = "transactions are not supported"
+NO_KEY = "a compacted topic takes no record without a key"
 
 _OF_DECISION = {
     Decision.OUT_OF_ORDER: (ErrorCode.out_of_order_sequence_number, None),
@@ -53,7 +55,7 @@ _STORAGE_ERROR = int(ErrorCode.kafka_storage_error)
 class Outcome:
     """One partition of one request: what the log said, or why it was not asked."""
 
-    __slots__ = ("error_code", "index", "message", "partition", "staged")
+    __slots__ = ("error_code", "index", "message", "partition", "record_errors", "staged")
 
     def __init__(
         self,
@@ -62,12 +64,14 @@ class Outcome:
         staged: Staged | None,
         error_code: int = _NONE,
         message: str | None = None,
+        record_errors: Sequence[tuple[int, str]] = (),
     ) -> None:
         self.index = index
         self.partition = partition
         self.staged = staged
         self.error_code = error_code
         self.message = message
+        self.record_errors = record_errors
 
     def fail(self, message: str) -> None:
         """What was judged well could not be stored."""
@@ -78,7 +82,9 @@ class Outcome:
     def produced(self) -> Produced:
         staged = self.staged
         if staged is None or self.partition is None:
-            return Produced(self.index, int(self.error_code), error_message=self.message)
+            return Produced(
+                self.index, int(self.error_code), record_errors=self.record_errors, error_message=self.message
+            )
         return Produced(
             self.index,
             _NONE,
@@ -238,14 +244,23 @@ class Producing:
         if stop == NO_RECORDS:
             return Outcome(index, partition, None, ErrorCode.invalid_record, "no records")
         log: PartitionLog = partition.log
-        if stop - start > log.config.max_message_bytes:
-            message = f"{stop - start} bytes are more than max.message.bytes={log.config.max_message_bytes}"
+        config = log.config
+        if stop - start > config.max_message_bytes:
+            message = f"{stop - start} bytes are more than max.message.bytes={config.max_message_bytes}"
             return Outcome(index, partition, None, ErrorCode.message_too_large, message)
         batch = memoryview(buffer)[start:stop]
         try:
-            staged = log.stage(batch, check_produced(batch), now)
+            header = check_produced(batch)
+            if config.compacts:
+                keyless = records_without_key(batch, header)
+                if keyless:
+                    named = [(each, NO_KEY) for each in keyless]
+                    return Outcome(index, partition, None, ErrorCode.invalid_record, NO_KEY, named)
+            staged = log.stage(batch, header, now)
         except BadBatch as bad:
             return Outcome(index, partition, None, _OF_BAD_BATCH[bad.kind], bad.message)
+        except InvalidRecord as damage:
+            return Outcome(index, partition, None, ErrorCode.invalid_record, str(damage))
         except LogStorageError as failure:
             return Outcome(index, partition, None, _STORAGE_ERROR, str(failure))
         if staged[0]:

@@ -1,19 +1,16 @@
 """InitProducerId, versions 0 to 6 (KIP-98, KIP-360 bump of an epoch, KIP-890, KIP-939).
 
 Every idempotent producer asks for a pid here, once. A transactional id is refused: there are no transactions.
-A producer that names its pid and epoch (KIP-360) gets the next epoch of the same pid, or a new pid when the epochs
-are used up, as in Kafka.
+A producer that names the pid and epoch it had (KIP-360, as librdkafka does) gets a new pid, as in Kafka: without a
+transactional id nobody can tell whether the pid is its own, and the next epoch would fence whoever owns it.
 """
 
 from typing import Any
 
-from oncelog.producers import FIRST_KAFKA_PID
 from oncelog.server.api import Api
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode
 from oncelog.server.ports import ClusterStorageError
-
-LAST_EPOCH = 2**15 - 2  # Kafka keeps the highest one for fencing
 
 
 def handle(request: Any, call: Call) -> Any:
@@ -22,8 +19,6 @@ def handle(request: Any, call: Call) -> Any:
     pid, epoch = getattr(request, "producer_id", -1), getattr(request, "producer_epoch", -1)
     if (pid == -1) != (epoch == -1) or pid < -1 or epoch < -1:
         return _answer(call, ErrorCode.invalid_request, -1, -1)
-    if pid >= FIRST_KAFKA_PID and epoch < LAST_EPOCH:
-        return _answer(call, ErrorCode.none, pid, epoch + 1)
     try:
         return _answer(call, ErrorCode.none, call.broker.producer_ids.grant(), 0)
     except ClusterStorageError:

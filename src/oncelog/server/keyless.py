@@ -1,0 +1,30 @@
+"""Which records of a produced batch have no key: a compacted topic takes none of those, since none would ever go.
+
+To know it the body has to be read, which only compacted topics ask for. It is walked without making anything of the
+records, within bounds: what a client sent may unfold to far more than it was.
+"""
+
+from oncelog.records.header import BatchHeader, Buffer
+from oncelog.records.read import body_of, field_end, number
+
+MAX_UNFOLDED_BYTES = 32 * 2**20
+MAX_NAMED = 100
+ATTRIBUTES_BYTES = 1
+
+
+def records_without_key(batch: Buffer, header: BatchHeader) -> list[int]:
+    """The first of them, by their place in the batch. Raises InvalidRecord for a body that cannot be read."""
+    body = bytes(body_of(batch, 0, header, MAX_UNFOLDED_BYTES))
+    found: list[int] = []
+    place = 0
+    for index in range(header.record_count):
+        record_end, place = field_end(body, place, len(body))
+        _, place = number(body, place + ATTRIBUTES_BYTES, record_end)  # timestamp delta
+        _, place = number(body, place, record_end)  # offset delta
+        key_bytes, _ = number(body, place, record_end)
+        if key_bytes == -1:
+            found.append(index)
+            if len(found) == MAX_NAMED:
+                break
+        place = record_end
+    return found
