@@ -3,10 +3,13 @@
 The name None is the coordinator's own alarm; a group can have any name that is a string.
 """
 
+import logging
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import Protocol
+
+logger = logging.getLogger(__name__)
 
 MAX_DELAY_MS = 60_000  # a sleeping laptop or a clock that jumps must not put an alarm off for longer
 
@@ -72,5 +75,8 @@ class Alarms:
                 del self._wake_ms[name]
                 due.append(name)
         for name in due:
-            self._ring(name)
+            try:
+                self._ring(name)
+            except Exception:  # whatever befell one group, the clocks of the others go on
+                logger.exception("what was due for the group %r failed", name)
         self._arm()

@@ -1,0 +1,57 @@
+"""Alarms: one timer for all groups."""
+
+import pytest
+
+from oncelog.clock import ManualClock
+from oncelog.server.groups.alarms import Alarms
+from tests.server.groups.support import ManualTimers
+
+
+class Bells:
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.timers = ManualTimers(self.clock)
+        self.rung: list[tuple[str | None, int]] = []
+        self.alarms = Alarms(self.timers.call_later, self.now_ms, self.ring)
+
+    def now_ms(self) -> int:
+        return self.clock.now().monotonic_ms
+
+    def ring(self, name: str | None) -> None:
+        self.rung.append((name, self.now_ms()))
+        if name == "broken":
+            raise RuntimeError("an accident of this test")
+
+
+@pytest.fixture
+def bells() -> Bells:
+    return Bells()
+
+
+def test_each_rings_once_at_its_time_by_one_timer(bells: Bells) -> None:
+    start_ms = bells.now_ms()
+    for name, after_ms in (("late", 300), ("early", 100), ("also early", 100), (None, 200)):
+        bells.alarms.set(name, start_ms + after_ms)
+        assert len(bells.timers.pending()) == 1
+    bells.timers.advance(1000)
+    rung = [(name, at_ms - start_ms) for name, at_ms in bells.rung]
+    assert rung == [("early", 100), ("also early", 100), (None, 200), ("late", 300)]
+    assert bells.timers.pending() == []
+
+
+def test_a_later_time_takes_the_place_of_an_earlier_one(bells: Bells) -> None:
+    start_ms = bells.now_ms()
+    bells.alarms.set("group", start_ms + 100)
+    bells.alarms.set("group", start_ms + 200)
+    bells.alarms.set("gone", start_ms + 100)
+    bells.alarms.set("gone", None)
+    bells.timers.advance(1000)
+    assert bells.rung == [("group", start_ms + 200)]
+
+
+def test_an_accident_of_one_group_stops_no_clock_of_another(bells: Bells) -> None:
+    start_ms = bells.now_ms()
+    for name, after_ms in (("broken", 100), ("due too", 100), ("later", 500)):
+        bells.alarms.set(name, start_ms + after_ms)
+    bells.timers.advance(1000)
+    assert [name for name, _ in bells.rung] == ["broken", "due too", "later"]
