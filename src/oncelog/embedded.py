@@ -29,24 +29,39 @@ class Server:
     ) -> None:
         given = {name: str(value) for name, value in (settings or {}).items()}
         given |= {name.replace("_", "."): _text(value) for name, value in keywords.items()}
-        self._temporary = None if data_dir or "log.dir" in given else tempfile.mkdtemp(prefix="oncelog-")
-        given.setdefault("log.dir", data_dir or self._temporary or "")
         given.setdefault("listeners", "PLAINTEXT://127.0.0.1:0")
-        self.settings = read_settings(given)
-        self.data_dir = self.settings.log_dir
+        is_temporary = data_dir is None and not given.keys() & {"log.dir", "log.dirs"}
+        self._temporary = tempfile.mkdtemp(prefix="oncelog-") if is_temporary else None
+        if data_dir is None:
+            data_dir = self._temporary
+        if data_dir is not None:
+            given.setdefault("log.dir", data_dir)
         self.bootstrap_servers = ""
         self._broker: Broker | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
         self._started = threading.Event()
         self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="oncelog", daemon=True)
+        try:
+            self.settings = read_settings(given)
+            self.data_dir = self.settings.log_dir
+            self._thread = threading.Thread(target=self._run, name="oncelog", daemon=True)
+            self._start()
+        except BaseException:
+            self._remove_temporary()
+            raise
+
+    def _start(self) -> None:
         self._thread.start()
         if not self._started.wait(START_TIMEOUT_S):
             raise TimeoutError("the server did not start")
         if self._failure is not None:
             self._thread.join()
             raise self._failure
+
+    def _remove_temporary(self) -> None:
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)
 
     def __enter__(self) -> Self:
         return self
@@ -74,8 +89,7 @@ class Server:
             self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join()
         failure, self._failure = self._failure, None
-        if self._temporary is not None:
-            shutil.rmtree(self._temporary, ignore_errors=True)
+        self._remove_temporary()
         if failure is not None:
             raise failure
 

@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,22 @@ def test_the_temporary_folder_goes_with_the_server() -> None:
     with Server() as server:
         assert Path(server.data_dir).is_dir()
     assert not Path(server.data_dir).exists()
+
+
+@pytest.mark.parametrize("impossible", [{"no_such_setting": 1}, {"listeners": "PLAINTEXT://203.0.113.1:9"}])
+def test_a_server_that_cannot_start_leaves_no_temporary_folder(
+    impossible: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(SettingsError):
+        Server(**impossible)  # type: ignore[arg-type]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_may_be_given_by_its_other_name(tmp_path: Path) -> None:
+    with Server(settings={"log.dirs": str(tmp_path)}) as server:
+        assert server.data_dir == str(tmp_path)
+    assert (tmp_path / "server.meta").exists()
 
 
 def test_a_folder_of_ones_own_stays_and_is_taken_up_again(tmp_path: Path) -> None:
