@@ -67,6 +67,7 @@ class Broker:
             lease_lifetime_ms=settings.oncelog_lease_lifetime_ms,
             lease_entries=settings.oncelog_producer_ring_entries,
             kafka_expiration_ms=settings.producer_id_expiration_ms,
+            kafka_entries=settings.oncelog_producer_kafka_entries,
         )
         return ProducerMap(self.leases, limits)
 

@@ -127,6 +127,9 @@ class Settings:
     oncelog_producer_ring_entries: int = integer(
         65_536, "Leased producers that one partition can hold at a time.", low=16, high=2**24
     )
+    oncelog_producer_kafka_entries: int = integer(
+        65_536, "Producers with pids of InitProducerId that one partition can hold at a time.", low=16, high=2**24
+    )
 
     # Groups
     group_min_session_timeout_ms: int = integer(6000, "Shortest session timeout that a member may ask for.")
