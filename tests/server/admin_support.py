@@ -54,8 +54,7 @@ class Admin:
         assert at + size_bytes == len(frame), "bytes behind the request"
         handle = api_named(name).handle
         assert handle is not None
-        call = Call(self.broker, served, version, "test", "127.0.0.1", "PLAINTEXT", CLOCK.now())
-        answer = handle(request, call)
+        answer = handle(request, self.call(name, version))
         if inspect.isawaitable(answer):
             answer = asyncio.run(_await(answer))
         encoded = served.encode(answer, 7)
@@ -63,6 +62,9 @@ class Admin:
         read, size_bytes = kind.read_response(encoded, at)
         assert (header.correlation_id, at + size_bytes) == (7, len(encoded)), "bytes behind the answer"
         return read
+
+    def call(self, name: str, version: int) -> Call:
+        return Call(self.broker, schema(name, version), version, "test", "127.0.0.1", "PLAINTEXT", CLOCK.now())
 
     def new_topic(self, name: str = "orders", partitions: int = 1, **configs: str) -> Topic:
         own: dict[str, str | None] = {key.replace("_", "."): value for key, value in configs.items()}

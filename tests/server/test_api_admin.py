@@ -1,13 +1,15 @@
 """The admin requests, in every version that is served, read back with kio's own reader."""
 
+import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from kio.schema.errors import ErrorCode
 
-from tests.server.admin_support import EVERY_VERSION, Admin, versions
+from tests.server.admin_support import EVERY_VERSION, Admin, api_named, versions
 
 
 @pytest.fixture
@@ -155,6 +157,25 @@ def test_topics_are_deleted_by_id(admin: Admin) -> None:
         ("c", stranger, ErrorCode.invalid_request),
     ]
     assert admin.topics.all() == []
+
+
+def test_files_go_also_when_the_client_hangs_up_between_two_deletions(admin: Admin, tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        admin.new_topic(name)
+
+    async def hang_up_half_way() -> None:
+        asked = SimpleNamespace(topics=[SimpleNamespace(name=name, topic_id=None) for name in ("first", "second")])
+        handle = api_named("delete_topics").handle
+        assert handle is not None
+        deleting = asyncio.ensure_future(handle(asked, admin.call("delete_topics", 6)))
+        await asyncio.sleep(0)
+        deleting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await deleting
+
+    asyncio.run(hang_up_half_way())
+    assert (admin.topics.get("first"), admin.topics.get("second") is None) == (None, False)
+    assert list(tmp_path.glob("deleted.*")) == []
 
 
 @pytest.mark.parametrize("version", range(1, 6))

@@ -1,7 +1,9 @@
 """Topics: what can be made and what is refused, and that a crash leaves the state before a change or the one after."""
 
 import asyncio
+import threading
 from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
@@ -484,3 +486,51 @@ def on_memory(disk: MemoryDisk) -> Topics:
     append(topics.create("other", 1, {}, NOW).partitions[0])
     topics.close()
     return open_topics(Path("data"), disk)
+
+
+def test_what_a_kill_left_unflushed_is_on_the_disk_before_it_counts() -> None:
+    """With oncelog.flush=every. Whoever sends the batch again is told that it is there."""
+    for seed in range(10):
+        disk = MemoryDisk(seed)
+        killed = open_topics(Path("data"), disk, oncelog_flush="every")
+        partition = killed.create("t", 1, {}, NOW).partitions[0]
+        append(partition)
+        partition.log.flush()
+        append(partition)
+        assert partition.log.high_watermark == 1
+        again = open_topics(Path("data"), disk, oncelog_flush="every").partition("t", 0)
+        assert again is not None and again.log.high_watermark == 2
+        found = open_topics(Path("data"), disk.crash()).partition("t", 0)
+        assert found is not None and found.log.next_offset == 2, f"seed {seed}"
+
+
+def test_two_who_remove_what_was_deleted_remove_all_of_it(tmp_path: Path) -> None:
+    disk = PausingDisk()
+    topics = open_topics(tmp_path, disk)
+    first, second = (topics.create(name, 1, {}, NOW) for name in ("first", "second"))
+    topics.delete(first, NOW)
+    disk.pause_at_unlink = True
+    with ThreadPoolExecutor(2) as threads:
+        removals = [threads.submit(topics.remove_deleted)]
+        assert disk.paused.wait(30)
+        topics.delete(second, NOW)
+        removals.append(threads.submit(topics.remove_deleted))
+        done, _ = wait(removals, timeout=0.2, return_when=FIRST_COMPLETED)
+        disk.go_on.set()
+    assert not done, "the second did not wait for the first"
+    assert [path.name for path in tmp_path.glob("deleted.*")] == []
+
+
+class PausingDisk(RealDisk):
+    """One removal of a file waits until a test lets it go on."""
+
+    def __init__(self) -> None:
+        self.pause_at_unlink = False
+        self.paused, self.go_on = threading.Event(), threading.Event()
+
+    def unlink(self, path: str) -> None:
+        if self.pause_at_unlink:
+            self.pause_at_unlink = False
+            self.paused.set()
+            assert self.go_on.wait(30)
+        super().unlink(path)

@@ -5,14 +5,15 @@ Each change is made in an order that a crash cannot harm: see `metadata_log.py` 
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 from oncelog.clock import Now
 from oncelog.log.checkpoint import Checkpointer
-from oncelog.log.config import LogConfig
+from oncelog.log.config import Flush, LogConfig
 from oncelog.log.disk import Disk
 from oncelog.log.errors import LogStorageError
 from oncelog.log.handles import Handles
@@ -56,6 +57,7 @@ class Topics:
         self._on_their_way: dict[str, int] = {}  # by the same key: how many partitions are being made
         disk.mkdir(settings.log_dir)
         self._handles = Handles(disk)
+        self._removing = threading.Lock()
         self.checkpointer = Checkpointer(settings.oncelog_recovery_max_bytes)
         try:
             self._metadata = MetadataLog(self._open_log(METADATA_TOPIC, 0, METADATA_CONFIG, now))
@@ -163,11 +165,12 @@ class Topics:
         self._finish_deletion(definition, now)
 
     def remove_deleted(self) -> None:
-        """Remove the files of deleted topics; slow, and safe to call from another thread."""
-        try:
-            self._folders.remove_deleted()
-        except OSError as error:
-            logger.warning("files of deleted topics stay until the next start: %s", error)
+        """Remove the files of deleted topics; slow, and safe to call from any number of threads."""
+        with self._removing:  # two would trip over what the other has removed already, and leave the rest
+            try:
+                self._folders.remove_deleted()
+            except OSError as error:
+                logger.warning("files of deleted topics stay until the next start: %s", error)
 
     def check_add_partitions(self, topic: Topic, count: int) -> None:
         have = len(topic.partitions)
@@ -331,7 +334,7 @@ class Topics:
 
     def _open_log(self, topic: str, index: int, config: LogConfig, now: Now) -> PartitionLog:
         folder = self._folders.path(topic, index)
-        return PartitionLog.open(
+        log = PartitionLog.open(
             self._disk,
             folder,
             config,
@@ -342,6 +345,11 @@ class Topics:
             handles=self._handles,
             checkpointer=self.checkpointer,
         )
+        if config.flush is Flush.EVERY and log.unflushed_bytes:
+            # Whoever sends again what a kill left unanswered is told that it is there, and that must hold.
+            with suppress(LogStorageError):  # the log is offline then, and has said so
+                log.flush()
+        return log
 
     def _open_topic(self, definition: Definition, now: Now) -> None:
         topic = Topic(definition)
