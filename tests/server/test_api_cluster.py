@@ -1,6 +1,7 @@
 """What clients ask before they begin: versions, brokers, topics, coordinators, pids."""
 
 import struct
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -114,6 +115,20 @@ def test_naming_a_topic_makes_it_where_both_sides_allow_that(raw: RawConnection)
     assert name("made-by-name", False) is ErrorCode.none
     assert name("no/such name", True) is ErrorCode.invalid_topic_exception
     assert name("__oncelog_metadata", True) is ErrorCode.unknown_topic_or_partition
+
+
+def test_a_topic_that_somebody_else_is_making_is_asked_for_again(server: Server, raw: RawConnection) -> None:
+    topics = server.broker.topics
+    making = topics.create_in_turns("on-its-way", 2, {}, server.broker.clock.now())
+
+    def go_on() -> None:
+        with suppress(StopIteration):
+            making.send(None)
+
+    for wanted in (ErrorCode.leader_not_available, ErrorCode.leader_not_available, ErrorCode.none):
+        server.call(go_on)
+        answer = raw.call("metadata", 9, topics=[{"name": "on-its-way"}], allow_auto_topic_creation=True)
+        assert answer.topics[0].error_code is wanted
 
 
 def test_nothing_is_made_where_the_server_does_not_allow_it() -> None:

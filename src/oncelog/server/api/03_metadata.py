@@ -63,7 +63,8 @@ def _by_name(name: str, call: Call, may_create: bool, operations: int) -> Any:
         try:
             topic = call.broker.topics.auto_create(name, call.now)
         except KafkaError as refusal:
-            return _refused(call, name, None, refusal.code)
+            is_on_its_way = refusal.code is ErrorCode.topic_already_exists  # somebody else is making it: ask again
+            return _refused(call, name, None, ErrorCode.leader_not_available if is_on_its_way else refusal.code)
     if topic is None:
         return _refused(call, name, None, ErrorCode.unknown_topic_or_partition)
     return _found(topic, call, operations)
