@@ -19,14 +19,12 @@ import click
 )
 @click.option("--set", "given", metavar="KEY=VALUE", multiple=True, help="One setting, by Kafka's name; repeatable.")
 @click.option("--metrics", metavar="HOST:PORT", help="Serve Prometheus text at /metrics there.")
-@click.option("-v", "--verbose", is_flag=True, help="Say more about what happens.")
 def command(
     listen: str | None,
     data: str | None,
     config: Path | None,
     given: tuple[str, ...],
     metrics: str | None,
-    verbose: bool,
 ) -> None:
     """Serve a log over the Kafka protocol.
 
@@ -40,9 +38,9 @@ def command(
     from oncelog.server.setting import SettingsError
     from oncelog.server.settings_reading import read_settings
 
-    logging.basicConfig(
-        level=logging.DEBUG if verbose else logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    _refuse_unless_address("--listen", listen, "127.0.0.1:9092")
+    _refuse_unless_address("--metrics", metrics, "127.0.0.1:9308")
     short = [
         ("listeners", listen and f"PLAINTEXT://{listen}"),
         ("log.dir", data),
@@ -55,8 +53,36 @@ def command(
         from oncelog.embedded import open_broker
 
         serve(lambda: open_broker(settings), click.echo)
-    except (SettingsError, FolderInUse, DamagedFolder, LogError, OSError) as refusal:
-        raise click.ClickException(str(refusal)) from refusal
+    except (SettingsError, FolderInUse, DamagedFolder, LogError) as refusal:
+        raise click.ClickException(_one_below_the_other(str(refusal))) from refusal
+    except OSError as refusal:
+        raise click.ClickException(_in_words(refusal)) from refusal
+
+
+def _refuse_unless_address(option: str, given: str | None, example: str) -> None:
+    """Speak of the option that was typed, not of the setting that it stands for."""
+    from oncelog.server.listeners import parse_address
+    from oncelog.server.setting import SettingsError
+
+    if not given:
+        return
+    try:
+        parse_address(option, given)
+    except SettingsError:
+        raise click.UsageError(f"{option} {given}: expected HOST:PORT, such as {example}") from None
+
+
+def _one_below_the_other(problems: str) -> str:
+    lines = problems.splitlines()
+    return problems if len(lines) < 2 else "\n  ".join([f"{len(lines)} things are wrong", *lines])
+
+
+def _in_words(error: OSError) -> str:
+    """`afile: not a folder`, and not `[Errno 17] File exists: 'afile'`."""
+    if error.filename is None:
+        return str(error)
+    is_file = isinstance(error, FileExistsError | NotADirectoryError)
+    return f"{error.filename}: {'not a folder' if is_file else (error.strerror or str(error)).lower()}"
 
 
 def _leave_out(name: str) -> None:
