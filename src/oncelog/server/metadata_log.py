@@ -19,13 +19,12 @@ from oncelog.log.errors import LogStorageError
 from oncelog.log.partition import PartitionLog
 from oncelog.records.build import build_batch
 from oncelog.records.errors import InvalidRecord
-from oncelog.records.header import headers, read_header
-from oncelog.records.read import records_of
+from oncelog.records.header import read_header
 from oncelog.server.errors import ErrorCode, KafkaError, Unsettled
+from oncelog.server.replay import records_in
 
 _TOPIC_PREFIX = "topic:"
 _BROKER_KEY = "broker"
-_READ_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +52,8 @@ class MetadataLog:
         if log.offline is not None:
             raise DamagedMetadata(log.offline)
         try:
-            self._replay()
+            for record in records_in(log):
+                self._apply(record.key, record.value)
         except (InvalidRecord, LogStorageError, ValueError, KeyError, TypeError) as damage:
             raise DamagedMetadata(str(damage)) from damage
 
@@ -79,19 +79,6 @@ class MetadataLog:
             self.log.flush()
         except (LogStorageError, OSError) as refusal:
             raise Unsettled(ErrorCode.kafka_storage_error, f"the change may not be durable: {refusal}") from refusal
-
-    def _replay(self) -> None:
-        at = self.log.log_start_offset
-        while at < self.log.next_offset:
-            chunk = self.log.read(at, _READ_BYTES, limit_offset=self.log.next_offset)
-            before = at
-            for position, header in headers(chunk):
-                if not header.is_control:
-                    for record in records_of(chunk, position):
-                        self._apply(record.key, record.value)
-                at = header.last_offset + 1
-            if at == before:
-                raise ValueError(f"nothing can be read at offset {at}")
 
     def _apply(self, raw_key: bytes | None, raw_value: bytes | None) -> None:
         key = (raw_key or b"").decode()

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 from oncelog.clock import Now
 from oncelog.log.errors import LogStorageError
 from oncelog.records.build import build_batch
-from oncelog.records.header import headers, read_header
-from oncelog.records.read import records_of
+from oncelog.records.header import read_header
 from oncelog.server.errors import ErrorCode, KafkaError
+from oncelog.server.names import OFFSETS_TOPIC
+from oncelog.server.replay import records_in
 from oncelog.server.settings import Settings
 
 if TYPE_CHECKING:
@@ -21,13 +22,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-OFFSETS_TOPIC = "__consumer_offsets"
-READ_BYTES = 1 << 20
 # What a batch may grow to that holds one request: its keys and values, and some bytes of framing for each record.
 RECORD_OVERHEAD_BYTES = 32
 
 KeyValue = tuple[bytes, bytes | None]
-Settled = Callable[[ErrorCode], None]
+OnSettled = Callable[[ErrorCode], None]
 
 
 def java_hash(text: str) -> int:
@@ -57,7 +56,7 @@ class OffsetsTopic:
             if partition.log.offline is not None:
                 logger.error("%s-%d is offline: %s", OFFSETS_TOPIC, partition.index, partition.log.offline)
             else:
-                yield from _records_in(partition)
+                yield from ((each.key, each.value) for each in records_in(partition.log) if each.key is not None)
 
     def partition_of(self, group_id: str) -> "Partition | None":
         """None as long as nothing was ever stored."""
@@ -87,7 +86,7 @@ class OffsetsTopic:
         partition.wake()
         return partition, staged.end_offset
 
-    def when_settled(self, partition: "Partition", offset: int, settled: Settled) -> None:
+    def when_settled(self, partition: "Partition", offset: int, settled: OnSettled) -> None:
         """Call back when the high watermark has reached the offset: at once, unless answers wait for the disk."""
 
         def look() -> None:
@@ -112,21 +111,3 @@ class OffsetsTopic:
         except KafkaError as refusal:
             logger.error("%s could not be made: %s", OFFSETS_TOPIC, refusal)
             raise KafkaError(ErrorCode.coordinator_not_available, str(refusal)) from refusal
-
-
-def _records_in(partition: "Partition") -> Iterator[KeyValue]:
-    log = partition.log
-    at = log.log_start_offset
-    while at < log.next_offset:
-        chunk = log.read(at, READ_BYTES, limit_offset=log.next_offset)
-        went_on = False
-        for position, header in headers(chunk):
-            if header.last_offset >= at:
-                if not header.is_control:
-                    for record in records_of(chunk, position):
-                        if record.key is not None:
-                            yield record.key, record.value
-                at = header.last_offset + 1
-                went_on = True
-        if not went_on:  # nothing but the end of a compacted log
-            return
