@@ -6,6 +6,7 @@ from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.topics import Partition, Topic, Topics
 
 ANY_EPOCH = -1
+INTERNAL = "clients may not write to an internal topic"
 
 
 def topic_of(topics: Topics, name: str | None, topic_id: UUID | None = None) -> Topic:
@@ -17,6 +18,13 @@ def topic_of(topics: Topics, name: str | None, topic_id: UUID | None = None) -> 
     topic = None if topic_id is None else topics.by_id(topic_id)
     if topic is None:
         raise KafkaError(ErrorCode.unknown_topic_id)
+    return topic
+
+
+def writable_topic(topics: Topics, name: str) -> Topic:
+    topic = topic_of(topics, name)
+    if topic.is_internal:
+        raise KafkaError(ErrorCode.invalid_topic_exception, INTERNAL)
     return topic
 
 

@@ -17,6 +17,7 @@ from oncelog.records.errors import BadBatch, BadBatchKind, InvalidRecord
 from oncelog.records.header import check_produced
 from oncelog.server.errors import ErrorCode
 from oncelog.server.keyless import records_without_key
+from oncelog.server.partitions import INTERNAL
 from oncelog.server.produce_place import Place, place_of
 from oncelog.server.topics import Partition, Topic
 from oncelog.wire.hot import NO_RECORDS, PRODUCE_TOPIC_IDS, Produced, ProduceTopic, encode_produced, read_produce
@@ -227,9 +228,8 @@ class Producing:
         if topic is None:
             return [Outcome(index, None, None, unknown) for index, _, _ in partitions]
         if topic.is_internal:
-            message = "clients may not write to an internal topic"
             return [
-                Outcome(index, None, None, ErrorCode.invalid_topic_exception, message) for index, _, _ in partitions
+                Outcome(index, None, None, ErrorCode.invalid_topic_exception, INTERNAL) for index, _, _ in partitions
             ]
         outcomes = []
         count = len(topic.partitions)

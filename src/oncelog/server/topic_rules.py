@@ -27,7 +27,11 @@ def check_name(name: str) -> None:
 
 
 def is_legal_name(name: str) -> bool:
-    return 0 < len(name) <= MAX_NAME_CHARS and name not in (".", "..") and _LEGAL.fullmatch(name) is not None
+    try:
+        check_name(name)
+    except KafkaError:
+        return False
+    return True
 
 
 def collision_key(name: str) -> str:

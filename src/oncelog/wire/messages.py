@@ -60,9 +60,6 @@ class Schema:
             values["throttle_time"] = NO_THROTTLE
         return entity_type(**values)
 
-    def has(self, type_name: str) -> bool:
-        return hasattr(self._response_module, type_name)
-
     def encode(self, response: Any, correlation_id: int) -> bytes:
         """The answer's header and body, without the length that precedes a frame."""
         out = BytesIO()
@@ -101,12 +98,6 @@ def _empty(hint: Any) -> Any:
     if isinstance(hint, type) and issubclass(hint, int):
         return -1
     return ""
-
-
-def required_fields(entity_type: Any) -> frozenset[str]:
-    return frozenset(
-        field.name for field in fields(entity_type) if field.default is MISSING and field.default_factory is MISSING
-    )
 
 
 @cache

@@ -64,17 +64,16 @@ def _find(name: str, asked: Any, call: Call) -> Found:
     log = partition_of(topic, asked.partition_index, getattr(asked, "current_leader_epoch", ANY_EPOCH)).log
     if call.version < FIRST_VERSION.get(asked.timestamp, 0):
         raise KafkaError(ErrorCode.unsupported_version)
-    match asked.timestamp:
-        case -1:
-            return -1, log.high_watermark, log.leader_epoch
-        case -2 | -4 | -6:
-            return -1, log.log_start_offset, _epoch_at(log, log.log_start_offset)
-        case -3:
-            return log.max_timestamp() or NOTHING
-        case -5:
-            return NOTHING
-        case timestamp if timestamp < 0:
-            raise KafkaError(ErrorCode.unsupported_version)
+    if asked.timestamp == LATEST:
+        return -1, log.high_watermark, log.leader_epoch
+    if asked.timestamp in (EARLIEST, EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD):
+        return -1, log.log_start_offset, _epoch_at(log, log.log_start_offset)
+    if asked.timestamp == MAX_TIMESTAMP:
+        return log.max_timestamp() or NOTHING
+    if asked.timestamp == LATEST_TIERED:
+        return NOTHING
+    if asked.timestamp < 0:
+        raise KafkaError(ErrorCode.unsupported_version)
     return log.offset_for_time(asked.timestamp) or NOTHING
 
 

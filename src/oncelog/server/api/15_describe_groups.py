@@ -11,17 +11,16 @@ from oncelog.server.errors import ErrorCode
 from oncelog.server.groups.group import Group
 from oncelog.server.groups.member import Member
 from oncelog.server.groups.state import State
+from oncelog.server.operations import GROUP, NOT_ASKED
 
 if TYPE_CHECKING:
     from oncelog.server.call import Call
 
 NOT_FOUND = 6
-NOT_ASKED_FOR = -(2**31)
-EVERYTHING = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11  # READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS
 
 
 def handle(request: Any, call: "Call") -> Any:
-    allowed = EVERYTHING if getattr(request, "include_authorized_operations", False) else NOT_ASKED_FOR
+    allowed = GROUP if getattr(request, "include_authorized_operations", False) else NOT_ASKED
     groups = tuple(_described(group_id, allowed, call) for group_id in request.groups)
     return call.new("DescribeGroupsResponse", groups=groups)
 

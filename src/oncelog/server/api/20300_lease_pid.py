@@ -11,7 +11,7 @@ from oncelog.producers.leases import Lease
 from oncelog.server.api import Api
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode, KafkaError
-from oncelog.server.partitions import partition_of, topic_of
+from oncelog.server.partitions import partition_of, writable_topic
 from oncelog.server.ports import ClusterStorageError
 from oncelog.wire.own import LEASE_PID_KEY
 
@@ -51,10 +51,7 @@ def _answer(name: str, index: int, call: Call, granting: _Granting) -> Any:
     lease = Lease(-1, -1, -1, -1)
     code, message = ErrorCode.none, None
     try:
-        topic = topic_of(call.broker.topics, name)
-        if topic.is_internal:
-            raise KafkaError(ErrorCode.invalid_topic_exception, "clients may not write to an internal topic")
-        partition_of(topic, index)
+        partition_of(writable_topic(call.broker.topics, name), index)
         lease = granting.lease()
     except KafkaError as refusal:
         code, message = refusal.code, refusal.message

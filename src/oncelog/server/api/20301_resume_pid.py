@@ -14,7 +14,7 @@ from oncelog.server.api import Api
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.high_watermark import wait_for_high_watermark
-from oncelog.server.partitions import partition_of, topic_of
+from oncelog.server.partitions import partition_of, writable_topic
 from oncelog.server.topics import Partition
 from oncelog.wire.own import RESUME_PID_KEY
 
@@ -71,9 +71,7 @@ async def handle(request: Any, call: Call) -> Any:
 def _fence(producer: Any, name: str, index: int, call: Call) -> Fenced:
     pid, given = producer.producer_id, producer.generation
     try:
-        topic = topic_of(call.broker.topics, name)
-        if topic.is_internal:
-            raise KafkaError(ErrorCode.invalid_topic_exception, "clients may not write to an internal topic")
+        topic = writable_topic(call.broker.topics, name)
         if given < 0:
             raise KafkaError(ErrorCode.invalid_request, "a generation is a number from 0 to 32767")
         partition = partition_of(topic, index)

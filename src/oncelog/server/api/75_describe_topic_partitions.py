@@ -9,7 +9,7 @@ from typing import Any
 from oncelog.server.api import Api
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode, KafkaError
-from oncelog.server.operations import TOPIC
+from oncelog.server.operations import NOT_ASKED, TOPIC
 from oncelog.server.partitions import topic_of
 from oncelog.server.topics import Topic
 
@@ -84,7 +84,7 @@ def _refused(name: str, call: Call, code: ErrorCode) -> Any:
         topic_id=None,
         is_internal=False,
         partitions=(),
-        topic_authorized_operations=-(2**31),
+        topic_authorized_operations=NOT_ASKED,
     )
 
 

@@ -35,9 +35,6 @@ class Offsets:
         if not topics:
             self._of_group.pop(group_id, None)
 
-    def forget_group(self, group_id: str) -> None:
-        self._of_group.pop(group_id, None)
-
     def groups(self) -> list[str]:
         return list(self._of_group)
 

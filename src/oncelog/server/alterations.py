@@ -1,0 +1,38 @@
+"""What AlterConfigs and IncrementalAlterConfigs have in common: each resource is altered, and answered, by itself."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from oncelog.server.call import Call
+from oncelog.server.errors import ErrorCode, KafkaError
+
+Alter = Callable[[Any, Call, bool], None]
+
+
+async def answer_each(request: Any, call: Call, response_name: str, alter: Alter) -> Any:
+    counts = Counter((asked.resource_type, asked.resource_name) for asked in request.resources)
+    responses = []
+    for asked in request.resources:
+        is_repeated = counts[asked.resource_type, asked.resource_name] > 1
+        responses.append(_answer(asked, call, alter, is_repeated, request.validate_only))
+        await asyncio.sleep(0)  # each change waits for the disk; let other connections go on in between
+    return call.new(response_name, responses=tuple(responses))
+
+
+def _answer(asked: Any, call: Call, alter: Alter, is_repeated: bool, validate_only: bool) -> Any:
+    code, message = ErrorCode.none, None
+    try:
+        if is_repeated:
+            raise KafkaError(ErrorCode.invalid_request, "Each resource must appear at most once.")
+        alter(asked, call, validate_only)
+    except KafkaError as refusal:
+        code, message = refusal.code, refusal.message
+    return call.new(
+        "AlterConfigsResourceResponse",
+        error_code=code,
+        error_message=message,
+        resource_type=asked.resource_type,
+        resource_name=asked.resource_name,
+    )
