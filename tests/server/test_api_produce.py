@@ -239,3 +239,23 @@ def test_a_disk_that_refuses_is_answered_and_the_log_stays_readable(
     assert fine.error_code is ErrorCode.none
     assert raw.fetch(topic, 0, 0).high_watermark == 1
     assert raw.produce(topic, 0, GOOD).base_offset == 1
+
+
+def test_an_accident_in_one_commit_leaves_the_partitions_beside_it_whole(
+    server: Server, raw: RawConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = new_topic(raw, 2)
+    unlucky, lucky = (server.broker.topics.partition(topic, index) for index in (0, 1))
+    assert unlucky is not None and lucky is not None
+
+    def stumble() -> None:
+        raise RuntimeError("an accident of this test")
+
+    monkeypatch.setattr(unlucky.log, "commit", stumble)
+    parts = [{"index": index, "records": GOOD} for index in (0, 1)]
+    raw.call("produce", 8, acks=1, timeout=1000, topic_data=[{"name": topic, "partition_data": parts}])
+    monkeypatch.undo()
+    assert raw.produce(topic, 0, GOOD).error_code is ErrorCode.kafka_storage_error
+    assert unlucky.log.size_bytes == 0  # nothing that the buffer holds by now was written
+    assert raw.produce(topic, 1, GOOD).base_offset == 1
+    assert raw.fetch(topic, 1, 0, max_wait_ms=0).records[17 : len(GOOD)] == GOOD[17:]

@@ -4,6 +4,7 @@ Everything happens within one callback of the event loop, so nothing else touche
 and the batches may lie in the receive buffer until they are written.
 """
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
@@ -24,6 +25,8 @@ from oncelog.wire.hot import NO_RECORDS, PRODUCE_TOPIC_IDS, Produced, ProduceTop
 
 if TYPE_CHECKING:
     from oncelog.server.broker import Broker
+
+logger = logging.getLogger(__name__)
 
 ALL_REPLICAS = -1
 ALREADY_THERE = "already in the log"
@@ -283,6 +286,11 @@ class Producing:
             except LogStorageError as failure:
                 self._broker.metrics.storage_errors += 1
                 _fail(requests, partition, str(failure), -1)
+            except Exception as accident:
+                # What is staged lies in a buffer that will be used again, so it must not be written later.
+                logger.exception("a commit failed unexpectedly")
+                log.go_offline(f"{log.folder}: a commit failed unexpectedly: {accident!r}")
+                _fail(requests, partition, "the commit failed unexpectedly", -1)
             lags = lags or log.high_watermark < log.next_offset
             if self._waits_for_disk:
                 self._broker.flusher.request(partition)
