@@ -3,10 +3,19 @@
 import pytest
 
 from oncelog.records.build import build_batch
-from oncelog.records.errors import InvalidRecord
-from oncelog.records.header import LOG_APPEND_TIME, read_header, stamp_append_time
+from oncelog.records.errors import InvalidRecord, TooLarge
+from oncelog.records.header import (
+    HEADER,
+    HEADER_BYTES,
+    LENGTH_PREFIX_BYTES,
+    LOG_APPEND_TIME,
+    read_header,
+    restamp_crc,
+    stamp_append_time,
+)
 from oncelog.records.read import records_of
 from oncelog.records.trim import retain, trim
+from oncelog.records.varint import zigzag
 from tests.records.samples import CODECS, TIMESTAMP_MS, some_records, with_true_crc
 
 COUNT = 12
@@ -113,3 +122,37 @@ def test_a_batch_of_which_nothing_is_kept_is_a_header_that_still_names_its_produ
 def test_one_answer_for_each_record_is_needed() -> None:
     with pytest.raises(ValueError, match="argument"):
         retain(a_batch(), [True] * (COUNT - 1))
+
+
+@pytest.mark.parametrize("codec", [1, 3, 4])
+def test_a_batch_that_unfolds_to_far_more_than_it_is_is_refused_before_it_takes_the_memory(codec: int) -> None:
+    bomb = build_batch([(None, bytes(33 << 20), (), TIMESTAMP_MS), (None, b"", (), TIMESTAMP_MS)], codec=codec)
+    many = with_true_crc(a_batch(codec=4))
+    HEADER.pack_into(many, 0, *read_header(many)._replace(record_count=2**21, last_offset_delta=2**21 - 1))
+    restamp_crc(many, 0, len(many))
+    for each in (bomb, many):
+        with pytest.raises(TooLarge):
+            trim(each, 1)
+        with pytest.raises(TooLarge):
+            records_of(each)
+
+
+def test_what_was_allowed_in_uncompressed_may_be_cut() -> None:
+    large = build_batch([(None, bytes(20 << 20), (), TIMESTAMP_MS)] * 2)
+    assert read_header(trim(large, 1)).record_count == 1
+
+
+def test_timestamps_too_far_apart_for_a_delta_are_refused() -> None:
+    batch = build_batch([(None, b"", (), 0), (None, b"", (), 0)])
+    body = b"".join(
+        zigzag(len(record)) + record
+        for record in (
+            b"\0" + zigzag(-(2**62)) + zigzag(0) + b"\1\1\0",
+            b"\0" + zigzag(2**63 - 1) + zigzag(1) + b"\1\1\0",
+        )
+    )
+    far = batch[:HEADER_BYTES] + body
+    HEADER.pack_into(far, 0, *read_header(far)._replace(batch_length=len(far) - LENGTH_PREFIX_BYTES))
+    restamp_crc(far, 0, len(far))
+    with pytest.raises(InvalidRecord, match="64 bits"):
+        trim(far, 0)

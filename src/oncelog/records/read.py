@@ -6,8 +6,8 @@ anything else raises InvalidRecord. Bytes are copied out, so a record outlives t
 
 from typing import NamedTuple
 
-from oncelog.records.codecs import DEFAULT_LIMIT_BYTES, decompress
-from oncelog.records.errors import InvalidRecord
+from oncelog.records.codecs import decompress
+from oncelog.records.errors import InvalidRecord, TooLarge
 from oncelog.records.header import (
     HEADER_BYTES,
     MAGIC,
@@ -19,6 +19,12 @@ from oncelog.records.header import (
 )
 
 INT64_MAX = (1 << 63) - 1
+
+# A server reads bodies that anyone may have sent, and a record costs it some 300 bytes however small it is. So a batch
+# may unfold to this much or so many times its size, and hold a record for each so many bytes of that.
+LEAST_LIMIT_BYTES = 32 << 20
+MOST_TIMES_UNFOLDED = 8
+LIMIT_BYTES_PER_RECORD = 32
 
 Headers = tuple[tuple[bytes, bytes | None], ...]
 
@@ -36,9 +42,7 @@ class Record(NamedTuple):
 _new = tuple.__new__
 
 
-def records_of(
-    buffer: Buffer, at: int = 0, *, limit_bytes: int = DEFAULT_LIMIT_BYTES, check_crc: bool = True
-) -> list[Record]:
+def records_of(buffer: Buffer, at: int = 0, *, limit_bytes: int | None = None, check_crc: bool = True) -> list[Record]:
     """The records of the batch at `at`, those of a control batch too."""
     header = batch_header(buffer, at, check_crc)
     return records_in(bytes(body_of(buffer, at, header, limit_bytes)), header)
@@ -95,8 +99,12 @@ def batch_header(buffer: Buffer, at: int, check_crc: bool = True) -> BatchHeader
     return header
 
 
-def body_of(buffer: Buffer, at: int, header: BatchHeader, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> Buffer:
+def body_of(buffer: Buffer, at: int, header: BatchHeader, limit_bytes: int | None = None) -> Buffer:
     """The records' bytes, decompressed. A batch that compaction emptied has none, whatever its codec."""
+    if limit_bytes is None:
+        limit_bytes = max(LEAST_LIMIT_BYTES, MOST_TIMES_UNFOLDED * header.size_bytes)
+    if header.record_count > limit_bytes // LIMIT_BYTES_PER_RECORD:
+        raise TooLarge(f"{header.record_count} records where {limit_bytes} bytes are allowed")
     stored = memoryview(buffer)[at + HEADER_BYTES : at + header.size_bytes]
     if header.record_count == 0 and not stored:
         return b""

@@ -5,7 +5,8 @@
 
 from collections.abc import Sequence
 
-from oncelog.records.codecs import DEFAULT_LIMIT_BYTES, compress
+from oncelog.records.codecs import compress
+from oncelog.records.errors import InvalidRecord
 from oncelog.records.header import (
     CODEC_MASK,
     HEADER,
@@ -16,7 +17,7 @@ from oncelog.records.header import (
     Buffer,
     restamp_crc,
 )
-from oncelog.records.read import batch_header, body_of, field_end, number, records_in
+from oncelog.records.read import INT64_MAX, batch_header, body_of, field_end, number, records_in
 from oncelog.records.varint import zigzag
 
 SEQUENCES = 1 << 31
@@ -24,7 +25,7 @@ SEQUENCES = 1 << 31
 Piece = tuple[bytes, int, int, bytes]  # attributes, timestamp delta, offset delta, everything behind them
 
 
-def trim(buffer: Buffer, drop_records: int, *, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> bytearray:
+def trim(buffer: Buffer, drop_records: int, *, limit_bytes: int | None = None) -> bytearray:
     """The batch from its record number `drop_records` on.
 
     Offsets stay what they were, so the base offset and the base sequence move on by as much as the deltas shrink.
@@ -35,6 +36,8 @@ def trim(buffer: Buffer, drop_records: int, *, limit_bytes: int = DEFAULT_LIMIT_
     kept = pieces[drop_records:]
     _, time_shift, shift, _ = kept[0]
     shifted = [(attributes, time - time_shift, delta - shift, rest) for attributes, time, delta, rest in kept]
+    if any(abs(time) > INT64_MAX for _, time, _, _ in shifted):
+        raise InvalidRecord("timestamps further apart than 64 bits can say")
     sequence = header.base_sequence
     moved = header._replace(
         base_offset=header.base_offset + shift,
@@ -45,7 +48,7 @@ def trim(buffer: Buffer, drop_records: int, *, limit_bytes: int = DEFAULT_LIMIT_
     return _put_together(moved, shifted)
 
 
-def retain(buffer: Buffer, keep: Sequence[bool], at: int = 0, *, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> bytearray:
+def retain(buffer: Buffer, keep: Sequence[bool], at: int = 0, *, limit_bytes: int | None = None) -> bytearray:
     """The batch at `at` with those records that `keep` says, one answer for each of them.
 
     Offsets, sequences and the producer stay, the last offset and sequence too, so that the log has the same end and the
@@ -56,7 +59,7 @@ def retain(buffer: Buffer, keep: Sequence[bool], at: int = 0, *, limit_bytes: in
     return _put_together(header, kept)
 
 
-def _take_apart(buffer: Buffer, at: int, limit_bytes: int) -> tuple[BatchHeader, list[Piece]]:
+def _take_apart(buffer: Buffer, at: int, limit_bytes: int | None) -> tuple[BatchHeader, list[Piece]]:
     header = batch_header(buffer, at)
     body = bytes(body_of(buffer, at, header, limit_bytes))
     records_in(body, header)  # the steps below rely on sound records
