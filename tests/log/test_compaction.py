@@ -270,3 +270,26 @@ def test_a_body_that_is_no_records_is_left_as_it_is() -> None:
     close_active(log)
     log.compact(NOW)
     assert [read_header(each).base_offset for each in batches_in(log)] == [0, 2]
+
+
+@pytest.mark.parametrize("codec", [0, 1, 4])
+def test_an_emptied_batch_of_a_live_producer_names_no_codec_since_clients_would_unfold_nothing(codec: int) -> None:
+    log = open_log(MemoryDisk(), CONFIG)
+    put(log, b"old", key=b"k", pid=LEASED, sequence=0, codec=codec)
+    put(log, b"new", key=b"k")
+    close_active(log)
+    log.compact(NOW)
+    emptied = read_header(next(iter(batches_in(log))))
+    assert (emptied.record_count, emptied.producer_id, emptied.codec) == (0, LEASED, 0)
+
+
+def test_the_latest_record_is_found_behind_a_later_batch_that_was_emptied() -> None:
+    log = open_log(MemoryDisk(), CONFIG)
+    put(log, b"1", key=b"a", timestamp_ms=START_MS + 5)
+    put(log, b"2" * 200, key=b"b", timestamp_ms=START_MS + 1)
+    put(log, b"3", key=b"k", timestamp_ms=START_MS + 9, pid=LEASED, sequence=0)
+    put(log, b"4", key=b"k", timestamp_ms=START_MS)
+    close_active(log)
+    log.compact(NOW)
+    latest_record = log.max_timestamp()
+    assert latest_record is not None and latest_record.timestamp_ms == START_MS + 5

@@ -9,18 +9,10 @@ from oncelog.log.handles import Handles
 from oncelog.log.index import Index
 from oncelog.log.names import CLEANED, cleaned_path
 from oncelog.log.segment import Segment
-from oncelog.records.codecs import compress
 from oncelog.records.errors import InvalidRecord
-from oncelog.records.header import (
-    HEADER,
-    HEADER_BYTES,
-    LENGTH_PREFIX_BYTES,
-    NO_TIMESTAMP,
-    BatchHeader,
-    body_crc,
-    restamp_crc,
-)
-from oncelog.records.read import Record, body_of, field_end, records_of
+from oncelog.records.header import HEADER, BatchHeader, body_crc
+from oncelog.records.read import Record, records_of
+from oncelog.records.trim import retain
 
 _DIGEST_BYTES = 16  # so that two keys never meet by accident, and a key of any size costs the same
 
@@ -156,10 +148,10 @@ class Cleaner:
         records = records_or_none(batch)
         if records is None:
             return batch
-        kept = [at for at, record in enumerate(records) if self._stays(record)]
-        if not kept and not must_stay:
+        keep = [self._stays(record) for record in records]
+        if not must_stay and not any(keep):
             return None
-        return batch if len(kept) == len(records) else _with_only(header, batch, records, kept)
+        return batch if all(keep) else retain(batch, keep)
 
     def _stays(self, record: Record) -> bool:
         if not self._keys.covers(record.offset):
@@ -170,30 +162,3 @@ class Cleaner:
             return True
         first_pass_ms = self._rules.first_pass_ms(record.offset)
         return first_pass_ms is None or self._rules.wall_ms - first_pass_ms < self._rules.tombstone_ms
-
-
-def _with_only(header: BatchHeader, batch: bytes, records: list[Record], kept: list[int]) -> bytearray:
-    """The batch with fewer records, or none. Offsets, sequences and the producer stay, and so does each kept record."""
-    stored = b""
-    if kept:
-        body = bytes(body_of(batch, 0, header))
-        pieces = list(_pieces(body, len(records)))
-        stored = bytes(compress(header.codec, b"".join(pieces[at] for at in kept)))
-    max_timestamp_ms = header.max_timestamp
-    if not header.has_log_append_time:
-        max_timestamp_ms = max((records[at].timestamp_ms for at in kept), default=NO_TIMESTAMP)
-    out = bytearray(HEADER_BYTES) + stored
-    fewer = header._replace(
-        batch_length=len(out) - LENGTH_PREFIX_BYTES, max_timestamp=max_timestamp_ms, record_count=len(kept)
-    )
-    HEADER.pack_into(out, 0, *fewer)
-    restamp_crc(out, 0, len(out))
-    return out
-
-
-def _pieces(body: bytes, count: int) -> Iterator[bytes]:
-    place = 0
-    for _ in range(count):
-        end, _ = field_end(body, place, len(body))
-        yield body[place:end]
-        place = end

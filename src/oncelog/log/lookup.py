@@ -49,10 +49,17 @@ def latest_timestamp(segments: Segments, start: int, limit: int) -> TimestampOff
 
 def _latest_in(segment: Segment, start: int, limit: int) -> tuple[int, int, int] | None:
     """(timestamp, minus its offset, leader epoch), so that the greatest is the one looked for."""
-    best: tuple[int, int, int] | None = None
     position = segment.index.at_time(segment.max_timestamp_ms).position
-    if segment.base_offset < start or segment.end_offset > limit:
-        position = 0  # the segment's greatest may lie outside of what may be seen
+    if segment.base_offset >= start and segment.end_offset <= limit:
+        best = _latest_from(segment, position, start, limit)
+        if best is not None and best[0] == segment.max_timestamp_ms:
+            return best
+    # The segment's greatest lies outside of what may be seen, or belongs to a fence or to what compaction took out.
+    return _latest_from(segment, 0, start, limit)
+
+
+def _latest_from(segment: Segment, position: int, start: int, limit: int) -> tuple[int, int, int] | None:
+    best: tuple[int, int, int] | None = None
     for at, header in segment.walk(position):
         if header.base_offset >= limit:
             break
