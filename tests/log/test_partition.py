@@ -10,6 +10,7 @@ from oncelog.log.handles import Handles
 from oncelog.log.memory_disk import MemoryDisk
 from oncelog.log.partition import PartitionLog
 from oncelog.producers import Decision, ProducerMap
+from oncelog.producers.fence import read_fence
 from oncelog.records.header import check_produced, headers, read_header
 from oncelog.records.read import records_of
 from tests.log.support import (
@@ -342,3 +343,20 @@ def test_a_destroyed_partition_leaves_nothing() -> None:
     put(log, b"a")
     log.destroy()
     assert disk.listdir("data") == []
+
+
+def test_a_fence_is_not_the_latest_record() -> None:
+    log = open_log(MemoryDisk(), replace(SMALL, segment_bytes=1 << 20))
+    for number in range(10):
+        put(log, b"%d" % number, pid=LEASED, sequence=number, timestamp_ms=START_MS - number)
+    log.fence(LEASED, 1, at(1000))
+    latest = log.max_timestamp()
+    assert latest is not None and (latest.offset, latest.timestamp_ms) == (0, START_MS)
+
+
+def test_a_fence_in_the_log_says_whom_it_fences() -> None:
+    log = open_log(MemoryDisk())
+    put(log, b"0", pid=LEASED, sequence=0)
+    log.fence(LEASED, 1, NOW)
+    record = records_of(list(batches_in(log))[-1])[0]
+    assert read_fence(record.key, record.value) == (LEASED, 1)

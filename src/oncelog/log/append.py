@@ -3,12 +3,8 @@
 from typing import NamedTuple
 
 from oncelog.producers import Decision
+from oncelog.producers.fence import fence_key, fence_value
 from oncelog.records.build import build_batch
-
-# A control record's key is its version and its type. Kafka's clients skip control batches whatever the type says; this
-# one is far from those that Kafka gives out one by one.
-_FENCE_KEY = b"\x00\x00\x4f\x4c"
-_FENCE_VALUE = b"\x00\x00"
 
 
 class Staged(NamedTuple):
@@ -28,7 +24,7 @@ class Fenced(NamedTuple):
 
 def fence_batch(pid: int, generation: int, timestamp_ms: int) -> bytearray:
     return build_batch(
-        [(_FENCE_KEY, _FENCE_VALUE, (), timestamp_ms)],
+        [(fence_key(), fence_value(pid, generation), (), timestamp_ms)],
         producer_id=pid,
         producer_epoch=generation,
         timestamp_ms=timestamp_ms,
