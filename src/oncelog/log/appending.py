@@ -276,7 +276,7 @@ class AppendingLog:
         active.roll_at_ms = NEVER_MS
         # In this order: see `Flusher.sync`.
         self.flusher.closed_files.extend((full.log_path, full.index.path))
-        self.flusher.new_names = True
+        self.flusher.name_changes += 1
         self._active = active
         return active
 

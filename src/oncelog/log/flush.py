@@ -19,26 +19,25 @@ class Flusher:
         self._folder = folder
         self._one_at_a_time = threading.Lock()
         self.closed_files: deque[str] = deque()  # of segments that are full and not on the disk yet
-        self.new_names = False  # files were created, renamed or removed
-        self.new_folder = False
+        # Counted, because a flag that one thread lowers while the other raises it is lost.
+        self.name_changes = 0  # files were created, renamed or removed
+        self.new_folder = False  # raised before the first flush only
+        self._synced_changes = 0
         self.point_offset = -1  # where the newest recovery point stands
 
     def sync(self, active_path: str, *also: str) -> None:
         """`active_path` was read before this call; a roll appends to `closed_files` before it changes that."""
         with self._one_at_a_time:
             closed = list(self.closed_files)
-            new_names, new_folder = self.new_names, self.new_folder
-            self.new_names = self.new_folder = False
-            try:
-                for path in (*closed, active_path, *also):
-                    self._sync_file(path)
-                if new_names:
-                    self._disk.sync_folder(self._folder)
-                if new_folder:
-                    self._disk.sync_folder(self._folder.rpartition("/")[0] or ".")
-            except OSError:
-                self.new_names, self.new_folder = True, new_folder
-                raise
+            name_changes = self.name_changes
+            for path in (*closed, active_path, *also):
+                self._sync_file(path)
+            if name_changes != self._synced_changes:
+                self._disk.sync_folder(self._folder)
+                self._synced_changes = name_changes
+            if self.new_folder:
+                self._disk.sync_folder(self._folder.rpartition("/")[0] or ".")
+                self.new_folder = False
             for _ in closed:
                 self.closed_files.popleft()
 

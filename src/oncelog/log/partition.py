@@ -77,7 +77,7 @@ class PartitionLog(AppendingLog):
         self.segments = Segments(self.disk, self.folder, self.handles, found.segments)
         if not found.segments:
             self.segments.add(found.log_start_offset)
-            self.flusher.new_names = True
+            self.flusher.name_changes += 1
         self.ended_at(self.segments.active.end_offset)
         # What is behind the recovery point may not be on the disk yet, whoever wrote it.
         for segment in self.segments.closed[-found.unflushed_segments :] if found.unflushed_segments else ():
@@ -89,7 +89,9 @@ class PartitionLog(AppendingLog):
             self.high_watermark = self.next_offset
         self.epochs = found.epochs
         self._open_epoch(max(found.latest_epoch + 1, leader_epoch or 0))
-        if found.started_over:
+        # After a kill the tail may be in memory only. With flush=every nothing below the high watermark may be lost,
+        # and a duplicate of what is there is answered at once.
+        if found.started_over or (self.unflushed_bytes and self._config.flush is Flush.EVERY):
             self.checkpoint(self.now)
         if found.read_only is not None:
             self.go_offline(found.read_only)
@@ -108,8 +110,8 @@ class PartitionLog(AppendingLog):
         limit = self.high_watermark if limit_offset is None else min(limit_offset, self.next_offset)
         if not self.readable:
             raise LogStorageError(self.offline or self.folder)
-        if not self.log_start_offset <= offset <= max(limit, self.log_start_offset):
-            raise OffsetOutOfRange(offset, self.log_start_offset, limit)
+        if not self.log_start_offset <= offset <= self.next_offset:
+            raise OffsetOutOfRange(offset, self.log_start_offset, self.next_offset)
         if offset >= limit:
             return b""
         try:
@@ -142,7 +144,7 @@ class PartitionLog(AppendingLog):
         """Answers the new end; lower than asked for when the offset lies within a batch."""
         try:
             return truncation.truncate(self, offset)
-        except OSError as error:
+        except (OSError, LogStorageError) as error:  # half done, perhaps: neither its end nor its producers are sure
             self.go_offline(f"{self.folder} cannot be cut back: {error}")
             raise LogStorageError(f"{self.folder}: {error}") from error
 
@@ -168,11 +170,13 @@ class PartitionLog(AppendingLog):
         if offset > self.high_watermark:
             raise OffsetOutOfRange(offset, self.log_start_offset, self.high_watermark)
         if offset > self.log_start_offset:
-            self._care(retention.delete_before, offset, now or self.now)
+            self.now = now or self.now
+            self._care(retention.delete_before, offset, self.now)
         return self.log_start_offset
 
     def maintain(self, now: Now) -> None:
         """Every `log.retention.check.interval.ms`: retention, and producers whose time is over."""
+        self.now = now
         self.producers.expire(now)
         if self.offline is None:
             self._care(retention.retain, now)
@@ -219,6 +223,9 @@ class PartitionLog(AppendingLog):
         """On the appending thread, with nothing staged: what is needed to move the recovery point up to here."""
         if self.offline is not None:
             raise LogStorageError(self.offline)
+        # A snapshot says how old its producers were at `now`. Whoever reads it back must not do so as of an earlier
+        # time, or they would be by so much older than they are.
+        self.now = now
         active, cuts = self._active, self.cuts
         for segment in self.segments:
             if segment.index.has_unwritten:

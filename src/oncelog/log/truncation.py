@@ -36,7 +36,7 @@ def truncate(log: "PartitionLog", offset: int) -> int:
     log.epochs.cut_end(new_end)
     if starts_over:
         log.segments.add(new_end)
-        log.flusher.new_names = True
+        log.flusher.name_changes += 1
     else:
         _cut(log, segment, position, new_end)
     log.disk.sync_folder(log.folder)  # so that what was cut off does not come back after a power failure
