@@ -1,13 +1,18 @@
 """What is forgotten, and what never is."""
 
+import errno
 from dataclasses import replace
 
+import pytest
+
+from oncelog.log.errors import LogStorageError
 from oncelog.log.memory_disk import MemoryDisk
 from oncelog.log.partition import PartitionLog
 from oncelog.producers import Decision
 from tests.log.support import LEASED, OTHER_LEASED, SMALL, START_MS, at, open_log, put, values_in
 
 SECOND_MS = 1000
+HOUR_MS = 3_600_000
 
 
 def filled(disk: MemoryDisk, count: int = 60, **settings: object) -> PartitionLog:
@@ -120,3 +125,30 @@ def test_epochs_before_the_start_are_forgotten() -> None:
     log.delete_before(end)
     assert log.end_of_epoch(3) == (3, end + 1)
     assert log.end_of_epoch(0) == (0, end)
+
+
+def test_producers_are_known_after_a_snapshot_that_could_not_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = open_log(MemoryDisk(), SMALL)
+    for number in range(30):
+        put(log, b"%d" % number, pid=LEASED, sequence=number)
+
+    def fail(log: PartitionLog, offset: int) -> None:
+        log.producers.clear()
+        raise OSError(errno.EIO, "cannot be read")
+
+    monkeypatch.setattr("oncelog.log.retention.rebuild_producers", fail)
+    with pytest.raises(LogStorageError):
+        log.delete_before(20)
+    assert log.producers.highwater(LEASED) == (0, 29)
+
+
+def test_a_snapshot_made_for_retention_makes_no_producer_older_than_it_is() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk, replace(SMALL, retention_ms=HOUR_MS))
+    put(log, b"0", pid=LEASED, sequence=0)
+    log.checkpoint(at(20 * HOUR_MS))
+    log.maintain(at(21 * HOUR_MS))
+    assert log.log_start_offset == 1
+    later = open_log(disk.crash(), now=at(21 * HOUR_MS))
+    later.maintain(at(28 * HOUR_MS))
+    assert later.producers.highwater(LEASED) == (0, 0), "28 hours are not two lifetimes"

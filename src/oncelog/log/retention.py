@@ -112,10 +112,12 @@ def _keep_producers(log: "PartitionLog", gone: list[Segment], now: Now) -> None:
 def _snapshot_at(log: "PartitionLog", offset: int, now: Now) -> snapshots.Snapshot:
     """At a segment's beginning. The map is lent for it."""
     as_of_now = log.producers.encode(now)
-    rebuild_producers(log, offset)
+    try:
+        rebuild_producers(log, offset)
+        as_of_then = log.producers.encode(now)
+    finally:  # also where the disk cannot be read: a producer that is missing would be taken for a new one
+        log.producers.decode(as_of_now, now)
     point = snapshots.RecoveryPoint(offset, offset, 0, 0, -1)
     epochs = log.epochs.copy()
     epochs.cut_end(offset)
-    snapshot = snapshots.Snapshot(point, epochs, log.producers.encode(now))
-    log.producers.decode(as_of_now, now)
-    return snapshot
+    return snapshots.Snapshot(point, epochs, as_of_then)
