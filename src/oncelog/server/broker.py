@@ -2,6 +2,7 @@
 
 import asyncio
 from random import SystemRandom
+from typing import TYPE_CHECKING
 
 from oncelog.clock import Clock, SystemClock
 from oncelog.log.config import Flush
@@ -10,18 +11,19 @@ from oncelog.producers import ProducerLimits, ProducerMap
 from oncelog.producers.leases import KafkaPidIssuer, LeaseIssuer
 from oncelog.server.call import Call
 from oncelog.server.connections import Connections
-from oncelog.server.exposition import exposition
 from oncelog.server.flusher import Flusher
 from oncelog.server.groups.coordinator import GroupCoordinator
 from oncelog.server.housekeeping import Housekeeping
 from oncelog.server.listener import endpoints, listen
 from oncelog.server.listeners import parse_address
 from oncelog.server.metrics import Metrics
-from oncelog.server.metrics_http import MetricsServer
 from oncelog.server.ports import Cluster, PidKind
 from oncelog.server.setting import SettingsError
 from oncelog.server.settings import Settings
 from oncelog.server.topics import Topics
+
+if TYPE_CHECKING:
+    from oncelog.server.metrics_http import MetricsServer
 
 STOP_GRACE_S = 5.0
 
@@ -89,12 +91,19 @@ class Broker:
         self._servers, self.ports = await listen(self._endpoints, self.connections)
         self.housekeeping.start()
         if self.settings.oncelog_metrics_listener is not None:
-            self._metrics_server = MetricsServer(lambda: exposition(self))
-            host, port = parse_address("oncelog.metrics.listener", self.settings.oncelog_metrics_listener)
-            try:
-                self.metrics_port = await self._metrics_server.start(host, port)
-            except OSError as error:
-                raise SettingsError(f"cannot serve metrics on {host}:{port}: {error.strerror or error}") from error
+            await self._serve_metrics(self.settings.oncelog_metrics_listener)
+
+    async def _serve_metrics(self, listener: str) -> None:
+        # Imported here, since most servers never need it and each start would pay.
+        from oncelog.server.exposition import exposition
+        from oncelog.server.metrics_http import MetricsServer
+
+        self._metrics_server = MetricsServer(lambda: exposition(self))
+        host, port = parse_address("oncelog.metrics.listener", listener)
+        try:
+            self.metrics_port = await self._metrics_server.start(host, port)
+        except OSError as error:
+            raise SettingsError(f"cannot serve metrics on {host}:{port}: {error.strerror or error}") from error
 
     async def stop(self) -> None:
         """Stop listening, let answers leave, put everything on the disk."""
