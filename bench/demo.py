@@ -86,10 +86,30 @@ class Audit:
         return [f"  {name:<12}{count:>12,}" for name, count in counts.items()]
 
 
+class Interrupt:
+    """Ctrl-C is noted, and obeyed between two calls: raised inside of librdkafka's calls or of a weak reference's
+    callback, a KeyboardInterrupt is lost or comes out as another error. A second one is raised at once."""
+
+    def __init__(self) -> None:
+        self.is_wanted = False
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._note)
+
+    def _note(self, _signal: int, _frame: FrameType | None) -> None:
+        if self.is_wanted:
+            raise KeyboardInterrupt
+        self.is_wanted = True
+
+    def obey(self) -> None:
+        if self.is_wanted:
+            raise KeyboardInterrupt
+
+
 class Progress:
     """One line that is drawn over itself on a terminal, and printed once at the end elsewhere."""
 
-    def __init__(self, what: str, total: int) -> None:
+    def __init__(self, what: str, total: int, interrupt: Interrupt) -> None:
+        self._interrupt = interrupt
         self._what = what
         self._total = total
         self._started = time.monotonic()
@@ -98,6 +118,7 @@ class Progress:
         self._done = -1
 
     def show(self, done: int, note: str = "") -> None:
+        self._interrupt.obey()
         now = time.monotonic()
         if done != self._done:
             self._done, self._moved = done, now
@@ -114,7 +135,7 @@ class Progress:
         print(f"{clear}  {self._what:<12}{self._done:,} records in {seconds:.1f} s; {note}", flush=True)
 
 
-def send(bootstrap_servers: str, audit: Audit, proxy: CuttingProxy, *, idempotent: bool) -> None:
+def send(bootstrap_servers: str, audit: Audit, proxy: CuttingProxy, interrupt: Interrupt, *, idempotent: bool) -> None:
     producer = Producer(
         {
             "bootstrap.servers": bootstrap_servers,
@@ -125,7 +146,7 @@ def send(bootstrap_servers: str, audit: Audit, proxy: CuttingProxy, *, idempoten
             **PATIENCE,
         }
     )
-    progress = Progress("sending", audit.expected)
+    progress = Progress("sending", audit.expected, interrupt)
     for number in range(audit.expected):
         value = number.to_bytes(NUMBER_BYTES, "big")
         while True:
@@ -144,7 +165,7 @@ def send(bootstrap_servers: str, audit: Audit, proxy: CuttingProxy, *, idempoten
     progress.end(f"{proxy.cuts} connections cut, {proxy.answers_lost} of them with an answer under way")
 
 
-def read_back(bootstrap_servers: str, audit: Audit, proxy: CuttingProxy) -> None:
+def read_back(bootstrap_servers: str, audit: Audit, proxy: CuttingProxy, interrupt: Interrupt) -> None:
     cuts_before = proxy.cuts
     consumer = Consumer(
         {
@@ -160,7 +181,7 @@ def read_back(bootstrap_servers: str, audit: Audit, proxy: CuttingProxy) -> None
     )
     try:
         consumer.assign([TopicPartition(TOPIC, partition, 0) for partition in range(PARTITIONS)])
-        progress = Progress("reading", audit.expected)
+        progress = Progress("reading", audit.expected, interrupt)
         at_end: set[int | None] = set()
         while len(at_end) < PARTITIONS:
             for message in consumer.consume(num_messages=10_000, timeout=PROGRESS_SECONDS):
@@ -178,12 +199,12 @@ def read_back(bootstrap_servers: str, audit: Audit, proxy: CuttingProxy) -> None
 
 
 def make_topic(bootstrap_servers: str) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
     for created in admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)]).values():
         created.result(SILENCE_SECONDS)
 
 
-def say_how_to_go_on(bootstrap_servers: str) -> None:
+def say_how_to_go_on(bootstrap_servers: str, interrupt: Interrupt) -> None:
     print(
         """
 Go on
@@ -195,13 +216,12 @@ Go on
     )
     if sys.stdout.isatty() and sys.stdin.isatty():
         print(f"This server stays up at {bootstrap_servers} (topic {TOPIC!r}, no more cuts) until Ctrl-C.", flush=True)
-        try:
-            signal.pause()
-        except KeyboardInterrupt:
-            print()
+        while not interrupt.is_wanted:
+            time.sleep(PROGRESS_SECONDS)
+        print()
 
 
-def run(records: int, seed: int, *, idempotent: bool) -> Audit:
+def run(records: int, seed: int, interrupt: Interrupt, *, idempotent: bool) -> Audit:
     started = time.monotonic()
     audit = Audit(records)
     with CuttingProxy(seed=seed, carries_bytes=SENDING_CARRIES_BYTES) as proxy:
@@ -215,37 +235,43 @@ def run(records: int, seed: int, *, idempotent: bool) -> Audit:
             print(f"  client      librdkafka {version}, enable.idempotence={str(idempotent).lower()}")
             print(f"  trouble     a proxy cuts every connection after 64 KB to 1 MB, later 1 to 8 MB (seed {seed})\n")
             sys.stdout.flush()
+            interrupt.obey()
             make_topic(bootstrap_servers)
-            send(bootstrap_servers, audit, proxy, idempotent=idempotent)
+            send(bootstrap_servers, audit, proxy, interrupt, idempotent=idempotent)
             proxy.carries_bytes = READING_CARRIES_BYTES
-            read_back(bootstrap_servers, audit, proxy)
+            read_back(bootstrap_servers, audit, proxy, interrupt)
             proxy.cutting = False
             print("\n" + "\n".join(audit.lines()))
             verdict = "Every record is there, once." if audit.is_right else "WRONG: see the counts."
+            if not idempotent and audit.duplicates:
+                verdict += " (Expected: what was sent again is there twice, which enable.idempotence prevents.)"
             print(f"\n{verdict}", flush=True)
-            say_how_to_go_on(bootstrap_servers)
+            say_how_to_go_on(bootstrap_servers, interrupt)
     return audit
 
 
-def interrupt(_signal: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
+def positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text}: expected at least 1")
+    return number
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="./dev run", description="See it work; the exit code is the verdict.")
-    parser.add_argument("--records", type=int, default=1_000_000, help="how many to send (default: a million)")
+    parser.add_argument("--records", type=positive, default=1_000_000, help="how many to send (default: a million)")
     parser.add_argument("--seed", type=int, default=1, help="decides where connections are cut (default: 1)")
     parser.add_argument(
         "--not-idempotent", action="store_true", help="the same without enable.idempotence: see what it is good for"
     )
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, interrupt)
+    interrupt = Interrupt()
     print(
         f"oncelog: {options.records:,} records through a stock Kafka client while its connections are cut\n", flush=True
     )
     audit: Audit | None = None
     try:
-        audit = run(options.records, options.seed, idempotent=not options.not_idempotent)
+        audit = run(options.records, options.seed, interrupt, idempotent=not options.not_idempotent)
     except KeyboardInterrupt:
         print("\nEnded by hand.", flush=True)
         return 130

@@ -1,0 +1,35 @@
+"""A start that is refused: one message that speaks of what was typed."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def refusal(*arguments: str) -> str:
+    command = [sys.executable, "-m", "oncelog", "serve", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode in (1, 2), done.stderr
+    assert "Traceback" not in done.stderr
+    assert "Errno" not in done.stderr
+    return done.stderr
+
+
+@pytest.mark.parametrize("address", ["foo", "9092", "127.0.0.1:99999"])
+@pytest.mark.parametrize("option", ["--listen", "--metrics"])
+def test_an_impossible_address_is_told_by_its_option(option: str, address: str) -> None:
+    assert f"{option} {address}: expected HOST:PORT" in refusal(option, address)
+
+
+@pytest.mark.parametrize("below", ["", "/below"])
+def test_a_file_in_place_of_the_data_folder_is_named(tmp_path: Path, below: str) -> None:
+    (tmp_path / "file").touch()
+    data = f"{tmp_path}/file{below}"
+    assert f"{data}: not a folder" in refusal("--listen", "127.0.0.1:0", "--data", data)
+
+
+def test_everything_that_is_wrong_is_said_one_line_each() -> None:
+    said = refusal("--set", "a=1", "--set", "num.partitions=x", "--set", "b").splitlines()
+    assert said[0] == "Error: 3 things are wrong"
+    assert len(said) == 4
