@@ -495,13 +495,11 @@ def test_what_a_kill_left_unflushed_is_on_the_disk_before_it_counts() -> None:
         killed = open_topics(Path("data"), disk, oncelog_flush="every")
         partition = killed.create("t", 1, {}, NOW).partitions[0]
         append(partition)
-        partition.log.flush()
-        append(partition)
-        assert partition.log.high_watermark == 1
+        assert partition.log.high_watermark == 0
         again = open_topics(Path("data"), disk, oncelog_flush="every").partition("t", 0)
-        assert again is not None and again.log.high_watermark == 2
+        assert again is not None and again.log.high_watermark == 1
         found = open_topics(Path("data"), disk.crash()).partition("t", 0)
-        assert found is not None and found.log.next_offset == 2, f"seed {seed}"
+        assert found is not None and found.log.next_offset == 1, f"seed {seed}"
 
 
 def test_two_who_remove_what_was_deleted_remove_all_of_it(tmp_path: Path) -> None:

@@ -7,13 +7,13 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 from oncelog.clock import Now
 from oncelog.log.checkpoint import Checkpointer
-from oncelog.log.config import Flush, LogConfig
+from oncelog.log.config import LogConfig
 from oncelog.log.disk import Disk
 from oncelog.log.errors import LogStorageError
 from oncelog.log.handles import Handles
@@ -334,7 +334,7 @@ class Topics:
 
     def _open_log(self, topic: str, index: int, config: LogConfig, now: Now) -> PartitionLog:
         folder = self._folders.path(topic, index)
-        log = PartitionLog.open(
+        return PartitionLog.open(
             self._disk,
             folder,
             config,
@@ -345,11 +345,6 @@ class Topics:
             handles=self._handles,
             checkpointer=self.checkpointer,
         )
-        if config.flush is Flush.EVERY and log.unflushed_bytes:
-            # Whoever sends again what a kill left unanswered is told that it is there, and that must hold.
-            with suppress(LogStorageError):  # the log is offline then, and has said so
-                log.flush()
-        return log
 
     def _open_topic(self, definition: Definition, now: Now) -> None:
         topic = Topic(definition)
