@@ -304,3 +304,31 @@ def test_the_log_start_survives_a_power_failure_right_after_it_moved() -> None:
         log = open_log(disk)
         log.delete_before(17)
         assert open_log(disk.crash()).log_start_offset == 17, f"seed {seed}"
+
+
+def test_a_log_that_is_shorter_than_what_was_flushed_is_damaged_even_if_its_last_batch_is_whole() -> None:
+    disk = MemoryDisk()
+    log = filled(disk, 40, config=LARGE)
+    found = log.segments.active.find(30)
+    assert found is not None
+    log.checkpoint(NOW)
+    crashed = disk.crash(keep_all=True)
+    crashed.flip(f"{FOLDER}/{40:020d}.producers", 50)
+    crashed.open(FIRST_LOG, write=True).truncate(found[0])
+    log = open_log(crashed, LARGE)
+    assert log.offline is not None and "up to offset 40 were on the disk" in log.offline
+
+
+def test_a_kill_while_a_log_starts_over_forgets_no_producer_of_its_last_snapshot() -> None:
+    disk = MemoryDisk()
+    log = filled(disk, 10, config=LARGE)
+    log.checkpoint(NOW)
+    for number in range(10, 20):
+        put(log, b"%d" % number, pid=LEASED, sequence=number)
+    log.delete_before(20)
+    # A power failure took what was deleted, the next start removes the rest and is killed.
+    for path in (FIRST_LOG, FIRST_LOG.replace(".log", ".index")):
+        disk.unlink(path)
+    log = open_log(disk, LARGE)
+    assert (log.offline, log.next_offset, log.producers.highwater(LEASED)) == (None, 20, (0, 9))
+    assert open_log(disk.crash(keep_all=True), LARGE).producers.highwater(LEASED) == (0, 9)

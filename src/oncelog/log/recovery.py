@@ -78,7 +78,10 @@ class Recovery:
         if not bases:
             if self._durable_offset > found.log_start_offset:
                 raise LogStorageError(f"{self._folder} holds no segment, but had records up to {self._durable_offset}")
-            found.latest_epoch = self._noted_epoch()
+            # A kill while the log started over: its producers are still those of the snapshot.
+            last = self._newest_snapshot()
+            found.started_over = last is not None
+            found.latest_epoch = max(self._noted_epoch(), -1 if last is None else last.epochs.latest)
             return found
         snapshot = self._newest_snapshot()
         point = None if snapshot is None else snapshot.point
@@ -100,20 +103,14 @@ class Recovery:
         if point is not None:
             self._adopt_point(found, point)
         self._read_rest(found, bases[known:], point)
+        self._check_durable(found.segments[-1], "the file stops there")
         if found.segments[-1].end_offset < found.log_start_offset:
             self._start_over(found)
             return found
         found.unflushed_segments = len(found.segments) - 1 - known
-        self._drop_snapshots_beyond(found)
         found.epochs.cut_start(found.log_start_offset)
         found.latest_epoch = max(found.latest_epoch, found.epochs.latest)
         return found
-
-    def _drop_snapshots_beyond(self, found: Recovered) -> None:
-        try:
-            snapshots.drop_beyond(self._disk, self._folder, found.segments[-1].end_offset)
-        except OSError as error:
-            found.read_only = f"{self._folder} has a snapshot beyond the log's end that cannot be removed: {error}"
 
     def _tidy(self) -> None:
         names = self._disk.listdir(self._folder)
@@ -240,12 +237,7 @@ class Recovery:
 
     def _cut(self, found: Recovered, following: list[int], reason: str) -> None:
         segment = found.segments[-1]
-        if segment.end_offset < self._durable_offset:
-            raise LogStorageError(
-                f"{segment.log_path} is damaged at byte {segment.size_bytes}: {reason}. Records up to offset "
-                f"{self._durable_offset} were on the disk, so this is no torn write and nothing is cut off. "
-                f"Restore the file, or delete the partition's folder to go on without these records"
-            )
+        self._check_durable(segment, reason)
         lost = [Segment(self._handles, self._folder, base) for base in following]
         found.cut_bytes = self._disk.size(segment.log_path) - segment.size_bytes
         found.cut_bytes += sum(self._disk.size(one.log_path) for one in lost)
@@ -265,6 +257,14 @@ class Recovery:
             reason,
             found.cut_bytes,
         )
+
+    def _check_durable(self, last: Segment, reason: str) -> None:
+        if last.end_offset < self._durable_offset:
+            raise LogStorageError(
+                f"{last.log_path} is damaged at byte {last.size_bytes}: {reason}. Records up to offset "
+                f"{self._durable_offset} were on the disk, so this is no torn write and nothing is cut off. "
+                f"Restore the file, or delete the partition's folder to go on without these records"
+            )
 
     def _start_over(self, found: Recovered) -> None:
         """A power failure took records that were deleted already. Offsets do not go back for that."""
