@@ -7,6 +7,7 @@ from oncelog.clock import Now
 from oncelog.producers import FIRST_KAFKA_PID, CorruptSnapshot, Decision, ProducerMap
 from tests.producers.partition import DAY_MS, HOUR_MS, Answer, Partition
 
+HEAD_BYTES = 32
 PID, KAFKA_PID = 3, FIRST_KAFKA_PID + 5
 
 
@@ -80,8 +81,15 @@ def test_every_truncation_and_anything_behind_the_end_is_found() -> None:
 
 @pytest.mark.parametrize(
     ("position", "value"),
-    [(0, b"OLPX"), (4, b"\x00\x02"), (8, b"\x00\x00\x00\x09"), (12, b"\xff\xff\xff\xff")],
-    ids=["magic", "version", "leased-rows", "kafka-rows"],
+    [
+        (0, b"OLPX"),
+        (4, b"\x00\x01"),
+        (16, b"\x00\x00\x00\x09"),
+        (28, b"\xff\xff\xff\xff"),
+        (HEAD_BYTES + 16, b"\x00\x00\x00\x00\x00\x00\x00\x00"),
+        (HEAD_BYTES + 16, b"\x00\x00\x00\x00\x00\x00\x00\x99"),
+    ],
+    ids=["magic", "version", "leases", "kafka-rows", "a row twice", "no such row"],
 )
 def test_a_head_that_is_wrong_under_a_right_crc_is_refused(position: int, value: bytes) -> None:
     partition = sample()
@@ -96,3 +104,22 @@ def test_a_refused_snapshot_leaves_the_map_as_it_was() -> None:
     with pytest.raises(CorruptSnapshot):
         partition.map.decode(b"not a snapshot at all", partition.clock.now())
     assert partition.map.highwater(PID) == (9, 13)
+
+
+def test_rows_that_nobody_has_any_more_do_not_fill_snapshots_for_ever() -> None:
+    partition = Partition()
+    for pid in range(FIRST_KAFKA_PID, FIRST_KAFKA_PID + 500):
+        partition.send(pid, 0, 0, "a")
+    full = len(partition.map.encode(partition.clock.now()))
+    partition.clock.advance(23 * HOUR_MS)
+    partition.send(KAFKA_PID, 0, 1, "b")
+    now = partition.clock.advance(2 * HOUR_MS)
+    before = list(partition.map.live(now))
+    data = partition.map.encode(now)
+    assert len(data) * 100 < full
+    partition.map = ProducerMap()
+    partition.map.decode(data, now)
+    assert list(partition.map.live(now)) == before
+    assert partition.send(KAFKA_PID, 0, 0, "a").decision is Decision.DUPLICATE
+    assert partition.send(KAFKA_PID + 1, 0, 0, "new").decision is Decision.APPEND
+    assert partition.send(KAFKA_PID, 0, 2, "c").decision is Decision.APPEND

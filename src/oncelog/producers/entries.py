@@ -11,6 +11,20 @@ from oncelog.producers.sequences import NO_SEQUENCE, SEQUENCE_MASK, SEQUENCE_WIN
 
 _FIRST_ROWS = 8
 
+Columns = tuple["array[int]", ...]
+# Type and items a row, in the order of `Entries.columns`.
+COLUMNS = (
+    ("h", 1),
+    ("i", 1),
+    ("i", 1),
+    ("q", 1),
+    ("q", 1),
+    ("B", 1),
+    ("i", BATCHES_REMEMBERED),
+    ("q", BATCHES_REMEMBERED),
+)
+ROW_BYTES = sum(array(kind).itemsize * width for kind, width in COLUMNS)
+
 
 def growth(rows: int, capacity: int) -> int:
     """How many rows to add: by halves up to exactly the capacity, and in small steps where replay goes beyond it."""
@@ -110,35 +124,18 @@ class Entries:
         batches, first = self.batches[row], row * BATCHES_REMEMBERED
         return [first + n % BATCHES_REMEMBERED for n in range(max(0, batches - BATCHES_REMEMBERED), batches)]
 
-    def put(
-        self,
-        row: int,
-        last_sequence: int,
-        accepted_records: int,
-        timestamp_ms: int,
-        remembered: list[tuple[int, int]],
-    ) -> None:
-        """A producer as a snapshot had it; the remembered batches as (first sequence, base offset), oldest first."""
-        self.last_sequence[row] = last_sequence
-        self.accepted_records[row] = accepted_records
-        self.timestamp_ms[row] = timestamp_ms
-        self.batches[row] = len(remembered)
-        for at, (first_sequence, base_offset) in enumerate(remembered, row * BATCHES_REMEMBERED):
-            self.first_sequence[at] = first_sequence
-            self.base_offset[at] = base_offset
+    @property
+    def rows(self) -> int:
+        return len(self.generation)
 
-    def _grow(self) -> None:
-        rows = len(self.generation)
-        more = growth(rows, self._capacity)
-        for column in (self.generation, self.last_sequence, self.accepted_records, self.seen_ms, self.timestamp_ms):
-            column.frombytes(bytes(column.itemsize * more))
-        self.batches.frombytes(bytes(more))
-        for column in (self.first_sequence, self.base_offset):
-            column.frombytes(bytes(column.itemsize * more * BATCHES_REMEMBERED))
-        self._free.extend(range(rows + more - 1, rows - 1, -1))
+    @property
+    def capacity(self) -> int:
+        return self._capacity
 
-    def size_bytes(self) -> int:
-        columns = (
+    @property
+    def columns(self) -> Columns:
+        """All that the rows hold, in the order of `COLUMNS`."""
+        return (
             self.generation,
             self.last_sequence,
             self.accepted_records,
@@ -147,6 +144,41 @@ class Entries:
             self.batches,
             self.first_sequence,
             self.base_offset,
-            self._free,
         )
-        return sum(len(column) * column.itemsize for column in columns)
+
+    def picked(self, rows: "array[int]") -> Columns:
+        """The columns with these rows alone."""
+        return tuple(
+            array(kind, [column[row * width + place] for row in rows for place in range(width)])
+            for column, (kind, width) in zip(self.columns, COLUMNS, strict=True)
+        )
+
+    @classmethod
+    def of(cls, capacity: int, columns: Columns, taken: "array[int]") -> "Entries":
+        """Rows as they were put away; those that are not taken are free."""
+        entries = cls(capacity)
+        (
+            entries.generation,
+            entries.last_sequence,
+            entries.accepted_records,
+            entries.seen_ms,
+            entries.timestamp_ms,
+            entries.batches,
+            entries.first_sequence,
+            entries.base_offset,
+        ) = columns
+        entries._free = array("I", sorted(set(range(entries.rows)).difference(taken), reverse=True))
+        return entries
+
+    def shift_seen(self, by_ms: int) -> None:
+        self.seen_ms = array("q", [seen_ms + by_ms for seen_ms in self.seen_ms])
+
+    def _grow(self) -> None:
+        rows = len(self.generation)
+        more = growth(rows, self._capacity)
+        for column, (_, width) in zip(self.columns, COLUMNS, strict=True):
+            column.frombytes(bytes(column.itemsize * more * width))
+        self._free.extend(range(rows + more - 1, rows - 1, -1))
+
+    def size_bytes(self) -> int:
+        return sum(len(column) * column.itemsize for column in (*self.columns, self._free))

@@ -4,6 +4,7 @@ Kafka forgets a producer by the time since its last batch, so these leave in any
 leads from pid to row.
 """
 
+from array import array
 from collections.abc import Iterator
 from heapq import nsmallest
 
@@ -72,6 +73,14 @@ class KafkaProducers:
 
     def rows(self) -> Iterator[tuple[int, int]]:
         return iter(self._rows.items())
+
+    def places(self) -> "tuple[array[int], array[int]]":
+        return array("q", self._rows.keys()), array("I", self._rows.values())
+
+    def put_back(self, pids: "array[int]", rows: "array[int]", entries: Entries) -> None:
+        self.clear()
+        self.entries = entries
+        self._rows = dict(zip(pids, rows, strict=True))
 
     def expire(self, now: Now) -> int:
         if now.monotonic_ms < self._none_expires_before_ms:

@@ -1,5 +1,6 @@
 """The producers of one partition whose pids were leased: highwater rules over a ring in fixed memory."""
 
+from array import array
 from collections.abc import Iterator
 
 from oncelog.clock import Now
@@ -91,6 +92,14 @@ class LeasedProducers:
 
     def rows(self) -> Iterator[tuple[int, int]]:
         return iter(self.ring)
+
+    def places(self) -> "tuple[array[int], array[int]]":
+        return self.ring.places()
+
+    def put_back(self, pids: "array[int]", rows: "array[int]", entries: Entries) -> None:
+        self.clear()
+        self.entries = entries
+        self.ring.put_back(pids, rows)
 
     def expire(self, now: Now) -> int:
         expired = 0

@@ -139,9 +139,8 @@ class ProducerMap:
     def decode(self, data: bytes, now: Now) -> None:
         """Put the snapshot's producers in the place of all that is here; `CorruptSnapshot` leaves all as it was."""
         tables = snapshot.decode(data)
-        self.clear()
-        snapshot.restore(tables.leased, self._leased, now)
-        snapshot.restore(tables.kafka, self._kafka, now)
+        snapshot.restore(tables.leased, self._leased, tables.taken_ms, now)
+        snapshot.restore(tables.kafka, self._kafka, tables.taken_ms, now)
 
     def size_bytes(self) -> int:
         """What the columns and the ring take; a dictionary entry of about 100 bytes a Kafka pid comes on top."""

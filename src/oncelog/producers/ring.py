@@ -63,6 +63,19 @@ class Ring:
         self._count += 1
         self._newest = self._pids[(self._start + self._count - 1) % size]
 
+    def places(self) -> "tuple[array[int], array[int]]":
+        """The unrolled pids, oldest first, and their rows."""
+        start, end, size = self._start, self._start + self._count, len(self._pids)
+        if end <= size:
+            return self._pids[start:end], self._rows[start:end]
+        return self._pids[start:] + self._pids[: end - size], self._rows[start:] + self._rows[: end - size]
+
+    def put_back(self, pids: "array[int]", rows: "array[int]") -> None:
+        """What `places` told, in the place of all that is here."""
+        self._pids, self._rows = pids, rows
+        self._start, self._count = 0, len(pids)
+        self._newest = pids[-1] if pids else 0
+
     def oldest_row(self) -> int:
         return self._rows[self._start]
 

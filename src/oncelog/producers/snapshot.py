@@ -1,41 +1,52 @@
 """The producer map as bytes: what a partition starts from instead of reading its whole log.
 
-    head   magic "OLPM" | version u16 | two zero bytes | leased rows u32 | kafka rows u32
-    rows   pid i64 | elapsed_ms i64 | timestamp_ms i64 | generation i16 | batches u8 | a zero byte | last sequence i32 |
-           accepted records i32 | five times (first sequence i32, base offset i64), oldest first, unused ones zero
-    tail   CRC-32C u32 of all before
+    head    magic "OLPM" | version u16 | two zero bytes | monotonic_ms i64 | leases u32 | their rows u32 |
+            Kafka pids u32 | their rows u32
+    tables  first of the leases, then of the Kafka pids: pid i64 and row u32 of each producer, then what the rows hold,
+            column by column: generation i16 | last sequence i32 | accepted records i32 | seen_ms i64 | timestamp_ms i64
+            | batches u8 | five first sequences i32 | five base offsets i64
+    tail    CRC-32C u32 of all before
 
-Everything is big-endian and of fixed size. Times are kept as elapsed life, because a monotonic clock starts anew with
-the machine: while nobody runs, nobody ages. Only this exact version is read; after an upgrade the log is read instead.
+Everything is big-endian. Columns go out and come in whole, because the appending thread waits for it; rows that nobody
+has any more go along unless they are many. The pids of leases are as their ring counts them, modulo 2^32 - 1.
+Times are kept as elapsed life, as of the head's reading of a monotonic clock, which starts anew with the machine: while
+nobody runs, nobody ages. Only this exact version is read; after an upgrade the log is read instead.
 """
 
 import struct
-from collections.abc import Iterator
+import sys
+from array import array
 from typing import NamedTuple, Protocol
 
 from crc32c import crc32c
 
 from oncelog.clock import Now
-from oncelog.producers.entries import Entries
-from oncelog.producers.kafka_rules import BATCHES_REMEMBERED
+from oncelog.producers.entries import COLUMNS, ROW_BYTES, Columns, Entries
 
 MAGIC = b"OLPM"
-VERSION = 1
-_HEAD = struct.Struct(">4sH2xII")
-_ROW = struct.Struct(">qqqhBxii" + "iq" * BATCHES_REMEMBERED)
-_FIELDS = 7  # of a row, before the remembered batches
+VERSION = 2
+_HEAD = struct.Struct(">4sH2xqIIII")
 _CRC = struct.Struct(">I")
-
-Row = tuple[int, ...]
+_PLACE_BYTES = 12  # pid and row
+_SPARSE = 4  # where fewer than one row in so many is anybody's, those are picked out
 
 
 class CorruptSnapshot(Exception):
     """Not a snapshot of this version, or not whole. Nothing is lost: the log holds everything that it held."""
 
 
+class Table(NamedTuple):
+    """One kind of producers."""
+
+    pids: "array[int]"
+    rows: "array[int]"
+    columns: Columns
+
+
 class Tables(NamedTuple):
-    leased: list[Row]
-    kafka: list[Row]
+    taken_ms: int  # monotonic
+    leased: Table
+    kafka: Table
 
 
 class Producers(Protocol):
@@ -43,32 +54,20 @@ class Producers(Protocol):
 
     entries: Entries
 
-    def __len__(self) -> int: ...
+    def places(self) -> "tuple[array[int], array[int]]":
+        """The pids and their rows."""
+        ...
 
-    def rows(self) -> Iterator[tuple[int, int]]: ...
-
-    def insert(self, pid: int, generation: int, seen_ms: int) -> int: ...
+    def put_back(self, pids: "array[int]", rows: "array[int]", entries: Entries) -> None: ...
 
 
 def encode(leased: Producers, kafka: Producers, now: Now) -> bytes:
-    out = bytearray(_HEAD.pack(MAGIC, VERSION, len(leased), len(kafka)))
-    for kind in (leased, kafka):
-        entries = kind.entries
-        for pid, row in kind.rows():
-            batches = entries.places(row)
-            out += _ROW.pack(
-                pid,
-                max(0, now.monotonic_ms - entries.seen_ms[row]),
-                entries.timestamp_ms[row],
-                entries.generation[row],
-                len(batches),
-                entries.last_sequence[row],
-                entries.accepted_records[row],
-                *(field for at in batches for field in (entries.first_sequence[at], entries.base_offset[at])),
-                *(0,) * (2 * (BATCHES_REMEMBERED - len(batches))),
-            )
-    out += _CRC.pack(crc32c(out))
-    return bytes(out)
+    tables = (_table(leased), _table(kafka))
+    counts = (count for table in tables for count in (len(table.pids), len(table.columns[0])))
+    parts = [_HEAD.pack(MAGIC, VERSION, now.monotonic_ms, *counts)]
+    parts += (_big_endian(column) for table in tables for column in (table.pids, table.rows, *table.columns))
+    out = b"".join(parts)
+    return out + _CRC.pack(crc32c(out))
 
 
 def decode(data: bytes) -> Tables:
@@ -78,19 +77,48 @@ def decode(data: bytes) -> Tables:
     (crc,) = _CRC.unpack_from(data, len(body))
     if crc32c(body) != crc:
         raise CorruptSnapshot("the CRC of the producer snapshot does not match its contents")
-    magic, version, leased_rows, kafka_rows = _HEAD.unpack_from(data)
+    magic, version, taken_ms, leases, lease_rows, pids, pid_rows = _HEAD.unpack_from(data)
     if magic != MAGIC or version != VERSION:
         raise CorruptSnapshot(f"not a producer snapshot of version {VERSION}")
-    if len(body) != _HEAD.size + (leased_rows + kafka_rows) * _ROW.size:
+    if len(body) != _HEAD.size + (leases + pids) * _PLACE_BYTES + (lease_rows + pid_rows) * ROW_BYTES:
         raise CorruptSnapshot("the producer snapshot's length contradicts its number of rows")
-    rows = list(_ROW.iter_unpack(body[_HEAD.size :]))
-    return Tables(rows[:leased_rows], rows[leased_rows:])
+    leased, at = _read_table(body, _HEAD.size, leases, lease_rows)
+    kafka, _ = _read_table(body, at, pids, pid_rows)
+    return Tables(taken_ms, leased, kafka)
 
 
-def restore(rows: list[Row], producers: Producers, now: Now) -> None:
+def restore(table: Table, producers: Producers, taken_ms: int, now: Now) -> None:
+    entries = Entries.of(producers.entries.capacity, table.columns, table.rows)
+    entries.shift_seen(now.monotonic_ms - taken_ms)
+    producers.put_back(table.pids, table.rows, entries)
+
+
+def _table(producers: Producers) -> Table:
+    pids, rows = producers.places()
     entries = producers.entries
-    for fields in rows:
-        pid, elapsed_ms, timestamp_ms, generation, batches, last_sequence, accepted_records = fields[:_FIELDS]
-        row = producers.insert(pid, generation, now.monotonic_ms - elapsed_ms)
-        remembered = [(fields[at], fields[at + 1]) for at in range(_FIELDS, _FIELDS + 2 * batches, 2)]
-        entries.put(row, last_sequence, accepted_records, timestamp_ms, remembered)
+    if len(rows) * _SPARSE < entries.rows:
+        return Table(pids, array("I", range(len(rows))), entries.picked(rows))
+    return Table(pids, rows, entries.columns)
+
+
+def _read_table(body: memoryview, at: int, producers: int, rows: int) -> tuple[Table, int]:
+    columns: list[array[int]] = []
+    for kind, items in (("q", producers), ("I", producers), *((kind, rows * width) for kind, width in COLUMNS)):
+        column = array(kind)
+        size_bytes = items * column.itemsize
+        column.frombytes(body[at : at + size_bytes])
+        if sys.byteorder == "little":
+            column.byteswap()
+        columns.append(column)
+        at += size_bytes
+    pids, numbers, *held = columns
+    if len(set(numbers)) != producers or (producers and max(numbers) >= rows):
+        raise CorruptSnapshot("the producer snapshot gives a row to two producers, or one that is not there")
+    return Table(pids, numbers, tuple(held)), at
+
+
+def _big_endian(column: "array[int]") -> bytes:
+    if sys.byteorder == "little":
+        column = column[:]
+        column.byteswap()
+    return column.tobytes()
