@@ -203,3 +203,19 @@ def test_a_really_full_disk_refuses_appends_until_there_is_room(tmp_path: Path, 
 def _limit_files() -> None:
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (90_000, 90_000))
+
+
+def test_a_log_that_cannot_tell_its_producers_after_a_cut_takes_no_more_appends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log = filled(MemoryDisk())
+
+    def fail(log: PartitionLog, offset: int) -> None:
+        log.producers.clear()
+        raise LogStorageError("damaged")
+
+    monkeypatch.setattr("oncelog.log.truncation.rebuild_producers", fail)
+    with pytest.raises(LogStorageError):
+        log.truncate_to(10)
+    with pytest.raises(LogStorageError, match="cannot be cut back"):
+        put(log, b"19", pid=LEASED, sequence=19)
