@@ -1,5 +1,6 @@
 """Of each key the last record stays; offsets, sequences and producers stay as they were."""
 
+import errno
 from dataclasses import replace
 
 import pytest
@@ -293,3 +294,28 @@ def test_the_latest_record_is_found_behind_a_later_batch_that_was_emptied() -> N
     log.compact(NOW)
     latest_record = log.max_timestamp()
     assert latest_record is not None and latest_record.timestamp_ms == START_MS + 5
+
+
+@pytest.mark.parametrize("step", ["decide_swap", "finish_swap"])
+def test_a_swap_that_the_disk_stops_never_shows_anything_but_the_log(
+    step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.EIO, "refused")
+
+    disk = MemoryDisk()
+    log = open_log(disk, CONFIG)
+    put_keys(log, b"abcabcabcddda" * 8)
+    close_active(log)
+    before = latest(log)
+    with monkeypatch.context() as patched:
+        patched.setattr(f"oncelog.log.compaction.{step}", fail)
+        with pytest.raises(LogStorageError):
+            log.compact(NOW)
+    if step == "decide_swap":
+        assert latest(log) == before and log.compact(NOW)
+    else:
+        assert log.offline is not None and "half-way" in log.offline
+        with pytest.raises(LogStorageError):
+            log.read(0, 1 << 20)
+    assert latest(open_log(disk, CONFIG)) == before

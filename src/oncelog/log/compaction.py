@@ -139,14 +139,15 @@ def finish(log: "PartitionLog", job: CompactionJob) -> None:
         log.go_offline(f"compaction found damage below the recovery point: {job.damage}")
     present = {segment.base_offset: segment for segment in log.segments.closed}
     same = all(present.get(one.base_offset) is one for group in job.groups for one in group.segments)
-    if job.damage or job.error is not None or log.offline is not None or job.cuts != log.cuts or not same:
+    newest = next(snapshots.newest_first(log.disk, log.folder), None)
+    changed = job.cuts != log.cuts or not same
+    if newest is None or changed or job.damage or job.error is not None or log.offline is not None:
         _discard(job)
         if job.error is not None:
             raise job.error
         return
     # Their recovery points name positions in segments that are about to change.
-    newest = next(snapshots.newest_first(log.disk, log.folder)).point
-    snapshots.drop_between(log.disk, log.folder, log.segments[0].base_offset, newest.offset)
+    snapshots.drop_between(log.disk, log.folder, log.segments[0].base_offset, newest.point.offset)
     log.disk.sync_folder(log.folder)
     before = log.segments.size_bytes
     # Before the swaps: it also says that offsets may have gaps from here on.
@@ -164,9 +165,16 @@ def finish(log: "PartitionLog", job: CompactionJob) -> None:
 def _swap(log: "PartitionLog", group: Group) -> None:
     for segment in group.segments:
         segment.forget_handles()
-    decide_swap(log.disk, log.folder, group.base_offset, group.end_offset)
-    finish_swap(log.disk, log.folder, group.base_offset, group.end_offset)
-    log.segments.replace(group.segments, closed_segment(log.handles, log.disk, log.folder, group))
+    try:
+        decide_swap(log.disk, log.folder, group.base_offset, group.end_offset)
+        finish_swap(log.disk, log.folder, group.base_offset, group.end_offset)
+        log.segments.replace(group.segments, closed_segment(log.handles, log.disk, log.folder, group))
+    except OSError as error:
+        if not log.disk.exists(cleaned_path(group.segments[0].log_path, group.end_offset, CLEANED)):
+            # What is in memory does not tell what the files hold any more.
+            log.readable = False
+            log.go_offline(f"a compaction of {log.folder} stopped half-way, the next start goes on with it: {error}")
+        raise
 
 
 def closed_segment(handles: Handles, disk: Disk, folder: str, group: Group) -> Segment:
