@@ -60,6 +60,13 @@ def measure(arena: Arena, wanted: list[Row], rounds: int, peers: set[str]) -> ta
 @click.option("--without-kafka", is_flag=True, help="Only oncelog and the bare programs.")
 @click.option("--list", "list_rows", is_flag=True, help="Name the rows and end.")
 @click.option(
+    "--from",
+    "kept",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Measure nothing, write docs/benchmarks.md from what a run kept in bench/results/; may be given several times.",
+)
+@click.option(
     "--page/--no-page", default=None, help="Write docs/benchmarks.md. By default when all rows were measured."
 )
 def main(
@@ -72,9 +79,13 @@ def main(
     folder: Path | None,
     without_kafka: bool,
     list_rows: bool,
+    kept: tuple[Path, ...],
     page: bool | None,
 ) -> None:
     wanted = chosen(only, leave_out)
+    if kept:
+        table.write_page("\n\n".join(section(*table.read(path)) for path in kept))
+        return
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # an exception, so that the servers are ended
     if list_rows:
         print("\n".join(row.name for row in wanted))
@@ -97,13 +108,17 @@ def main(
     }
     with Arena(seconds=seconds, fill_gb=fill_gb, restart_gb=restart_gb, folder=folder) as arena:
         measured = measure(arena, wanted, rounds, peers)
-    text = f"{heading(about)}\n\n{table.table(wanted, measured)}"
+    text = section(about, measured)
     print("\n" + text)
     print(f"\nkept in {table.keep(measured, about)}")
     if page or (page is None and not only and not leave_out and not without_kafka):
         table.write_page(text)
     if any(not figures for peers_of in measured.values() for figures in peers_of.values()):
         sys.exit(1)
+
+
+def section(about: dict[str, Any], measured: table.Measured) -> str:
+    return f"{heading(about)}\n\n{table.table(ROWS, measured)}"
 
 
 def heading(about: dict[str, Any]) -> str:

@@ -67,6 +67,12 @@ def keep(measured: Measured, about: dict[str, Any]) -> Path:
     return path
 
 
+def read(path: Path) -> tuple[dict[str, Any], Measured]:
+    """What `keep` wrote."""
+    kept = json.loads(path.read_text())
+    return kept["about"], kept["figures"]
+
+
 def write_page(text: str) -> None:
     """Replaces what stands between the two marks."""
     page = PAGE.read_text()
