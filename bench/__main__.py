@@ -64,7 +64,7 @@ def measure(arena: Arena, wanted: list[Row], rounds: int, peers: set[str]) -> ta
     "kept",
     multiple=True,
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="Measure nothing, write docs/benchmarks.md from what a run kept in bench/results/; may be given several times.",
+    help="Measure nothing; write docs/benchmarks.md from what runs kept in bench/results/.",
 )
 @click.option(
     "--page/--no-page", default=None, help="Write docs/benchmarks.md. By default when all rows were measured."
