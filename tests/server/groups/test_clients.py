@@ -2,15 +2,17 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
-from itertools import chain, count
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import partial
+from itertools import count
 from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from kafka import KafkaConsumer
+from kafka import ConsumerRebalanceListener, KafkaConsumer
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
@@ -101,7 +103,7 @@ def poll_until(members: list[Member], is_so: Any, what: str) -> None:
         timer.cancel()
 
 
-def is_shared(*members: Member) -> bool:
+def is_shared(*members: "Member | PollingMember") -> bool:
     owned = [partition for member in members for partition in member.owned]
     return sorted(owned) == list(range(PARTITIONS)) and all(member.owned for member in members)
 
@@ -139,6 +141,73 @@ def test_a_static_librdkafka_member_restarts_without_a_rebalance(server: Server,
     two.consumer.close()
 
 
+class PollingMember(ConsumerRebalanceListener):  # type: ignore[misc]
+    """A kafka-python consumer in a thread of its own, polling without a pause.
+
+    A join that ends between two polls of this client is forgotten. The next poll joins again, and when the member is
+    the leader the whole group does; or, when the join was for new metadata, it never does, and sends no heartbeats
+    either. Two members polled in turn for 50 ms by one thread may stay so for longer than anybody waits, on Apache
+    Kafka too. So a poll here lasts much longer than a join.
+    """
+
+    def __init__(self, server: Server, topic: str, assignor: Any, threads: Executor, news: threading.Condition) -> None:
+        self.owned: set[int] = set()
+        self.read: set[int] = set()
+        self.commits_wanted = 0
+        self.commits = 0
+        self.is_over = False
+        self._news = news
+        self._is_leaving = threading.Event()
+        self._consumer = KafkaConsumer(
+            bootstrap_servers=server.bootstrap_servers,
+            group_id=topic,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            partition_assignment_strategy=(assignor,),
+            heartbeat_interval_ms=100,
+        )
+        # A sticky leader of this client that shares out before it has seen the topic goes astray, on Kafka too.
+        assert len(self._consumer.partitions_for_topic(topic)) == PARTITIONS
+        self._consumer.subscribe([topic], listener=self)
+        self.run = threads.submit(self._run)
+
+    def on_partitions_assigned(self, assigned: Any) -> None:
+        self._tell(lambda: self.owned.update(each.partition for each in assigned))
+
+    def on_partitions_revoked(self, revoked: Any) -> None:
+        self._tell(lambda: self.owned.difference_update(each.partition for each in revoked))
+
+    def on_partitions_lost(self, lost: Any) -> None:
+        self.on_partitions_revoked(lost)
+
+    def leave(self) -> None:
+        self._is_leaving.set()
+        self.run.result(PATIENCE_S)
+
+    def _run(self) -> None:
+        try:
+            while not self._is_leaving.is_set():
+                found = self._consumer.poll(timeout_ms=1000)
+                numbers = {int(record.value) for records in found.values() for record in records}
+                self._tell(partial(self.read.update, numbers))
+                if self.commits < self.commits_wanted and committed(self._consumer):
+                    self._tell(self._count_commit)
+        finally:
+            self._consumer.close()
+            self._tell(self._end)
+
+    def _count_commit(self) -> None:
+        self.commits += 1
+
+    def _end(self) -> None:
+        self.is_over = True
+
+    def _tell(self, change: Callable[[], object]) -> None:
+        with self._news:
+            change()
+            self._news.notify_all()
+
+
 @pytest.mark.parametrize(
     "assignor",
     [
@@ -149,48 +218,34 @@ def test_a_static_librdkafka_member_restarts_without_a_rebalance(server: Server,
     ],
 )
 def test_kafka_python_members_share_and_take_over(server: Server, topic: str, assignor: Any) -> None:
-    def member() -> Any:
-        consumer = KafkaConsumer(
-            bootstrap_servers=server.bootstrap_servers,
-            group_id=topic,
-            auto_offset_reset="earliest",
-            enable_auto_commit=False,
-            partition_assignment_strategy=(assignor,),
-            heartbeat_interval_ms=100,
-        )
-        # A sticky leader of this client that shares out before it has seen the topic goes astray, on Kafka too.
-        assert len(consumer.partitions_for_topic(topic)) == PARTITIONS
-        consumer.subscribe([topic])
-        return consumer
+    news = threading.Condition()
+    members: list[PollingMember] = []
 
-    read: set[int] = set()
+    def wait_until(is_so: Callable[[], bool], what: str) -> None:
+        with news:
+            in_time = news.wait_for(lambda: is_so() or any(member.is_over for member in members), PATIENCE_S)
+            assert in_time, f"waited in vain for {what}: {[member.owned for member in members]}"
+        for member in members:
+            if member.is_over:
+                member.run.result(PATIENCE_S)  # raises what ended it
 
-    def poll_until_shared(*members: Any) -> None:
-        give_up = threading.Event()
-        timer = threading.Timer(PATIENCE_S, give_up.set)
-        timer.start()
+    with ThreadPoolExecutor(max_workers=2) as threads:
         try:
-            while True:
-                owned = [[part.partition for part in each.assignment()] for each in members]
-                if all(owned) and sorted(chain.from_iterable(owned)) == list(range(PARTITIONS)):
-                    return
-                assert not give_up.is_set(), f"waited in vain to share: {owned}"
-                for each in members:
-                    for records in each.poll(timeout_ms=50).values():
-                        read.update(int(record.value) for record in records)
+            one = PollingMember(server, topic, assignor, threads, news)
+            members.append(one)
+            wait_until(lambda: is_shared(one), "the first to own everything")
+            two = PollingMember(server, topic, assignor, threads, news)
+            members.append(two)
+            wait_until(lambda: is_shared(one, two), "the two to share")
+            one.commits_wanted = 1
+            wait_until(lambda: one.commits == 1, "the first to commit")
+            two.leave()
+            members.remove(two)
+            wait_until(lambda: is_shared(one), "the first to take over")
+            wait_until(lambda: one.read | two.read == set(range(RECORDS)), "every record to be read")
         finally:
-            timer.cancel()
-
-    one = member()
-    poll_until_shared(one)
-    two = member()
-    poll_until_shared(one, two)
-    while not committed(one):
-        one.poll(timeout_ms=50)
-        two.poll(timeout_ms=50)
-    two.close()
-    poll_until_shared(one)
-    one.close()
+            for member in members:
+                member.leave()
     assert server.broker.groups.groups[topic].generation >= 3
 
 
