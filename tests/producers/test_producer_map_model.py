@@ -12,10 +12,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from oncelog.clock import ManualClock, Now
 from oncelog.producers import FIRST_KAFKA_PID, Decision, ProducerLimits, ProducerMap
+from oncelog.producers.kafka_producers import GRACE_MS
 from oncelog.producers.sequences import GENERATIONS, SEQUENCES
 
-LIFETIME_MS = 1000
-KAFKA_MS = 700
+LIFETIME_MS = 1_000_000
+KAFKA_MS = 900_000
 CAPACITY = 6
 LIMITS = ProducerLimits(
     lease_lifetime_ms=LIFETIME_MS, lease_entries=CAPACITY, kafka_expiration_ms=KAFKA_MS, kafka_entries=CAPACITY
@@ -29,6 +30,7 @@ COUNTS = st.integers(1, 4)
 class Dumb:
     generation: int
     seen_ms: int
+    last_offset: int = -1  # of the last batch: who has the lowest is idle for the longest
     position: int | None = None  # of the last record, counted without any wrap
     first_position: int = 0
     offsets: dict[int, int] = field(default_factory=dict)  # position -> offset
@@ -156,9 +158,10 @@ class MapAgainstDictionary(RuleBasedStateMachine):
 
     # Time, restarts
 
-    @rule(ms=st.integers(1, 900))
-    def time_passes(self, ms: int) -> None:
-        self.clock.advance(ms)
+    @rule(steps=st.integers(1, 9), less_ms=st.integers(0, 1))
+    def time_passes(self, steps: int, less_ms: int) -> None:
+        """In steps that meet the ends of grace and life often, and often by a hair not."""
+        self.clock.advance(100_000 * steps - less_ms)
 
     @rule()
     def the_expired_leave(self) -> None:
@@ -200,6 +203,7 @@ class MapAgainstDictionary(RuleBasedStateMachine):
         held.offsets.update({position + n: self.next_offset + n for n in range(count)})
         held.batches.append((position, count))
         held.position = position + count - 1
+        held.last_offset = self.next_offset
         if pid >= FIRST_KAFKA_PID:
             held.seen_ms = now.monotonic_ms
         self.next_offset += count
@@ -212,25 +216,35 @@ class MapAgainstDictionary(RuleBasedStateMachine):
         return len(held) >= CAPACITY and not self.is_over(held[0])
 
     def is_full_of_kafka(self) -> bool:
-        held = [pid for pid in KAFKA_PIDS if pid in self.dumb]
-        return len(held) >= CAPACITY and not any(self.is_over(pid) for pid in held)
+        held = self.kafka_pids()
+        return len(held) >= CAPACITY and not self.may_give_way(held[0])
+
+    def kafka_pids(self) -> list[int]:
+        """The longest idle first."""
+        return sorted((pid for pid in KAFKA_PIDS if pid in self.dumb), key=lambda pid: self.dumb[pid].last_offset)
+
+    def may_give_way(self, pid: int) -> bool:
+        return self.clock.now().monotonic_ms - self.dumb[pid].seen_ms >= GRACE_MS
 
     def is_over(self, pid: int) -> bool:
         kept_ms = KAFKA_MS if pid >= FIRST_KAFKA_PID else 2 * LIFETIME_MS
         return self.clock.now().monotonic_ms - self.dumb[pid].seen_ms >= kept_ms
 
     def make_room(self, pid: int) -> None:
-        kind = KAFKA_PIDS if pid >= FIRST_KAFKA_PID else LEASED_PIDS
-        if sum(one in self.dumb for one in kind) >= CAPACITY:
-            self.expire(kind)
-
-    def expire(self, kind: list[int] | None = None) -> None:
-        if kind is not KAFKA_PIDS:
-            while (held := self.leases()) and self.is_over(held[0]):  # from the old end only
+        if pid >= FIRST_KAFKA_PID:
+            while len(held := self.kafka_pids()) >= CAPACITY and self.may_give_way(held[0]):
                 del self.dumb[held[0]]
-        if kind is not LEASED_PIDS:
-            for pid in [one for one in KAFKA_PIDS if one in self.dumb and self.is_over(one)]:
-                del self.dumb[pid]
+        elif len(self.leases()) >= CAPACITY:
+            self.expire_leases()
+
+    def expire(self) -> None:
+        self.expire_leases()
+        for pid in [one for one in self.kafka_pids() if self.is_over(one)]:
+            del self.dumb[pid]
+
+    def expire_leases(self) -> None:
+        while (held := self.leases()) and self.is_over(held[0]):  # from the old end only
+            del self.dumb[held[0]]
 
 
 TestProducerMap = MapAgainstDictionary.TestCase

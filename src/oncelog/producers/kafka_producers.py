@@ -1,12 +1,12 @@
 """The producers of one partition whose pids came from InitProducerId: Kafka's rules over bounded columns.
 
-Kafka forgets a producer by the time since its last batch, so these leave in any order and need no ring: a dictionary
-leads from pid to row.
+Kafka forgets a producer by the time since its last batch, so these leave in the order of their last batches: an ordered
+dictionary, the longest idle first, leads from pid to row.
 """
 
 from array import array
+from collections import OrderedDict
 from collections.abc import Iterator
-from heapq import nsmallest
 
 from oncelog.clock import Now
 from oncelog.producers import kafka_rules
@@ -16,18 +16,21 @@ from oncelog.producers.kafka_rules import KnownProducer, Question
 from oncelog.producers.sequences import SEQUENCE_MASK
 
 OVERFLOW = 2  # replay may hold so many times the capacity
+# A client sends a batch again until delivery.timeout.ms, two minutes by default, then gives it up. So whoever sent
+# nothing for five times as long has nothing under way that could arrive twice, and may give way in a full table.
+GRACE_MS = 600_000
 
 
 class KafkaProducers:
     def __init__(self, expiration_ms: int, capacity: int) -> None:
         self._expiration_ms = expiration_ms
+        self._grace_ms = min(GRACE_MS, expiration_ms)
         self._capacity = capacity
         self.clear()
 
     def clear(self) -> None:
         self.entries = Entries(self._capacity)
-        self._rows: dict[int, int] = {}
-        self._none_expires_before_ms = 0  # spares a walk over all producers while none can be over
+        self._rows: OrderedDict[int, int] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -61,9 +64,11 @@ class KafkaProducers:
         entries = self.entries
         if row < 0:
             row = self._insert(pid, epoch, now)
-        elif epoch != entries.generation[row]:
-            entries.generation[row] = epoch
-            entries.forget_batches(row)
+        else:
+            self._rows.move_to_end(pid)
+            if epoch != entries.generation[row]:
+                entries.generation[row] = epoch
+                entries.forget_batches(row)
         entries.seen_ms[row] = now.monotonic_ms
         entries.remember(row, first_sequence, record_count, base_offset, timestamp_ms)
 
@@ -80,42 +85,40 @@ class KafkaProducers:
     def put_back(self, pids: "array[int]", rows: "array[int]", entries: Entries) -> None:
         self.clear()
         self.entries = entries
-        self._rows = dict(zip(pids, rows, strict=True))
+        self._rows = OrderedDict(sorted(zip(pids, rows, strict=True), key=lambda place: entries.seen_ms[place[1]]))
 
     def expire(self, now: Now) -> int:
-        if now.monotonic_ms < self._none_expires_before_ms:
-            return 0
-        seen_ms, limit_ms = self.entries.seen_ms, now.monotonic_ms - self._expiration_ms
-        over = [pid for pid, row in self._rows.items() if seen_ms[row] <= limit_ms]
-        for pid in over:
-            self.entries.give_back(self._rows.pop(pid))
-        oldest_ms = min((seen_ms[row] for row in self._rows.values()), default=now.monotonic_ms)
-        self._none_expires_before_ms = oldest_ms + self._expiration_ms
-        return len(over)
+        return self._drop_idle(now.monotonic_ms - self._expiration_ms, down_to=0)
 
     def is_full(self, now: Now) -> bool:
-        if len(self._rows) < self._capacity or now.monotonic_ms < self._none_expires_before_ms:
-            return len(self._rows) >= self._capacity
-        seen_ms, limit_ms = self.entries.seen_ms, now.monotonic_ms - self._expiration_ms
-        return not any(seen_ms[row] <= limit_ms for row in self._rows.values())
+        """No room, and nobody who may give way."""
+        if len(self._rows) < self._capacity:
+            return False
+        return self.entries.seen_ms[self._longest_idle()] > now.monotonic_ms - self._grace_ms
 
     def insert(self, pid: int, epoch: int, seen_ms: int) -> int:
-        """A new entry. The longest idle make room only at a bound that no leader fills (see docs/producers.md)."""
+        """A new entry. One within its grace makes room only at a bound that no leader fills (see docs/producers.md)."""
         if len(self._rows) >= self._capacity * OVERFLOW:
-            self._drop_idle(max(1, self._capacity // 8))
+            self._drop_longest_idle()
         row = self._rows[pid] = self.entries.take(epoch, seen_ms)
         return row
 
-    def _drop_idle(self, count: int) -> None:
-        """Many at once, since to find them takes a walk over all."""
-        seen_ms = self.entries.seen_ms
-        for pid in nsmallest(count, self._rows, key=lambda known: seen_ms[self._rows[known]]):
-            self.entries.give_back(self._rows.pop(pid))
-
     def _insert(self, pid: int, epoch: int, now: Now) -> int:
-        if len(self._rows) >= self._capacity:
-            self.expire(now)
+        self._drop_idle(now.monotonic_ms - self._grace_ms, down_to=self._capacity - 1)
         return self.insert(pid, epoch, now.monotonic_ms)
+
+    def _drop_idle(self, since_ms: int, down_to: int) -> int:
+        """Drops those idle since then or longer, the longest idle first, until so many are left."""
+        before, seen_ms = len(self._rows), self.entries.seen_ms
+        while len(self._rows) > down_to and seen_ms[self._longest_idle()] <= since_ms:
+            self._drop_longest_idle()
+        return before - len(self._rows)
+
+    def _longest_idle(self) -> int:
+        return next(iter(self._rows.values()))
+
+    def _drop_longest_idle(self) -> None:
+        self.entries.give_back(self._rows.popitem(last=False)[1])
 
     def _known(self, row: int) -> KnownProducer:
         entries = self.entries

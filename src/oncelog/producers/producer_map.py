@@ -143,7 +143,7 @@ class ProducerMap:
         snapshot.restore(tables.kafka, self._kafka, tables.taken_ms, now)
 
     def size_bytes(self) -> int:
-        """What the columns and the ring take; a dictionary entry of about 100 bytes a Kafka pid comes on top."""
+        """What the columns and the ring take; a dictionary entry of about 150 bytes a Kafka pid comes on top."""
         return self._leased.entries.size_bytes() + self._leased.ring.size_bytes() + self._kafka.entries.size_bytes()
 
     def _count(self, decision: Decision) -> None:

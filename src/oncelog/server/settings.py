@@ -128,7 +128,11 @@ class Settings:
         65_536, "Leased producers that one partition can hold at a time.", low=16, high=2**24
     )
     oncelog_producer_kafka_entries: int = integer(
-        65_536, "Producers with pids of InitProducerId that one partition can hold at a time.", low=16, high=2**24
+        65_536,
+        "Producers with pids of InitProducerId that one partition can hold at a time; when it is full, those that "
+        "wrote nothing for ten minutes give way to new ones.",
+        low=16,
+        high=2**24,
     )
 
     # Groups
