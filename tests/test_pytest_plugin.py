@@ -87,3 +87,44 @@ def test_a_run_that_asks_for_no_server_imports_none(pytester: pytest.Pytester) -
         """
     )
     pytester.runpytest_subprocess().assert_outcomes(passed=1)
+
+
+def test_settings_that_do_not_live_as_long_as_the_server_are_refused_with_what_to_write(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makeini("[pytest]\noncelog_scope = session")
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.fixture
+        def oncelog_settings():
+            return {}
+
+        def test_with_a_server(oncelog_server):
+            pass
+        """
+    )
+    result = pytester.runpytest_subprocess()
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(['*write @pytest.fixture(scope="session") above oncelog_settings*'])
+
+
+def test_a_setting_that_cannot_be_used_is_told_with_the_fixture_it_comes_from(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.fixture
+        def oncelog_settings():
+            return {"num.partitions": "none"}
+
+        def test_with_a_server(oncelog_server):
+            pass
+        """
+    )
+    result = pytester.runpytest_subprocess()
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(
+        ["*num.partitions=none: expected*", "*These settings come from the fixture oncelog_settings."]
+    )

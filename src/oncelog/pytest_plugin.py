@@ -14,8 +14,8 @@ This module is imported at the start of every pytest run of everyone who has onc
 only imported when a test asks for one.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Literal, get_args
+from collections.abc import Generator, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import pytest
 
@@ -56,6 +56,29 @@ def oncelog_settings() -> Mapping[str, str]:
 def oncelog_server(oncelog_settings: Mapping[str, str]) -> Iterator["Server"]:
     """A running server: `oncelog_server.bootstrap_servers` is what a Kafka client wants to know."""
     from oncelog.embedded import Server
+    from oncelog.server.setting import SettingsError
 
-    with Server(settings=oncelog_settings) as server:
+    try:
+        server = Server(settings=oncelog_settings)
+    except SettingsError as refusal:
+        refusal.add_note("These settings come from the fixture oncelog_settings.")
+        raise
+    with server:
         yield server
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, None]:
+    """pytest names the two fixtures whose scopes clash, but cannot know what is to be done."""
+    outcome = yield
+    error = outcome.excinfo[1] if outcome.excinfo else None
+    if isinstance(error, pytest.fail.Exception) and "ScopeMismatch" in str(error) and "oncelog_settings" in str(error):
+        scope = item.config.getini("oncelog_scope")
+        outcome.force_exception(
+            pytest.fail.Exception(
+                f"One oncelog_server lives as long as oncelog_scope = {scope} says, so what gives it its settings must "
+                f'live as long: write @pytest.fixture(scope="{scope}") above oncelog_settings, and above the fixtures '
+                f"that it uses.\n{error}",
+                pytrace=False,
+            )
+        )

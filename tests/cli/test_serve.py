@@ -29,6 +29,13 @@ def test_a_file_in_place_of_the_data_folder_is_named(tmp_path: Path, below: str)
     assert f"{data}: not a folder" in refusal("--listen", "127.0.0.1:0", "--data", data)
 
 
+@pytest.mark.parametrize("option", ["--listen", "--data", "--metrics"])
+def test_an_option_that_is_given_nothing_is_refused_with_an_example(option: str) -> None:
+    said = refusal(option, "")
+    assert f"{option} is empty: " in said
+    assert "such as" in said
+
+
 def test_everything_that_is_wrong_is_said_one_line_each() -> None:
     said = refusal("--set", "a=1", "--set", "num.partitions=x", "--set", "b").splitlines()
     assert said[0] == "Error: 3 things are wrong"

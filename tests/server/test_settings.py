@@ -122,9 +122,17 @@ def test_an_unknown_setting_names_the_nearest_one_and_what_it_takes() -> None:
 
 
 def test_an_unknown_setting_of_the_environment_stops_the_start_too() -> None:
-    assert "unknown setting num.partition (in the environment); did you mean num.partitions?" in refusal(
-        ONCELOG_NUM_PARTITION="3"
-    )
+    said = refusal(ONCELOG_NUM_PARTITION="3", ONCELOG_FLUSHH="os", ONCELOG_RETENTION_MS="1", ONCELOG_HOME="/here")
+    assert "unknown setting ONCELOG_NUM_PARTITION (in the environment); did you mean ONCELOG_NUM_PARTITIONS?" in said
+    assert "unknown setting ONCELOG_FLUSHH (in the environment); did you mean ONCELOG_FLUSH?" in said
+    assert "that is a setting of a topic; the server's is ONCELOG_LOG_RETENTION_MS" in said
+    assert "unknown setting ONCELOG_HOME (in the environment)" in said
+
+
+def test_what_a_python_program_gives_is_not_called_the_command_line() -> None:
+    with pytest.raises(SettingsError) as caught:
+        read_settings({"num.partition": "3"})
+    assert "unknown setting num.partition (in the settings given to oncelog.Server)" in str(caught.value)
 
 
 def test_a_topics_setting_is_told_from_the_servers() -> None:
@@ -167,6 +175,7 @@ def test_an_impossible_value_is_refused_with_what_is_allowed(given: str, allowed
     [
         (["log.dirs=/a,/b"], "only one folder"),
         (["log.dir="], "expected a folder"),
+        (["num.partitions=4", "oncelog.max.partitions=3"], "oncelog.max.partitions is 3"),
         (["log.retention.ms=0"], "log.retention: expected -1"),
         (["group.min.session.timeout.ms=9000000"], "above group.max.session.timeout.ms"),
         (["message.max.bytes=200000000"], "can never arrive"),

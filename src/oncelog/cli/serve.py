@@ -41,6 +41,8 @@ def command(
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     _refuse_unless_address("--listen", listen, "127.0.0.1:9092")
     _refuse_unless_address("--metrics", metrics, "127.0.0.1:9308")
+    if data is not None and not data.strip():
+        raise click.UsageError("--data is empty: name a folder, such as --data data, or leave it out for oncelog-data")
     short = [
         ("listeners", listen and f"PLAINTEXT://{listen}"),
         ("log.dir", data),
@@ -64,12 +66,12 @@ def _refuse_unless_address(option: str, given: str | None, example: str) -> None
     from oncelog.server.listeners import parse_address
     from oncelog.server.setting import SettingsError
 
-    if not given:
+    if given is None:
         return
     try:
         parse_address(option, given)
     except SettingsError:
-        raise click.UsageError(f"{option} {given}: expected HOST:PORT, such as {example}") from None
+        raise click.UsageError(f"{option} {given or 'is empty'}: expected HOST:PORT, such as {example}") from None
 
 
 def _one_below_the_other(problems: str) -> str:

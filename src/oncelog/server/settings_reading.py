@@ -5,7 +5,7 @@ is said at once, with where it was written, the nearest known name, and what wou
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from oncelog.server.listeners import check_advertised, parse_address, parse_list
 from oncelog.server.settings import SETTINGS, Settings, SettingsError, attribute
 from oncelog.server.topic_configs import TOPIC_CONFIGS
 
+ENVIRONMENT = "the environment"
 ENVIRONMENT_PREFIX = "ONCELOG_"
 ALIASES = {"broker.id": "node.id", "log.dirs": "log.dir"}
 # Names of one meaning: who writes any of them in a stronger place has not asked for the others from a weaker one.
@@ -39,11 +40,12 @@ def read_settings(
     environ: Mapping[str, str] | None = None,
     file: Path | None = None,
 ) -> Settings:
-    """`given` is what the command line says: `name=value` texts, or a mapping."""
+    """`given` is what the command line says, as `name=value` texts, or what oncelog.Server was given, as a mapping."""
     problems: list[str] = []
+    first = "the settings given to oncelog.Server" if isinstance(given, Mapping) else "the command line"
     layers = [
-        ("the command line", _pairs(given, problems)),
-        ("the environment", _from_environment(environ or {})),
+        (first, _pairs(given, problems)),
+        (ENVIRONMENT, _from_environment(environ or {})),
         (str(file), _from_file(file, problems) if file else {}),
     ]
     merged: dict[str, str] = {}
@@ -82,8 +84,13 @@ def conflicts(settings: Settings) -> list[str]:
 def _pairs_that_clash(settings: Settings) -> list[tuple[bool, str]]:
     queue_bytes = settings.queued_max_request_bytes
     return [
-        (not settings.log_dir, "log.dir: expected a folder"),
+        (not settings.log_dir, "log.dir is empty: expected a folder, such as log.dir=data"),
         ("," in settings.log_dir, f"log.dirs={settings.log_dir}: only one folder is understood"),
+        (
+            settings.num_partitions > settings.oncelog_max_partitions,
+            f"num.partitions={settings.num_partitions}: no topic could be made without saying how many it wants; "
+            f"oncelog.max.partitions is {settings.oncelog_max_partitions}",
+        ),
         (settings.retention_ms == 0, "log.retention: expected -1 (for ever) or at least 1"),
         (
             settings.group_min_session_timeout_ms > settings.group_max_session_timeout_ms,
@@ -124,7 +131,8 @@ def _known(where: str, layer: Mapping[str, str], problems: list[str]) -> dict[st
     for written, text in layer.items():
         name = ALIASES.get(written, written)
         if name not in SETTINGS:
-            problems.append(f"unknown setting {written} (in {where}){_hint(written)}")
+            shown = _variable if where == ENVIRONMENT else str
+            problems.append(f"unknown setting {shown(written)} (in {where}){_hint(written, shown)}")
         elif known.get(name, text) != text:
             problems.append(f"{written}={text} (in {where}) contradicts {name}={known[name]}")
         else:
@@ -132,15 +140,21 @@ def _known(where: str, layer: Mapping[str, str], problems: list[str]) -> dict[st
     return known
 
 
-def _hint(name: str) -> str:
+def _variable(name: str) -> str:
+    """The variable of the environment that means this setting."""
+    own = name.removeprefix("oncelog.") if name in SETTINGS else name
+    return ENVIRONMENT_PREFIX + own.upper().replace(".", "_")
+
+
+def _hint(name: str, shown: Callable[[str], str]) -> str:
     for prefix, reason in NOT_HERE.items():
         if name.startswith(prefix):
             return f": {reason}"
     topic_config = TOPIC_CONFIGS.get(name)
     if topic_config is not None and topic_config.broker_names:
-        return f": that is a setting of a topic; the server's is {topic_config.broker_names[0]}"
+        return f": that is a setting of a topic; the server's is {shown(topic_config.broker_names[0])}"
     near = get_close_matches(name, SETTINGS, n=1, cutoff=0.5)
-    return f"; did you mean {near[0]}? It takes {SETTINGS[near[0]].allowed}" if near else ""
+    return f"; did you mean {shown(near[0])}? It takes {SETTINGS[near[0]].allowed}" if near else ""
 
 
 def _pairs(given: Iterable[str] | Mapping[str, str], problems: list[str]) -> dict[str, str]:
