@@ -24,10 +24,42 @@ PARTITIONS = 4
 SILENCE_SECONDS = 60  # so long without a confirmation or a record means that something hangs
 PROGRESS_SECONDS = 0.1
 BAR_WIDTH = 30
+KIB = 1024
+ALL_TROUBLE_RECORDS = 1_000_000
 NUMBER_BYTES = 8
-SENDING_CARRIES_BYTES = (64 * 1024, 1024 * 1024)  # how much a connection may carry before it is cut
-READING_CARRIES_BYTES = (1024 * 1024, 8 * 1024 * 1024)  # after a cut, librdkafka's consumer takes a second to come back
 PATIENCE = {"reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 100}  # the default waits up to 10 s after a cut
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """How much a connection may carry before it is cut, and how much the client may ask it to carry at once.
+
+    The fewer the records, the less: else a short run would fit into one connection and see no cut. What is asked for
+    at once must fit into what a connection carries, or nothing would ever arrive.
+    """
+
+    sending_bytes: tuple[int, int]
+    reading_bytes: tuple[int, int]  # more, since librdkafka's consumer takes a second to come back after a cut
+    batch_bytes: int
+    fetch_bytes: int  # of each partition
+
+    @classmethod
+    def of(cls, records: int) -> "Trouble":
+        part = min(1.0, records / ALL_TROUBLE_RECORDS)
+        return cls(
+            sending_bytes=(_share(64 * KIB, part, 2 * KIB), _share(1024 * KIB, part, 8 * KIB)),
+            reading_bytes=(_share(1024 * KIB, part, 16 * KIB), _share(8192 * KIB, part, 64 * KIB)),
+            batch_bytes=_share(64 * KIB, part, KIB),
+            fetch_bytes=_share(256 * KIB, part, 2 * KIB),
+        )
+
+    def __str__(self) -> str:
+        least, most, later_least, later_most = (each // KIB for each in (*self.sending_bytes, *self.reading_bytes))
+        return f"a proxy cuts every connection after {least:,} to {most:,} KiB, later {later_least:,} to {later_most:,}"
+
+
+def _share(whole_bytes: int, part: float, least_bytes: int) -> int:
+    return max(least_bytes, int(whole_bytes * part))
 
 
 @dataclass(slots=True)
@@ -135,13 +167,21 @@ class Progress:
         print(f"{clear}  {self._what:<12}{self._done:,} records in {seconds:.1f} s; {note}", flush=True)
 
 
-def send(bootstrap_servers: str, audit: Audit, proxy: CuttingProxy, interrupt: Interrupt, *, idempotent: bool) -> None:
+def send(
+    bootstrap_servers: str,
+    audit: Audit,
+    proxy: CuttingProxy,
+    trouble: Trouble,
+    interrupt: Interrupt,
+    *,
+    idempotent: bool,
+) -> None:
     producer = Producer(
         {
             "bootstrap.servers": bootstrap_servers,
             "enable.idempotence": idempotent,
             "linger.ms": 5,
-            "batch.size": 64 * 1024,
+            "batch.size": trouble.batch_bytes,
             "log_level": 0,
             **PATIENCE,
         }
@@ -165,7 +205,9 @@ def send(bootstrap_servers: str, audit: Audit, proxy: CuttingProxy, interrupt: I
     progress.end(f"{proxy.cuts} connections cut, {proxy.answers_lost} of them with an answer under way")
 
 
-def read_back(bootstrap_servers: str, audit: Audit, proxy: CuttingProxy, interrupt: Interrupt) -> None:
+def read_back(
+    bootstrap_servers: str, audit: Audit, proxy: CuttingProxy, trouble: Trouble, interrupt: Interrupt
+) -> None:
     cuts_before = proxy.cuts
     consumer = Consumer(
         {
@@ -174,7 +216,7 @@ def read_back(bootstrap_servers: str, audit: Audit, proxy: CuttingProxy, interru
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "auto.offset.reset": "error",
-            "max.partition.fetch.bytes": 256 * 1024,  # an answer must fit into what a connection is allowed to carry
+            "max.partition.fetch.bytes": trouble.fetch_bytes,
             **PATIENCE,
             "log_level": 0,
         }
@@ -223,8 +265,8 @@ Go on
 
 def run(records: int, seed: int, interrupt: Interrupt, *, idempotent: bool) -> Audit:
     started = time.monotonic()
-    audit = Audit(records)
-    with CuttingProxy(seed=seed, carries_bytes=SENDING_CARRIES_BYTES) as proxy:
+    audit, trouble = Audit(records), Trouble.of(records)
+    with CuttingProxy(seed=seed, carries_bytes=trouble.sending_bytes) as proxy:
         settings = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{proxy.port}"}
         with oncelog.Server(settings=settings) as server:
             proxy.connect_to("127.0.0.1", server.broker.ports["PLAINTEXT"])
@@ -233,14 +275,16 @@ def run(records: int, seed: int, interrupt: Interrupt, *, idempotent: bool) -> A
             version = confluent_kafka.libversion()[0]
             print(f"  server      oncelog {oncelog.__version__}, up in {up_ms:.0f} ms, data in {server.data_dir}")
             print(f"  client      librdkafka {version}, enable.idempotence={str(idempotent).lower()}")
-            print(f"  trouble     a proxy cuts every connection after 64 KB to 1 MB, later 1 to 8 MB (seed {seed})\n")
+            print(f"  trouble     {trouble} (seed {seed})\n")
             sys.stdout.flush()
             interrupt.obey()
             make_topic(bootstrap_servers)
-            send(bootstrap_servers, audit, proxy, interrupt, idempotent=idempotent)
-            proxy.carries_bytes = READING_CARRIES_BYTES
-            read_back(bootstrap_servers, audit, proxy, interrupt)
+            send(bootstrap_servers, audit, proxy, trouble, interrupt, idempotent=idempotent)
+            proxy.carries_bytes = trouble.reading_bytes
+            read_back(bootstrap_servers, audit, proxy, trouble, interrupt)
             proxy.cutting = False
+            if not proxy.cuts:
+                print("\n  No connection was cut: so few records fit into the first one. Try --records 10000.")
             print("\n" + "\n".join(audit.lines()))
             verdict = "Every record is there, once." if audit.is_right else "WRONG: see the counts."
             if not idempotent and audit.duplicates:

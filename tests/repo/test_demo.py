@@ -1,6 +1,7 @@
 """`./dev run`: its verdict can be trusted, and Ctrl-C ends all of it. (That it succeeds is checked with the README.)"""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -25,6 +26,24 @@ def test_without_idempotence_the_same_run_finds_duplicates_and_fails(tmp_path: P
     assert counts["missing"] == "0"
     assert int(counts["duplicates"].replace(",", "")) > 0
     assert "WRONG" in printed
+
+
+def test_also_a_short_run_has_its_connections_cut(tmp_path: Path) -> None:
+    with _demo(tmp_path, "--records", "1000") as demo:
+        assert demo.stdout is not None
+        printed = demo.stdout.read()
+    assert demo.returncode == 0
+    found = re.search(r"sending .* (\d+) connections cut", printed)
+    assert found is not None
+    assert int(found[1]) > 0
+
+
+def test_a_run_too_short_for_a_cut_says_so(tmp_path: Path) -> None:
+    with _demo(tmp_path, "--records", "1") as demo:
+        assert demo.stdout is not None
+        printed = demo.stdout.read()
+    assert demo.returncode == 0
+    assert "No connection was cut" in printed
 
 
 def test_ctrl_c_ends_everything_and_leaves_no_folder_behind(tmp_path: Path) -> None:
