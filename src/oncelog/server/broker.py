@@ -14,7 +14,7 @@ from oncelog.server.connections import Connections
 from oncelog.server.flusher import Flusher
 from oncelog.server.groups.coordinator import GroupCoordinator
 from oncelog.server.housekeeping import Housekeeping
-from oncelog.server.listener import endpoints, listen
+from oncelog.server.listener import WILDCARDS, endpoints, listen
 from oncelog.server.listeners import parse_address
 from oncelog.server.metrics import Metrics
 from oncelog.server.ports import Cluster, PidKind
@@ -82,9 +82,16 @@ class Broker:
     def addresses(self) -> str:
         """Where clients can connect, as bootstrap.servers wants it."""
         return ",".join(
-            f"{_bracketed(each.advertised_host or '127.0.0.1')}:{each.advertised_port or self.ports[each.name]}"
+            f"{bracketed(each.advertised_host or '127.0.0.1')}:{each.advertised_port or self.ports[each.name]}"
             for each in self._endpoints
         )
+
+    def bound_addresses(self) -> str:
+        """Where it listens, and how to get there from here where that is not the same. For people."""
+        bound = ",".join(f"{bracketed(each.host) or '*'}:{self.ports[each.name]}" for each in self._endpoints)
+        if any(each.host in WILDCARDS for each in self._endpoints):
+            return f"{bound} (every interface; clients connect to {self.addresses()})"
+        return bound if bound == self.addresses() else f"{bound} (clients connect to {self.addresses()})"
 
     async def start(self) -> None:
         self.groups.start()
@@ -121,5 +128,5 @@ class Broker:
             self.cluster.close()
 
 
-def _bracketed(host: str) -> str:
+def bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host

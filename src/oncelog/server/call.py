@@ -11,6 +11,12 @@ if TYPE_CHECKING:
     from oncelog.server.broker import Broker
 
 ANONYMOUS = "User:ANONYMOUS"
+ANSWER_BYTES = 100 * 2**20  # as the largest request; no client takes a larger answer
+STRUCT_BYTES = 32  # of an answer, without its texts: an estimate
+
+
+class AnswerTooLarge(Exception):
+    """Not a KafkaError, which some handlers answer for one part of a request."""
 
 
 class Encoded(NamedTuple):
@@ -31,6 +37,10 @@ class Call:
     correlation_id: int = 0
     local_host: str = ""  # the address by which the client reached us
     principal: str = ANONYMOUS
+    answer_bytes: int = 0  # about how large the answer is that is being made
 
     def new(self, type_name: str, **values: Any) -> Any:
+        self.answer_bytes += STRUCT_BYTES + sum([len(each) for each in values.values() if type(each) in (str, bytes)])
+        if self.answer_bytes > ANSWER_BYTES:
+            raise AnswerTooLarge(f"more than {ANSWER_BYTES} bytes")
         return self.schema.new(type_name, **values)

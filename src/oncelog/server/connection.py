@@ -4,7 +4,8 @@ Produce requests that arrived together are staged one by one and written by one 
 by one write. How bytes become frames, and which wait, is in `receiving.py`.
 
 A connection stands still ("held") while a request waits (long poll, join), while the client does not take its answers,
-and while a request of another kind stands behind produce requests whose answers wait for the disk.
+while others have their turn, and while a request of another kind stands behind produce requests whose answers wait for
+the disk.
 """
 
 import asyncio
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 from oncelog.clock import Now
 from oncelog.server.api import Api
 from oncelog.server.api_listing import listed_apis
-from oncelog.server.call import ANONYMOUS, Call, Encoded
+from oncelog.server.call import ANONYMOUS, AnswerTooLarge, Call, Encoded
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.produce import Commit, Producing
 from oncelog.server.produce_place import Place
@@ -45,6 +46,8 @@ API_VERSIONS = 18
 OTHER_REQUEST_BYTES = 4 * 2**20
 UNANSWERED_COMMITS = 256
 WRITE_HIGH_BYTES = 256 * 1024
+TURN_REQUESTS = 64  # other requests than Produce that are served before other connections have their turn
+TURN_MS = 20
 JOIN_BELOW_BYTES = 64 * 1024  # answers up to this size are copied together for one write
 
 Answer = bytes | bytearray | memoryview
@@ -68,6 +71,8 @@ class Connection(Receiving):
         self._out_bytes = 0
         self._unsent_bytes = 0
         self._is_write_paused = False
+        self.unread_since_ms: int | None = None
+        self._is_after_turn = False
         self._is_finishing = False
         self.is_closing = False
 
@@ -104,12 +109,14 @@ class Connection(Receiving):
 
     def pause_writing(self) -> None:
         self._is_write_paused = True
+        self.unread_since_ms = self._broker.clock.now().monotonic_ms
         self._unsent_bytes = self._transport.get_write_buffer_size()
         self._connections.unsent.held_bytes += self._unsent_bytes
 
     def resume_writing(self) -> None:
         self._forget_unsent()
         self._is_write_paused = False
+        self.unread_since_ms = None
         self._go_on()
 
     def _forget_unsent(self) -> None:
@@ -124,7 +131,13 @@ class Connection(Receiving):
         return self._waiting is not None or bool(self._commits)
 
     def _is_held(self) -> bool:
-        return self._waiting is not None or self._is_write_paused or self._is_finishing or self.is_closing
+        return (
+            self._waiting is not None
+            or self._is_write_paused
+            or self._is_after_turn
+            or self._is_finishing
+            or self.is_closing
+        )
 
     def _may_serve(self, key: int) -> bool:
         if self._is_held():
@@ -135,6 +148,7 @@ class Connection(Receiving):
         """Serve the whole frames between `at` and `end`, keep the rest, and write all answers at once."""
         now = self._broker.clock.now()
         producing = self._producing
+        others = 0
         self._is_serving = True
         try:
             while end - at >= SIZE_BYTES and not self._is_held():
@@ -156,6 +170,9 @@ class Connection(Receiving):
                     self._stage(buffer, body, stop, version, correlation_id, now)
                 else:
                     self._handle(buffer, body, stop, key, version, correlation_id, now)
+                    others += 1
+                    if others >= TURN_REQUESTS or self._broker.clock.now().monotonic_ms - now.monotonic_ms >= TURN_MS:
+                        self._end_turn()
                 at = stop
                 self.active_ms = now.monotonic_ms
             if producing:
@@ -168,6 +185,14 @@ class Connection(Receiving):
             self._give_up("", error)
         finally:
             self._is_serving = False
+
+    def _end_turn(self) -> None:
+        self._is_after_turn = True
+        asyncio.get_running_loop().call_soon(self._begin_turn)
+
+    def _begin_turn(self) -> None:
+        self._is_after_turn = False
+        self._go_on()
 
     def _stage(self, buffer: bytearray, at: int, end: int, version: int, correlation_id: int, now: Now) -> None:
         self._metrics.requests[PRODUCE] += 1
@@ -268,6 +293,9 @@ class Connection(Receiving):
 
     def _answer_of(self, error: Exception, api: Api, call: Call) -> Any:
         """A refusal that concerns the whole request, or an accident: as an answer, where the API has room for one."""
+        if isinstance(error, AnswerTooLarge):
+            self._refuse(f"{api.name} asks for {error}")
+            return None
         if isinstance(error, KafkaError):
             code, message = error.code, error.message
         else:
@@ -316,11 +344,11 @@ class Connection(Receiving):
         if type(answer) is Encoded:
             for each in answer.buffers:
                 self._put(each)
-            if self._out_bytes > WRITE_HIGH_BYTES:
-                self._send()
-            return
-        body = call.schema.encode(answer, call.correlation_id)
-        self._put(SIZE.pack(len(body)) + body)
+        else:
+            body = call.schema.encode(answer, call.correlation_id)
+            self._put(SIZE.pack(len(body)) + body)
+        if self._out_bytes > WRITE_HIGH_BYTES:
+            self._send()  # at once, for only then it is known whether the client takes it
 
     # Sending and closing
 

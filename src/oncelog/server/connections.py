@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from oncelog.clock import Clock
 from oncelog.server.api import apis
 from oncelog.server.memory import Budget, LargeBuffers
+from oncelog.server.process import open_files_limit
 from oncelog.server.produce import Producing
 
 if TYPE_CHECKING:
@@ -18,6 +19,11 @@ logger = logging.getLogger(__name__)
 RECEIVE_BUFFER_BYTES = 256 * 1024
 UNSENT_BYTES = 256 * 2**20  # answers that clients do not take may hold this much; fetches beyond it answer little
 LINES_PER_SECOND = 10
+STALLED_MS = 5000  # a large frame that got on so long ago has stalled
+STALLED_READER_MS = 30_000  # so has a client that took none of its answers: consumers pause for a while
+STALLED_LOOK_S = 1.0
+RESERVED_FILES = 512 + 64  # what the logs keep open, and some for everything else
+FEWEST_CONNECTIONS = 16
 
 
 class LineLimit:
@@ -57,15 +63,24 @@ class Connections:
         self._lines = LineLimit(broker.clock)
         self._accidents = LineLimit(broker.clock)  # apart, so that garbage cannot hide them
         self._all_gone = asyncio.Event()
+        self._stalled_timer: asyncio.TimerHandle | None = None
+        self._most = max(open_files_limit() - RESERVED_FILES, FEWEST_CONNECTIONS)
+        if self._most < broker.settings.max_connections:
+            logger.info(
+                "at most %d connections, since the limit of open files (ulimit -n) is %d",
+                self._most,
+                open_files_limit(),
+            )
 
     def __len__(self) -> int:
         return len(self._open)
 
     def add(self, connection: "Connection") -> bool:
-        limit = self.broker.settings.max_connections
+        limit = min(self.broker.settings.max_connections, self._most)
         if len(self._open) >= limit:
             self.broker.metrics.connections_refused += 1
-            self._lines.log(logging.WARNING, "refused %s: max.connections=%d", connection.client_host, limit)
+            why = "the limit of open files allows" if limit == self._most else "max.connections is"
+            self._lines.log(logging.WARNING, "refused %s: %s %d", connection.client_host, why, limit)
             return False
         self.broker.metrics.connections_accepted += 1
         self._open.add(connection)
@@ -76,6 +91,33 @@ class Connections:
         if not self._open:
             self._all_gone.set()
 
+    def watch_stalled(self) -> None:
+        """Somebody waits for memory: from now on, while that is so, look who holds it and does not get on."""
+        if self._stalled_timer is None:
+            loop = asyncio.get_running_loop()
+            self._stalled_timer = loop.call_later(STALLED_LOOK_S, self._look_for_stalled)
+
+    def _look_for_stalled(self) -> None:
+        self._stalled_timer = None
+        now_ms = self.broker.clock.now().monotonic_ms
+        if self.unserved.waiting:
+            frames = [(each.stalled_since_ms(now_ms), each) for each in self._open]
+            self._cut_stalled(frames, now_ms - STALLED_MS, self.unserved.waiting, "a frame that stalled half-way")
+        if not self.unsent.left_bytes:
+            readers = [(each.unread_since_ms, each) for each in self._open]
+            self._cut_stalled(readers, now_ms - STALLED_READER_MS, 1, "it does not take its answers")
+        if self._open and (self.unserved.waiting or not self.unsent.left_bytes):
+            self.watch_stalled()
+
+    def _cut_stalled(
+        self, since: "list[tuple[int | None, Connection]]", before_ms: int, count: int, reason: str
+    ) -> None:
+        """The oldest first, and no more than there are that wait."""
+        found = [(at_ms, each) for at_ms, each in since if at_ms is not None and at_ms <= before_ms]
+        for _, connection in sorted(found, key=lambda each: each[0])[:count]:
+            self.log_refused(connection.client_host, f"{reason}, while others wait for memory")
+            connection.abort()
+
     def close_idle(self) -> None:
         """One pass over all connections; a frame that stopped half-way is no activity."""
         limit_ms = self.broker.settings.connections_max_idle_ms
@@ -85,6 +127,9 @@ class Connections:
 
     async def close_all(self, grace_s: float) -> None:
         """Close every connection; those that do not take their last answers in time are cut."""
+        if self._stalled_timer is not None:
+            self._stalled_timer.cancel()
+            self._stalled_timer = None
         self._all_gone.clear()
         for connection in list(self._open):
             connection.finish()

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from oncelog.server.connections import Connections
 
 READ_COMMITTED = 1
+SHARES = 4  # one answer takes at most this part of the memory that is left for answers
 
 
 class Asked:
@@ -54,6 +55,14 @@ class Asked:
         return Fetched(self.index, 0, log.high_watermark, log.log_start_offset, records)
 
 
+def _each_once(topics: list[tuple[bytes, list[Asked]]]) -> list[tuple[bytes, list[Asked]]]:
+    """Partitions by topic; whoever names one again means the last one, as in Kafka."""
+    found: dict[bytes, dict[int, Asked]] = {}
+    for name, asked in topics:
+        found.setdefault(name, {}).update({each.index: each for each in asked})
+    return [(name, list(asked.values())) for name, asked in found.items()]
+
+
 class Fetch:
     """One Fetch request, from its arrival to its answer."""
 
@@ -77,7 +86,13 @@ class Fetch:
                     topic = topic_of(topics, wanted.topic)
             except KafkaError as error:
                 refusal = error.code
-            self._topics.append((name, [Asked(topic, each, refusal) for each in wanted.partitions]))
+            if len(wanted.partitions) == 1:
+                partitions = wanted.partitions
+            else:
+                partitions = {each.partition: each for each in wanted.partitions}.values()
+            self._topics.append((name, [Asked(topic, each, refusal) for each in partitions]))
+        if len(self._topics) > 1:
+            self._topics = _each_once(self._topics)
         self._first_bytes = 0
         self._first_size_bytes = 0
         self._future: asyncio.Future[Encoded] | None = None
@@ -138,14 +153,18 @@ class Fetch:
 
     def _read(self) -> tuple[list[tuple[bytes, list[Fetched]]], int, bool]:
         """What there is now: by topic, how many bytes, and whether something went wrong."""
-        left = min(self._max_bytes, self._unsent.left_bytes)
+        free_bytes = self._unsent.left_bytes
+        if free_bytes == 0:
+            self._call.broker.connections.watch_stalled()
+        # A share of what is left, so that one client that takes no answers leaves something for the others.
+        left = min(self._max_bytes, free_bytes // SHARES)
         size_bytes = 0
         has_error = False
         topics = []
         for name, asked in self._topics:
             found = []
             for each in asked:
-                fetched = each.read(left, at_least_one=size_bytes == 0)
+                fetched = each.read(left, at_least_one=size_bytes == 0 and free_bytes > 0)
                 length = len(fetched.records)
                 size_bytes += length
                 left -= length

@@ -7,13 +7,16 @@ from collections.abc import Callable
 class Budget:
     """Bytes that may be held at a time. Whoever finds nothing left is called, in order, when something is given back.
 
-    As in Kafka's memory pool, one taker may overdraw what is left; else the largest frame might never fit.
+    What was begun may need more before it can end. One holder at a time may then overdraw: else all might wait for each
+    other, and the largest frame might never fit.
     """
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
         self.held_bytes = 0
+        self._overdrawer: object = None
         self._waiting: deque[Callable[[], None]] = deque()
+        self._waiting_for_more: deque[Callable[[], None]] = deque()
 
     @property
     def left_bytes(self) -> int:
@@ -25,17 +28,38 @@ class Budget:
         self.held_bytes += size_bytes
         return True
 
-    def give_back(self, size_bytes: int) -> None:
+    def take_more(self, size_bytes: int, holder: object) -> bool:
+        if self.left_bytes == 0:
+            if self._overdrawer not in (None, holder):
+                return False
+            self._overdrawer = holder
+        self.held_bytes += size_bytes
+        return True
+
+    def give_back(self, size_bytes: int, holder: object = None) -> None:
+        """What a holder gives back is all that it has."""
         self.held_bytes -= size_bytes
+        if holder is not None and self._overdrawer is holder:
+            self._overdrawer = None
+        while self._waiting_for_more and (self.left_bytes or self._overdrawer is None):
+            self._waiting_for_more.popleft()()
         while self._waiting and self.left_bytes:
             self._waiting.popleft()()
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting) + len(self._waiting_for_more)
 
     def wait(self, callback: Callable[[], None]) -> None:
         self._waiting.append(callback)
 
+    def wait_for_more(self, callback: Callable[[], None]) -> None:
+        self._waiting_for_more.append(callback)
+
     def forget(self, callback: Callable[[], None]) -> None:
-        if callback in self._waiting:
-            self._waiting.remove(callback)
+        for waiting in (self._waiting, self._waiting_for_more):
+            if callback in waiting:
+                waiting.remove(callback)
 
 
 class LargeBuffers:
@@ -45,21 +69,25 @@ class LargeBuffers:
     into it does.
     """
 
-    STEP_BYTES = 4 * 2**20
+    FIRST_BYTES = 2**20 + 2**17  # the largest batch that is accepted by default, and what is around it
+    KEPT_BYTES = 4 * 2**20
     KEPT = 8
 
     def __init__(self) -> None:
         self._kept: list[bytearray] = []
 
     def take(self, frame_bytes: int) -> bytearray:
-        """A buffer of at least the frame's size, or of STEP_BYTES for a larger one: it grows as the frame arrives, so
+        """A buffer of at least the frame's size, or of FIRST_BYTES for a larger one: it grows as the frame arrives, so
         that a client cannot make memory be filled by announcing a length."""
-        wanted = min(frame_bytes, self.STEP_BYTES)
+        wanted = self.first_bytes(frame_bytes)
         for at, buffer in enumerate(self._kept):
             if len(buffer) >= wanted:
                 return self._kept.pop(at)
-        return bytearray(min(-(-wanted // 65536) * 65536, self.STEP_BYTES))
+        return bytearray(min(-(-wanted // 65536) * 65536, self.FIRST_BYTES))
+
+    def first_bytes(self, frame_bytes: int) -> int:
+        return min(frame_bytes, self.FIRST_BYTES)
 
     def give_back(self, buffer: bytearray) -> None:
-        if len(buffer) <= self.STEP_BYTES and len(self._kept) < self.KEPT:
+        if len(buffer) <= self.KEPT_BYTES and len(self._kept) < self.KEPT:
             self._kept.append(buffer)

@@ -1,8 +1,11 @@
 """What the operating system says about this process, under the names that every Prometheus client uses."""
 
+import logging
 import os
 import resource
 from collections.abc import Callable
+
+logger = logging.getLogger(__name__)
 
 _PAGE_BYTES = resource.getpagesize()
 
@@ -30,7 +33,22 @@ def open_files() -> float:
 
 
 def max_open_files() -> float:
-    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return open_files_limit()
+
+
+def open_files_limit() -> int:
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return 2**31 - 1 if soft == resource.RLIM_INFINITY else soft
+
+
+def raise_open_files_limit() -> None:
+    """As far as this process is allowed to: the lower limit is there for programs that use select()."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        except (OSError, ValueError) as refusal:  # macOS says "unlimited" and allows less
+            logger.info("the limit of open files stays %d: %s", soft, refusal)
 
 
 PROCESS: tuple[tuple[str, bool, str, Callable[[], float]], ...] = (

@@ -252,6 +252,7 @@ class Producing:
             message = f"{stop - start} bytes are more than max.message.bytes={config.max_message_bytes}"
             return Outcome(index, partition, None, ErrorCode.message_too_large, message)
         batch = memoryview(buffer)[start:stop]
+        damaged = ErrorCode.invalid_record
         try:
             header = check_produced(batch)
             if config.compacts:
@@ -259,11 +260,12 @@ class Producing:
                 if keyless:
                     named = [(each, NO_KEY) for each in keyless]
                     return Outcome(index, partition, None, ErrorCode.invalid_record, NO_KEY, named)
+            damaged = ErrorCode.corrupt_message  # only what must be cut is looked into there
             staged = log.stage(batch, header, now)
         except BadBatch as bad:
             return Outcome(index, partition, None, _OF_BAD_BATCH[bad.kind], bad.message)
         except InvalidRecord as damage:
-            return Outcome(index, partition, None, ErrorCode.invalid_record, str(damage))
+            return Outcome(index, partition, None, damaged, str(damage))
         except LogStorageError as failure:
             return Outcome(index, partition, None, _STORAGE_ERROR, str(failure))
         if staged[0]:

@@ -1,8 +1,10 @@
 """The receiving half of a connection: where bytes go, and which of them wait.
 
 Bytes are received into a buffer that all connections share, and served where they lie; what is left of a chunk is kept
-by the connection. A frame too large for that gets a buffer of its own, out of a budget that all connections share:
-where that is used up, reading stops until something is given back.
+by the connection. A frame too large for that gets a buffer of its own, out of a budget that all connections share.
+The buffer grows with what arrives, and so does what it takes of the budget: a length that is only announced costs
+little. Where the budget is used up, reading stops until something is given back; while somebody waits so, a frame that
+does not get on loses its connection.
 """
 
 import asyncio
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 
 LARGE_FRAME_BYTES = 32 * 1024  # above this the rest of a frame goes into a buffer of its own
 HELD_BYTES = 64 * 1024  # a connection that stands still keeps this much of what arrives behind
+PROGRESS_BYTES = 64 * 1024  # less than this in STALLED_MS is none
 
 
 class Receiving(asyncio.BufferedProtocol):
@@ -33,6 +36,9 @@ class Receiving(asyncio.BufferedProtocol):
         self._large: bytearray | None = None  # a large frame on its way
         self._large_filled = 0
         self._large_size = 0
+        self._large_taken = 0  # of the budget
+        self._large_seen = 0  # how much of it was there when it last got on
+        self._large_seen_ms = 0
         self._is_read_paused = False
         self._is_starved = False  # waits for memory for a large frame
         self._is_serving = False
@@ -51,8 +57,6 @@ class Receiving(asyncio.BufferedProtocol):
     def get_buffer(self, sizehint: int) -> memoryview:
         large = self._large
         if large is not None:
-            if self._large_filled == len(large):
-                large = self._grow_large()
             return memoryview(large)[self._large_filled : self._large_size]
         rest = self._rest
         if rest:
@@ -69,6 +73,8 @@ class Receiving(asyncio.BufferedProtocol):
             self._large_filled += nbytes
             if self._large_filled == self._large_size:
                 self._serve_large()
+            elif self._large_filled == len(self._large):
+                self._grow_large()
             return
         end = len(self._rest) + nbytes
         if self._rest:
@@ -97,24 +103,46 @@ class Receiving(asyncio.BufferedProtocol):
     def _begin_large(self, buffer: bytearray, at: int, end: int, size: int) -> None:
         left = end - at
         budget = self._connections.unserved
-        if not budget.take(size):
+        buffers = self._connections.large_buffers
+        taken = buffers.first_bytes(size)
+        if not budget.take(taken):
             self._rest = bytearray(memoryview(buffer)[at:end])
-            self._is_starved = True
-            self._pause_reading()
+            self._starve()
             budget.wait(self._fed)
             return
-        large = self._connections.large_buffers.take(size)
-        if len(large) < left:
-            large.extend(bytes(left - len(large)))
+        large = buffers.take(size)
         large[:left] = memoryview(buffer)[at:end]
-        self._large, self._large_filled, self._large_size = large, left, size
+        self._large, self._large_filled, self._large_size, self._large_taken = large, left, size, taken
+        self._large_seen, self._large_seen_ms = left, self._connections.broker.clock.now().monotonic_ms
 
-    def _grow_large(self) -> bytearray:
-        assert self._large is not None
-        grown = bytearray(min(2 * len(self._large), self._large_size))
-        grown[: self._large_filled] = self._large
+    def _grow_large(self) -> None:
+        """Make room for the rest, or wait until there is memory for that."""
+        large = self._large
+        assert large is not None
+        grown_bytes = min(2 * len(large), self._large_size)
+        budget = self._connections.unserved
+        if not budget.take_more(grown_bytes - self._large_taken, self):
+            self._starve()
+            budget.wait_for_more(self._fed)
+            return
+        self._large_taken = grown_bytes
+        grown = bytearray(grown_bytes)
+        grown[: self._large_filled] = memoryview(large)[: self._large_filled]
         self._large = grown
-        return grown
+        self._large_seen_ms = self._connections.broker.clock.now().monotonic_ms
+
+    def _starve(self) -> None:
+        self._is_starved = True
+        self._pause_reading()
+        self._connections.watch_stalled()
+
+    def stalled_since_ms(self, now_ms: int) -> int | None:
+        """Since when a large frame has not got on, where that is the client's doing."""
+        if self._large is None or self._is_read_paused or self.is_closing:
+            return None
+        if self._large_filled - self._large_seen >= PROGRESS_BYTES:
+            self._large_seen, self._large_seen_ms = self._large_filled, now_ms
+        return self._large_seen_ms
 
     def _serve_large(self) -> None:
         large, size = self._large, self._large_size
@@ -127,7 +155,7 @@ class Receiving(asyncio.BufferedProtocol):
             self._serve(large, 0, size)
         finally:
             self._connections.large_buffers.give_back(large)
-            self._connections.unserved.give_back(size)
+            self._give_back_large()
 
     def _drop_received(self) -> None:
         """The connection is gone."""
@@ -137,7 +165,11 @@ class Receiving(asyncio.BufferedProtocol):
             self._connections.unserved.forget(self._fed)
         if self._large is not None:
             self._large = None
-            self._connections.unserved.give_back(self._large_size)
+            self._give_back_large()
+
+    def _give_back_large(self) -> None:
+        taken, self._large_taken = self._large_taken, 0
+        self._connections.unserved.give_back(taken, self)
 
     def _fed(self) -> None:
         """Another connection has given back memory."""
@@ -151,6 +183,8 @@ class Receiving(asyncio.BufferedProtocol):
         if self._large is not None:
             if self._large_filled == self._large_size:
                 self._serve_large()
+            elif self._large_filled == len(self._large):
+                self._grow_large()
         elif self._rest:
             rest, self._rest = self._rest, bytearray()
             self._serve(rest, 0, len(rest))

@@ -5,7 +5,9 @@ import signal
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from oncelog.server.broker import Broker
+from oncelog.server.broker import Broker, bracketed
+from oncelog.server.listeners import parse_address
+from oncelog.server.process import raise_open_files_limit
 
 
 def run_loop(main: Coroutine[Any, Any, None]) -> None:
@@ -27,6 +29,7 @@ async def _serve(open_broker: Callable[[], Broker], say: Callable[[str], None]) 
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    raise_open_files_limit()
     broker = open_broker()
     try:
         await broker.start()
@@ -38,4 +41,8 @@ async def _serve(open_broker: Callable[[], Broker], say: Callable[[str], None]) 
 
 def ready_line(broker: Broker) -> str:
     """What a person can use: where to connect to, and where the data is."""
-    return f"oncelog listens on {broker.addresses()} and keeps its data in {broker.settings.log_dir}"
+    line = f"oncelog listens on {broker.bound_addresses()} and keeps its data in {broker.settings.log_dir}"
+    if broker.metrics_port is not None and broker.settings.oncelog_metrics_listener is not None:
+        host, _ = parse_address("oncelog.metrics.listener", broker.settings.oncelog_metrics_listener)
+        line += f"; metrics on {bracketed(host)}:{broker.metrics_port}"
+    return line

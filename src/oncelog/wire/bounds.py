@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, get_args, get_origin
 from oncelog.wire.frames import MalformedFrame, read_uvarint, write_uvarint
 from oncelog.wire.nulls import without_none
 
-MOST_ELEMENTS = 1_000_000  # in one request, all arrays together
+MOST_ELEMENTS = 200_000  # in one request, all arrays together
 
 _FIXED_BYTES = {
     "bool": 1,

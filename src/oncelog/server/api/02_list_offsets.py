@@ -27,22 +27,34 @@ NOTHING: Found = (-1, -1, -1)
 
 
 def handle(request: Any, call: Call) -> Any:
+    asked: dict[str, dict[int, Any]] = {}
+    twice: set[tuple[str, int]] = set()  # which of them is meant cannot be known: refused, as in Kafka
+    for topic in request.topics:
+        of_topic = asked.setdefault(topic.name, {})
+        for each in topic.partitions:
+            if each.partition_index in of_topic:
+                twice.add((topic.name, each.partition_index))
+            of_topic[each.partition_index] = each
     return call.new(
         "ListOffsetsResponse",
         topics=tuple(
             call.new(
                 "ListOffsetsTopicResponse",
-                name=topic.name,
-                partitions=tuple(_answer(topic.name, asked, call) for asked in topic.partitions),
+                name=name,
+                partitions=tuple(
+                    _answer(name, each, call, is_twice=(name, index) in twice) for index, each in of_topic.items()
+                ),
             )
-            for topic in request.topics
+            for name, of_topic in asked.items()
         ),
     )
 
 
-def _answer(name: str, asked: Any, call: Call) -> Any:
+def _answer(name: str, asked: Any, call: Call, *, is_twice: bool) -> Any:
     found, code = NOTHING, ErrorCode.none
     try:
+        if is_twice:
+            raise KafkaError(ErrorCode.invalid_request)
         found = _find(name, asked, call)
     except KafkaError as refusal:
         code = refusal.code

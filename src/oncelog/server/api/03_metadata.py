@@ -39,7 +39,8 @@ async def _topics(request: Any, call: Call) -> list[Any]:
         return [_found(topic, call, operations) for topic in topics.all()]
     may_create = call.broker.settings.auto_create_topics_enable and getattr(request, "allow_auto_topic_creation", True)
     answers = []
-    for asked in request.topics:
+    named = {each.name if each.name is not None else getattr(each, "topic_id", None): each for each in request.topics}
+    for asked in named.values():
         topic_id = getattr(asked, "topic_id", None)
         if asked.name is None and topic_id is not None:
             topic = topics.by_id(topic_id)

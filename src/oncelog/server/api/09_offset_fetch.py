@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from oncelog.server.api import Api
+from oncelog.server.api import Api, once
 from oncelog.server.errors import ErrorCode
 from oncelog.server.groups.offsets import NO_OFFSET
 from oncelog.server.groups.records import NO_EPOCH
@@ -25,7 +25,8 @@ GROUP_ERROR = 2  # before this version an error of the group stands at each part
 
 
 def handle(request: Any, call: "Call") -> Any | Awaitable[Any]:
-    wanted = request.groups if call.version >= MANY_GROUPS else (request,)
+    groups = request.groups if call.version >= MANY_GROUPS else (request,)
+    wanted = tuple({each.group_id: each for each in groups}.values())
     settled = [call.broker.groups.settled(each.group_id) for each in wanted]
     if all(isinstance(each, ErrorCode) for each in settled):
         return _answer(wanted, [each for each in settled if isinstance(each, ErrorCode)], call)
@@ -64,13 +65,13 @@ def _topics(wanted: Any, error: ErrorCode, call: "Call") -> tuple[Any, ...]:
             if topic is not None
         )
     answers = []
-    for each in wanted.topics:
-        if call.version < TOPIC_IDS:
-            answers.append(_topic(wanted.group_id, each.name, None, each.partition_indexes, error, call))
-            continue
-        topic = None if each.topic_id is None else topics.by_id(each.topic_id)
+    if call.version < TOPIC_IDS:
+        named = once((each.name, each.partition_indexes) for each in wanted.topics)
+        return tuple(_topic(wanted.group_id, name, None, indexes, error, call) for name, indexes in named.items())
+    for topic_id, indexes in once((each.topic_id, each.partition_indexes) for each in wanted.topics).items():
+        topic = None if topic_id is None else topics.by_id(topic_id)
         name, code = (topic.name, error) if topic is not None else ("", ErrorCode.unknown_topic_id)
-        answers.append(_topic(wanted.group_id, name, each.topic_id, each.partition_indexes, code, call))
+        answers.append(_topic(wanted.group_id, name, topic_id, indexes, code, call))
     return tuple(answers)
 
 

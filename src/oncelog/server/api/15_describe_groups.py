@@ -21,7 +21,7 @@ NOT_FOUND = 6
 
 def handle(request: Any, call: "Call") -> Any:
     allowed = GROUP if getattr(request, "include_authorized_operations", False) else NOT_ASKED
-    groups = tuple(_described(group_id, allowed, call) for group_id in request.groups)
+    groups = tuple(_described(group_id, allowed, call) for group_id in dict.fromkeys(request.groups))
     return call.new("DescribeGroupsResponse", groups=groups)
 
 

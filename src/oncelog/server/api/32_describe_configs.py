@@ -18,8 +18,9 @@ from oncelog.server.topic_rules import check_name
 
 
 def handle(request: Any, call: Call) -> Any:
+    resources = {(each.resource_type, each.resource_name): each for each in request.resources}
     return call.new(
-        "DescribeConfigsResponse", results=tuple(_result(asked, request, call) for asked in request.resources)
+        "DescribeConfigsResponse", results=tuple(_result(asked, request, call) for asked in resources.values())
     )
 
 

@@ -3,7 +3,7 @@
 from os.path import abspath
 from typing import Any
 
-from oncelog.server.api import Api
+from oncelog.server.api import Api, once
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode
 from oncelog.server.topics import Topic
@@ -17,7 +17,8 @@ def handle(request: Any, call: Call) -> Any:
     if request.topics is None:
         asked = [(topic, None) for topic in topics.all()]
     else:
-        found = [(topics.get(each.topic), each.partitions) for each in request.topics]
+        named = once((each.topic, each.partitions) for each in request.topics)
+        found = [(topics.get(name), tuple(indexes)) for name, indexes in named.items()]
         asked = [(topic, indexes) for topic, indexes in found if topic is not None]
     result = call.new(
         "DescribeLogDirsResult",

@@ -5,7 +5,7 @@ What a saved producer asks when it is resumed: the last sequence is H(P) of the 
 
 from typing import Any
 
-from oncelog.server.api import Api
+from oncelog.server.api import Api, once
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.partitions import partition_of, topic_of
@@ -20,10 +20,10 @@ def handle(request: Any, call: Call) -> Any:
         topics=tuple(
             call.new(
                 "TopicResponse",
-                name=topic.name,
-                partitions=tuple(_answer(topic.name, index, call) for index in topic.partition_indexes),
+                name=name,
+                partitions=tuple(_answer(name, index, call) for index in indexes),
             )
-            for topic in request.topics
+            for name, indexes in once((each.name, each.partition_indexes) for each in request.topics).items()
         ),
     )
 

@@ -6,16 +6,17 @@ where the frame is packed already. A connection goes on with its next request wh
 Produce has no handler: `server/produce.py` takes what arrived together.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from oncelog.server.call import Call
 
+Topic = TypeVar("Topic")  # its name, or its id
 Handler = Callable[[Any, "Call"], Any | Awaitable[Any]]
 
 
@@ -27,6 +28,14 @@ class Api:
     handle: Handler | None = None
     advertise_from: int | None = None  # a lower version than is served, for clients that judge features by it
     package: str = "kio.schema"  # where the message types live
+
+
+def once(named: Iterable[tuple[Topic, Iterable[int]]]) -> dict[Topic, dict[int, None]]:
+    """The partitions by topic, each once and in the order of the request: Kafka makes sets of what is named, too."""
+    found: dict[Topic, dict[int, None]] = {}
+    for name, indexes in named:
+        found.setdefault(name, {}).update(dict.fromkeys(indexes))
+    return found
 
 
 @cache

@@ -57,7 +57,14 @@ class Group(Rebalance):
             group._prepare_rebalance(now)
         return group
 
+    assigned_bytes = 0  # of the assignments that were last stored
+
     # What others may ask without changing anything
+
+    @property
+    def held_bytes(self) -> int:
+        """What clients made it keep; nothing when nobody is in it."""
+        return self.members.protocols_bytes + self.assigned_bytes if self.members else 0
 
     @property
     def has_pending_ids(self) -> bool:

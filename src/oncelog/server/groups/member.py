@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from oncelog.server.groups.messages import JoinRequest, StoredMember, Waiter
+from oncelog.server.groups.messages import JoinRequest, StoredMember, Waiter, bytes_of_protocols
 
 Protocols = dict[str, bytes]  # name to metadata, in the member's order of preference
 
@@ -81,6 +81,7 @@ class Members:
         self._id_by_instance: dict[str, str] = {}
         self._support: Counter[str] = Counter()  # protocol name to the number of members that know it
         self._joining = 0
+        self.protocols_bytes = 0
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -113,6 +114,7 @@ class Members:
         if member.instance_id is not None:
             self._id_by_instance[member.instance_id] = member.member_id
         self._support.update(member.protocols.keys())
+        self.protocols_bytes += bytes_of_protocols(member.protocols.items())
         self._joining += member.join_waiter is not None
 
     def remove(self, member_id: str) -> Member | None:
@@ -120,16 +122,25 @@ class Members:
         if member is not None:
             if member.instance_id is not None:
                 del self._id_by_instance[member.instance_id]
-            self._support.subtract(member.protocols.keys())
+            self._unsupport(member)
             self._joining -= member.join_waiter is not None
         return member
 
     def update(self, member: Member, request: JoinRequest) -> None:
-        self._support.subtract(member.protocols.keys())
+        self._unsupport(member)
         member.protocols = dict(request.protocols)
         self._support.update(member.protocols.keys())
+        self.protocols_bytes += request.protocols_bytes
         member.session_timeout_ms = request.session_timeout_ms
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
+
+    def _unsupport(self, member: Member) -> None:
+        """Names that nobody knows any longer are forgotten: clients make them up."""
+        self.protocols_bytes -= bytes_of_protocols(member.protocols.items())
+        for name in member.protocols:
+            self._support[name] -= 1
+            if not self._support[name]:
+                del self._support[name]
 
     def set_join_waiter(self, member: Member, waiter: Waiter | None) -> Waiter | None:
         """The waiter that was there before, if any: a member waits at one place."""

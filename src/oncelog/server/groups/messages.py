@@ -4,7 +4,7 @@ A `Waiter` stands for a request whose answer may come later. The group never loo
 the answer. Times are monotonic milliseconds unless a name says otherwise.
 """
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 
 from oncelog.server.errors import ErrorCode
@@ -12,6 +12,13 @@ from oncelog.server.errors import ErrorCode
 Waiter = Hashable
 NO_MEMBER_ID = ""
 NO_LEADER = ""
+
+
+PROTOCOL_BYTES = 64  # of memory, beside name and metadata
+
+
+def bytes_of_protocols(protocols: Iterable[tuple[str, bytes]]) -> int:
+    return sum(PROTOCOL_BYTES + len(name) + len(metadata) for name, metadata in protocols)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +46,10 @@ class JoinRequest:
     client_host: str = ""
     needs_known_id: bool = False  # v4 and newer (KIP-394)
     may_skip_assignment: bool = False  # v9 and newer (KIP-814)
+
+    @property
+    def protocols_bytes(self) -> int:
+        return bytes_of_protocols(self.protocols)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,317 @@
+"""What clients of ill will may cost: bounded memory, and turns for everybody else."""
+
+import logging
+import socket
+import struct
+from typing import Any
+
+import pytest
+
+from oncelog.embedded import Server
+from oncelog.server import connection as connection_module
+from oncelog.server import connections as connections_module
+from oncelog.server.errors import ErrorCode
+from tests.raw import RawConnection, ServerClosed, batch, encode_request, make, message
+from tests.server.conftest import new_topic
+from tests.waiting import until
+
+MEGABYTE = 1 << 20
+
+
+def frame(name: str, version: int, **values: Any) -> bytes:
+    kind = message(name, version)
+    payload = encode_request(kind, make(kind.request, values), 1)
+    return struct.pack(">i", len(payload)) + payload
+
+
+def fetch_values(topic: str, partitions: list[int], **more: Any) -> dict[str, Any]:
+    wanted = [
+        {"partition": index, "current_leader_epoch": -1, "fetch_offset": 0, "partition_max_bytes": 1 << 30}
+        for index in partitions
+    ]
+    values = {"replica_id": -1, "max_wait": 0, "min_bytes": 1, "max_bytes": 1 << 30, "session_epoch": -1}
+    return values | {"topics": [{"topic": topic, "partitions": wanted}], "forgotten_topics_data": []} | more
+
+
+# Answers that nobody takes
+
+
+def test_answers_of_pipelined_requests_do_not_pile_up(server: Server) -> None:
+    resource = {"resource_type": 4, "resource_name": "1", "configuration_keys": None}
+    asked = frame("describe_configs", 4, resources=[resource], include_synonyms=True, include_documentation=True)
+    with RawConnection(server.bootstrap_servers) as slow:
+        slow.socket.sendall(asked * 2000)
+        until(lambda: server.broker.connections.unsent.held_bytes > 0, "the server to wait for the client")
+        unsent = server.call(
+            lambda: max(each._transport.get_write_buffer_size() for each in server.broker.connections._open)
+        )
+        assert unsent < MEGABYTE
+
+
+def test_one_connection_gives_others_turns_between_its_requests(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever one chunk of bytes asks for, only so much of it is served in one turn of the loop."""
+    served_at: list[int] = []
+    requests = server.broker.metrics.requests
+    serve = connection_module.Connection._serve
+
+    def counted(self: Any, *arguments: Any) -> None:
+        before = requests[18]
+        serve(self, *arguments)
+        served_at.append(requests[18] - before)
+
+    monkeypatch.setattr(connection_module.Connection, "_serve", counted)
+    with RawConnection(server.bootstrap_servers) as busy:
+        busy.socket.sendall(frame("api_versions", 0) * 1000)
+        for _ in range(1000):
+            busy.receive_bytes()
+    assert sum(served_at) == 1000
+    assert max(served_at) <= 64
+
+
+def test_slow_readers_together_stay_below_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections_module, "UNSENT_BYTES", 24 * MEGABYTE)
+    with Server(message_max_bytes=9 * MEGABYTE) as server, RawConnection(server.bootstrap_servers) as raw:
+        topic = new_topic(raw)
+        assert raw.produce(topic, 0, batch([b"x" * 8 * MEGABYTE])).error_code is ErrorCode.none
+        slow = [RawConnection(server.bootstrap_servers) for _ in range(20)]
+        answered = server.broker.metrics.requests[1]
+        for each in slow:
+            each.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            each.ask("fetch", 11, **fetch_values(topic, [0]))
+        until(lambda: server.broker.metrics.requests[1] >= answered + len(slow), "all fetches to be looked at")
+        held = server.call(lambda: server.broker.connections.unsent.held_bytes)
+        assert 0 < held <= 24 * MEGABYTE + 9 * MEGABYTE
+        for each in slow:
+            each.close()
+        until(lambda: server.broker.connections.unsent.held_bytes == 0, "the bound to be free again")
+        assert len(raw.fetch(topic, 0, 0).records) > 8 * MEGABYTE
+
+
+def test_one_connection_does_not_take_all_the_memory_for_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections_module, "UNSENT_BYTES", 24 * MEGABYTE)
+    with Server() as server, RawConnection(server.bootstrap_servers) as raw:
+        topic = new_topic(raw)
+        for _ in range(20):
+            raw.produce(topic, 0, batch([b"x" * 900_000]))
+        answer = raw.call("fetch", 11, **fetch_values(topic, [0]))
+        assert 0 < len(answer.responses[0].partitions[0].records) <= 6 * MEGABYTE
+
+
+# Asking for the same thing many times
+
+
+def test_a_fetch_takes_each_partition_once(server: Server, raw: RawConnection, topic: str) -> None:
+    raw.produce(topic, 0, batch([b"x"]))
+    answer = raw.call("fetch", 11, **fetch_values(topic, [0] * 1000))
+    assert len(answer.responses[0].partitions) == 1
+    values = fetch_values(topic, [0])
+    answer = raw.call("fetch", 11, **(values | {"topics": values["topics"] * 1000}))
+    assert sum(len(each.partitions) for each in answer.responses) == 1
+
+
+def test_each_thing_that_is_named_many_times_is_described_once(raw: RawConnection, topic: str) -> None:
+    many = 50
+    metadata = raw.call("metadata", 9, topics=[{"name": topic}] * many, allow_auto_topic_creation=False)
+    assert [each.name for each in metadata.topics] == [topic]
+    producers = raw.call("describe_producers", 0, topics=[{"name": topic, "partition_indexes": [0] * many}] * many)
+    assert [len(each.partitions) for each in producers.topics] == [1]
+    groups = raw.call("describe_groups", 5, groups=["nobody"] * many, include_authorized_operations=False)
+    assert len(groups.groups) == 1
+    offsets = raw.call("offset_fetch", 8, groups=[{"group_id": "g", "topics": None}] * many, require_stable=False)
+    assert len(offsets.groups) == 1
+    wanted = [{"name": topic, "partition_indexes": [0] * many}] * many
+    offsets = raw.call("offset_fetch", 7, group_id="g", topics=wanted, require_stable=False)
+    assert [len(each.partitions) for each in offsets.topics] == [1]
+    resource = {"resource_type": 4, "resource_name": "1", "configuration_keys": None}
+    configs = raw.call(
+        "describe_configs", 4, resources=[resource] * many, include_synonyms=True, include_documentation=True
+    )
+    assert len(configs.results) == 1
+    folders = raw.call("describe_log_dirs", 1, topics=[{"topic": topic, "partitions": [0]}] * many)
+    assert len(folders.results[0].topics) == 1
+
+
+def test_offsets_asked_for_twice_are_refused_as_in_kafka(raw: RawConnection, topic: str) -> None:
+    wanted = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": -1}
+    answer = raw.call(
+        "list_offsets", 8, replica_id=-1, isolation_level=0, topics=[{"name": topic, "partitions": [wanted] * 3}]
+    )
+    assert [each.error_code for each in answer.topics[0].partitions] == [ErrorCode.invalid_request]
+
+
+def test_an_answer_that_grows_too_large_costs_the_connection(
+    server: Server, raw: RawConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new_topic(raw, 500)
+    monkeypatch.setattr("oncelog.server.call.ANSWER_BYTES", 10_000)
+    with RawConnection(server.bootstrap_servers) as greedy, pytest.raises(ServerClosed):
+        greedy.call("metadata", 9, topics=None, allow_auto_topic_creation=False)
+    assert raw.call("metadata", 9, topics=[], allow_auto_topic_creation=False).brokers
+
+
+# Frames that are announced and never sent
+
+
+def limit_unserved(server: Server, size_bytes: int) -> None:
+    """Less than the settings allow, so that little has to be sent."""
+    server.call(setattr, server.broker.connections.unserved, "limit_bytes", size_bytes)
+
+
+def announce(server: Server, size_bytes: int) -> RawConnection:
+    connection = RawConnection(server.bootstrap_servers)
+    connection.socket.sendall(struct.pack(">ihhi", size_bytes, 0, 9, 1))
+    return connection
+
+
+def test_frames_that_are_only_announced_hold_no_memory_from_others() -> None:
+    with Server() as server, RawConnection(server.bootstrap_servers) as raw:
+        limit_unserved(server, 16 * MEGABYTE)
+        topic = new_topic(raw)
+        strangers = [announce(server, 100 * MEGABYTE) for _ in range(3)]
+        budget = server.broker.connections.unserved
+        until(lambda: budget.held_bytes > 0, "the strangers to be heard")
+        assert raw.produce(topic, 0, batch([b"x" * 100_000])).error_code is ErrorCode.none
+        for each in strangers:
+            each.close()
+        until(lambda: budget.held_bytes == 0, "the memory to be given back")
+
+
+def test_a_frame_that_stalls_loses_its_connection_when_somebody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections_module, "STALLED_MS", 50)
+    monkeypatch.setattr(connections_module, "STALLED_LOOK_S", 0.02)
+    with Server() as server, RawConnection(server.bootstrap_servers) as raw:
+        limit_unserved(server, 2 * MEGABYTE)
+        topic = new_topic(raw)
+        strangers = [announce(server, 100 * MEGABYTE) for _ in range(3)]
+        until(lambda: server.broker.connections.unserved.left_bytes == 0, "the budget to be used up")
+        assert raw.produce(topic, 0, batch([b"x" * 900_000])).error_code is ErrorCode.none
+        for each in strangers:
+            each.close()
+
+
+def test_nobody_is_cut_while_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections_module, "STALLED_MS", 0)
+    monkeypatch.setattr(connections_module, "STALLED_LOOK_S", 0.01)
+    with Server() as server, RawConnection(server.bootstrap_servers) as raw:
+        topic = new_topic(raw)
+        sent = frame(
+            "produce",
+            9,
+            transactional_id=None,
+            acks=-1,
+            timeout=1000,
+            topic_data=[{"name": topic, "partition_data": [{"index": 0, "records": batch([b"x" * 900_000])}]}],
+        )
+        with RawConnection(server.bootstrap_servers) as slow:
+            slow.socket.sendall(sent[:100_000])
+            for _ in range(20):
+                raw.produce(topic, 0, batch([b"y" * 100_000]))
+            slow.socket.sendall(sent[100_000:])
+            assert slow.receive_bytes()
+
+
+def test_large_frames_all_arrive_where_memory_is_for_few() -> None:
+    """All of them need more than there is; they get it one after the other."""
+    with Server(message_max_bytes=6 * MEGABYTE) as server, RawConnection(server.bootstrap_servers) as raw:
+        limit_unserved(server, 2 * MEGABYTE)
+        topic = new_topic(raw)
+        payload = batch([b"x" * 5 * MEGABYTE])
+        sent = frame(
+            "produce",
+            9,
+            transactional_id=None,
+            acks=-1,
+            timeout=1000,
+            topic_data=[{"name": topic, "partition_data": [{"index": 0, "records": payload}]}],
+        )
+        clients = [RawConnection(server.bootstrap_servers) for _ in range(5)]
+        at = [0] * len(clients)
+        for each in clients:
+            each.socket.setblocking(False)
+        highest_bytes = 0
+
+        def push() -> bool:
+            nonlocal highest_bytes
+            for number, each in enumerate(clients):
+                try:
+                    at[number] += each.socket.send(sent[at[number] : at[number] + 300_000])
+                except BlockingIOError:
+                    continue
+            highest_bytes = max(highest_bytes, server.call(lambda: server.broker.connections.unserved.held_bytes))
+            return all(each == len(sent) for each in at)
+
+        until(push, "all frames to be sent")
+        for each in clients:
+            each.socket.setblocking(True)
+            each.socket.settimeout(20)
+            assert each.receive_bytes()
+            each.close()
+        assert highest_bytes <= 2 * MEGABYTE + len(sent) + 4096
+        assert server.call(lambda: server.broker.connections.unserved.held_bytes) == 0
+
+
+# Groups
+
+
+def test_a_member_with_more_metadata_than_can_be_stored_is_refused(raw: RawConnection) -> None:
+    def join(size_bytes: int) -> Any:
+        return raw.call(
+            "join_group",
+            1,
+            group_id=f"large-{size_bytes}",
+            session_timeout=60_000,
+            rebalance_timeout=60_000,
+            member_id="",
+            protocol_type="consumer",
+            protocols=[{"name": "range", "metadata": b"x" * size_bytes}],
+        ).error_code
+
+    assert join(2 * MEGABYTE) is ErrorCode.invalid_request
+    assert join(100_000) is ErrorCode.none
+
+
+def test_all_groups_together_hold_so_much_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("oncelog.server.groups.coordinator.MEMBERS_BYTES", MEGABYTE)
+    with (
+        Server(group_initial_rebalance_delay_ms=0) as server,
+        RawConnection(server.bootstrap_servers) as raw,
+    ):
+
+        def join(group_id: str) -> Any:
+            return raw.call(
+                "join_group",
+                1,
+                group_id=group_id,
+                session_timeout=60_000,
+                rebalance_timeout=60_000,
+                member_id="",
+                protocol_type="consumer",
+                protocols=[{"name": "range", "metadata": b"x" * 300_000}],
+            )
+
+        joined = [join(f"g{number}") for number in range(3)]
+        assert [each.error_code for each in joined] == [ErrorCode.none] * 3
+        assert join("g3").error_code is ErrorCode.coordinator_not_available
+        raw.call("leave_group", 0, group_id="g0", member_id=joined[0].member_id)
+        assert join("g3").error_code is ErrorCode.none
+
+
+# Open files
+
+
+def test_connections_leave_handles_for_the_logs(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(connections_module, "FEWEST_CONNECTIONS", 1)
+    monkeypatch.setattr(connections_module, "open_files_limit", lambda: connections_module.RESERVED_FILES + 2)
+    with Server() as server:
+        with RawConnection(server.bootstrap_servers) as first, RawConnection(server.bootstrap_servers) as second:
+            for each in (first, second):
+                each.call("metadata", 9, topics=[], allow_auto_topic_creation=False)
+            with RawConnection(server.bootstrap_servers) as third, pytest.raises(ServerClosed):
+                third.receive_bytes()
+        told = [record.getMessage() for record in caplog.records if "open files" in record.getMessage()]
+        assert len(told) >= 1
