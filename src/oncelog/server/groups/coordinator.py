@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MAX_GROUPS = 100_000  # each takes some kilobytes; a client that makes up names must not take all memory
+MEMBERS_BYTES = 256 * 2**20  # what members of all groups say of themselves and are assigned
 HOUSEKEEPING = None  # the name of the coordinator's own alarm
 MINUTE_MS = 60_000
 
@@ -70,6 +71,8 @@ class GroupCoordinator:
         self._limits = limits_of(settings)
         self._store = GroupStore(settings, topics, request_flush)
         self._alarms = Alarms(call_later or _call_later, lambda: clock.now().monotonic_ms, self._ring)
+        self._counted_bytes: dict[str, int] = {}  # of each group, as it is in the sum of all
+        self._members_bytes = 0
         self._is_running = False
 
     # Life
@@ -82,6 +85,7 @@ class GroupCoordinator:
         self._forget_missing_topics(now)
         self._alarms.set(HOUSEKEEPING, now.monotonic_ms + self.settings.offsets_retention_check_interval_ms)
         for group in self.groups.values():
+            self._count(group)
             self._alarms.set(group.group_id, group.wake_ms)
 
     def stop(self) -> None:
@@ -103,6 +107,11 @@ class GroupCoordinator:
         error = self.check_group_id(group_id)
         if error is ErrorCode.none and not self._is_session_timeout_allowed(request.session_timeout_ms):
             error = ErrorCode.invalid_session_timeout
+        if error is ErrorCode.none and request.protocols_bytes > self.settings.message_max_bytes:
+            # Its group could never be stored. Kafka finds that out only when it tries to, and knows no better word.
+            error = ErrorCode.invalid_request
+        if error is ErrorCode.none and self._members_bytes + request.protocols_bytes > MEMBERS_BYTES:
+            error = ErrorCode.coordinator_not_available
         if error is not ErrorCode.none:
             return JoinAnswer(error=error, member_id=request.member_id)
         group = self.groups.get(group_id)
@@ -233,6 +242,14 @@ class GroupCoordinator:
     def _has_room(self) -> bool:
         return len(self.groups) < MAX_GROUPS
 
+    def _count(self, group: Group) -> None:
+        size_bytes = group.held_bytes
+        if size_bytes:
+            self._members_bytes += size_bytes - self._counted_bytes.get(group.group_id, 0)
+            self._counted_bytes[group.group_id] = size_bytes
+        else:
+            self._members_bytes -= self._counted_bytes.pop(group.group_id, 0)
+
     def _new_group(self, group_id: str, now: Now) -> Group:
         group = self.groups[group_id] = Group(group_id, self._limits, now)
         return group
@@ -258,12 +275,14 @@ class GroupCoordinator:
                 _tell(effect)
             else:
                 todo.extend(self._store_group(group, effect, now))
+        self._count(group)
         if self._is_running and self.groups.get(group.group_id) is group:
             self._alarms.set(group.group_id, group.wake_ms)
 
     def _store_group(self, group: Group, effect: Store, now: Now) -> list[Effect]:
         """What the group has to say when it is stored, if that is known at once."""
         pending = effect.pending
+        group.assigned_bytes = sum(len(member.assignment) for member in effect.group.members)
         try:
             settled = self._store.put_group(group.group_id, effect.group, now)
         except KafkaError as refusal:
