@@ -17,7 +17,7 @@ from oncelog.log.checkpoint import Checkpointer
 from oncelog.log.config import Flush, LogConfig, TimestampType
 from oncelog.log.disk import MAX_BUFFERS, Disk, write_all
 from oncelog.log.epochs import LeaderEpochs
-from oncelog.log.errors import LogStorageError, OffsetOutOfRange
+from oncelog.log.errors import NO_DESCRIPTORS, LogStorageError, OffsetOutOfRange
 from oncelog.log.flush import Flusher
 from oncelog.log.handles import Handles
 from oncelog.log.replay import replay_header
@@ -77,6 +77,7 @@ class AppendingLog:
         self._staged_bytes = 0
         self._staged_max_ms = -1
         self._trouble = False  # the last append failed
+        self._producers_wait = False  # for a descriptor, to be read again after a failed append
         self._known_producers: bytes | None = None  # the map as it is on the disk, kept while appends fail
         self.config = config
 
@@ -102,7 +103,7 @@ class AppendingLog:
 
     def stage(self, batch: bytearray | memoryview, header: BatchHeader, now: Now) -> Staged:
         """Judge and stamp in place; the buffer must stay as it is until `commit`. No I/O."""
-        if self.offline is not None:
+        if self.offline is not None and not self.come_back():
             raise LogStorageError(self.offline)
         (_, length, _, _, _, _, last_delta, _, max_ms, pid, generation, sequence, count) = header
         if pid > 0:
@@ -133,8 +134,7 @@ class AppendingLog:
         active, size_bytes = self._active, self._staged_bytes
         position = active.size_bytes
         if self._trouble:
-            # Opened while the disk was read-only, perhaps; it may be writable again.
-            active.forget_handles()
+            self._clear_remains(active, position)
         try:
             if position + size_bytes > self._segment_bytes or self.now.wall_ms >= active.roll_at_ms:
                 self._write_rolling(staged)
@@ -265,6 +265,8 @@ class AppendingLog:
             first.next_index_at = 0
             first.index.cut(first.size_bytes)
         except OSError as error:
+            if error.errno in NO_DESCRIPTORS:
+                return  # no entry of an index is believed before the batch is seen that it speaks of
             self.go_offline(f"{self.folder} holds remains of a failed write that cannot be removed: {error}")
 
     def roll(self) -> Segment:
@@ -292,6 +294,14 @@ class AppendingLog:
         self._trouble = True
         raise LogStorageError(f"{self.folder}: {error}") from error
 
+    def _clear_remains(self, active: Segment, position: int) -> None:
+        # Opened while the disk was read-only, perhaps; it may be writable again.
+        active.forget_handles()
+        try:
+            undo.cut_remains(self, active.log_path, position)
+        except OSError as error:
+            self._undo(position, error)
+
     def _restore_producers(self) -> None:
         try:
             if self._known_producers is None:
@@ -300,7 +310,22 @@ class AppendingLog:
             else:
                 self.producers.decode(self._known_producers, self.now)
         except (OSError, LogStorageError) as error:
+            self._producers_wait = isinstance(error, OSError) and error.errno in NO_DESCRIPTORS
             self.go_offline(f"{self.folder}: the producers cannot be read again after a failed append: {error}")
+
+    def come_back(self) -> bool:
+        """From the one trouble that goes by itself: producers that could not be read for want of a descriptor."""
+        if not self._producers_wait or self.closed:
+            return False
+        reason, self.offline, self._producers_wait = self.offline, None, False
+        try:
+            undo.rebuild_producers(self, self.next_offset)
+            self._known_producers = self.producers.encode(self.now)
+        except (OSError, LogStorageError) as error:
+            self.offline = reason
+            self._producers_wait = isinstance(error, OSError) and error.errno in NO_DESCRIPTORS
+            return False
+        return True
 
     def _well_again(self) -> None:
         self._trouble = False

@@ -1,5 +1,10 @@
 """What a log refuses, in its own words; only the server speaks of Kafka's error codes."""
 
+import errno
+
+# No more files may be open at the moment. Nothing was written, and nothing is wrong with the disk.
+NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
+
 
 class LogError(Exception):
     """Anything that a log can refuse."""

@@ -23,7 +23,7 @@ def first_at_or_after(segments: Segments, timestamp_ms: int, start: int, limit: 
             return None
         if segment.max_timestamp_ms < timestamp_ms:
             continue
-        for position, header in segment.walk(segment.index.at_time(timestamp_ms).position):
+        for position, header in segment.walk(segment.position_at_time(timestamp_ms)):
             if header.base_offset >= limit:
                 return None
             if header.max_timestamp < timestamp_ms or header.last_offset < start or header.is_control:
@@ -49,7 +49,7 @@ def latest_timestamp(segments: Segments, start: int, limit: int) -> TimestampOff
 
 def _latest_in(segment: Segment, start: int, limit: int) -> tuple[int, int, int] | None:
     """(timestamp, minus its offset, leader epoch), so that the greatest is the one looked for."""
-    position = segment.index.at_time(segment.max_timestamp_ms).position
+    position = segment.position_at_time(segment.max_timestamp_ms)
     if segment.base_offset >= start and segment.end_offset <= limit:
         best = _latest_from(segment, position, start, limit)
         if best is not None and best[0] == segment.max_timestamp_ms:

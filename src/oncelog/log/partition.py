@@ -11,7 +11,7 @@ from oncelog.log.appending import NEVER_MS, AppendingLog
 from oncelog.log.checkpoint import Checkpointer
 from oncelog.log.config import Flush, LogConfig
 from oncelog.log.disk import Disk, replace_file
-from oncelog.log.errors import LogStorageError, OffsetOutOfRange
+from oncelog.log.errors import NO_DESCRIPTORS, LogStorageError, OffsetOutOfRange
 from oncelog.log.flush import FlushPlan
 from oncelog.log.handles import Handles
 from oncelog.log.lookup import TimestampOffset
@@ -178,6 +178,7 @@ class PartitionLog(AppendingLog):
         """Every `log.retention.check.interval.ms`: retention, and producers whose time is over."""
         self.now = now
         self.producers.expire(now)
+        self.come_back()
         if self.offline is None:
             self._care(retention.retain, now)
 
@@ -216,7 +217,13 @@ class PartitionLog(AppendingLog):
             self.high_watermark = max(self.high_watermark, next_offset)
 
     def flush_failed(self, error: OSError) -> None:
-        """After a failed flush nobody knows what is on the disk, and the next one would not tell: no more appends."""
+        """After a failed flush nobody knows what is on the disk, and the next one would not tell: no more appends.
+
+        Where not even a file could be opened, nothing was asked of the disk, and the next flush does it all.
+        """
+        if error.errno in NO_DESCRIPTORS:
+            logger.warning("%s is not brought to the disk yet: %s", self.folder, error)
+            return
         self.go_offline(f"{self.folder} cannot be brought to the disk: {error}")
 
     def begin_flush(self, now: Now) -> FlushPlan:

@@ -17,13 +17,24 @@ from crc32c import crc32c
 
 from oncelog.clock import Now
 from oncelog.log import snapshots
+from oncelog.log.compaction import CleanerState
 from oncelog.log.compaction_swap import finish_swaps
 from oncelog.log.disk import Disk, read_whole
 from oncelog.log.epochs import LeaderEpochs
 from oncelog.log.errors import LogStorageError
 from oncelog.log.handles import Handles
 from oncelog.log.index import ENTRY_BYTES
-from oncelog.log.names import CLEANED, CLEANER_FILE, EPOCH_FILE, INDEX, LOG, START_FILE, TEMPORARY, offsets_of
+from oncelog.log.names import (
+    CLEANED,
+    CLEANER_FILE,
+    EPOCH_FILE,
+    INDEX,
+    LOG,
+    SNAPSHOT,
+    START_FILE,
+    TEMPORARY,
+    offsets_of,
+)
 from oncelog.log.replay import replay_header
 from oncelog.log.segment import Segment
 from oncelog.log.snapshots import RecoveryPoint, Snapshot
@@ -33,6 +44,7 @@ from oncelog.records.header import CRC_FROM, HEADER, HEADER_BYTES, LENGTH_PREFIX
 logger = logging.getLogger(__name__)
 
 CHUNK_BYTES = 4 * 1024 * 1024
+NO_LIMIT = 2**63
 
 
 @dataclass(slots=True)
@@ -88,6 +100,7 @@ class Recovery:
         if snapshot is not None:
             found.point_offset = snapshot.point.offset
             found.epochs = snapshot.epochs
+        self._check_beginning(bases[0], found.log_start_offset)
         found.log_start_offset = max(found.log_start_offset, bases[0])
         if point is not None and point.base_offset < bases[0]:
             point = None  # retention has taken away all that was below it
@@ -111,6 +124,15 @@ class Recovery:
         found.epochs.cut_start(found.log_start_offset)
         found.latest_epoch = max(found.latest_epoch, found.epochs.latest)
         return found
+
+    def _check_beginning(self, first_base: int, stored_start: int) -> None:
+        """Whoever takes away a log's first segments leaves a note of it before: retention a snapshot."""
+        noted = first_base <= stored_start or first_base in offsets_of(self._names, SNAPSHOT)
+        if not noted and not self._replicated:
+            raise LogStorageError(
+                f"{self._folder} lacks the segments before {first_base}, and nothing says that they were removed. "
+                f"Restore them from a copy, or write {first_base} into {self._folder}/{START_FILE} to go on without"
+            )
 
     def _tidy(self) -> None:
         names = self._disk.listdir(self._folder)
@@ -153,7 +175,8 @@ class Recovery:
         if entries:
             segment.index.cut_to_entries(entries)
             last = segment.index.last()
-        if last is not None and last.position > size_bytes and last.offset <= following:
+        is_short = last is not None and last.position > size_bytes and last.offset <= following
+        if last is not None and is_short and not self._ends_at(segment, size_bytes, following):
             raise LogStorageError(f"{segment.log_path} has {size_bytes} bytes where {last.position} were written")
         if last is not None and (last.position, last.offset) == (size_bytes, following):
             segment.size_bytes, segment.end_offset, segment.max_timestamp_ms = (
@@ -170,6 +193,16 @@ class Recovery:
                 )
             segment.close_index()
         return segment
+
+    def _ends_at(self, segment: Segment, size_bytes: int, end_offset: int) -> bool:
+        """By the headers: then it is the index that is wrong, and can be made anew."""
+        found = segment.base_offset
+        try:
+            for _, header in segment.walk(0, size_bytes):
+                found = header.last_offset + 1
+        except LogStorageError:
+            return False
+        return found == end_offset
 
     def _index_entries(self, segment: Segment) -> int:
         return self._disk.size(segment.index.path) // ENTRY_BYTES if self._disk.exists(segment.index.path) else 0
@@ -191,9 +224,13 @@ class Recovery:
         size_bytes = self._disk.size(segment.log_path)
         if size_bytes < point.position:
             raise LogStorageError(f"{segment.log_path} has {size_bytes} bytes where {point.position} were written")
-        if self._index_entries(segment) >= point.index_entries:
+        is_usable = self._index_entries(segment) >= point.index_entries
+        last = None
+        if is_usable:
             segment.index.cut_to_entries(point.index_entries)
             last = segment.index.last()
+            is_usable = last is None or (0 <= last.position <= point.position and last.offset <= point.offset)
+        if is_usable:
             segment.size_bytes = point.position
             segment.next_index_at = 0 if last is None else last.position + self._interval_bytes
         else:
@@ -226,14 +263,27 @@ class Recovery:
         start, size_bytes = segment.size_bytes, self._disk.size(segment.log_path)
         if start == 0:
             segment.index.cut_to_entries(0)
-        # Offsets have gaps only where compaction took records out, here or at the leader that they came from.
-        gaps = self._replicated or CLEANER_FILE in self._names
-        scan = Scan(segment, found.epochs, self._producers, self._interval_bytes, self._now, gaps)
+        scan = Scan(segment, found.epochs, self._producers, self._interval_bytes, self._now, self._gaps_below())
         reason = scan.run(size_bytes, found.point_offset)
         found.scanned_bytes += segment.size_bytes - start
         if not reason and following is not None:
             segment.close_index()
         return reason
+
+    def _gaps_below(self) -> int:
+        """Offsets have gaps only where compaction took records out, here or at the leader that they came from.
+
+        Here it does so only below the newest recovery point; should that be lost, its own notes tell of earlier passes.
+        """
+        if self._replicated:
+            return NO_LIMIT
+        if CLEANER_FILE not in self._names:
+            return 0
+        try:
+            noted = CleanerState.decode(read_whole(self._disk, f"{self._folder}/{CLEANER_FILE}")).dirty_offset
+        except (OSError, ValueError):
+            noted = 0
+        return max(self._durable_offset, noted)
 
     def _cut(self, found: Recovered, following: list[int], reason: str) -> None:
         segment = found.segments[-1]
@@ -251,11 +301,12 @@ class Recovery:
             self._handles.forget(segment.log_path)
             found.read_only = f"{segment.log_path} ends in a torn write that cannot be cut off: {error}"
         logger.warning(
-            "%s ends at offset %d: %s; %d bytes that no flush had covered are cut off",
+            "%s ends at offset %d: %s; %d bytes behind the last recovery point, at offset %d, are cut off",
             segment.log_path,
             segment.end_offset,
             reason,
             found.cut_bytes,
+            self._durable_offset,
         )
 
     def _check_durable(self, last: Segment, reason: str) -> None:
@@ -292,9 +343,9 @@ class Scan:
         producers: ProducerMap,
         interval_bytes: int,
         now: Now,
-        gaps: bool,
+        gaps_below: int,
     ) -> None:
-        self._gaps = gaps
+        self._gaps_below = gaps_below
         self._segment = segment
         self._epochs = epochs
         self._producers = producers
@@ -324,13 +375,13 @@ class Scan:
         at, end = 0, len(chunk)
         expected, epoch = segment.end_offset, self._epochs.latest
         next_index_at, max_timestamp_ms = segment.next_index_at, segment.max_timestamp_ms
-        gaps = self._gaps
+        gaps_below = self._gaps_below
         reason = ""
         while at + HEADER_BYTES <= end:
             fields = unpack(chunk, at)
             base, length, its_epoch, magic, crc, attributes, delta, _, its_max_ms, pid, generation, sequence, _ = fields
             size_bytes = length + LENGTH_PREFIX_BYTES
-            in_order = base == expected or (gaps and base > expected)
+            in_order = base == expected or expected < base < gaps_below
             if magic != MAGIC or size_bytes < HEADER_BYTES or not in_order or delta < 0 or its_epoch < epoch:
                 reason = f"no batch that follows offset {expected} and epoch {epoch}"
                 break

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from oncelog.log.errors import LogStorageError
 from oncelog.log.handles import Handles
-from oncelog.log.index import ENTRY_BYTES, Index
+from oncelog.log.index import ENTRY_BYTES, Entry, Index
 from oncelog.log.names import index_path, log_path
 from oncelog.records.header import HEADER_BYTES, LENGTH_PREFIX_BYTES, MAGIC, BatchHeader, read_header
 
@@ -43,6 +43,9 @@ class Segment:
     def find(self, offset: int) -> tuple[int, int, int] | None:
         """Position, size and base offset of the batch that holds the offset, or of the first one after it."""
         entry = self.index.at_offset(offset)
+        if not self._is_within(entry, offset):
+            self.rebuild_index(DEFAULT_INTERVAL_BYTES)
+            entry = self.index.at_offset(offset)
         file = self.handles.get(self.log_path)
         position, promised, end = entry.position, entry.offset, self.size_bytes
         while position < end:
@@ -64,6 +67,30 @@ class Segment:
                 raise self.damaged(position, f"{len(chunk)} bytes are no batch")
             position += at
         return None
+
+    def position_at_time(self, timestamp_ms: int) -> int:
+        """Every batch before it is older than the timestamp."""
+        entry = self.index.at_time(timestamp_ms)
+        if not self._is_true(entry):
+            self.rebuild_index(DEFAULT_INTERVAL_BYTES)
+            entry = self.index.at_time(timestamp_ms)
+        return entry.position
+
+    def _is_within(self, entry: Entry, offset: int) -> bool:
+        if entry.offset < 0:
+            return entry.position == 0  # the segment's beginning
+        return 0 <= entry.position < self.size_bytes or offset >= self.end_offset
+
+    def _is_true(self, entry: Entry) -> bool:
+        """Whether the batch of which the entry speaks stands where it says. The last one may speak of the end."""
+        if entry.position == 0:
+            return True
+        if entry.position == self.size_bytes:
+            return entry.offset == self.end_offset
+        if not 0 < entry.position <= self.size_bytes - _PLACE_BYTES:
+            return False
+        (base_offset, _, _) = _place(self.batch(entry.position, _PLACE_BYTES))
+        return bool(base_offset == entry.offset)
 
     def rebuild_index(self, interval_bytes: int, *, end: int | None = None) -> None:
         """From the headers, up to `end` of the log file. The segment's facts come out of it, too."""

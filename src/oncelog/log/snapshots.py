@@ -22,6 +22,7 @@ from crc32c import crc32c
 
 from oncelog.log.disk import Disk, read_whole, replace_file
 from oncelog.log.epochs import LeaderEpochs
+from oncelog.log.errors import NO_DESCRIPTORS
 from oncelog.log.names import SNAPSHOT, offsets_of, snapshot_path
 
 _HEAD = struct.Struct(">4sHxxI")
@@ -55,7 +56,9 @@ def read_snapshot(disk: Disk, folder: str, offset: int) -> Snapshot | None:
     """None when it is damaged."""
     try:
         data = read_whole(disk, snapshot_path(folder, offset))
-    except OSError:
+    except OSError as error:
+        if error.errno in NO_DESCRIPTORS:
+            raise  # it may be quite all right
         return None
     if len(data) < _HEAD.size + _POINT.size:
         return None
@@ -90,13 +93,14 @@ def drop_beyond(disk: Disk, folder: str, next_offset: int) -> None:
 
 
 def drop_old(disk: Disk, folder: str, segment_bases: list[int]) -> None:
-    """Keep the newest two, the newest in each segment, and the one at the log's beginning.
+    """Keep the newest two, the newest in each segment, and those at a segment's beginning.
 
-    Cutting the log back needs one from before the cut; what the one at the beginning knows is nowhere else.
+    Cutting the log back needs one from before the cut; what the one at the log's beginning knows is nowhere else, and
+    it says that the log may begin there. Retention may have moved that beginning since the bases were asked for.
     """
     offsets = stored_offsets(disk, folder)
     newest_in_segment = {bisect_right(segment_bases, offset): offset for offset in offsets}
-    keep = {*offsets[-KEPT:], *newest_in_segment.values(), segment_bases[0]}
+    keep = {*offsets[-KEPT:], *newest_in_segment.values(), *segment_bases}
     for offset in offsets:
         if offset not in keep:
             disk.unlink(snapshot_path(folder, offset))

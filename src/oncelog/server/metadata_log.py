@@ -50,12 +50,18 @@ class MetadataLog:
         self.definitions: dict[str, Definition] = {}
         self.broker_configs: dict[str, str] = {}
         if log.offline is not None:
-            raise DamagedMetadata(log.offline)
+            raise self._damaged(log.offline)
         try:
             for record in records_in(log):
                 self._apply(record.key, record.value)
         except (InvalidRecord, LogStorageError, ValueError, KeyError, TypeError) as damage:
-            raise DamagedMetadata(str(damage)) from damage
+            raise self._damaged(str(damage)) from damage
+
+    def _damaged(self, what: str) -> DamagedMetadata:
+        return DamagedMetadata(
+            f"{what}. Restore the files in {self.log.folder} from a copy, or move that folder away to start without "
+            "any topic; the folders of the topics stay as they are"
+        )
 
     def put(self, definition: Definition, now: Now) -> None:
         self._write(_TOPIC_PREFIX + definition.name, _encode(definition), now)
@@ -77,6 +83,9 @@ class MetadataLog:
         self._apply(key.encode(), encoded)
         try:
             self.log.flush()
+            # Whatever is wrong below the recovery point is damage. Without one a start would take it for a torn write,
+            # and cut off every topic behind it.
+            self.log.checkpoint(now)
         except (LogStorageError, OSError) as refusal:
             raise Unsettled(ErrorCode.kafka_storage_error, f"the change may not be durable: {refusal}") from refusal
 

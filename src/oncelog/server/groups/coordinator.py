@@ -163,6 +163,8 @@ class GroupCoordinator:
     ) -> ErrorCode:
         if not self._is_running:
             return ErrorCode.coordinator_not_available
+        if self._store.is_lost(group_id):
+            return ErrorCode.not_coordinator
         group = self.groups.get(group_id)
         if group is None:
             return ErrorCode.none if generation < 0 else ErrorCode.group_id_not_found
@@ -216,6 +218,8 @@ class GroupCoordinator:
     # Groups as a whole
 
     def delete_group(self, group_id: str, now: Now) -> Settled:
+        if self._store.is_lost(group_id):
+            return ErrorCode.not_coordinator
         group = self.groups.get(group_id)
         if group is None:
             return ErrorCode.group_id_not_found
@@ -232,7 +236,9 @@ class GroupCoordinator:
         """For members. Simple consumers may use the empty name, and so it can be looked at and deleted, as in Kafka."""
         if not self._is_running:
             return ErrorCode.coordinator_not_available
-        return ErrorCode.none if group_id else ErrorCode.invalid_group_id
+        if not group_id:
+            return ErrorCode.invalid_group_id
+        return ErrorCode.not_coordinator if self._store.is_lost(group_id) else ErrorCode.none
 
     # Below
 
@@ -317,6 +323,8 @@ class GroupCoordinator:
         try:
             retention_ms = self.settings.offsets_retention_minutes * MINUTE_MS
             for group in list(self.groups.values()):
+                if self._store.is_lost(group.group_id):
+                    continue  # nothing can be taken away there, and the others must not wait for it
                 gone = expired(group, self._store.offsets, retention_ms, now.wall_ms)
                 self._store.remove_offsets(group.group_id, gone, now)
                 has_offsets = self._store.offsets.has_any(group.group_id)

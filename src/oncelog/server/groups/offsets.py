@@ -35,6 +35,9 @@ class Offsets:
         if not topics:
             self._of_group.pop(group_id, None)
 
+    def forget(self, group_id: str) -> None:
+        self._of_group.pop(group_id, None)
+
     def groups(self) -> list[str]:
         return list(self._of_group)
 

@@ -6,6 +6,7 @@ What one request stores is one batch: after a crash it is there as a whole or no
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from oncelog.clock import Now
@@ -38,6 +39,7 @@ def java_hash(text: str) -> int:
     return value - 2**32 if value >= 2**31 else value
 
 
+@lru_cache(maxsize=4096)
 def partition_of_group(group_id: str, partition_count: int) -> int:
     """Kafka's choice; its abs() turns the one number without a positive counterpart into 0."""
     value = java_hash(group_id)
@@ -55,8 +57,20 @@ class OffsetsTopic:
         for partition in topic.partitions if topic is not None else ():
             if partition.log.offline is not None:
                 logger.error("%s-%d is offline: %s", OFFSETS_TOPIC, partition.index, partition.log.offline)
-            else:
+                continue
+            try:
                 yield from ((each.key, each.value) for each in records_in(partition.log) if each.key is not None)
+            except LogStorageError as damage:
+                # Half of what groups stored would be told as if it were all.
+                partition.log.go_offline(
+                    f"{damage}. Its groups are told to try again later, until the file is restored from a copy. To go "
+                    f"on without what they stored, stop the server and empty the folder {partition.log.folder}"
+                )
+
+    def is_lost(self, group_id: str) -> bool:
+        """Whether what the group stored cannot be known, or added to, until the partition is well again."""
+        partition = self.partition_of(group_id)
+        return partition is not None and partition.log.offline is not None
 
     def partition_of(self, group_id: str) -> "Partition | None":
         """None as long as nothing was ever stored."""

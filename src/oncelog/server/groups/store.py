@@ -44,6 +44,9 @@ class GroupStore:
                 unreadable += 1
         if unreadable:
             logger.error("%d records of __consumer_offsets cannot be read; they are left out", unreadable)
+        for group_id in [each for each in {*stored, *self.offsets.groups()} if self._topic.is_lost(each)]:
+            stored.pop(group_id, None)
+            self.offsets.forget(group_id)
         for group_id, value in stored.items():
             self.groups[group_id] = Group.restore(group_id, value, limits, now)
         for group_id in self.offsets.groups():
@@ -97,8 +100,13 @@ class GroupStore:
 
     def settled(self, group_id: str) -> Settled:
         """Whether everything that is remembered of this group would survive a crash."""
+        if self.is_lost(group_id):
+            return ErrorCode.not_coordinator
         partition = self._topic.partition_of(group_id)
         return ErrorCode.none if partition is None else self._settled_at(partition, partition.log.next_offset)
+
+    def is_lost(self, group_id: str) -> bool:
+        return self._topic.is_lost(group_id)
 
     def _append(self, group_id: str, key_values: list[KeyValue], now: Now) -> Settled:
         return self._settled_at(*self._topic.append(group_id, key_values, now))

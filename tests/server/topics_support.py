@@ -1,0 +1,44 @@
+"""What the tests of topics share: topics on a disk, a record in one of them, and what there is."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from oncelog.clock import ManualClock
+from oncelog.log.disk import Disk, RealDisk
+from oncelog.producers import ProducerMap
+from oncelog.records.build import build_batch
+from oncelog.records.header import read_header
+from oncelog.server.errors import ErrorCode, KafkaError
+from oncelog.server.settings import Settings
+from oncelog.server.topics import Partition, Topic, Topics
+
+NOW = ManualClock().now()
+
+
+def open_topics(folder: Path, disk: Disk | None = None, **settings: object) -> Topics:
+    return Topics(Settings(log_dir=str(folder), **settings), disk or RealDisk(), ProducerMap, NOW)  # type: ignore[arg-type]
+
+
+def append(partition: Partition, value: bytes = b"value") -> None:
+    batch = build_batch([(None, value, (), NOW.wall_ms)], timestamp_ms=NOW.wall_ms)
+    partition.log.append(batch, read_header(batch), NOW)
+
+
+def state(topics: Topics) -> dict[str, object]:
+    return {
+        topic.name: (topic.id, [partition.log.next_offset for partition in topic.partitions], topic.configs)
+        for topic in topics.all()
+    }
+
+
+def grow_to(topics: Topics, topic: Topic, count: int) -> None:
+    asyncio.run(topics.add_partitions(topic, count, NOW))
+
+
+def refusal(work: Callable[[], object]) -> ErrorCode:
+    with pytest.raises(KafkaError) as caught:
+        work()
+    return caught.value.code
