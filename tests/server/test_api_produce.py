@@ -199,6 +199,17 @@ def test_a_leased_producer_is_trimmed_where_it_overlaps(raw: RawConnection, topi
     assert raw.offset_at(topic, 0, -1).offset == 6
 
 
+def test_damage_that_is_found_while_cutting_an_overlap_is_called_so(raw: RawConnection, topic: str) -> None:
+    topics = [{"name": topic, "partitions": [0]}]
+    lease = raw.call("lease_pid", 0, package=OWN_PACKAGE, topics=topics).topics[0].partitions[0]
+    values: list[Rec | bytes | None] = [b"0", b"1", b"2"]
+    own: dict[str, Any] = {"pid": lease.producer_id, "epoch": lease.generation}
+    assert raw.produce(topic, 0, batch(values, **own, sequence=0)).error_code is ErrorCode.none
+    damaged = batch(values, **own, sequence=1, payload=b"\xff" * 40)
+    assert raw.produce(topic, 0, damaged).error_code is ErrorCode.corrupt_message
+    assert raw.offset_at(topic, 0, -1).offset == 3
+
+
 def test_a_pid_that_was_never_granted_is_unknown(raw: RawConnection, topic: str) -> None:
     answer = raw.produce(topic, 0, batch([b"x"], pid=4_000_000_000, epoch=0, sequence=0))
     assert answer.error_code is ErrorCode.unknown_producer_id
