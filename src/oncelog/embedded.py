@@ -12,6 +12,7 @@ from oncelog.cluster.file import FileCluster
 from oncelog.log.disk import RealDisk
 from oncelog.server.broker import Broker
 from oncelog.server.running import run_loop
+from oncelog.server.setting import SettingsError
 from oncelog.server.settings import Settings
 from oncelog.server.settings_reading import read_settings
 
@@ -30,7 +31,10 @@ class Server:
         given = {name: str(value) for name, value in (settings or {}).items()}
         given |= {name.replace("_", "."): _text(value) for name, value in keywords.items()}
         given.setdefault("listeners", "PLAINTEXT://127.0.0.1:0")
-        is_temporary = data_dir is None and not given.keys() & {"log.dir", "log.dirs"}
+        named = given.keys() & {"log.dir", "log.dirs"}
+        if data_dir is not None and named:
+            raise SettingsError(f"data_dir and {', '.join(sorted(named))} both name the data folder: give one of them")
+        is_temporary = data_dir is None and not named
         self._temporary = tempfile.mkdtemp(prefix="oncelog-") if is_temporary else None
         if data_dir is None:
             data_dir = self._temporary

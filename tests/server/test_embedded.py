@@ -92,6 +92,11 @@ def test_a_folder_of_ones_own_stays_and_is_taken_up_again(tmp_path: Path) -> Non
         assert raw.produce("kept", 0, batch([b"y"])).base_offset == 1
 
 
+def test_two_names_for_the_folder_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"data_dir and log\.dir both name the data folder"):
+        Server(data_dir=str(tmp_path), log_dir=str(tmp_path / "other"))
+
+
 def test_settings_are_given_by_either_name() -> None:
     with Server(settings={"num.partitions": "3"}, auto_create_topics_enable=False) as server:
         assert server.settings.num_partitions == 3

@@ -1,5 +1,6 @@
 """oncelog.flush=every: an answer waits for the disk, and answers share a flush."""
 
+import errno
 import threading
 from collections.abc import Iterator
 
@@ -117,3 +118,24 @@ def test_stopping_answers_what_was_appended() -> None:
             gate.open.set()
             assert raw.produce_answer().base_offset == 0
             closing.join()
+
+
+def test_a_flush_that_finds_no_descriptor_is_tried_again_by_itself(
+    server: Server, raw: RawConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = new_topic(raw)
+    gate = Gate(server, topic, monkeypatch)
+    gate.open.set()
+    real, refusals = gate.log.flusher.sync, iter([OSError(errno.EMFILE, "Too many open files")] * 2)
+
+    def sync(*paths: str) -> None:
+        refusal = next(refusals, None)
+        if refusal is not None:
+            raise refusal
+        real(*paths)
+
+    monkeypatch.setattr(gate.log.flusher, "sync", sync)
+    raw.ask_produce(topic, 0, batch([b"x"]))
+    answer = raw.produce_answer()
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.none, 0)
+    assert next(refusals, None) is None

@@ -7,13 +7,15 @@ from oncelog.log.errors import LogStorageError
 from oncelog.server.topics import Partition
 
 THREADS = 4
+AGAIN_S = 0.1  # after a flush that could not even begin, for want of file descriptors
 
 
 class Flusher:
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="flush")
-        self._running: dict[Partition, asyncio.Future[None]] = {}
+        self._running: dict[Partition, asyncio.Future[bool]] = {}
         self._again: set[Partition] = set()
+        self._is_closed = False
 
     def request(self, partition: Partition) -> None:
         """Flush what is in the partition's log by now; who waits for its high watermark is called when that is done.
@@ -30,20 +32,29 @@ class Flusher:
         future.add_done_callback(lambda _: self._finished(partition))
 
     def _finished(self, partition: Partition) -> None:
-        del self._running[partition]
+        has_flushed = self._running.pop(partition).result()
         partition.wake()
         if partition in self._again:
             self._again.discard(partition)
             self.request(partition)
+        elif not has_flushed and partition.log.offline is None and not self._is_closed:
+            asyncio.get_running_loop().call_later(AGAIN_S, self._try_again, partition)
+
+    def _try_again(self, partition: Partition) -> None:
+        if not self._is_closed and partition.log.offline is None:
+            self.request(partition)
 
     async def close(self) -> None:
+        self._is_closed = True
         while self._running:
             await asyncio.wait(list(self._running.values()))
         self._threads.shutdown()
 
 
-def _flush(partition: Partition) -> None:
+def _flush(partition: Partition) -> bool:
+    """Whether it was done. Where not, the log is offline from here on, or the flush is to be tried again."""
     try:
         partition.log.flush()
     except LogStorageError:
-        return  # the log is offline from here on and has said so; whoever waits looks at that
+        return False
+    return True
