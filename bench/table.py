@@ -36,6 +36,8 @@ def verdict(line: Line, ours: float | None, theirs: float | None) -> str:
         return "–"
     if line.below is not None:
         return "yes" if ours < line.below else "**no**"
+    if line.above is not None:
+        return "yes" if ours >= line.above else "**no**"
     if theirs is None or (line.at_least is None and line.at_most is None):
         return ""
     ratio = ours / theirs
