@@ -131,10 +131,10 @@ BANS = [
     ),
     Ban(
         name="the address of a package registry",
-        pattern=r"pypi\.org|pythonhosted\.org|crates\.io|registry\.npmjs|repo1?\.maven|golang\.org/x|proxy\.golang|deb\.debian",
+        pattern=r"--(extra-)?index-url|--find-links|https?://(?!maven\.apache\.org/POM/|www\.w3\.org/)",
         instead="the package's name and version; where it comes from is the business of each machine's own settings",
-        example="--index-url https://pypi.org/simple",
-        where=EVERYTHING,
+        example="--index-url https://packages.example/simple",
+        where=("requirements/*", "pyproject.toml", "dev", ".ci/*", "Makefile", "*.xml"),
     ),
     Ban(
         name="a heavy import on the way to serving",
