@@ -84,7 +84,7 @@ def main(
 ) -> None:
     wanted = chosen(only, leave_out)
     if kept:
-        table.write_page("\n\n".join(section(*table.read(path)) for path in kept))
+        table.write_page(sections([table.read(path) for path in kept]))
         return
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # an exception, so that the servers are ended
     if list_rows:
@@ -115,6 +115,17 @@ def main(
         table.write_page(text)
     if any(not figures for peers_of in measured.values() for figures in peers_of.values()):
         sys.exit(1)
+
+
+def sections(runs: list[tuple[dict[str, Any], table.Measured]]) -> str:
+    """A row that was measured again stands in its last run only."""
+    written: list[str] = []
+    seen: set[str] = set()
+    for about, measured in reversed(runs):
+        rest = {name: peers for name, peers in measured.items() if name not in seen}
+        seen |= rest.keys()
+        written.insert(0, section(about, rest))
+    return "\n\n".join(written)
 
 
 def section(about: dict[str, Any], measured: table.Measured) -> str:
