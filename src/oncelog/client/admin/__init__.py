@@ -1,0 +1,1 @@
+"""Topics, configurations, offsets, groups, producers: what a command line needs."""

@@ -1,0 +1,1 @@
+"""Consumers: one record at a time, many, or columns."""

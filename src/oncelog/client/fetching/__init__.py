@@ -1,0 +1,1 @@
+"""What a consumer asks of whom, and what the answers mean. No sockets, no clock."""

@@ -1,0 +1,1 @@
+"""Consumer groups from the member's side, by the classic protocol."""

@@ -1,0 +1,1 @@
+"""Who gets which partition, as pure functions of what the members said."""

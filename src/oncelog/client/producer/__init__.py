@@ -1,0 +1,1 @@
+"""Producers: records to batches, batches to brokers, answers to reports."""

@@ -1,0 +1,1 @@
+"""librdkafka's properties: names, aliases, ranges, defaults, refusals."""

@@ -1,0 +1,1 @@
+"""A producer's identity, saved and resumed anywhere."""

@@ -1,0 +1,1 @@
+"""The saved producer in and out of committed offsets."""

@@ -1,0 +1,1 @@
+"""What a replay must be equal to."""

@@ -1,0 +1,1 @@
+"""The saved producer: a small value with a version."""
