@@ -1,1 +1,17 @@
 """A producer's identity, saved and resumed anywhere."""
+
+from oncelog.client.saving.errors import BadSavedProducer, CannotResume, ReplayDiffers, TakenOver
+from oncelog.client.saving.saved import NEVER, Identity, SavedPartition, SavedProducer, SavedTopic, Span
+
+__all__ = [
+    "NEVER",
+    "BadSavedProducer",
+    "CannotResume",
+    "Identity",
+    "ReplayDiffers",
+    "SavedPartition",
+    "SavedProducer",
+    "SavedTopic",
+    "Span",
+    "TakenOver",
+]

@@ -1,1 +1,155 @@
-"""What a replay must be equal to."""
+"""What a replay must be equal to.
+
+A resumed application produces again what it produced before, and the first n outputs of each partition stand in the log
+already. They are dropped, not sent, but each is compared with what stands in its slot: only while a replay yields the
+same records are slots safe. The first difference ends it; nothing more may be written.
+
+Two streams meet here, outputs from the application and slots read back from the log, in whatever order they arrive.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from oncelog.client.saving.errors import CannotResume, ReplayDiffers
+from oncelog.client.saving.saved import Identity
+
+SHOWN_BYTES = 60
+
+Headers = Sequence[tuple[str | bytes, bytes | str | None]]
+
+
+class Output(NamedTuple):
+    """A record as the application produces it."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    timestamp_ms: int | None  # None: the user set none, so it is not compared
+    payload: Any = None
+
+
+class Slot(NamedTuple):
+    """A record as it stands in the log."""
+
+    identity: Identity
+    sequence: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    timestamp_ms: int
+    is_append_time: bool = False  # then its timestamp is the broker's, and is not compared
+
+
+class Dropped(NamedTuple):
+    output: Output
+    slot: Slot
+
+
+class PartitionReplay:
+    """The first `records` outputs of one partition."""
+
+    def __init__(self, topic: str, partition: int, records: int) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.records = records
+        self._untaken = records  # outputs that are still to come
+        self._unread = records  # slots that are still to be read
+        self._outputs: deque[Output] = deque()
+        self._slots: deque[Slot] = deque()
+
+    @property
+    def takes(self) -> bool:
+        """Whether the next output of this partition is one that stands in the log already."""
+        return self._untaken > 0
+
+    @property
+    def is_over(self) -> bool:
+        """All n outputs came and were equal."""
+        return self._untaken == self._unread == 0 and not self._outputs and not self._slots
+
+    @property
+    def outputs_waiting(self) -> int:
+        return len(self._outputs)
+
+    @property
+    def slots_unread(self) -> int:
+        return self._unread
+
+    @property
+    def slots_waiting(self) -> int:
+        return len(self._slots)
+
+    def offer(self, output: Output) -> None:
+        """The application produced this; only while `takes`."""
+        assert self._untaken, "the replay of this partition has all its outputs"
+        self._untaken -= 1
+        self._outputs.append(output)
+
+    def stands(self, slots: Iterable[Slot]) -> None:
+        """These were read back, in the order of their sequences."""
+        for slot in slots:
+            if not self._unread:
+                return
+            self._unread -= 1
+            self._slots.append(slot)
+
+    def ended(self) -> None:
+        """The log has no more slots of this producer."""
+        if self._unread:
+            raise CannotResume(
+                f"{self.topic}-{self.partition}: {self._unread} of {self.records} records that are there by their "
+                "numbers could not be read back (compacted, deleted, or beyond the high watermark): "
+                "they cannot be compared with the replay; start from a position whose outputs are all there"
+            )
+
+    def dropped(self) -> list[Dropped]:
+        """The outputs that stand in the log as they are, with their slots; raises at the first difference."""
+        found = []
+        while self._outputs and self._slots:
+            output, slot = self._outputs[0], self._slots[0]
+            check_equal(self.topic, self.partition, output, slot)
+            self._outputs.popleft()
+            self._slots.popleft()
+            found.append(Dropped(output, slot))
+        return found
+
+
+def check_equal(topic: str, partition: int, output: Output, slot: Slot) -> None:
+    """Raises ReplayDiffers where the slot holds something else than the output."""
+    difference = _difference(output, slot)
+    if difference is not None:
+        raise ReplayDiffers(
+            f"{topic}-{partition}, sequence {slot.sequence} of producer {slot.identity.pid} "
+            f"(generation {slot.identity.generation}), offset {slot.offset}: {difference}. The replay did not produce "
+            "what the first run did, so it cannot be told which outputs are missing; nothing more is written. "
+            "What feeds this producer must give the same records in the same order"
+        )
+
+
+def _difference(output: Output, slot: Slot) -> str | None:
+    if output.key != slot.key:
+        return f"the key is {_shown(output.key)} where {_shown(slot.key)} stands"
+    if output.value != slot.value:
+        return f"the value is {_shown(output.value)} where {_shown(slot.value)} stands"
+    produced, standing = plain_headers(output.headers), plain_headers(slot.headers)
+    if produced != standing:
+        return f"the headers are {produced!r:.200} where {standing!r:.200} stand"
+    if output.timestamp_ms is not None and not slot.is_append_time and output.timestamp_ms != slot.timestamp_ms:
+        return f"the timestamp is {output.timestamp_ms} where {slot.timestamp_ms} stands"
+    return None
+
+
+def plain_headers(headers: Headers) -> tuple[tuple[bytes, bytes | None], ...]:
+    """Names and values as the bytes that go into the log."""
+    return tuple(
+        (name.encode() if isinstance(name, str) else bytes(name), value.encode() if isinstance(value, str) else value)
+        for name, value in headers
+    )
+
+
+def _shown(data: bytes | None) -> str:
+    if data is None or len(data) <= SHOWN_BYTES:
+        return repr(data)
+    return f"{bytes(data[:SHOWN_BYTES])!r}... ({len(data)} bytes)"

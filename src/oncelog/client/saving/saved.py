@@ -1,1 +1,135 @@
-"""The saved producer: a small value with a version."""
+"""The saved producer: a small value with a version.
+
+It says, for each output partition, where the producer stands: all slots before `next_sequence` are filled and lie
+below `next_offset`, and belong to the input position that the value is stored beside. Everything written later is
+found again by identity and sequence, in the broker's memory or in the log itself.
+
+A partition holds a chain of spans rather than one identity, because a lease can end between two saves. Then the span of
+the old lease is closed (so many records, found in the log) and an open one under the new lease follows it. A replay
+from the same input position drops the records of the closed spans and then those that the open one already has.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from oncelog.client.saving import saved_json
+from oncelog.client.saving.errors import BadSavedProducer
+
+if TYPE_CHECKING:
+    from oncelog.client.types import TopicPartition
+
+NEVER = -1
+NO_TOPIC_ID = "00000000-0000-0000-0000-000000000000"
+
+
+class Identity(NamedTuple):
+    pid: int
+    generation: int
+    expires_at_ms: int = NEVER  # wall clock; a lease is never used for sending after it
+
+
+class Span(NamedTuple):
+    identity: Identity
+    next_sequence: int
+    records: int | None = None  # how many follow under this identity; None: the open one, to be asked for
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedPartition:
+    next_offset: int  # nothing that belongs to a later slot stands below it
+    spans: tuple[Span, ...]
+
+    @property
+    def last(self) -> Span:
+        """The open span: under its identity the producer goes on."""
+        return self.spans[-1]
+
+    @property
+    def closed_records(self) -> int:
+        return sum(span.records or 0 for span in self.spans)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedTopic:
+    topic_id: str
+    partition_count: int  # pinned: a replay places records as the first run did, whatever was added since
+    keyless_counter: int
+    partitions: Mapping[int, SavedPartition] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedProducer:
+    cluster_id: str
+    made_at_ms: int
+    partitioner: str
+    topics: Mapping[str, SavedTopic]
+
+    @property
+    def identities(self) -> tuple[Identity, ...]:
+        """Every identity that occurs, once, in a fixed order."""
+        found = {
+            span.identity
+            for topic in self.topics.values()
+            for partition in topic.partitions.values()
+            for span in partition.spans
+        }
+        return tuple(sorted(found))
+
+    def check_cluster(self, cluster_id: str) -> None:
+        if cluster_id != self.cluster_id:
+            raise BadSavedProducer(
+                f"the producer was saved on cluster {self.cluster_id!r}, and this is cluster {cluster_id!r}: "
+                "its numbers mean nothing here; connect to the former one, or start without a saved producer"
+            )
+
+    def check_topic(self, name: str, topic_id: str, partition_count: int) -> None:
+        """`topic_id` and `partition_count` are the topic's now; ids of brokers that know none are not compared."""
+        topic = self.topics[name]
+        if NO_TOPIC_ID not in (topic.topic_id, topic_id) and topic.topic_id != topic_id:
+            raise BadSavedProducer(
+                f"topic {name!r} was deleted and made again since the producer was saved (its id was "
+                f"{topic.topic_id}, now it is {topic_id}): what was written before is gone; "
+                "start without a saved producer, from the input position that you want"
+            )
+        if partition_count < topic.partition_count:
+            raise BadSavedProducer(
+                f"topic {name!r} had {topic.partition_count} partitions when the producer was saved, "
+                f"and has {partition_count} now: it is not the same topic"
+            )
+
+    def check_partitioner(self, partitioner: str) -> None:
+        if partitioner != self.partitioner:
+            raise BadSavedProducer(
+                f"the producer was saved with partitioner={self.partitioner}, and is started with "
+                f"partitioner={partitioner}: a replay would put records elsewhere; set the former"
+            )
+
+    def to_json(self) -> str:
+        """One line of text; `from_json` brings back an equal value."""
+        return saved_json.encode(self.to_value())
+
+    def to_value(self) -> dict[str, Any]:
+        """The same as plain dictionaries, lists, numbers and strings, for those who store JSON by themselves."""
+        return saved_json.value_of(self)
+
+    @classmethod
+    def from_json(cls, text: "str | bytes | Mapping[str, Any]") -> "SavedProducer":
+        """From `to_json`'s text or `to_value`'s dictionary; `BadSavedProducer` says what is wrong with another."""
+        return saved_json.decode(text)
+
+    @classmethod
+    def load(cls, properties: Mapping[str, Any]) -> "tuple[list[TopicPartition], SavedProducer | None]":
+        """The input positions and the producer that group `group.id` holds, for a program without an event loop.
+
+        The producer is None where none was ever committed to the group.
+        """
+        from oncelog.client.saving.loading import load
+
+        return load(properties)
+
+    @classmethod
+    async def load_async(cls, properties: Mapping[str, Any]) -> "tuple[list[TopicPartition], SavedProducer | None]":
+        from oncelog.client.saving.loading import load_async
+
+        return await load_async(properties)
