@@ -1,1 +1,16 @@
 """librdkafka's properties: names, aliases, ranges, defaults, refusals."""
+
+from oncelog.client.properties.common import AdminSettings, ClientSettings
+from oncelog.client.properties.consumer import ConsumerSettings
+from oncelog.client.properties.producer import ProducerSettings
+from oncelog.client.properties.reading import admin_settings, consumer_settings, producer_settings
+
+__all__ = [
+    "AdminSettings",
+    "ClientSettings",
+    "ConsumerSettings",
+    "ProducerSettings",
+    "admin_settings",
+    "consumer_settings",
+    "producer_settings",
+]

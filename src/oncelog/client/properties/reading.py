@@ -1,0 +1,109 @@
+"""Settings out of what an application gave, in its order; the first thing that cannot be meant is refused."""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from difflib import get_close_matches
+from typing import Any, Final, TypeVar
+
+from oncelog.client.errors import invalid_argument
+from oncelog.client.properties.common import AdminSettings, ClientSettings
+from oncelog.client.properties.consumer import ConsumerSettings
+from oncelog.client.properties.producer import ProducerSettings
+from oncelog.client.properties.property import CONSUMER, PRODUCER, Kind, Property
+from oncelog.client.properties.refused import ONLY_IN_C, REFUSED
+from oncelog.client.properties.rules import fit_admin, fit_consumer, fit_producer
+from oncelog.client.properties.table import ALIASES, PROPERTIES
+
+_log: Final = logging.getLogger("oncelog.client")
+_TOPIC_CONFIG: Final = "default.topic.config"
+_LOGGER: Final = "logger"
+_NAMES: Final = sorted({*PROPERTIES, *ALIASES, *REFUSED, _LOGGER})
+_OTHERS: Final = {PRODUCER: "producer", CONSUMER: "consumer"}
+
+Given = Mapping[str, Any]
+S = TypeVar("S", bound=ClientSettings)
+
+
+def producer_settings(given: Given) -> ProducerSettings:
+    return _read(given, ProducerSettings, "producer", {CONSUMER}, fit_producer)
+
+
+def consumer_settings(given: Given) -> ConsumerSettings:
+    return _read(given, ConsumerSettings, "consumer", {PRODUCER}, fit_consumer)
+
+
+def admin_settings(given: Given) -> AdminSettings:
+    return _read(given, AdminSettings, "admin client", {PRODUCER, CONSUMER}, fit_admin)
+
+
+def _read(
+    given: Given,
+    settings: type[S],
+    role: str,
+    others: set[str],
+    fit: Callable[[dict[str, Any], frozenset[str]], str | None],
+) -> S:
+    if not isinstance(given, Mapping):
+        raise TypeError(f"expected a mapping of properties, not {type(given).__name__}")
+    values: dict[str, Any] = {}
+    names: set[str] = set()
+    for written, value in _flat(given):
+        known = _known(written, value)
+        if known is None:
+            continue
+        parsed = _value(known, value)
+        if known.scope in others:
+            _log.warning("%s is a property of a %s and changes nothing in a %s", written, _OTHERS[known.scope], role)
+            continue
+        names.add(known.name)
+        if known.attribute:
+            values[known.attribute] = parsed
+    defaults = {known.attribute: known.default for known in PROPERTIES.values() if known.scope not in others}
+    whole = {name: value for name, value in (defaults | values).items() if name is not None}
+    refusal = fit(whole, frozenset(names))
+    if refusal:
+        raise invalid_argument(f"Failed to create {role}: {refusal}")
+    return settings(**whole, logger=given.get(_LOGGER), given=frozenset(names))
+
+
+def _flat(given: Given) -> Iterator[tuple[str, Any]]:
+    """The pairs in their order; confluent-kafka's nested topic configuration is taken for what stands in it."""
+    for name, value in given.items():
+        if name == _TOPIC_CONFIG and isinstance(value, Mapping):
+            yield from value.items()
+        else:
+            yield str(name), value
+
+
+def _known(written: str, value: Any) -> Property | None:
+    """What a name means; None where there is nothing to read."""
+    name = ALIASES.get(written, written)
+    if name in PROPERTIES:
+        return PROPERTIES[name]
+    if written == _LOGGER:
+        return None
+    if written in REFUSED:
+        nothing, reason = REFUSED[written]
+        if (_text_of(written, value) or "").strip().lower() in nothing:
+            return None
+        raise invalid_argument(f'Configuration property "{written}" cannot be honoured: {reason}')
+    if written in ONLY_IN_C:
+        raise invalid_argument(f'Property "{written}" must be set through dedicated .._set_..() function')
+    nearest = get_close_matches(written, _NAMES, n=1, cutoff=0)
+    raise invalid_argument(f'No such configuration property: "{written}"; the nearest known one is "{nearest[0]}"')
+
+
+def _value(known: Property, value: Any) -> Any:
+    if known.kind is Kind.CALLABLE:
+        if not callable(value):
+            raise TypeError(f"expected {known.name} property as a callable function")
+        return value
+    return known.parse(_text_of(known.name, value))
+
+
+def _text_of(name: str, value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool | int | float):
+        return str(value)
+    raise TypeError(f'expected text, a number or a boolean for "{name}", not {type(value).__name__}')
