@@ -1,0 +1,76 @@
+"""What stands in fetched bytes, by the headers of the batches alone."""
+
+from struct import Struct
+from typing import NamedTuple
+
+from oncelog.client.fetching.values import NO_EPOCH
+from oncelog.records.header import CONTROL, HEADER_BYTES, LENGTH_PREFIX_BYTES, TRANSACTIONAL, Buffer, read_header
+from oncelog.records.read import records_of
+
+_walked = Struct(">qii7xi30xi")  # base offset, batch length, leader epoch, last offset delta, record count
+_ABORT = b"\0\0\0\0"  # the key of an abort marker: version 0, type 0; a commit is type 1
+
+
+class Survey(NamedTuple):
+    whole_bytes: int  # what lies behind is a batch that was cut off
+    next_offset: int  # behind the last whole batch
+    record_count: int
+    leader_epoch: int  # of the last whole batch
+
+
+def survey(records: Buffer) -> Survey:
+    at, end = 0, len(records)
+    next_offset, record_count, leader_epoch = -1, 0, NO_EPOCH
+    unpack_from = _walked.unpack_from
+    while at + HEADER_BYTES <= end:
+        base_offset, length, epoch, last_delta, count = unpack_from(records, at)
+        behind = at + length + LENGTH_PREFIX_BYTES
+        if behind > end:
+            break
+        if length < HEADER_BYTES - LENGTH_PREFIX_BYTES:
+            # A length that cannot be: nothing behind it can be told apart. Whoever decodes says so, with the offset.
+            return Survey(end, next_offset, record_count, leader_epoch)
+        next_offset = base_offset + last_delta + 1
+        leader_epoch = epoch
+        record_count += count
+        at = behind
+    return Survey(at, next_offset, record_count, leader_epoch)
+
+
+def without_aborted(records: Buffer, aborted: list[tuple[int, int]]) -> Buffer:
+    """The bytes without the batches of aborted transactions; the same bytes where there are none.
+
+    `aborted` is what the broker says of exactly these bytes: producer id and first offset of each aborted transaction
+    that reaches into them. One ends at its producer's abort marker, which is how a later transaction of that producer
+    is told apart from it.
+    """
+    if not aborted:
+        return records
+    view = memoryview(records)
+    to_come = sorted(aborted, key=lambda transaction: transaction[1])
+    open_pids: set[int] = set()
+    kept: list[memoryview] = []
+    at = kept_from = 0
+    while at + HEADER_BYTES <= len(view):
+        header = read_header(view, at)
+        behind = at + header.size_bytes
+        if header.size_bytes < HEADER_BYTES or behind > len(view):
+            break
+        while to_come and to_come[0][1] <= header.last_offset:
+            open_pids.add(to_come.pop(0)[0])
+        if header.attributes & TRANSACTIONAL and header.producer_id in open_pids:
+            if not header.attributes & CONTROL:
+                kept.append(view[kept_from:at])
+                kept_from = behind
+            elif _is_abort(view, at):
+                open_pids.discard(header.producer_id)
+        at = behind
+    if not kept:
+        return records
+    kept.append(view[kept_from:])
+    return b"".join(kept)
+
+
+def _is_abort(view: memoryview, at: int) -> bool:
+    markers = records_of(view, at, check_crc=False)
+    return bool(markers) and (markers[0].key or b"")[:4] == _ABORT

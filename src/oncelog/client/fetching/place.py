@@ -1,0 +1,135 @@
+"""One assigned partition: where reading stands, and what has to be found out before it can go on."""
+
+from enum import IntEnum
+
+from oncelog.client.fetching.values import EARLIEST, LATEST, NO_EPOCH, NO_NODE, STORED, Leader, Partition
+
+
+class Stage(IntEnum):
+    STORED = 0  # the group's committed offset has to be asked for
+    FIND = 1  # EARLIEST or LATEST has to be asked for
+    CHECK = 2  # the leader's epoch is newer than the position: is what was read still there? (KIP-320)
+    FETCH = 3
+    HALTED = 4  # an error that only a seek or a new assignment ends
+
+
+class Place:
+    __slots__ = (
+        "asking",
+        "checked_epoch",
+        "due_ms",
+        "end_reported_at",
+        "epoch",
+        "find",
+        "high_watermark",
+        "is_held_back",
+        "is_paused",
+        "last_stable_offset",
+        "leader",
+        "leader_epoch",
+        "log_start_offset",
+        "max_bytes",
+        "offset",
+        "partition",
+        "queued_bytes",
+        "queued_records",
+        "replica",
+        "replica_until_ms",
+        "reported_code",
+        "stage",
+        "topic_id",
+        "version",
+    )
+
+    def __init__(self, partition: Partition, max_bytes: int) -> None:
+        self.partition = partition
+        self.stage = Stage.STORED
+        self.offset = -1
+        self.epoch = NO_EPOCH  # of the last record before `offset`
+        self.find = LATEST
+        self.leader = NO_NODE
+        self.leader_epoch = NO_EPOCH
+        self.checked_epoch = NO_EPOCH  # the leader's epoch under which the position was last known to be sound
+        self.topic_id: object = None
+        self.replica = NO_NODE
+        self.replica_until_ms = 0
+        self.version = 0  # one more whenever what was fetched before is not to be seen any more
+        self.asking = 0  # the request that is under way, or 0; answers to any other are stale
+        self.due_ms = 0  # nothing is asked before
+        self.is_paused = False
+        self.is_held_back = False
+        self.max_bytes = max_bytes
+        self.queued_bytes = 0
+        self.queued_records = 0
+        self.high_watermark = -1
+        self.last_stable_offset = -1
+        self.log_start_offset = -1
+        self.end_reported_at = -1
+        self.reported_code = 0
+
+    def start_at(self, offset: int, epoch: int = NO_EPOCH) -> None:
+        """Go on from an offset, or from what EARLIEST, LATEST or STORED stands for; all that was fetched is stale."""
+        self.version += 1
+        self.asking = 0
+        self.due_ms = 0
+        self.end_reported_at = -1
+        self.reported_code = 0
+        self.epoch = NO_EPOCH
+        self.checked_epoch = NO_EPOCH
+        if offset >= 0:
+            self.position(offset, epoch)
+        elif offset == STORED:
+            self.stage = Stage.STORED
+        elif offset in (EARLIEST, LATEST):
+            self.reset_to(offset)
+        else:
+            raise ValueError(f"no such offset: {offset}")
+
+    def position(self, offset: int, epoch: int) -> None:
+        self.offset = offset
+        self.epoch = epoch
+        self.asking = 0
+        self.stage = Stage.FETCH
+        self.check()
+
+    def reset_to(self, find: int) -> None:
+        self.find = find
+        self.stage = Stage.FIND
+        self.asking = 0
+
+    def check(self) -> None:
+        """Before anything more is read under a newer leader, ask whether it has what was read."""
+        if self.stage == Stage.FETCH and self.epoch != NO_EPOCH and self.checked_epoch < self.leader_epoch:
+            self.stage = Stage.CHECK
+            self.asking = 0
+
+    def halt(self) -> None:
+        self.stage = Stage.HALTED
+        self.asking = 0
+
+    def led_by(self, leader: Leader) -> None:
+        """What metadata says. It may come from a broker that lags behind what is known already."""
+        if leader.topic_id != self.topic_id:
+            # Another topic of the same name: the epochs of the old one mean nothing in it.
+            if self.topic_id is not None:
+                self.epoch = self.leader_epoch = self.checked_epoch = NO_EPOCH
+            self.topic_id = leader.topic_id
+        elif leader.epoch != NO_EPOCH and leader.epoch < self.leader_epoch:
+            return
+        if leader.node_id != self.leader:
+            if self.stage != Stage.STORED:
+                self.asking = 0
+            self.replica = NO_NODE
+        self.leader, self.leader_epoch = leader.node_id, leader.epoch
+        self.check()
+
+    def forget_leader(self) -> None:
+        self.leader = NO_NODE
+        self.replica = NO_NODE
+        self.asking = 0
+
+    def node_at(self, now_ms: int) -> int:
+        """Whom to fetch from: the follower that the leader has named for us (KIP-392), or the leader."""
+        if self.replica != NO_NODE and now_ms < self.replica_until_ms:
+            return self.replica
+        return self.leader
