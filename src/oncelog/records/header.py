@@ -57,6 +57,8 @@ _leader_epoch = struct.Struct(">i")
 _crc = struct.Struct(">I")
 _attributes = struct.Struct(">h")
 _max_timestamp = struct.Struct(">q")
+_producer = struct.Struct(">qhi")
+_length_and_time = struct.Struct(">i23xq")  # from byte 8
 _unpack_from = HEADER.unpack_from
 _new = tuple.__new__
 
@@ -116,6 +118,18 @@ def stamp_append_time(buffer: bytearray | memoryview, at: int, append_time_ms: i
     _attributes.pack_into(buffer, at + CRC_FROM, header.attributes | LOG_APPEND_TIME)
     _max_timestamp.pack_into(buffer, at + 35, append_time_ms)
     restamp_crc(buffer, at, header.size_bytes)
+
+
+def stamp_producer(
+    buffer: bytearray | memoryview, at: int, producer_id: int, producer_epoch: int, base_sequence: int
+) -> int:
+    """Say who sends the batch, and as which sequences; the answer is its max timestamp. The CRC covers the stamp, so it
+    is made anew over the whole batch, which costs less than keeping what it was before the stamp."""
+    _producer.pack_into(buffer, at + 43, producer_id, producer_epoch, base_sequence)
+    batch_length, max_timestamp = _length_and_time.unpack_from(buffer, at + 8)
+    body = memoryview(buffer)[at + CRC_FROM : at + LENGTH_PREFIX_BYTES + batch_length]
+    _crc.pack_into(buffer, at + 17, crc32c(body))
+    return int(max_timestamp)
 
 
 def restamp_crc(buffer: bytearray | memoryview, at: int, size_bytes: int) -> None:

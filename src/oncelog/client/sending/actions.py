@@ -1,0 +1,99 @@
+"""What the Sender asks of its engine, and what the engine tells it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from oncelog.client.sending.batch import Batch, Identity, Place
+
+
+class Produce(NamedTuple):
+    """One Produce request, at most one batch for a partition. Requests for one node go out in the order of these, over
+    one connection at a time."""
+
+    node_id: int
+    request_id: int
+    batches: Sequence[Batch]
+
+
+class NeedIdentity(NamedTuple):
+    """A lease for all these partitions by one lease_pid, or one InitProducerId where the server has no leases. Asked
+    once; the engine tries until it can say `granted` or `not_granted`."""
+
+    places: Sequence[Place]
+
+
+class NeedMetadata(NamedTuple):
+    """The leaders of these topics are unknown, or not who we thought. Asked again after a backoff."""
+
+    topics: Sequence[str]
+
+
+class LookUp(NamedTuple):
+    """How far has this identity got in the partition? Answered by `looked_up`; the engine tries until it knows.
+
+    With `must_fence` (leases): ask resume_pid with a generation newer than the identity's, which at once keeps out
+    everything that may still be under way; on UNKNOWN_PRODUCER_ID read the log. Without it: DescribeProducers, then
+    the log from `from_offset` on. Only what is below the high watermark counts.
+    """
+
+    place: Place
+    identity: Identity
+    from_offset: int  # nothing of the identity that is still open lies below; -1 when that is not known
+    must_fence: bool
+
+
+class Delivered(NamedTuple):
+    """The batch is stored. Its pid, generation and first sequence are in the batch itself."""
+
+    batch: Batch
+    base_offset: int  # -1 where the log did not say
+    append_time_ms: int  # -1 unless the topic uses the log's time
+    was_in_doubt: bool  # what is stored there may be from an earlier attempt, or another process: worth comparing
+
+
+class Failed(NamedTuple):
+    batch: Batch
+    code: int  # Kafka's number, or librdkafka's negative one
+    message: str | None
+    maybe_stored: bool
+
+
+Action = Produce | NeedIdentity | NeedMetadata | LookUp | Delivered | Failed
+
+
+class Answer(NamedTuple):
+    """What a Produce response says of one partition."""
+
+    topic: str
+    partition: int
+    error_code: int
+    base_offset: int = -1
+    append_time_ms: int = -1
+    message: str | None = None
+
+
+class StoredSpan(NamedTuple):
+    """A batch of the identity as it lies in the log."""
+
+    first_sequence: int
+    last_sequence: int
+    base_offset: int
+
+
+class Found(NamedTuple):
+    """What a LookUp brought to light."""
+
+    last_sequence: int  # H, -1 when nothing of the identity is stored
+    generation: int  # the identity's own, or the one that the fence raised it to, which is ours from now on
+    spans: Sequence[StoredSpan] = ()  # as far as the log was read: they give the offsets to report
+
+
+@dataclass(frozen=True, slots=True)
+class Boundary:
+    """What is surely stored of one partition, for saving: the next record gets this sequence under this identity."""
+
+    identity: Identity
+    next_sequence: int
+    next_offset: int  # behind the last record that was acknowledged, -1 before any was
+    expires_at_ms: int | None  # on the engine's monotonic clock

@@ -1,0 +1,102 @@
+"""A batch on its way, and the identity that it travels under."""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from oncelog.records.build import build_batch
+from oncelog.records.header import read_header, stamp_producer
+from oncelog.records.read import records_of
+
+Place = tuple[str, int]  # topic, partition
+
+UNSTAMPED: Final = -1
+
+
+class Identity(NamedTuple):
+    """Who writes to one partition: the proposal's pid and generation, Kafka's producer id and epoch."""
+
+    pid: int
+    generation: int
+
+
+NOBODY: Final = Identity(-1, -1)
+
+
+class Batch:
+    """Encoded once. Identity and sequence are stamped when it is first sent and stay, unless it provably was not stored.
+
+    `payload` is the engine's: the messages to report on. Everything below `payload` belongs to the Sender; the engine may
+    read it. `data` changes only where it is stamped, before the Sender hands it out in a Produce.
+    """
+
+    __slots__ = (
+        "attempts",
+        "created_ms",
+        "data",
+        "first_sequence",
+        "generation",
+        "in_doubt",
+        "is_flying",
+        "max_timestamp_ms",
+        "partition",
+        "payload",
+        "pid",
+        "record_count",
+        "topic",
+    )
+
+    def __init__(
+        self, topic: str, partition: int, data: bytearray, record_count: int, created_ms: int, payload: object = None
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.data = data
+        self.record_count = record_count
+        self.created_ms = created_ms  # when its first record was taken: delivery.timeout.ms counts from here
+        self.payload = payload
+        self.pid = UNSTAMPED
+        self.generation = UNSTAMPED
+        self.first_sequence = UNSTAMPED
+        self.max_timestamp_ms = UNSTAMPED  # of its records; read from the header when the batch is stamped
+        self.attempts = 0  # how often it was sent and neither stored nor held up by an earlier one
+        self.in_doubt = False  # a request that carried it was lost, or was answered by "perhaps"
+        self.is_flying = False
+
+    @property
+    def identity(self) -> Identity:
+        return Identity(self.pid, self.generation)
+
+    @property
+    def last_sequence(self) -> int:
+        return (self.first_sequence + self.record_count - 1) & 0x7FFFFFFF
+
+    def stamp(self, identity: Identity, first_sequence: int) -> None:
+        self.pid, self.generation = identity
+        self.first_sequence = first_sequence
+        self.max_timestamp_ms = stamp_producer(self.data, 0, self.pid, self.generation, first_sequence)
+
+
+Split = Callable[[Batch, int], tuple[Batch, Batch]]
+
+
+def split_batch(batch: Batch, records: int) -> tuple[Batch, Batch]:
+    """The first so many records, and the others: same codec, same times, same slots. A list or tuple as payload is cut
+    along with them; any other payload goes into both, and an engine that wants it cut gives the Sender a `Split` of its own.
+    """
+    codec = read_header(batch.data).codec
+    every = [(record.key, record.value, record.headers, record.timestamp_ms) for record in records_of(batch.data)]
+    payload = batch.payload
+    payloads = (payload[:records], payload[records:]) if isinstance(payload, list | tuple) else (payload, payload)
+    parts = []
+    for own, own_payload in zip((every[:records], every[records:]), payloads, strict=True):
+        part = Batch(
+            batch.topic, batch.partition, build_batch(own, codec=codec), len(own), batch.created_ms, own_payload
+        )
+        part.in_doubt = batch.in_doubt
+        part.attempts = batch.attempts
+        parts.append(part)
+    first, second = parts
+    if batch.first_sequence != UNSTAMPED:
+        first.stamp(batch.identity, batch.first_sequence)
+        second.stamp(batch.identity, (batch.first_sequence + records) & 0x7FFFFFFF)
+    return first, second

@@ -1,0 +1,24 @@
+"""What the settings allow the Sender."""
+
+from dataclasses import dataclass
+
+MINUTE_MS = 60_000
+DAY_MS = 1440 * MINUTE_MS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SenderLimits:
+    is_idempotent: bool = True
+    acks: int = -1
+    max_in_flight: int = 5  # requests for one partition
+    max_request_bytes: int = 1_000_000  # of all batches in one request, unless one alone is larger
+    max_request_batches: int = 10_000
+    delivery_timeout_ms: int = 300_000
+    retries: int = 2_147_483_647
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1_000
+    # Without leases nothing can keep out a request that was lost on its way, so before the log is believed to lack
+    # a batch, so much time must have passed since it was lost. Longer than any broker lets a request lie.
+    settle_ms: int = 10_000
+    # Stock Kafka forgets a producer by its records' timestamps (producer.id.expiration.ms); the broker's value.
+    forget_after_ms: int = DAY_MS
