@@ -89,12 +89,13 @@ def _plain(kafka_type: str, is_flexible: bool) -> Step:
 
 
 class Bounds:
-    def __init__(self, entity_type: Any) -> None:
+    def __init__(self, entity_type: Any, most_elements: int = MOST_ELEMENTS) -> None:
         self._steps = steps_of(entity_type)
+        self._most_elements = most_elements
 
     def checked(self, data: bytes) -> bytes:
         """The request, without tagged fields that nobody knows. Raises `MalformedFrame` for what cannot be read."""
-        walk = _Walk(data)
+        walk = _Walk(data, self._most_elements)
         try:
             walk.over(self._steps, 0)
         except (IndexError, ValueError) as error:
@@ -110,8 +111,9 @@ class Bounds:
 
 
 class _Walk:
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, most_elements: int) -> None:
         self._data = data
+        self._most_elements = most_elements
         self._end = len(data)
         self._elements = 0
         self.cuts: list[Cut] = []
@@ -153,7 +155,7 @@ class _Walk:
         if count <= 0:
             return at
         self._elements += count
-        if count > self._end - at or self._elements > MOST_ELEMENTS:
+        if count > self._end - at or self._elements > self._most_elements:
             raise MalformedFrame(f"an array of {count} elements in {self._end - at} bytes")
         inner = step.inner
         if len(inner) == 1 and inner[0].kind == FIXED:

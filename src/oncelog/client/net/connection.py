@@ -1,0 +1,263 @@
+"""One broker's connection: requests go out at once, answers come back in their order.
+
+A broker answers the requests of a connection in the order in which they came, so an answer belongs to the oldest
+request that waits. One that says otherwise cannot be trusted any more and is closed. So is one whose answer is late:
+what became of the requests that wait is then unknown, and every one of them is told so.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from struct import Struct
+from typing import Any, cast
+
+from oncelog.client.errors import KafkaError, KafkaException
+from oncelog.client.net.receiving import Receiving
+from oncelog.wire.frames import MalformedFrame
+from oncelog.wire.own import LEASE_PID_KEY
+from oncelog.wire.requests import RequestSchema, api_key, known_versions, request_schema
+
+Buffer = bytes | bytearray | memoryview
+# the frame is the receiver's to keep; exactly one of the two is there
+OnAnswer = Callable[[memoryview | None, KafkaError | None], None]
+Build = Callable[[RequestSchema], Any]
+
+_correlation_id = Struct(">i")
+_CORRELATION_IDS = 2**31
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a broker listens. A bootstrap address has no node id: who listens there is not known."""
+
+    host: str
+    port: int
+    node_id: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}/{'bootstrap' if self.node_id is None else self.node_id}"
+
+
+@dataclass(slots=True)
+class _Waiting:
+    correlation_id: int
+    on_answer: OnAnswer
+    due_s: float  # on the loop's clock
+
+
+class Connection(Receiving):
+    """`opening.open_connection` makes one that is ready to be used."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        client_id: str | None,
+        timeout_ms: int,
+        max_frame_bytes: int,
+        on_lost: Callable[["Connection"], None] | None = None,
+    ) -> None:
+        super().__init__(max_frame_bytes)
+        self.endpoint = endpoint
+        self.client_id = client_id
+        self.versions: Mapping[int, tuple[int, int]] = {}
+        self.lost_by: KafkaError | None = None
+        self.answered_count = 0
+        self._timeout_ms = timeout_ms
+        self._on_lost = on_lost
+        self._waiting: deque[_Waiting] = deque()
+        self._last_correlation_id = 0
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._transport: asyncio.Transport = cast(asyncio.Transport, None)
+        self._gone = self._loop.create_future()
+
+    # --- what it is
+
+    @property
+    def node_id(self) -> int | None:
+        return self.endpoint.node_id
+
+    @property
+    def is_oncelog(self) -> bool:
+        """Whether it grants leases; otherwise it is some other Kafka."""
+        return LEASE_PID_KEY in self.versions
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def unsent_bytes(self) -> int:
+        """What the network has not taken yet."""
+        return 0 if self.is_closed else self._transport.get_write_buffer_size()
+
+    def version(self, key: int, low: int, high: int) -> int:
+        """The newest version of an API that both sides speak, within low ... high."""
+        theirs = self.versions.get(key)
+        if theirs is not None:
+            newest = min(high, theirs[1])
+            if newest >= max(low, theirs[0]):
+                return newest
+        raise KafkaException(KafkaError(KafkaError._UNSUPPORTED_FEATURE, self._unsupported(key, low, high, theirs)))
+
+    def _unsupported(self, key: int, low: int, high: int, theirs: tuple[int, int] | None) -> str:
+        if theirs is None:
+            return f"{self.endpoint}: the broker has no API {key}; a newer broker may have it"
+        side = "broker" if theirs[1] < low else "client"
+        return (
+            f"{self.endpoint}: the broker speaks API {key} in versions {theirs[0]} to {theirs[1]}, "
+            f"wanted is {low} to {high}: a newer {side} is needed"
+        )
+
+    # --- requests
+
+    def next_correlation_id(self) -> int:
+        self._last_correlation_id = (self._last_correlation_id + 1) % _CORRELATION_IDS
+        return self._last_correlation_id
+
+    def send(
+        self,
+        buffers: Sequence[Buffer],
+        correlation_id: int,
+        on_answer: OnAnswer | None,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Send one whole frame. The buffers must not be changed before it is answered; no `on_answer`, no answer."""
+        if self.is_closed:
+            if on_answer is not None:
+                self._loop.call_soon(on_answer, None, self.lost_by)
+            return
+        if on_answer is not None:
+            due_s = self._loop.time() + (self._timeout_ms if timeout_ms is None else timeout_ms) / 1000
+            if self._waiting:
+                # It cannot be answered before those that were sent before it.
+                due_s = max(due_s, self._waiting[-1].due_s)
+            self._waiting.append(_Waiting(correlation_id, on_answer, due_s))
+            if self._timer is None:
+                self._timer = self._loop.call_at(due_s, self._look_at_clock)
+        if len(buffers) == 1:
+            self._transport.write(buffers[0])
+        else:
+            self._transport.writelines(buffers)
+
+    async def request(
+        self,
+        name: str,
+        build: Build,
+        *,
+        versions: tuple[int, int] | None = None,
+        timeout_ms: int | None = None,
+    ) -> Any:
+        """Ask and wait: `build` makes the request with the schema of the version that both sides speak."""
+        low, high = versions or known_versions(name)
+        spoken = request_schema(name, self.version(api_key(name), low, high))
+        return await self.ask(spoken, build(spoken), timeout_ms)
+
+    async def ask(self, spoken: RequestSchema, request: Any, timeout_ms: int | None = None) -> Any:
+        frame = await self.ask_frame(
+            lambda correlation_id: spoken.encode(request, correlation_id, self.client_id), timeout_ms
+        )
+        return self.understood(spoken, frame)
+
+    async def ask_frame(self, encode: Callable[[int], bytes], timeout_ms: int | None = None) -> memoryview:
+        answered: asyncio.Future[memoryview] = self._loop.create_future()
+
+        def on_answer(frame: memoryview | None, error: KafkaError | None) -> None:
+            if answered.done():
+                return
+            if frame is not None:
+                answered.set_result(frame)
+            else:
+                assert error is not None
+                answered.set_exception(KafkaException(error))
+
+        correlation_id = self.next_correlation_id()
+        self.send((encode(correlation_id),), correlation_id, on_answer, timeout_ms)
+        return await answered
+
+    def understood(self, spoken: RequestSchema, frame: memoryview) -> Any:
+        """The answer as an entity; a broker that answers rubbish loses its connection."""
+        try:
+            return spoken.read(frame)
+        except MalformedFrame as error:
+            raise KafkaException(self._rubbish(str(error))) from None
+
+    # --- answers
+
+    def _frame(self, frame: memoryview) -> None:
+        if not self._waiting:
+            self._rubbish("it answers what nobody asked")
+            return
+        (correlation_id,) = _correlation_id.unpack_from(frame)
+        oldest = self._waiting[0]
+        if correlation_id != oldest.correlation_id:
+            self._rubbish(f"it answers request {correlation_id} where {oldest.correlation_id} is due")
+            return
+        self._waiting.popleft()
+        self.answered_count += 1
+        oldest.on_answer(frame, None)
+
+    def _rubbish(self, what: str) -> KafkaError:
+        error = KafkaError(KafkaError._BAD_MSG, f"{self.endpoint}: {what}")
+        self.close(error)
+        return error
+
+    def _look_at_clock(self) -> None:
+        self._timer = None
+        if not self._waiting or self.is_closed:
+            return
+        due_s = self._waiting[0].due_s
+        if due_s > self._loop.time():
+            self._timer = self._loop.call_at(due_s, self._look_at_clock)
+            return
+        count = len(self._waiting)
+        words = f"{self.endpoint}: {count} request(s) timed out: disconnected, what became of them is unknown"
+        self.close(KafkaError(KafkaError._TIMED_OUT, words, retriable=True))
+
+    # --- the end
+
+    def close(self, error: KafkaError | None = None) -> None:
+        """Close at once. Requests that wait for an answer get the error; what became of them is unknown."""
+        self._end(
+            error or KafkaError(KafkaError._DESTROY, f"{self.endpoint}: the connection was closed by this client")
+        )
+
+    async def closed(self) -> None:
+        """Wait until the transport is gone, too."""
+        await asyncio.shield(self._gone)
+
+    def _end(self, error: KafkaError) -> None:
+        if self.is_closed:
+            return
+        self.is_closed = True
+        self.lost_by = error
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._transport is not None:
+            self._transport.abort()
+        waiting, self._waiting = self._waiting, deque()
+        if self._on_lost is not None:
+            self._on_lost(self)
+        for each in waiting:
+            try:
+                each.on_answer(None, error)
+            except Exception as accident:  # the others must be told all the same
+                self._loop.call_exception_handler({"message": "an answer's receiver failed", "exception": accident})
+
+    # --- what asyncio calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        why = "the broker closed the connection" if exc is None else f"the connection broke: {exc}"
+        self._end(KafkaError(KafkaError._TRANSPORT, f"{self.endpoint}: {why}", retriable=True))
+        self._large = None
+        if not self._gone.done():
+            self._gone.set_result(None)

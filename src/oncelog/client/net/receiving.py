@@ -1,0 +1,91 @@
+"""The receiving half of a connection: bytes become frames.
+
+Small frames are taken out of one buffer and copied, so that whoever gets a frame may keep it. A large frame gets a
+buffer of its own as soon as its length is known; the rest of it is received straight into that and handed on as it is.
+"""
+
+import asyncio
+from struct import Struct
+
+from oncelog.client.errors import KafkaError
+
+RECEIVE_BYTES = 64 * 1024
+LARGE_FRAME_BYTES = 16 * 1024
+SIZE = Struct(">i")
+SIZE_BYTES = SIZE.size
+LEAST_FRAME_BYTES = 4  # an answer has at least a correlation id
+
+
+class Receiving(asyncio.BufferedProtocol):
+    """`_frame` gets every frame, without its length; `_rubbish` is told what cannot be a frame."""
+
+    is_closed = False
+
+    def __init__(self, max_frame_bytes: int) -> None:
+        self._max_frame_bytes = max_frame_bytes
+        self._buffer = bytearray(RECEIVE_BYTES)
+        self._view = memoryview(self._buffer)
+        self._filled = 0
+        self._large: bytearray | None = None
+        self._large_filled = 0
+
+    def _frame(self, frame: memoryview) -> None:
+        raise AssertionError("the other half takes the frames")
+
+    def _rubbish(self, what: str) -> KafkaError:
+        raise AssertionError("the other half closes the connection")
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        if self._large is not None:
+            return memoryview(self._large)[self._large_filled :]
+        return self._view[self._filled :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        large = self._large
+        if large is None:
+            self._walk(self._filled + nbytes)
+            return
+        self._large_filled += nbytes
+        if self._large_filled == len(large):
+            self._large = None
+            if not self.is_closed:
+                self._frame(memoryview(large))
+
+    def _walk(self, end: int) -> None:
+        """Hand on every whole frame that lies before `end`, and keep what is left at the buffer's start."""
+        view = self._view
+        at = 0
+        while end - at >= SIZE_BYTES and not self.is_closed:
+            (size,) = SIZE.unpack_from(view, at)
+            if not LEAST_FRAME_BYTES <= size <= self._max_frame_bytes:
+                self._rubbish(_what_it_is(bytes(view[at : at + SIZE_BYTES]), size, self._max_frame_bytes))
+                return
+            start = at + SIZE_BYTES
+            stop = start + size
+            if stop > end:
+                if size > LARGE_FRAME_BYTES:
+                    self._begin_large(size, start, end)
+                    return
+                break
+            self._frame(memoryview(bytes(view[start:stop])))
+            at = stop
+        left = end - at
+        if left and at:
+            view[:left] = bytes(view[at:end])
+        self._filled = left
+
+    def _begin_large(self, size: int, start: int, end: int) -> None:
+        large = bytearray(size)
+        large[: end - start] = self._view[start:end]
+        self._large, self._large_filled = large, end - start
+        self._filled = 0
+
+
+def _what_it_is(first: bytes, size: int, max_frame_bytes: int) -> str:
+    if first == b"HTTP":
+        return "an HTTP server answers there; is the port right?"
+    if first[0] in (0x15, 0x16) and first[1] == 3:
+        return "it answers with TLS: `security.protocol` should be ssl or sasl_ssl"
+    if size > max_frame_bytes and size < 2**30:
+        return f"an answer of {size} bytes is larger than `receive.message.max.bytes` ({max_frame_bytes}): raise that"
+    return f"its answer begins with {first.hex(' ')}, which is no Kafka; are host and port right?"
