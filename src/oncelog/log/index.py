@@ -87,6 +87,14 @@ class Index:
             return Entry(offsets[-1], positions[-1], times[-1])
         return self._entry(self._stored - 1) if self._stored else None
 
+    def entry(self, number: int) -> Entry:
+        """The first one is number 0."""
+        if number < self._stored:
+            return self._entry(number)
+        offsets, positions, times = self._tail
+        at = number - self._stored
+        return Entry(offsets[at], positions[at], times[at])
+
     def at_offset(self, offset: int) -> Entry:
         """Where to begin to look for the batch that holds the offset: that batch or one before it."""
         return self._search(OFFSET, offset)

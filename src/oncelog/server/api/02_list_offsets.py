@@ -4,6 +4,7 @@ Every record is on the local disk here, so the earliest local offset is the earl
 tiered: the last tiered one is -1.
 """
 
+import asyncio
 from typing import Any
 
 from oncelog.log.errors import LogStorageError
@@ -26,7 +27,7 @@ Found = tuple[int, int, int]  # timestamp, offset, leader epoch
 NOTHING: Found = (-1, -1, -1)
 
 
-def handle(request: Any, call: Call) -> Any:
+async def handle(request: Any, call: Call) -> Any:
     asked: dict[str, dict[int, Any]] = {}
     twice: set[tuple[str, int]] = set()  # which of them is meant cannot be known: refused, as in Kafka
     for topic in request.topics:
@@ -35,19 +36,15 @@ def handle(request: Any, call: Call) -> Any:
             if each.partition_index in of_topic:
                 twice.add((topic.name, each.partition_index))
             of_topic[each.partition_index] = each
-    return call.new(
-        "ListOffsetsResponse",
-        topics=tuple(
-            call.new(
-                "ListOffsetsTopicResponse",
-                name=name,
-                partitions=tuple(
-                    _answer(name, each, call, is_twice=(name, index) in twice) for index, each in of_topic.items()
-                ),
-            )
-            for name, of_topic in asked.items()
-        ),
-    )
+    topics = []
+    for name, of_topic in asked.items():
+        partitions = []
+        for index, each in of_topic.items():
+            partitions.append(_answer(name, each, call, is_twice=(name, index) in twice))
+            if each.timestamp >= 0 or each.timestamp == MAX_TIMESTAMP:
+                await asyncio.sleep(0)  # a body may have been unfolded for it; let other connections go on in between
+        topics.append(call.new("ListOffsetsTopicResponse", name=name, partitions=tuple(partitions)))
+    return call.new("ListOffsetsResponse", topics=tuple(topics))
 
 
 def _answer(name: str, asked: Any, call: Call, *, is_twice: bool) -> Any:
