@@ -10,6 +10,7 @@ from oncelog.log.errors import LogStorageError
 from oncelog.server.errors import ErrorCode
 from oncelog.server.keyless import MAX_UNFOLDED_BYTES
 from tests.raw import CODECS, RawConnection, Rec, batch, message_set
+from tests.raw.batches import HEADER_BYTES, squeeze
 from tests.raw.entities import OWN_PACKAGE
 from tests.server.conftest import new_topic
 
@@ -111,6 +112,17 @@ def test_a_compacted_topic_refuses_records_without_a_key_and_names_them(raw: Raw
         assert (answer.error_code, answer.base_offset) == (ErrorCode.invalid_record, -1)
         assert [each.batch_index for each in answer.record_errors] == [1, 3]
     assert raw.produce(topic, 0, batch([Rec(None, key=b"k")], codec=codec)).base_offset == 0
+
+
+def test_a_compacted_topic_refuses_equal_records_that_unfold_from_little(raw: RawConnection) -> None:
+    """Told at the second record: to walk a million of them would hold up everybody else."""
+    topic = new_topic(raw, cleanup_policy="compact")
+    record = batch([Rec(b"v", b"k")])[HEADER_BYTES:]
+    packed = squeeze(CODECS["zstd"], record * 1000)
+    bomb = batch([], payload=packed, codec=CODECS["zstd"], record_count=1000, last_offset_delta=999)
+    answer = raw.produce(topic, 0, bomb)
+    assert answer.error_code is ErrorCode.invalid_record
+    assert raw.offset_at(topic, 0, -1).offset == 0
 
 
 def test_a_compacted_topic_refuses_what_its_compaction_could_not_read(raw: RawConnection) -> None:

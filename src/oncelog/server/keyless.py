@@ -1,9 +1,11 @@
 """Which records of a produced batch have no key: a compacted topic takes none of those, since none would ever go.
 
 To know it the body has to be read, which only compacted topics ask for. It is walked without making anything of the
-records, within bounds: what a client sent may unfold to far more than it was.
+records, within bounds: what a client sent may unfold to far more than it was. Offsets must go up one by one, as the
+header has promised: else a few kilobytes could unfold to a million equal records, all to be walked while others wait.
 """
 
+from oncelog.records.errors import InvalidRecord
 from oncelog.records.header import BatchHeader, Buffer
 from oncelog.records.read import body_of, field_end, number
 
@@ -20,7 +22,9 @@ def records_without_key(batch: Buffer, header: BatchHeader) -> list[int]:
     for index in range(header.record_count):
         record_end, place = field_end(body, place, len(body))
         _, place = number(body, place + ATTRIBUTES_BYTES, record_end)  # timestamp delta
-        _, place = number(body, place, record_end)  # offset delta
+        offset_delta, place = number(body, place, record_end)
+        if offset_delta != index:
+            raise InvalidRecord(f"record {index} has the offset delta {offset_delta}")
         key_bytes, _ = number(body, place, record_end)
         if key_bytes == -1:
             found.append(index)
