@@ -19,6 +19,7 @@ REQUEST_HEAD_BYTES = REQUEST_HEAD.size
 _int16 = Struct(">h")
 
 Readable = bytes | bytearray
+Buffer = bytes | bytearray | memoryview
 
 
 class MalformedFrame(Exception):
@@ -51,7 +52,7 @@ def skip_client_id(buffer: Readable, at: int, end: int) -> int:
     return at
 
 
-def read_uvarint(buffer: Readable, at: int) -> tuple[int, int]:
+def read_uvarint(buffer: Buffer, at: int) -> tuple[int, int]:
     """An unsigned varint of at most 32 bits. Raises IndexError where the buffer ends."""
     byte = buffer[at]
     if byte < 0x80:
@@ -66,7 +67,7 @@ def read_uvarint(buffer: Readable, at: int) -> tuple[int, int]:
     raise MalformedFrame("a varint of more than five bytes")
 
 
-def skip_tagged_fields(buffer: Readable, at: int, end: int) -> int:
+def skip_tagged_fields(buffer: Buffer, at: int, end: int) -> int:
     """The position behind the tagged fields; unknown ones are for newer servers and are passed over."""
     if at < end and buffer[at] == 0:
         return at + 1

@@ -16,11 +16,9 @@ from kio.schema.index import schema_name_map
 from kio.serial import entity_reader, entity_writer
 
 from oncelog.wire.bounds import Bounds
-from oncelog.wire.frames import MalformedFrame, skip_tagged_fields
+from oncelog.wire.frames import Buffer, MalformedFrame, skip_tagged_fields
 from oncelog.wire.nulls import arrays_of, refuse_nulls
 from oncelog.wire.own import LEASE_PID_KEY, RESUME_PID_KEY
-
-Frame = bytes | bytearray | memoryview
 
 CORRELATION_ID_BYTES = 4
 # A cluster of a hundred thousand partitions answers Metadata with some hundred thousand elements.
@@ -74,7 +72,7 @@ class RequestSchema:
         )
         return header + body
 
-    def read(self, frame: Frame) -> Any:
+    def read(self, frame: Buffer) -> Any:
         """The answer. Raises `MalformedFrame` for whatever is wrong with it."""
         data = bytes(frame)
         at = CORRELATION_ID_BYTES
