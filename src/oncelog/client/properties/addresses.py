@@ -14,9 +14,9 @@ def parse_servers(text: str) -> tuple[Address, ...]:
 def _parse(address: str) -> Address:
     place = address.rpartition("://")[2]
     if place.startswith("["):
-        host, _, rest = place[1:].partition("]")
+        host, bracket, rest = place[1:].partition("]")
         port = rest.removeprefix(":")
-        is_well_formed = bool(host) and (not rest or rest.startswith(":"))
+        is_well_formed = bool(host and bracket) and (not rest or rest.startswith(":"))
     else:
         host, _, port = place.partition(":") if place.count(":") == 1 else (place, "", "")
         is_well_formed = bool(host)

@@ -113,6 +113,7 @@ class ClientSettings:
         "`sasl` it must be given.",
         name="sasl.mechanisms",
         aliases=("sasl.mechanism",),
+        is_one_word=True,
     )
     sasl_username: str | None = text(None, "For PLAIN and SCRAM.")
     sasl_password: str | None = text(None, "For PLAIN and SCRAM.", is_secret=True)

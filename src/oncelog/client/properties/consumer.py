@@ -4,11 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from oncelog.client.errors import invalid_argument
 from oncelog.client.properties.common import DAY_MS, HOUR_MS, ClientSettings
 from oncelog.client.properties.property import CONSUMER, INT_MAX, boolean, callback, choice, converted, integer, text
 
-ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
 OFFSET_RESETS = {
     **dict.fromkeys(("smallest", "earliest", "beginning"), "earliest"),
     **dict.fromkeys(("largest", "latest", "end"), "latest"),
@@ -17,11 +15,7 @@ OFFSET_RESETS = {
 
 
 def parse_assignors(written: str) -> tuple[str, ...]:
-    names = tuple(name.strip() for name in written.split(",") if name.strip())
-    for name in names:
-        if name not in ASSIGNORS:
-            raise invalid_argument(f"Unsupported partition.assignment.strategy: {name}")
-    return names
+    return tuple(name.strip() for name in written.split(",") if name.strip())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +67,9 @@ class ConsumerSettings(ClientSettings):
     )
 
     # Fetching
-    fetch_min_bytes: int = integer(1, 1, 100_000_000, "The broker answers when it has this much.", scope=CONSUMER)
+    fetch_min_bytes: int = integer(
+        1, 0, INT_MAX, "The broker answers when it has this much, 1 to 100,000,000 bytes.", scope=CONSUMER
+    )
     fetch_wait_max_ms: int = integer(500, 0, 300_000, "It answers with less after this time.", scope=CONSUMER)
     fetch_max_bytes: int = integer(
         52_428_800,

@@ -18,8 +18,7 @@ class ProducerSettings(ClientSettings):
     # Once, and in order
     enable_idempotence: bool = boolean(
         True,
-        "Records are stored once and in order whatever fails. librdkafka's default is false; here it is what the client "
-        "is for.",
+        "Records are stored once and in order whatever fails. librdkafka's default is false; this client is for it.",
         scope=PRODUCER,
     )
     acks: int = integer(

@@ -18,6 +18,7 @@ EVERY: Final = "*"
 
 _INTEGER: Final = re.compile(r"\s*([+-]?)(0[xX][0-9a-fA-F]+|[0-9]+)\s*")
 _NUMBER: Final = re.compile(r"\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*")
+_SEVERAL: Final = re.compile(r"^$|[ ,]")
 _TRUE: Final = frozenset({"true", "t", "1"})
 _FALSE: Final = frozenset({"false", "f", "0"})
 
@@ -50,9 +51,14 @@ class Property:
     low: float = 0
     high: float = INT_MAX
     words: Mapping[str, Any] = field(default_factory=dict)  # the words it takes and what they mean
-    is_exact: bool = False  # its words are told apart by case
+    is_one_word: bool = False
     convert: Callable[[str], Any] | None = None
     is_secret: bool = False
+
+    @property
+    def key(self) -> str:
+        """What its value goes by while settings are read."""
+        return self.attribute or self.name
 
     def parse(self, text: str | None) -> Any:
         """The value of a text; None or an empty one asks for the default, which only texts have."""
@@ -67,7 +73,8 @@ class Property:
 
     def _text(self, text: str | None) -> Any:
         stripped = (text or "").lstrip()
-        if self.words and stripped not in self.words:
+        is_refused = bool(self.words) and stripped not in self.words
+        if is_refused or (self.is_one_word and _SEVERAL.search(stripped)):
             raise self.refuse(stripped or "(null)")
         if not stripped:
             return self.default

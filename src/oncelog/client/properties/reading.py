@@ -18,6 +18,7 @@ _log: Final = logging.getLogger("oncelog.client")
 _TOPIC_CONFIG: Final = "default.topic.config"
 _LOGGER: Final = "logger"
 _NAMES: Final = sorted({*PROPERTIES, *ALIASES, *REFUSED, _LOGGER})
+_ONLY_IN_C: Final = frozenset(ONLY_IN_C.split())
 _OTHERS: Final = {PRODUCER: "producer", CONSUMER: "consumer"}
 
 Given = Mapping[str, Any]
@@ -44,7 +45,7 @@ def _read(
     fit: Callable[[dict[str, Any], frozenset[str]], str | None],
 ) -> S:
     if not isinstance(given, Mapping):
-        raise TypeError(f"expected a mapping of properties, not {type(given).__name__}")
+        raise TypeError(f"expected configuration dict, not {type(given).__name__}")
     values: dict[str, Any] = {}
     names: set[str] = set()
     for written, value in _flat(given):
@@ -56,14 +57,14 @@ def _read(
             _log.warning("%s is a property of a %s and changes nothing in a %s", written, _OTHERS[known.scope], role)
             continue
         names.add(known.name)
-        if known.attribute:
-            values[known.attribute] = parsed
-    defaults = {known.attribute: known.default for known in PROPERTIES.values() if known.scope not in others}
-    whole = {name: value for name, value in (defaults | values).items() if name is not None}
+        values[known.key] = parsed
+    mine = [known for known in PROPERTIES.values() if known.scope not in others]
+    whole = {known.key: known.default for known in mine} | values
     refusal = fit(whole, frozenset(names))
     if refusal:
         raise invalid_argument(f"Failed to create {role}: {refusal}")
-    return settings(**whole, logger=given.get(_LOGGER), given=frozenset(names))
+    attributes = {known.attribute: whole[known.attribute] for known in mine if known.attribute is not None}
+    return settings(**attributes, logger=given.get(_LOGGER), given=frozenset(names))
 
 
 def _flat(given: Given) -> Iterator[tuple[str, Any]]:
@@ -87,7 +88,7 @@ def _known(written: str, value: Any) -> Property | None:
         if (_text_of(written, value) or "").strip().lower() in nothing:
             return None
         raise invalid_argument(f'Configuration property "{written}" cannot be honoured: {reason}')
-    if written in ONLY_IN_C:
+    if written in _ONLY_IN_C:
         raise invalid_argument(f'Property "{written}" must be set through dedicated .._set_..() function')
     nearest = get_close_matches(written, _NAMES, n=1, cutoff=0)
     raise invalid_argument(f'No such configuration property: "{written}"; the nearest known one is "{nearest[0]}"')
@@ -95,10 +96,16 @@ def _known(written: str, value: Any) -> Property | None:
 
 def _value(known: Property, value: Any) -> Any:
     if known.kind is Kind.CALLABLE:
-        if not callable(value):
-            raise TypeError(f"expected {known.name} property as a callable function")
-        return value
+        return _callable(known, value)
     return known.parse(_text_of(known.name, value))
+
+
+def _callable(known: Property, value: Any) -> Any:
+    if callable(value):
+        return value
+    if known.name.startswith("on_"):
+        raise invalid_argument(f"{known.name} requires a callable object")
+    raise TypeError(f"expected {known.name} property as a callable function")
 
 
 def _text_of(name: str, value: Any) -> str | None:

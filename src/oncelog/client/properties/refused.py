@@ -51,30 +51,9 @@ REFUSED: Final[Mapping[str, tuple[frozenset[str], str]]] = {
 }
 
 # What librdkafka itself only takes through functions of its C interface, and says so in these words.
-ONLY_IN_C: Final = frozenset(
-    [
-        "log_cb",
-        "background_event_cb",
-        "socket_cb",
-        "connect_cb",
-        "closesocket_cb",
-        "open_cb",
-        "resolve_cb",
-        "opaque",
-        "default_topic_conf",
-        "ssl_key",
-        "ssl_certificate",
-        "ssl_ca",
-        "ssl_engine_callback_data",
-        "ssl.certificate.verify_cb",
-        "oauthbearer_token_refresh_cb",
-        "interceptors",
-        "consume_cb",
-        "rebalance_cb",
-        "offset_commit_cb",
-        "dr_cb",
-        "dr_msg_cb",
-        "partitioner_cb",
-        "msg_order_cmp",
-    ]
+ONLY_IN_C: Final = (
+    "log_cb background_event_cb socket_cb connect_cb closesocket_cb open_cb resolve_cb opaque "
+    "default_topic_conf ssl_key ssl_certificate ssl_ca ssl_engine_callback_data ssl.certificate.verify_cb "
+    "oauthbearer_token_refresh_cb interceptors consume_cb rebalance_cb offset_commit_cb dr_cb dr_msg_cb "
+    "partitioner_cb msg_order_cmp "
 )

@@ -11,6 +11,7 @@ Values = dict[str, Any]
 Rule = Callable[[Values, frozenset[str]], str | None]
 
 IDEMPOTENT_MAX_IN_FLIGHT: Final = 5
+ASSIGNORS: Final = ("range", "roundrobin", "sticky", "cooperative-sticky")
 SPOKEN_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 
 
@@ -20,7 +21,7 @@ def fit_producer(values: Values, given: frozenset[str]) -> str | None:
 
 
 def fit_consumer(values: Values, given: frozenset[str]) -> str | None:
-    return _first(values, given, _oauth, _group, _fetch, _common)
+    return _first(values, given, _oauth, _fetch, _common, _group)
 
 
 def fit_admin(values: Values, given: frozenset[str]) -> str | None:
@@ -44,6 +45,8 @@ def _idempotence(values: Values, given: frozenset[str]) -> str | None:
     values["max_in_flight"] = min(values["max_in_flight"], IDEMPOTENT_MAX_IN_FLIGHT)
     if values["retries"] < 1:
         return "`retries` must be set >= 1 when `enable.idempotence` is true"
+    if values["queue.buffering.backpressure.threshold"] > 1:
+        return "`queue.buffering.backpressure.threshold` must be set to 1 when `enable.idempotence` is true"
     if values["acks"] != -1:
         return "`acks` must be set to `all` when `enable.idempotence` is true"
     return None
@@ -70,8 +73,11 @@ def _identity(values: Values, given: frozenset[str]) -> str | None:
 
 def _group(values: Values, given: frozenset[str]) -> str | None:
     if values["max_poll_interval_ms"] < values["session_timeout_ms"]:
-        return "`max.poll.interval.ms`must be >= `session.timeout.ms`"
+        return "`max.poll.interval.ms` must be >= `session.timeout.ms`"
     names = values["partition_assignment_strategy"]
+    for name in names:
+        if name not in ASSIGNORS:
+            return f"Unsupported partition.assignment.strategy: {name}"
     if "cooperative-sticky" in names and len(names) > 1:
         return (
             f"All partition.assignment.strategy ({','.join(names)}) assignors must have the same protocol type, online "
@@ -81,6 +87,8 @@ def _group(values: Values, given: frozenset[str]) -> str | None:
 
 
 def _fetch(values: Values, given: frozenset[str]) -> str | None:
+    if not 1 <= values["fetch_min_bytes"] <= 100_000_000:
+        return 'Configuration property "fetch.min.bytes" value is outside allowed range 1..100000000'
     if "fetch.max.bytes" in given:
         if values["fetch_max_bytes"] < values["message_max_bytes"]:
             return "`fetch.max.bytes` must be >= `message.max.bytes`"

@@ -6,47 +6,16 @@ that was written for it goes on working. What would change what the application 
 
 from typing import Any, Final
 
+from oncelog.client.properties.common import DAY_MS, HOUR_MS
 from oncelog.client.properties.property import CONSUMER, EVERY, INT_MAX, PRODUCER, Kind, Property
 
-_DEBUG: Final = [
-    "generic",
-    "broker",
-    "topic",
-    "metadata",
-    "feature",
-    "queue",
-    "msg",
-    "protocol",
-    "cgrp",
-    "security",
-    "fetch",
-    "interceptor",
-    "plugin",
-    "consumer",
-    "admin",
-    "eos",
-    "mock",
-    "assignor",
-    "conf",
-    "telemetry",
-    "all",
-]
-_FEATURES: Final = [
-    "gzip",
-    "snappy",
-    "ssl",
-    "sasl",
-    "regex",
-    "lz4",
-    "sasl_gssapi",
-    "sasl_plain",
-    "sasl_scram",
-    "plugins",
-    "zstd",
-    "sasl_oauthbearer",
-    "http",
-    "oidc",
-]
+_DEBUG: Final = (
+    "generic broker topic metadata feature queue msg protocol cgrp security fetch interceptor "
+    "plugin consumer admin eos mock assignor conf telemetry all"
+)
+_FEATURES: Final = (
+    "gzip snappy ssl sasl regex lz4 sasl_gssapi sasl_plain sasl_scram plugins zstd sasl_oauthbearer http oidc"
+)
 _DEPRECATED: Final = "Deprecated in librdkafka too."
 _VERSIONS: Final = "Every broker is asked for its versions."
 _LOGGING: Final = "Python's logging decides, by the logger `oncelog.client`."
@@ -70,16 +39,13 @@ def _integer(name: str, default: int, low: int, high: int, doc: str, scope: str 
     return _property(Kind.INTEGER, name, scope, default, doc, low=low, high=high)
 
 
-def _flags(name: str, words: list[str], doc: str) -> Property:
-    return _property(Kind.FLAGS, name, EVERY, (), doc, words=dict.fromkeys(words))
+def _flags(name: str, words: str, doc: str) -> Property:
+    return _property(Kind.FLAGS, name, EVERY, (), doc, words=dict.fromkeys(words.split()))
 
 
 def _callback(name: str, doc: str) -> Property:
     return _property(Kind.CALLABLE, name, EVERY, None, doc)
 
-
-DAY_MS: Final = 24 * 60 * 60 * 1000
-HOUR_MS: Final = 60 * 60 * 1000
 
 WITHOUT_EFFECT: Final = (
     _flags("builtin.features", _FEATURES, "A question to librdkafka's build."),
@@ -124,5 +90,12 @@ WITHOUT_EFFECT: Final = (
         "queue.buffering.backpressure.threshold", 1, 1, 1_000_000, "Batches wait for brokers, not in them.", PRODUCER
     ),
     _boolean("produce.offset.report", False, "Offsets are always reported.", PRODUCER),
-    _text("sasl.oauthbearer.assertion.algorithm", "Only with the refused grant.", "RS256"),
+    _property(
+        Kind.CHOICE,
+        "sasl.oauthbearer.assertion.algorithm",
+        EVERY,
+        "RS256",
+        "Only with the refused grant.",
+        words={"rs256": "RS256", "es256": "ES256"},
+    ),
 )
