@@ -1,17 +1,31 @@
 """What can be wrong with a saved producer, before anything is sent and while a replay is checked."""
 
+from oncelog.client.errors import KafkaError, KafkaException
 
-class BadSavedProducer(ValueError):
+
+class BadSavedProducer(KafkaException, ValueError):
     """The saved value itself cannot be used: tampered with, cut short, from a future version, of another place."""
 
+    def __init__(self, message: str) -> None:
+        super().__init__(KafkaError(KafkaError._INVALID_ARG, message))
 
-class CannotResume(Exception):
+
+class CannotResume(KafkaException):
     """What the log holds and what was saved do not fit together, or the log can no longer tell. Nothing was sent."""
 
+    def __init__(self, message: str) -> None:
+        super().__init__(KafkaError(KafkaError._INCONSISTENT, message, fatal=True))
 
-class TakenOver(Exception):
+
+class ReplayDiffers(KafkaException):
+    """The application produced something else than what stands in the slot already. Nothing more may be written."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(KafkaError(KafkaError._INCONSISTENT, message, fatal=True))
+
+
+class TakenOver(KafkaException):
     """Another copy of the same job has taken the saved producer over; this one must stop."""
 
-
-class ReplayDiffers(Exception):
-    """The application produced something else than what stands in the slot already. Nothing more may be written."""
+    def __init__(self, message: str) -> None:
+        super().__init__(KafkaError(KafkaError._FENCED, message, fatal=True))

@@ -23,10 +23,22 @@ NEVER = -1
 NO_TOPIC_ID = "00000000-0000-0000-0000-000000000000"
 
 
+class Place(NamedTuple):
+    topic: str
+    partition: int
+
+
 class Identity(NamedTuple):
     pid: int
     generation: int
     expires_at_ms: int = NEVER  # wall clock; a lease is never used for sending after it
+
+
+class HighWater(NamedTuple):
+    """What a broker remembers of a producer in one partition."""
+
+    generation: int
+    last_sequence: int
 
 
 class Span(NamedTuple):

@@ -1,0 +1,140 @@
+"""resume_pid, asked of all leaders at once: older generations are fenced and H(P) is learned in one step.
+
+A generation has one owner (decision 23), so an equal one is refused, and the answer names the one that the partition
+knows: the next is taken. The same goes for a fence whose answer was lost or came too late; it may stand in the log,
+under a generation that nobody but us has seen.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from oncelog.client.errors import KafkaError, KafkaException
+from oncelog.client.saving.asking import Asked, ask_leaders, by_topic, milliseconds, passing
+from oncelog.client.saving.saved import HighWater, Identity, Place
+from oncelog.producers.sequences import GENERATIONS, is_newer_generation
+
+if TYPE_CHECKING:
+    from oncelog.client.net.brokers import Brokers
+
+INVALID_PRODUCER_EPOCH: Final = 47
+UNKNOWN_PRODUCER_ID: Final = 59
+REQUEST_TIMED_OUT: Final = 7
+TIMEOUT_MS: Final = 5_000
+
+
+async def fence(brokers: "Brokers", identities: Mapping[Place, Identity]) -> dict[Place, HighWater | None]:
+    """For each place the generation that is ours now, and H(P); None where the lease is not known there (any more)."""
+    generations = {place: generation_after(identity.generation) for place, identity in identities.items()}
+
+    async def ask(node_id: int, places: Sequence[Place]) -> Asked[HighWater | None]:
+        producers: dict[tuple[int, int], list[Place]] = defaultdict(list)
+        for place in places:
+            producers[identities[place].pid, generations[place]].append(place)
+        try:
+            answer = await brokers.request(
+                node_id, "resume_pid", lambda schema: _request(schema, producers), versions=(0, 0)
+            )
+        except KafkaException:
+            for place in places:
+                generations[place] = generation_after(generations[place])
+            raise
+        found: dict[Place, HighWater | None] = {}
+        may_ask_at_once = True
+        for producer in answer.producers:
+            for topic in producer.topics:
+                for each in topic.partitions:
+                    place = Place(topic.name, each.partition_index)
+                    code = int(each.error_code)
+                    if code == 0:
+                        found[place] = HighWater(each.generation, each.last_sequence)
+                    elif code == UNKNOWN_PRODUCER_ID:
+                        found[place] = None
+                    elif code == INVALID_PRODUCER_EPOCH:
+                        generations[place] = _newer(generations[place], each.generation)
+                    else:
+                        generations[place] = generation_after(generations[place])
+                        may_ask_at_once = code == REQUEST_TIMED_OUT and may_ask_at_once
+                        passing(place, code, each.error_message)
+        return found, may_ask_at_once
+
+    return await ask_leaders(brokers, identities, ask)
+
+
+def _request(schema: Any, producers: Mapping[tuple[int, int], Sequence[Place]]) -> Any:
+    return schema.new(
+        "ResumePidRequest",
+        timeout=milliseconds(TIMEOUT_MS),
+        producers=tuple(
+            schema.new(
+                "ResumePidProducer",
+                producer_id=pid,
+                generation=generation,
+                topics=tuple(
+                    schema.new("ResumePidTopic", name=name, partitions=tuple(indexes))
+                    for name, indexes in by_topic(places).items()
+                ),
+            )
+            for (pid, generation), places in producers.items()
+        ),
+    )
+
+
+def generation_after(generation: int) -> int:
+    return (generation + 1) % GENERATIONS
+
+
+def _newer(given: int, known: int) -> int:
+    """The one after what the partition knows; or after ours, should that be ahead already."""
+    return generation_after(given if is_newer_generation(known, given) else known)
+
+
+async def lease(brokers: "Brokers", places: Sequence[Place], wall_ms: int) -> Identity:
+    """One new lease for all these partitions (decision 11)."""
+
+    async def ask(node_id: int, places: Sequence[Place]) -> Asked[Identity]:
+        answer = await brokers.request(node_id, "lease_pid", lambda schema: _lease_request(schema, places))
+        found: dict[Place, Identity] = {}
+        for topic in answer.topics:
+            for each in topic.partitions:
+                place = Place(topic.name, each.partition_index)
+                if each.error_code == 0:
+                    found[place] = Identity(each.producer_id, each.generation, wall_ms + each.expire_ms)
+                else:
+                    passing(place, int(each.error_code), each.error_message)
+        return found, False
+
+    # The pid is good for every partition, whoever leads it; so one answer is enough.
+    (identity,) = (await ask_leaders(brokers, places[:1], ask)).values()
+    return identity
+
+
+def _lease_request(schema: Any, places: Sequence[Place]) -> Any:
+    return schema.new(
+        "LeasePidRequest",
+        topics=tuple(
+            schema.new("LeasePidTopic", name=name, partitions=tuple(indexes))
+            for name, indexes in by_topic(places).items()
+        ),
+    )
+
+
+async def kafka_pid(brokers: "Brokers") -> Identity:
+    """A pid by InitProducerId; good for ever, on every partition."""
+
+    def build(schema: Any) -> Any:
+        return schema.new(
+            "InitProducerIdRequest",
+            transactional_id=None,
+            transaction_timeout=milliseconds(60_000),
+            producer_id=-1,
+            producer_epoch=-1,
+        )
+
+    answer = await brokers.request(None, "init_producer_id", build)
+    code = int(answer.error_code)
+    if code:
+        raise KafkaException(KafkaError(code, f"no producer id was granted: error {code}", retriable=True))
+    if answer.producer_id < 0:
+        raise KafkaException(KafkaError(KafkaError._FAIL, "the broker granted producer id -1", retriable=True))
+    return Identity(answer.producer_id, answer.producer_epoch)

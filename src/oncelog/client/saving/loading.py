@@ -1,0 +1,39 @@
+"""Positions and producer, as a group holds them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from oncelog.client.errors import invalid_argument
+from oncelog.client.net.brokers import Brokers
+from oncelog.client.net.loop_thread import LoopThread
+from oncelog.client.properties import consumer_settings
+from oncelog.client.saving.ownership import fetch_committed
+from oncelog.client.saving.saved import SavedProducer
+from oncelog.client.types import TopicPartition
+
+Loaded = tuple[list[TopicPartition], SavedProducer | None]
+
+
+def load(properties: Mapping[str, Any]) -> Loaded:
+    thread = LoopThread("oncelog-load")
+    try:
+        return thread.run(load_async(properties))
+    finally:
+        thread.stop()
+
+
+async def load_async(properties: Mapping[str, Any]) -> Loaded:
+    settings = consumer_settings(properties)
+    if not settings.group_id:
+        raise invalid_argument("a saved producer is loaded from a group: `group.id` must be set")
+    brokers = Brokers(settings)
+    await brokers.start()
+    try:
+        held = await fetch_committed(brokers, settings.group_id)
+    finally:
+        await brokers.close()
+    positions = [
+        TopicPartition(each.topic, each.partition, each.offset, each.metadata or None, each.leader_epoch)
+        for each in held.positions
+    ]
+    return positions, held.saved

@@ -1,0 +1,55 @@
+"""How far has an identity got? What a running producer asks when answers were lost (`sending`'s `LookUp`)."""
+
+from typing import TYPE_CHECKING, Final
+
+from oncelog.client.saving.asking import end_offsets
+from oncelog.client.saving.errors import CannotResume
+from oncelog.client.saving.fencing import fence
+from oncelog.client.saving.read_back import stored_spans
+from oncelog.client.saving.resume import remembered_or_none
+from oncelog.client.saving.saved import HighWater, Place
+from oncelog.client.saving.saved import Identity as SavedIdentity
+from oncelog.client.sending.actions import Found, LookUp, StoredSpan
+from oncelog.producers.sequences import NO_SEQUENCE, is_newer_generation
+
+if TYPE_CHECKING:
+    from oncelog.client.net.brokers import Brokers
+
+EARLIEST: Final = -2
+
+
+async def look_up(brokers: "Brokers", asked: LookUp) -> Found:
+    """H(P) below the high watermark, and where the batches lie; the caller asks again after a retriable failure."""
+    place, identity = Place(*asked.place), SavedIdentity(*asked.identity)
+    if asked.must_fence:
+        fenced = (await fence(brokers, {place: identity}))[place]
+        if fenced is not None:
+            # What precedes a fence that is below the high watermark is below it too.
+            spans = await _spans(brokers, asked, place) if fenced.last_sequence != NO_SEQUENCE else []
+            return Found(fenced.last_sequence, fenced.generation, spans)
+    else:
+        remembered = (await remembered_or_none(brokers, {place: identity.pid}))[place]
+        _refuse_other_epoch(place, identity, remembered)
+        if remembered is not None and asked.from_offset < 0:
+            return Found(remembered.last_sequence, identity.generation)
+    spans = await _spans(brokers, asked, place)
+    return Found(spans[-1].last_sequence if spans else NO_SEQUENCE, identity.generation, spans)
+
+
+def _refuse_other_epoch(place: Place, identity: SavedIdentity, known: HighWater | None) -> None:
+    if known is not None and is_newer_generation(identity.generation, known.generation):
+        raise CannotResume(
+            f"{place.topic}-{place.partition}: somebody called InitProducerId for producer {identity.pid}: the broker "
+            f"knows epoch {known.generation}, ours is {identity.generation}"
+        )
+
+
+async def _spans(brokers: "Brokers", asked: LookUp, place: Place) -> list[StoredSpan]:
+    """The identity's batches from the last place that is known to be done, in the order of the log."""
+    from_offset = asked.from_offset
+    if from_offset < 0:
+        from_offset = (await end_offsets(brokers, [place], EARLIEST))[place]
+    found = await stored_spans(
+        brokers, place, SavedIdentity(*asked.identity), from_offset, any_generation=asked.must_fence
+    )
+    return [StoredSpan(*each) for each in found]

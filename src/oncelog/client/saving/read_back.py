@@ -1,0 +1,209 @@
+"""What a producer has written, out of the log itself.
+
+The broker may have forgotten a producer; the log has not. A partition is read from the saved offset on, a few megabytes
+at a time, up to the high watermark as it was when the reading began. Nothing above that counts: it could still vanish.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from oncelog.client.errors import KafkaError, KafkaException, is_retriable
+from oncelog.client.saving.asking import PATIENCE_MS, PAUSE_MS, end_offsets, passing
+from oncelog.client.saving.errors import CannotResume
+from oncelog.client.saving.replay import Slot
+from oncelog.client.saving.saved import Identity, Place, Span
+from oncelog.client.saving.slots import SlotScan
+from oncelog.producers.sequences import SEQUENCE_MASK, sequence_after
+from oncelog.records.header import HEADER_BYTES, Buffer, headers, read_header
+
+if TYPE_CHECKING:
+    from oncelog.client.net.brokers import Brokers
+
+OFFSET_OUT_OF_RANGE: Final = 1
+FETCH_BYTES: Final = 4 << 20
+LARGEST_FETCH_BYTES: Final = 1 << 30
+FETCH_WAIT_MS: Final = 500
+MOST_SPANS: Final = 100_000
+
+
+class Found(NamedTuple):
+    last_sequence: int  # H(P) as the log tells it: the saved one where nothing was written since
+    records: int  # how many slots were filled since the saved position
+    next_offset: int  # behind the last of them; -1 where there are none
+    end_offset: int  # up to where the log was read
+
+
+async def last_sequence(
+    brokers: "Brokers",
+    topic: str,
+    partition: int,
+    identity: Identity,
+    from_offset: int,
+    *,
+    next_sequence: int,
+    any_generation: bool = False,
+    up_to: int | None = None,
+) -> Found:
+    """H(P) by the headers of the batches from `from_offset` on, where `next_sequence` is the slot that is due."""
+    scan = SlotScan(topic, partition, identity, next_sequence, any_generation)
+    if up_to is None:
+        place = Place(topic, partition)
+        up_to = (await end_offsets(brokers, [place]))[place]
+    fetching = _Fetching(brokers, Place(topic, partition), from_offset, up_to)
+    async for records in fetching:
+        fetching.go_on(scan.count(records, up_to))
+    return Found((scan.next_sequence - 1) & SEQUENCE_MASK, scan.records, scan.next_offset, up_to)
+
+
+async def slots(
+    brokers: "Brokers",
+    topic: str,
+    partition: int,
+    span: Span,
+    from_offset: int,
+    *,
+    any_generation: bool = False,
+    up_to: int | None = None,
+) -> AsyncIterator[list[Slot]]:
+    """The records of a span as they stand, in portions of one fetch each; `span.records` of them at most."""
+    scan = SlotScan(topic, partition, span.identity, span.next_sequence, any_generation)
+    if up_to is None:
+        place = Place(topic, partition)
+        up_to = (await end_offsets(brokers, [place]))[place]
+    fetching = _Fetching(brokers, Place(topic, partition), from_offset, up_to)
+    async for records in fetching:
+        found, place_after = scan.slots(records, up_to)
+        over = 0 if span.records is None else max(0, scan.records - span.records)
+        fetching.go_on(up_to if over or scan.records == span.records else place_after)
+        if found:
+            yield found[: len(found) - over]
+
+
+async def stored_spans(
+    brokers: "Brokers", place: Place, identity: Identity, from_offset: int, *, any_generation: bool
+) -> list[tuple[int, int, int]]:
+    """(first sequence, last sequence, base offset) of the identity's last batches up to the high watermark."""
+    up_to = (await end_offsets(brokers, [place]))[place]
+    fetching = _Fetching(brokers, place, from_offset, up_to)
+    found: deque[tuple[int, int, int]] = deque(maxlen=MOST_SPANS)
+    async for records in fetching:
+        for _, header in headers(records):
+            fetching.go_on(min(header.last_offset + 1, up_to) if header.base_offset < up_to else up_to)
+            if header.base_offset >= up_to:
+                break
+            if (
+                header.producer_id == identity.pid
+                and (any_generation or header.producer_epoch == identity.generation)
+                and header.base_sequence >= 0
+                and not header.is_control
+            ):
+                last = sequence_after(header.base_sequence, header.last_offset_delta)
+                found.append((header.base_sequence, last, header.base_offset))
+    return list(found)
+
+
+class _Fetching:
+    """Fetches one partition from its leader, from an offset up to another."""
+
+    def __init__(self, brokers: "Brokers", place: Place, from_offset: int, up_to: int) -> None:
+        self._brokers = brokers
+        self._place = place
+        self._offset = from_offset
+        self._up_to = up_to
+        self._max_bytes = FETCH_BYTES
+
+    def __aiter__(self) -> "_Fetching":
+        return self
+
+    async def __anext__(self) -> Buffer:
+        if self._offset >= self._up_to:
+            raise StopAsyncIteration
+        loop = asyncio.get_running_loop()
+        give_up_s = loop.time() + PATIENCE_MS / 1000
+        trouble = "the leader answered with nothing"
+        while loop.time() < give_up_s:
+            leader, _ = self._brokers.metadata.leader(*self._place)
+            try:
+                if leader < 0:
+                    raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE, retriable=True))
+                records = await self._fetch(leader)
+            except KafkaException as failure:
+                if not failure.error.retriable():
+                    raise
+                trouble = failure.error.str()
+                await asyncio.sleep(PAUSE_MS / 1000)
+                await _refreshed(self._brokers, self._place.topic)
+                continue
+            if _holds_a_batch(records):
+                return records
+            if records:
+                self._max_bytes = min(self._max_bytes * 2, LARGEST_FETCH_BYTES)
+        raise KafkaException(
+            KafkaError(
+                KafkaError._TIMED_OUT,
+                f"{self._place.topic}-{self._place.partition} could not be read back from offset {self._offset} "
+                f"to {self._up_to}: {trouble}",
+            )
+        )
+
+    def go_on(self, offset: int) -> None:
+        """What was answered is dealt with up to here."""
+        self._offset = max(self._offset, offset)
+        self._max_bytes = FETCH_BYTES
+
+    async def _fetch(self, leader: int) -> Buffer:
+        def build(schema: Any) -> Any:
+            partition = schema.new(
+                "FetchPartition",
+                partition=self._place.partition,
+                fetch_offset=self._offset,
+                partition_max_bytes=self._max_bytes,
+            )
+            return schema.new(
+                "FetchRequest",
+                replica_id=-1,
+                max_wait=timedelta(milliseconds=FETCH_WAIT_MS),
+                min_bytes=1,
+                max_bytes=self._max_bytes,
+                topics=(schema.new("FetchTopic", topic=self._place.topic, partitions=(partition,)),),
+                forgotten_topics_data=(),
+            )
+
+        answer = await self._brokers.request(leader, "fetch", build, versions=(4, 12))
+        (found,) = (each for topic in answer.responses for each in topic.partitions)
+        code = int(found.error_code)
+        log_start_offset = getattr(found, "log_start_offset", -1)
+        if code == OFFSET_OUT_OF_RANGE or log_start_offset > self._offset:
+            raise self._gone(log_start_offset)
+        if code:
+            if is_retriable(code):
+                raise KafkaException(KafkaError(code, retriable=True))
+            passing(self._place, code)
+        return found.records or b""
+
+    def _gone(self, log_start_offset: int) -> CannotResume:
+        begins = (
+            f"the log begins at {log_start_offset} now" if log_start_offset >= 0 else "the log is not there any more"
+        )
+        return CannotResume(
+            f"{self._place.topic}-{self._place.partition}: the log would have to be read from offset {self._offset}, "
+            f"where the producer was saved, up to {self._up_to}, and {begins}. What was written since is gone by "
+            "retention, deletion or a lost leader, so it cannot be told how far the producer got. Start without a "
+            "saved producer from an input position of which you know that nothing after it was written; "
+            "and keep the topic longer than a job may stand still"
+        )
+
+
+def _holds_a_batch(records: Buffer) -> bool:
+    return len(records) >= HEADER_BYTES and read_header(records).size_bytes <= len(records)
+
+
+async def _refreshed(brokers: "Brokers", topic: str) -> None:
+    try:
+        await brokers.refresh([topic])
+    except KafkaException as failure:
+        if not failure.error.retriable():
+            raise

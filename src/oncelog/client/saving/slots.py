@@ -1,0 +1,114 @@
+"""One producer's slots among fetched batches. Pure: bytes go in, what they hold of the producer comes out.
+
+A batch's header says which slots it fills: sequences from its base sequence on, as many as its last offset delta says,
+also where compaction took records out. So H(P) is found without unfolding anything, and a slot's sequence is its
+batch's base sequence plus its distance from the base offset.
+"""
+
+from dataclasses import dataclass
+
+from oncelog.client.saving.errors import CannotResume
+from oncelog.client.saving.replay import Slot
+from oncelog.client.saving.saved import Identity
+from oncelog.producers.sequences import (
+    SEQUENCE_WINDOW,
+    is_newer_generation,
+    records_behind,
+    sequence_after,
+)
+from oncelog.records.header import BatchHeader, Buffer, headers
+from oncelog.records.read import records_of
+
+
+@dataclass(slots=True)
+class SlotScan:
+    """Walks a partition from the place that belongs to `next_sequence`, in the order of offsets."""
+
+    topic: str
+    partition: int
+    identity: Identity
+    next_sequence: int  # the slot that is due next; moves on with what is found
+    any_generation: bool  # a leased pid goes on through newer generations; a Kafka pid begins anew with a newer epoch
+    records: int = 0  # slots found so far
+    next_offset: int = -1  # behind the last slot found; -1 while none was
+
+    def count(self, buffer: Buffer, up_to: int) -> int:
+        """Take in whole batches that begin below `up_to`, by their headers alone; the offset to go on from, or -1."""
+        place = -1
+        for _, header in headers(buffer):
+            if header.base_offset >= up_to:
+                return up_to
+            place = header.last_offset + 1
+            known = self._known(header)
+            if known is not None:
+                self._fill(header.last_offset_delta + 1 - known, header.last_offset + 1)
+        return place
+
+    def slots(self, buffer: Buffer, up_to: int) -> tuple[list[Slot], int]:
+        """As `count`, with the records themselves."""
+        place = -1
+        found: list[Slot] = []
+        for at, header in headers(buffer):
+            if header.base_offset >= up_to:
+                return found, up_to
+            place = header.last_offset + 1
+            known = self._known(header)
+            if known is not None and known <= header.last_offset_delta:
+                found += self._read(buffer, at, header, known)
+        return found, place
+
+    def _known(self, header: BatchHeader) -> int | None:
+        """How many of the batch's slots, from its first, were filled before; None: it is none of this producer's."""
+        if header.producer_id != self.identity.pid or header.is_control or header.base_sequence < 0:
+            return None
+        generation = self.identity.generation
+        if not self.any_generation and header.producer_epoch != generation:
+            if is_newer_generation(generation, header.producer_epoch):
+                raise CannotResume(
+                    f"{self.topic}-{self.partition}: at offset {header.base_offset} producer {header.producer_id} goes "
+                    f"on with epoch {header.producer_epoch}, and was saved with {generation}: somebody took it over "
+                    "with InitProducerId, and its sequences began anew. Find out who, and start from a known position"
+                )
+            return None
+        behind = records_behind(self.next_sequence - 1, header.base_sequence)
+        if behind >= SEQUENCE_WINDOW:
+            raise self._hole(header.base_sequence, header.base_offset)
+        return min(behind, header.last_offset_delta + 1)
+
+    def _read(self, buffer: Buffer, at: int, header: BatchHeader, known: int) -> list[Slot]:
+        found = []
+        for record in records_of(buffer, at):
+            distance = record.offset - header.base_offset
+            if distance < known:
+                continue
+            sequence = sequence_after(header.base_sequence, distance)
+            if sequence != self.next_sequence:
+                raise self._hole(sequence, record.offset)
+            found.append(
+                Slot(
+                    Identity(header.producer_id, header.producer_epoch),
+                    sequence,
+                    record.offset,
+                    record.key,
+                    record.value,
+                    record.headers,
+                    record.timestamp_ms,
+                    header.has_log_append_time,
+                )
+            )
+            self._fill(1, record.offset + 1)
+        return found
+
+    def _fill(self, records: int, next_offset: int) -> None:
+        if records > 0:
+            self.next_sequence = sequence_after(self.next_sequence, records)
+            self.records += records
+            self.next_offset = next_offset
+
+    def _hole(self, sequence: int, offset: int) -> CannotResume:
+        return CannotResume(
+            f"{self.topic}-{self.partition}: slot {self.next_sequence} of producer {self.identity.pid} is due, and the "
+            f"next that the log holds is {sequence} at offset {offset}. What lies between is gone by retention or "
+            "compaction, or the saved producer is not of this log: it cannot be told what was written. "
+            "Start from an input position whose outputs are all there, without a saved producer"
+        )
