@@ -12,7 +12,7 @@ from oncelog.log.partition import PartitionLog
 from oncelog.producers import Decision
 from oncelog.records.build import build_batch
 from oncelog.records.header import check_produced, read_header, restamp_crc
-from oncelog.records.read import records_of
+from oncelog.records.read import Record, records_of
 from tests.log.support import (
     FOLDER,
     KAFKA_PID,
@@ -239,6 +239,37 @@ def test_a_full_disk_leaves_the_log_as_it_was() -> None:
     disk.heal()
     assert log.compact(NOW)
     assert latest(log) == before[0]
+
+
+@pytest.mark.parametrize("batches", [0, 1, 17, 30, 31, 45, 59])
+def test_a_job_that_is_stopped_ends_before_its_next_batch_and_changes_nothing(
+    batches: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = MemoryDisk()
+    log = open_log(disk, CONFIG)
+    put_keys(log, b"abc" * 10)
+    close_active(log)
+    job = log.begin_compaction(NOW)
+    assert job is not None
+    before = latest(log), log.size_bytes, sorted(disk.listdir(FOLDER))
+    looked_at: list[bytes] = []  # each of the thirty once for its keys, and once to be cleaned
+
+    def look(batch: bytes) -> list[Record] | None:
+        looked_at.append(batch)
+        if len(looked_at) == batches:
+            job.stop()
+        return records_of(batch)
+
+    monkeypatch.setattr("oncelog.log.cleaning.records_or_none", look)
+    if batches == 0:
+        job.stop()
+    job.run()
+    assert len(looked_at) == batches
+    log.finish_compaction(job)
+    assert (latest(log), log.size_bytes, sorted(disk.listdir(FOLDER))) == before
+    assert log.offline is None
+    assert log.compact(NOW)
+    assert latest(log) == before[0] and log.size_bytes < before[1]
 
 
 def test_appends_go_on_while_a_job_runs_and_a_job_on_what_is_gone_is_dropped() -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
+from threading import Event
 
 from oncelog.log.disk import write_all
 from oncelog.log.handles import Handles
@@ -15,6 +16,10 @@ from oncelog.records.read import Record, records_of
 from oncelog.records.trim import retain
 
 _DIGEST_BYTES = 16  # so that two keys never meet by accident, and a key of any size costs the same
+
+
+class Stopped(Exception):
+    """Nobody waits for the end of it any more."""
 
 
 @dataclass(slots=True)
@@ -33,10 +38,12 @@ def reader_of(handles: Handles, segment: Segment) -> Segment:
     return reader
 
 
-def whole_batches(handles: Handles, segment: Segment) -> Iterator[tuple[BatchHeader, bytes]]:
+def whole_batches(handles: Handles, segment: Segment, stop: Event) -> Iterator[tuple[BatchHeader, bytes]]:
     """Every batch of a closed segment. LogStorageError where it is not what was written."""
     reader = reader_of(handles, segment)
     for position, header in reader.walk():
+        if stop.is_set():
+            raise Stopped
         batch = reader.batch(position, header.size_bytes)
         if body_crc(batch, 0, len(batch)) != header.crc:
             raise reader.damaged(position, f"the CRC of the batch of offset {header.base_offset} is wrong")
@@ -54,8 +61,9 @@ def records_or_none(batch: bytes) -> list[Record] | None:
 class KeyMap:
     """The last offset of each key in the part not compacted before. Bounded; the next pass takes up the rest."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, stop: Event) -> None:
         self._limit = limit
+        self._stop = stop
         self._offsets: dict[bytes, int] = {}
         self._end_offset = 0
 
@@ -64,7 +72,7 @@ class KeyMap:
         for segment in segments:
             if segment.end_offset <= dirty_offset:
                 continue
-            for header, batch in whole_batches(handles, segment):
+            for header, batch in whole_batches(handles, segment, self._stop):
                 if header.last_offset < dirty_offset or header.is_control:
                     continue
                 if self._offsets and len(self._offsets) + header.record_count > self._limit:
@@ -93,10 +101,12 @@ class LastBatches:
     Its very last batch may lie behind them. A log that is cut back before that one must still know the producer.
     """
 
-    def __init__(self, live_pids: frozenset[int], handles: Handles, segments: list[Segment]) -> None:
+    def __init__(self, live_pids: frozenset[int], handles: Handles, segments: list[Segment], stop: Event) -> None:
         self._offsets: dict[tuple[int, bool], int] = {}
         for segment in segments:
             for _, header in reader_of(handles, segment).walk():
+                if stop.is_set():
+                    raise Stopped
                 if header.producer_id in live_pids:
                     self._offsets[header.producer_id, header.is_control] = header.base_offset
 
@@ -108,8 +118,16 @@ class Cleaner:
     """Writes one cleaned segment."""
 
     def __init__(
-        self, handles: Handles, folder: str, rules: Rules, keys: KeyMap, last_batches: LastBatches, interval_bytes: int
+        self,
+        handles: Handles,
+        folder: str,
+        rules: Rules,
+        keys: KeyMap,
+        last_batches: LastBatches,
+        interval_bytes: int,
+        stop: Event,
     ) -> None:
+        self._stop = stop
         self._last_batches = last_batches
         self._handles = handles
         self._folder = folder
@@ -124,7 +142,7 @@ class Cleaner:
         written.index.cut_to_entries(0)
         self._handles.get(written.log_path, create=True).truncate(0)
         for segment in segments:
-            for header, batch in whole_batches(self._handles, segment):
+            for header, batch in whole_batches(self._handles, segment, self._stop):
                 # The last one stays in any case, so that a segment tells by itself where it ends.
                 ends = header.last_offset + 1 == end_offset
                 self._write(written, self._cleaned(header, batch, ends or self._last_batches.holds(header)))

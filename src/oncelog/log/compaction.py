@@ -10,11 +10,12 @@ were. A tombstone stays for `delete.retention.ms` after the first pass that met 
 import logging
 from bisect import bisect_right
 from dataclasses import dataclass, field
+from threading import Event
 from typing import TYPE_CHECKING
 
 from oncelog.clock import Now
 from oncelog.log import snapshots
-from oncelog.log.cleaning import Cleaner, KeyMap, LastBatches, Rules
+from oncelog.log.cleaning import Cleaner, KeyMap, LastBatches, Rules, Stopped
 from oncelog.log.compaction_swap import decide_swap, finish_swap
 from oncelog.log.disk import Disk, read_whole, replace_file
 from oncelog.log.errors import LogStorageError
@@ -87,16 +88,21 @@ class CompactionJob:
     end_offset: int = 0  # up to where keys were looked at
     damage: str = ""  # what is stored is not what was written
     error: OSError | None = None
+    _stop: Event = field(default_factory=Event)
+
+    def stop(self) -> None:
+        """From any thread: `run` ends before its next batch and leaves nothing behind, and `finish` does nothing."""
+        self._stop.set()
 
     def run(self) -> None:
         """Never raises: `finish` tells what went wrong."""
         handles = Handles(self.disk, limit=16)
         try:
             segments = [segment for group in self.groups for segment in group.segments]
-            keys = KeyMap(self.rules.key_limit)
+            keys = KeyMap(self.rules.key_limit, self._stop)
             self.end_offset = keys.fill(handles, segments, self.state.dirty_offset)
-            last_batches = LastBatches(self.rules.live_pids, handles, segments)
-            cleaner = Cleaner(handles, self.folder, self.rules, keys, last_batches, self.interval_bytes)
+            last_batches = LastBatches(self.rules.live_pids, handles, segments, self._stop)
+            cleaner = Cleaner(handles, self.folder, self.rules, keys, last_batches, self.interval_bytes, self._stop)
             for group in self.groups:
                 if group.base_offset < self.end_offset:
                     cleaner.clean(group.segments, group.base_offset, group.end_offset)
@@ -105,8 +111,20 @@ class CompactionJob:
             self.damage = str(error)
         except OSError as error:
             self.error = error
+        except Stopped:
+            self._leave_nothing()
         finally:
             handles.close()
+
+    @property
+    def is_stopped(self) -> bool:
+        return self._stop.is_set()
+
+    def _leave_nothing(self) -> None:
+        try:
+            _discard(self)
+        except OSError as error:
+            logger.warning("%s keeps files of a compaction until the next start: %s", self.folder, error)
 
 
 def begin(log: "PartitionLog", now: Now) -> CompactionJob | None:
@@ -140,7 +158,7 @@ def finish(log: "PartitionLog", job: CompactionJob) -> None:
     present = {segment.base_offset: segment for segment in log.segments.closed}
     same = all(present.get(one.base_offset) is one for group in job.groups for one in group.segments)
     newest = next(snapshots.newest_first(log.disk, log.folder), None)
-    changed = job.cuts != log.cuts or not same
+    changed = job.cuts != log.cuts or not same or job.is_stopped
     if newest is None or changed or job.damage or job.error is not None or log.offline is not None:
         _discard(job)
         if job.error is not None:

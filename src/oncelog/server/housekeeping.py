@@ -16,6 +16,7 @@ from oncelog.log.config import Flush
 from oncelog.log.errors import LogError
 
 if TYPE_CHECKING:
+    from oncelog.log.compaction import CompactionJob
     from oncelog.log.partition import PartitionLog
     from oncelog.server.broker import Broker
 
@@ -30,6 +31,7 @@ class Housekeeping:
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="housekeeping")
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_checkpointing = False
+        self._compaction: CompactionJob | None = None
 
     def start(self) -> None:
         settings = self._broker.settings
@@ -41,7 +43,9 @@ class Housekeeping:
             self._every(settings.oncelog_flush_interval_ms, lambda: self._checkpoint(everything=True))
 
     async def stop(self) -> None:
-        """Nothing is begun any more, and what runs in a thread has ended."""
+        """Nothing is begun any more, and what runs in a thread has ended; a compaction is given up for that."""
+        if self._compaction is not None:
+            self._compaction.stop()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -94,7 +98,9 @@ class Housekeeping:
             try:
                 job = log.begin_compaction(self._broker.clock.now())
                 if job is not None:
+                    self._compaction = job
                     await loop.run_in_executor(self._threads, job.run)
+                    self._compaction = None
                     if not log.closed:
                         log.finish_compaction(job)
             except (LogError, OSError) as error:

@@ -13,6 +13,7 @@ from uuid import UUID, uuid4
 
 from oncelog.clock import Now
 from oncelog.log.checkpoint import Checkpointer
+from oncelog.log.closing import close_all
 from oncelog.log.config import LogConfig
 from oncelog.log.disk import Disk
 from oncelog.log.errors import LogStorageError
@@ -231,11 +232,7 @@ class Topics:
 
     def close(self) -> None:
         """Bring everything to the disk; what fails is left to the recovery of the next start."""
-        for log in self.logs():
-            try:
-                log.close()
-            except (OSError, LogStorageError) as error:
-                logger.warning("a log was not closed cleanly: %s", error)
+        close_all(self.logs())
 
     # Below: one step each
 
