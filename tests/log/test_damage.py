@@ -14,6 +14,7 @@ from tests.log.support import FOLDER, LEASED, NOW, SMALL, at, open_log, put, val
 COMPACTED = replace(SMALL, cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.01)
 LARGE = LogConfig(retention_ms=-1, index_interval_bytes=200)
 INDEX = f"{FOLDER}/{0:020d}.index"
+START = f"{FOLDER}/log-start"
 
 
 def filled(disk: MemoryDisk, config: LogConfig, count: int = 40) -> PartitionLog:
@@ -65,10 +66,49 @@ def test_a_first_segment_that_went_missing_takes_the_partition_offline(clean: bo
     found.unlink(f"{FOLDER}/{first:020d}.log")
     log = open_log(found, SMALL)
     assert log.offline is not None
-    assert f"lacks the segments before {second}" in log.offline and f"write {second} into" in log.offline
+    assert f"lacks the segments before {second}" in log.offline and f"put the line {second} into" in log.offline
     found.open(f"{FOLDER}/log-start", create=True).pwritev([b"%d\n" % second], 0)
     log = open_log(found, SMALL)
     assert log.offline is None and log.log_start_offset == second
+
+
+def deleted_up_to(offset: int) -> MemoryDisk:
+    disk = MemoryDisk()
+    log = filled(disk, LARGE)
+    log.delete_before(offset)
+    log.close()
+    return disk.crash(keep_all=True)
+
+
+def test_no_damage_of_the_noted_start_hides_or_removes_a_record() -> None:
+    size_bytes = deleted_up_to(15).size(START)
+    for position in range(size_bytes):
+        for bit in range(8):
+            found = deleted_up_to(15)
+            found.flip(START, position, bit)
+            log = open_log(found, LARGE)
+            assert log.offline is not None and "log-start is damaged" in log.offline
+            assert found.size(f"{FOLDER}/{0:020d}.log") > 0
+    for kept in range(size_bytes):
+        found = deleted_up_to(15)
+        found.open(START, write=True).truncate(kept)
+        assert open_log(found, LARGE).offline is not None
+    assert open_log(deleted_up_to(15), LARGE).log_start_offset == 15
+
+
+@pytest.mark.parametrize("noted", [b"99999999999\n", b"2147483647\n", b"-5\n", b"1_0\n", b"\xff", b""])
+def test_a_noted_epoch_that_cannot_be_one_is_passed_over(noted: bytes) -> None:
+    disk = MemoryDisk()
+    log = filled(disk, SMALL)
+    log.close()
+    epoch = log.leader_epoch
+    found = disk.crash(keep_all=True)
+    file = found.open(f"{FOLDER}/leader-epoch", write=True)
+    file.truncate(0)
+    file.pwritev([noted], 0)
+    log = open_log(found, SMALL)
+    assert (log.offline, log.leader_epoch) == (None, epoch + 1)
+    put(log, b"x")
 
 
 def test_a_log_whose_first_segments_retention_took_starts_whatever_flush_was_under_way() -> None:

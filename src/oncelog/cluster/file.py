@@ -1,7 +1,8 @@
 """The cluster of one server: a small file in its data folder.
 
 `server.meta` is JSON that a person can read. It is replaced as a whole: written aside, synced, renamed, the folder
-synced; a crash leaves the old contents or the new, and nothing is handed out before that is done.
+synced; a crash leaves the old contents or the new, and nothing is handed out before that is done. It ends with a CRC
+of everything before, because one wrong digit could grant a pid twice; who changes the file by hand takes that out.
 """
 
 import json
@@ -12,6 +13,8 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import uuid4
 
+from crc32c import crc32c
+
 from oncelog.clock import Clock
 from oncelog.cluster.folder_lock import FolderLock
 from oncelog.log.disk import Disk, read_whole, replace_file
@@ -21,6 +24,7 @@ from oncelog.server.ports import ClusterStorageError, PidKind
 
 META_FILE = "server.meta"
 VERSION = 1
+CHECK = "crc32c"
 _PARTITION_FOLDER = re.compile(r".+-\d+$")
 
 logger = logging.getLogger(__name__)
@@ -104,6 +108,11 @@ class FileCluster:
             return _first_state()
         try:
             state: dict[str, Any] = json.loads(read_whole(self._disk, self._path))
+            if not isinstance(state, dict):
+                raise ValueError("no JSON object")
+            stored = state.pop(CHECK, None)
+            if stored not in (None, _check_sum(state)):
+                raise ValueError("it is not what was written")
             _check(state)
         except (ValueError, KeyError, TypeError) as error:
             raise DamagedFolder(f"{self._path} cannot be read: {error}. Restore it from a copy.") from error
@@ -126,7 +135,7 @@ class FileCluster:
 
     def _write(self) -> None:
         now = self._clock.now()
-        state = {
+        state: dict[str, Any] = {
             "version": VERSION,
             "cluster_id": self.cluster_id,
             "node_id": self.node_id,
@@ -138,10 +147,15 @@ class FileCluster:
             ],
             "written_wall_ms": now.wall_ms,
         }
+        state[CHECK] = _check_sum(state)
         try:
             replace_file(self._disk, self._path, json.dumps(state, indent=2).encode() + b"\n")
         except OSError as error:
             raise ClusterStorageError(f"cannot write {self._path}: {error}") from error
+
+
+def _check_sum(state: dict[str, Any]) -> str:
+    return f"{crc32c(json.dumps(state, sort_keys=True).encode()):08x}"
 
 
 def _first_state() -> dict[str, Any]:

@@ -35,6 +35,7 @@ from oncelog.log.names import (
     TEMPORARY,
     offsets_of,
 )
+from oncelog.log.notes import read_epoch, read_start
 from oncelog.log.replay import replay_header
 from oncelog.log.segment import Segment
 from oncelog.log.snapshots import RecoveryPoint, Snapshot
@@ -131,7 +132,8 @@ class Recovery:
         if not noted and not self._replicated:
             raise LogStorageError(
                 f"{self._folder} lacks the segments before {first_base}, and nothing says that they were removed. "
-                f"Restore them from a copy, or write {first_base} into {self._folder}/{START_FILE} to go on without"
+                f"Restore them from a copy, or put the line {first_base} into {self._folder}/{START_FILE} to go on "
+                "without them"
             )
 
     def _tidy(self) -> None:
@@ -151,20 +153,11 @@ class Recovery:
     def _stored_start(self) -> int:
         if START_FILE not in self._names:
             return 0
-        data = read_whole(self._disk, f"{self._folder}/{START_FILE}")
-        try:
-            return int(data)
-        except ValueError as error:
-            raise LogStorageError(f"{self._folder}/{START_FILE} holds no offset but {data[:40]!r}") from error
+        return read_start(self._disk, self._folder)
 
     def _noted_epoch(self) -> int:
         """The last one that was opened, unless a power failure took the note; then nothing is left of that epoch."""
-        if EPOCH_FILE not in self._names:
-            return -1
-        try:
-            return int(read_whole(self._disk, f"{self._folder}/{EPOCH_FILE}"))
-        except ValueError:
-            return -1
+        return read_epoch(self._disk, self._folder) if EPOCH_FILE in self._names else -1
 
     def _closed(self, base_offset: int, following: int) -> Segment:
         """A segment below the recovery point, by its index's last entry alone."""

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from oncelog.clock import Now
 from oncelog.log import snapshots
-from oncelog.log.disk import replace_file
-from oncelog.log.names import START_FILE
+from oncelog.log.notes import write_start
 from oncelog.log.segment import Segment
 from oncelog.log.undo import rebuild_producers
 
@@ -33,7 +32,7 @@ def retain(log: "PartitionLog", now: Now) -> None:
 def delete_before(log: "PartitionLog", offset: int, now: Now) -> None:
     remove_below(log, offset, now)
     if offset > log.log_start_offset:
-        note_start(log, offset)
+        write_start(log.disk, log.folder, offset)
         _start_at(log, offset)
 
 
@@ -47,10 +46,6 @@ def remove_below(log: "PartitionLog", offset: int, now: Now) -> None:
     log.disk.sync_folder(log.folder)
     _start_at(log, max(log.log_start_offset, gone[-1].end_offset))
     logger.info("%s: removed the records from %d to %d", log.folder, gone[0].base_offset, gone[-1].end_offset)
-
-
-def note_start(log: "PartitionLog", offset: int) -> None:
-    replace_file(log.disk, f"{log.folder}/{START_FILE}", f"{offset}\n".encode())
 
 
 def _start_at(log: "PartitionLog", offset: int) -> None:

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from oncelog.log import snapshots
-from oncelog.log.retention import note_start
+from oncelog.log.notes import write_start
 from oncelog.log.segment import Segment
 from oncelog.log.undo import rebuild_producers
 
@@ -24,7 +24,7 @@ def truncate(log: "PartitionLog", offset: int) -> int:
     if starts_over:  # the batch that holds the log's start goes, so nothing is left
         rebuild_producers(log, new_end)
         number, new_end = -1, log.log_start_offset
-        note_start(log, new_end)
+        write_start(log.disk, log.folder, new_end)
     # First of all: after a crash in the middle, a recovery point beyond the end would look like damage.
     log.cuts += 1
     log.checkpointer.wait()

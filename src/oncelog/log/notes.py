@@ -1,0 +1,42 @@
+"""The small text files of a partition's folder: `log-start` and `leader-epoch`.
+
+Where the log starts is nowhere else, and a start believes it as far as to remove what lies before, so it has a check
+sum: `150 2c1b9d4e`. A person who has to write one leaves the sum out; the line feed shows that nothing is cut off.
+"""
+
+from crc32c import crc32c
+
+from oncelog.log.disk import Disk, read_whole, replace_file
+from oncelog.log.errors import LogStorageError
+from oncelog.log.names import EPOCH_FILE, START_FILE
+
+LATEST_OFFSET = 2**63 - 1
+LATEST_EPOCH = 2**31 - 2  # the next start opens one more
+
+
+def write_start(disk: Disk, folder: str, offset: int) -> None:
+    replace_file(disk, f"{folder}/{START_FILE}", f"{offset} {_sum_of(offset)}\n".encode())
+
+
+def read_start(disk: Disk, folder: str) -> int:
+    """Raises LogStorageError for anything but what was written, or what a person may write."""
+    data = read_whole(disk, f"{folder}/{START_FILE}")
+    offset, _, check = data.removesuffix(b"\n").partition(b" ")
+    is_number = offset.isdigit() and len(offset) <= 19 and int(offset) <= LATEST_OFFSET
+    if not is_number or not data.endswith(b"\n") or (check and check.decode("latin-1") != _sum_of(int(offset))):
+        raise LogStorageError(
+            f"{folder}/{START_FILE} is damaged, it holds {data[:40]!r}. Restore it from a copy, or put one line "
+            "into it, with the first offset that shall be seen"
+        )
+    return int(offset)
+
+
+def read_epoch(disk: Disk, folder: str) -> int:
+    """-1 for what cannot be one: batches and snapshots tell of every epoch that holds a record."""
+    data = read_whole(disk, f"{folder}/{EPOCH_FILE}").strip()
+    epoch = int(data) if data.isdigit() and len(data) <= 10 else -1
+    return epoch if epoch <= LATEST_EPOCH else -1
+
+
+def _sum_of(offset: int) -> str:
+    return f"{crc32c(b'%d' % offset):08x}"
