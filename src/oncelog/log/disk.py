@@ -18,6 +18,13 @@ class File(Protocol):
         """Fewer bytes than asked for only at the end of the file."""
         ...
 
+    def send_to(self, socket_fd: int, size_bytes: int, position: int) -> int:
+        """Give bytes to a socket that does not block; how many it took, and 0 where it has no room or the file ends.
+
+        An `OSError` may be the disk's or the socket's: `pread` tells which.
+        """
+        ...
+
     def pwritev(self, buffers: Sequence[Buffer], position: int) -> int:
         """At most MAX_BUFFERS buffers; answers how many bytes were taken, which may be fewer."""
         ...
@@ -76,6 +83,12 @@ class RealFile:
                 break
             data += more
         return data
+
+    def send_to(self, socket_fd: int, size_bytes: int, position: int) -> int:
+        try:
+            return os.sendfile(socket_fd, self._fd, position, size_bytes)
+        except BlockingIOError:
+            return 0
 
     def pwritev(self, buffers: Sequence[Buffer], position: int) -> int:
         return os.pwritev(self._fd, buffers, position)

@@ -92,6 +92,12 @@ class MemoryFile:
         self._check_open()
         return bytes(self._inode.content[position : position + size_bytes])
 
+    def send_to(self, socket_fd: int, size_bytes: int, position: int) -> int:
+        try:
+            return os.write(socket_fd, self.pread(size_bytes, position))
+        except BlockingIOError:
+            return 0
+
     def pwritev(self, buffers: Sequence[Buffer], position: int) -> int:
         self._check_open()
         if not self._writable:

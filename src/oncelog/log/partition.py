@@ -16,7 +16,7 @@ from oncelog.log.flush import FlushPlan
 from oncelog.log.handles import Handles
 from oncelog.log.lookup import TimestampOffset
 from oncelog.log.names import EPOCH_FILE
-from oncelog.log.reading import read_batches
+from oncelog.log.reading import Slice, find_batches
 from oncelog.log.recovery import Recovered, Recovery
 from oncelog.log.segment import Segment
 from oncelog.log.segments import Segments
@@ -107,15 +107,22 @@ class PartitionLog(AppendingLog):
     # Reading
 
     def read(self, offset: int, max_bytes: int, *, at_least_one: bool = True, limit_offset: int | None = None) -> bytes:
+        found = self.find(offset, max_bytes, at_least_one=at_least_one, limit_offset=limit_offset)
+        return b"" if found is None else found.read()
+
+    def find(
+        self, offset: int, max_bytes: int, *, at_least_one: bool = True, limit_offset: int | None = None
+    ) -> Slice | None:
+        """What `read` would read, to be read or sent before anything else is done with this log."""
         limit = self.high_watermark if limit_offset is None else min(limit_offset, self.next_offset)
         if not self.readable:
             raise LogStorageError(self.offline or self.folder)
         if not self.log_start_offset <= offset <= self.next_offset:
             raise OffsetOutOfRange(offset, self.log_start_offset, self.next_offset)
         if offset >= limit:
-            return b""
+            return None
         try:
-            return read_batches(self.segments, offset, max_bytes, at_least_one, limit)
+            return find_batches(self.segments, offset, max_bytes, at_least_one, limit)
         except OSError as error:
             raise LogStorageError(f"{self.folder}: {error}") from error
 

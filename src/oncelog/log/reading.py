@@ -1,9 +1,65 @@
 """From an offset to bytes. However large the read, no batch of it is looked at but those up to the first one wanted."""
 
+from oncelog.log.errors import LogStorageError
+from oncelog.log.segment import Segment
 from oncelog.log.segments import Segments
 
 
-def read_batches(segments: Segments, offset: int, max_bytes: int, at_least_one: bool, limit: int) -> bytes:
+class Slice:
+    """Batches in a segment's file, found but not read yet.
+
+    It holds only until the log is next cared for: retention, compaction and a cut take away what it names. So whoever
+    finds one reads it, or gives it to a socket, before the event loop goes on. Bytes that a socket has taken are safe:
+    nothing below the high watermark is ever written over, and pages of a removed file live on as long as they are used.
+    """
+
+    __slots__ = ("_position", "_segment", "_size_bytes")
+
+    def __init__(self, segment: Segment, position: int, size_bytes: int) -> None:
+        self._segment = segment
+        self._position = position
+        self._size_bytes = size_bytes
+
+    def __len__(self) -> int:
+        return self._size_bytes
+
+    @property
+    def is_sendable(self) -> bool:
+        return self._segment.is_sendable
+
+    def read(self) -> bytes:
+        segment = self._segment
+        try:
+            return segment.handles.get(segment.log_path).pread(self._size_bytes, self._position)
+        except OSError as error:
+            raise LogStorageError(f"{segment.log_path}: {error}") from error
+
+    def send_to(self, socket_fd: int) -> int:
+        """How many bytes the socket took at once, which may be none: then `rest` has them. Never raises."""
+        segment = self._segment
+        try:
+            return segment.handles.get(segment.log_path).send_to(socket_fd, self._size_bytes, self._position)
+        except OSError:  # the disk's or the socket's: whoever goes on by the plain way will learn which
+            return 0
+
+    def rest(self, sent_bytes: int) -> bytes:
+        """What the socket did not take. It has been promised, so anything less than all of it is an error."""
+        segment = self._segment
+        size_bytes = self._size_bytes - sent_bytes
+        try:
+            data = segment.handles.get(segment.log_path).pread(size_bytes, self._position + sent_bytes)
+        except OSError as error:
+            segment.is_sendable = False  # the next reader gets an error code instead of half an answer
+            raise LogStorageError(f"{segment.log_path}: {error}") from error
+        if len(data) < size_bytes:
+            segment.is_sendable = False
+            raise segment.damaged(
+                self._position + sent_bytes + len(data), f"{size_bytes - len(data)} bytes are missing"
+            )
+        return data
+
+
+def find_batches(segments: Segments, offset: int, max_bytes: int, at_least_one: bool, limit: int) -> Slice | None:
     """Batches of one segment from the one that holds `offset` on, none of them reaching `limit`.
 
     As in Kafka the last one may be cut by `max_bytes`; only the first is given whole if `at_least_one` says so.
@@ -15,16 +71,16 @@ def read_batches(segments: Segments, offset: int, max_bytes: int, at_least_one: 
             continue  # the offset lies in a gap that compaction left at the segment's end
         position, first_bytes, base_offset = found
         if base_offset >= limit:
-            return b""
+            return None
         end = segment.size_bytes
         if limit < segment.end_offset:
             beyond = segment.find(limit)
             end = end if beyond is None else beyond[0]
         if max_bytes < first_bytes:
             if not at_least_one:
-                return b""
+                return None
             max_bytes = first_bytes
         if end <= position:
-            return b""
-        return segment.handles.get(segment.log_path).pread(min(max_bytes, end - position), position)
-    return b""
+            return None
+        return Slice(segment, position, min(max_bytes, end - position))
+    return None

@@ -22,6 +22,7 @@ class Segment:
         "end_offset",
         "handles",
         "index",
+        "is_sendable",
         "log_path",
         "max_timestamp_ms",
         "next_index_at",
@@ -39,6 +40,7 @@ class Segment:
         self.max_timestamp_ms = -1
         self.next_index_at = 0  # the size from which the next batch gets an entry in the index
         self.roll_at_ms = 0  # wall clock; 0 while it is empty
+        self.is_sendable = True  # whether answers may go from the file to a socket without being read first
 
     def find(self, offset: int) -> tuple[int, int, int] | None:
         """Position, size and base offset of the batch that holds the offset, or of the first one after it."""

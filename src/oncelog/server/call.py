@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncelog.clock import Now
+from oncelog.log.reading import Slice
 from oncelog.wire.messages import Schema
 
 if TYPE_CHECKING:
@@ -20,9 +21,13 @@ class AnswerTooLarge(Exception):
 
 
 class Encoded(NamedTuple):
-    """An answer that is packed already: the whole frame, its length included, as buffers to be sent in this order."""
+    """An answer that is packed already: the whole frame, its length included, as buffers to be sent in this order.
 
-    buffers: Sequence[bytes | bytearray | memoryview]
+    One with slices of segments must be sent, or its slices read, in the turn of the loop in which it was made.
+    """
+
+    buffers: Sequence[bytes | bytearray | memoryview | Slice]
+    has_slices: bool = False
 
 
 @dataclass(slots=True)

@@ -10,12 +10,13 @@ the disk.
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, cast
 
 from oncelog.clock import Now
+from oncelog.log.errors import LogStorageError
 from oncelog.server.api import Api
 from oncelog.server.api_listing import listed_apis
 from oncelog.server.call import ANONYMOUS, AnswerTooLarge, Call, Encoded
@@ -23,6 +24,7 @@ from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.produce import Commit, Producing
 from oncelog.server.produce_place import Place
 from oncelog.server.receiving import Receiving
+from oncelog.server.sending import Answer, Straight, read_all
 from oncelog.wire.frames import (
     REQUEST_HEAD,
     REQUEST_HEAD_BYTES,
@@ -37,6 +39,7 @@ from oncelog.wire.hot import PRODUCE_FLEXIBLE
 from oncelog.wire.messages import Schema, schema
 
 if TYPE_CHECKING:
+    from oncelog.log.reading import Slice
     from oncelog.server.connections import Connections
 
 PRODUCE = 0
@@ -50,8 +53,6 @@ TURN_REQUESTS = 64  # other requests than Produce that are served before other c
 TURN_MS = 20
 JOIN_BELOW_BYTES = 64 * 1024  # answers up to this size are copied together for one write
 
-Answer = bytes | bytearray | memoryview
-
 
 class Connection(Receiving):
     def __init__(self, connections: "Connections", listener: str) -> None:
@@ -62,6 +63,7 @@ class Connection(Receiving):
         self._producing: Producing = connections.producing
         self.client_host = "?"
         self._local_host = ""
+        self._straight: Straight | None = None
         self.principal = ANONYMOUS
         self.active_ms = 0  # when a whole request last arrived or was answered
         self._place: Place | None = None  # where its last Produce request went
@@ -103,6 +105,9 @@ class Connection(Receiving):
         self._forget_unsent()
         self._drop_received()
         self._out = []
+        if self._straight is not None:
+            self._straight.let_go()
+            self._straight = None
 
     def eof_received(self) -> bool:
         return False
@@ -278,7 +283,7 @@ class Connection(Receiving):
             answer = call.schema.refusal(ErrorCode.unsupported_version, None)
             answer = replace(answer, api_keys=listed_apis(call))
         else:
-            answer = self._ask(api, _read_request(spoken, buffer, at, end), call)
+            answer = self._ask(api, _read_request(api, spoken, buffer, at, end), call)
         if type(answer) is not Encoded and isawaitable(answer):
             self._wait_for(answer, api, call)
         else:
@@ -342,8 +347,7 @@ class Connection(Receiving):
         if answer is None:
             return
         if type(answer) is Encoded:
-            for each in answer.buffers:
-                self._put(each)
+            self._put_all(answer)
         else:
             body = call.schema.encode(answer, call.correlation_id)
             self._put(SIZE.pack(len(body)) + body)
@@ -355,6 +359,31 @@ class Connection(Receiving):
     def _put(self, answer: Answer) -> None:
         self._out.append(answer)
         self._out_bytes += len(answer)
+
+    def _put_all(self, answer: Encoded) -> None:
+        buffers = cast("Sequence[Answer]", answer.buffers)
+        if answer.has_slices:
+            try:
+                buffers = self._send_slices(answer.buffers)
+            except LogStorageError as error:
+                self._refuse(str(error))  # its length is promised already, so there is no other way to say it
+                return
+        for each in buffers:
+            self._put(each)
+
+    def _send_slices(self, buffers: "Sequence[Answer | Slice]") -> list[Answer]:
+        """What remains of an answer when the socket has taken what it takes at once; nothing if it may not yet."""
+        self._send()
+        transport = self._transport
+        if transport.is_closing() or transport.get_write_buffer_size():
+            return read_all(buffers)
+        if self._straight is None:
+            self._straight = Straight.past(transport)
+        if self._straight is None or not self._straight.pace.is_straight(sum(map(len, buffers))):
+            return read_all(buffers)
+        sent_bytes, left = self._straight.send(buffers)
+        self._metrics.bytes_sent += sent_bytes
+        return left
 
     def _send(self) -> None:
         out = self._out
@@ -392,9 +421,13 @@ class Connection(Receiving):
         self._transport.abort()
 
 
-def _read_request(spoken: Schema, buffer: bytearray, at: int, end: int) -> Any:
+def _read_request(api: Api, spoken: Schema, buffer: bytearray, at: int, end: int) -> Any:
     if spoken.has_flexible_header:
         at = skip_tagged_fields(buffer, at, end)
+    if api.read is not None:
+        request = api.read(buffer, at, end, spoken.version)
+        if request is not None:
+            return request
     try:
         request, _ = spoken.read(bytes(memoryview(buffer)[at:end]), 0)
     except Exception as error:  # whatever a reader trips over, it was the client's bytes

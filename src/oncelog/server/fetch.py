@@ -4,19 +4,25 @@ A wait is called when one of its partitions moves, by the partition itself; nobo
 """
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+from uuid import UUID
 
 from oncelog.log.errors import LogStorageError, OffsetOutOfRange
+from oncelog.log.reading import Slice
 from oncelog.server.call import Call, Encoded
 from oncelog.server.errors import ErrorCode, KafkaError
-from oncelog.server.partitions import ANY_EPOCH, partition_of, topic_of
-from oncelog.server.topics import Partition, Topic
+from oncelog.server.partitions import partition_of, topic_of
+from oncelog.server.sending import STRAIGHT_BYTES
+from oncelog.server.topics import Partition, Topic, Topics
+from oncelog.wire.fetch_request import FetchPartition, FetchRequest
 from oncelog.wire.hot import FETCH_TOPIC_IDS, Fetched, encode_fetched
 
 if TYPE_CHECKING:
     from oncelog.server.connections import Connections
 
 READ_COMMITTED = 1
+NO_TOPIC_ID = bytes(16)
 SHARES = 4  # one answer takes at most this part of the memory that is left for answers
 
 
@@ -25,19 +31,18 @@ class Asked:
 
     __slots__ = ("error_code", "index", "max_bytes", "offset", "partition")
 
-    def __init__(self, topic: Topic | None, wanted: Any, refusal: int) -> None:
-        self.index: int = wanted.partition
-        self.offset: int = wanted.fetch_offset
-        self.max_bytes: int = wanted.partition_max_bytes
+    def __init__(self, topic: Topic | None, wanted: FetchPartition, refusal: int) -> None:
+        self.index, leader_epoch, self.offset, self.max_bytes = wanted
         self.error_code = refusal
         self.partition: Partition | None = None
         if topic is not None:
             try:
-                self.partition = partition_of(topic, self.index, getattr(wanted, "current_leader_epoch", ANY_EPOCH))
+                self.partition = partition_of(topic, self.index, leader_epoch)
             except KafkaError as error:
                 self.error_code = error.code
 
-    def read(self, max_bytes: int, *, at_least_one: bool) -> Fetched:
+    def read(self, max_bytes: int, *, at_least_one: bool, in_slices: bool) -> Fetched[bytes | Slice]:
+        """`in_slices`: what is large is only found, to be sent in this turn of the loop."""
         partition = self.partition
         if partition is None or partition.is_deleted:
             return Fetched(self.index, self.error_code or ErrorCode.unknown_topic_or_partition, -1, -1, b"")
@@ -47,12 +52,25 @@ class Asked:
             # Behind the high watermark is what waits for the disk: there, but not to be seen yet.
             if log.high_watermark <= self.offset <= log.next_offset or (limit <= 0 and not at_least_one):
                 return Fetched(self.index, 0, log.high_watermark, log.log_start_offset, b"")
-            records = log.read(self.offset, limit, at_least_one=at_least_one)
+            found = log.find(self.offset, limit, at_least_one=at_least_one)
+            records: bytes | Slice
+            if found is None:
+                records = b""
+            elif in_slices and len(found) >= STRAIGHT_BYTES and found.is_sendable:
+                records = found
+            else:
+                records = found.read()
         except OffsetOutOfRange:
             return Fetched(self.index, ErrorCode.offset_out_of_range, -1, -1, b"")
         except LogStorageError:
             return Fetched(self.index, ErrorCode.kafka_storage_error, -1, -1, b"")
         return Fetched(self.index, 0, log.high_watermark, log.log_start_offset, records)
+
+
+def _topic(topics: Topics, name: bytes, version: int) -> Topic:
+    if version < FETCH_TOPIC_IDS:
+        return topic_of(topics, name.decode())
+    return topic_of(topics, None, UUID(bytes=name) if name != NO_TOPIC_ID else None)
 
 
 def _each_once(topics: list[tuple[bytes, list[Asked]]]) -> list[tuple[bytes, list[Asked]]]:
@@ -66,30 +84,23 @@ def _each_once(topics: list[tuple[bytes, list[Asked]]]) -> list[tuple[bytes, lis
 class Fetch:
     """One Fetch request, from its arrival to its answer."""
 
-    def __init__(self, request: Any, call: Call, connections: "Connections") -> None:
+    def __init__(self, request: FetchRequest, call: Call, connections: "Connections") -> None:
         self._call = call
         self._unsent = connections.unsent
         self._read_committed = request.isolation_level == READ_COMMITTED
         self._min_bytes: int = request.min_bytes
         self._max_bytes = min(request.max_bytes, call.broker.settings.fetch_max_bytes)
         self._topics: list[tuple[bytes, list[Asked]]] = []
-        topics = call.broker.topics
-        for wanted in request.topics:
+        for name, wanted in request.topics:
             topic: Topic | None = None
             refusal = 0
             try:
-                if call.version >= FETCH_TOPIC_IDS:
-                    name = wanted.topic_id.bytes if wanted.topic_id is not None else bytes(16)
-                    topic = topic_of(topics, None, wanted.topic_id)
-                else:
-                    name = wanted.topic.encode()
-                    topic = topic_of(topics, wanted.topic)
+                topic = _topic(call.broker.topics, name, call.version)
             except KafkaError as error:
                 refusal = error.code
-            if len(wanted.partitions) == 1:
-                partitions = wanted.partitions
-            else:
-                partitions = {each.partition: each for each in wanted.partitions}.values()
+            partitions: Iterable[FetchPartition] = wanted
+            if len(wanted) != 1:
+                partitions = {each.partition: each for each in wanted}.values()
             self._topics.append((name, [Asked(topic, each, refusal) for each in partitions]))
         if len(self._topics) > 1:
             self._topics = _each_once(self._topics)
@@ -100,7 +111,7 @@ class Fetch:
         self._is_due = False
 
     def answer(self, max_wait_s: float) -> Encoded | asyncio.Future[Encoded]:
-        topics, size_bytes, has_error = self._read()
+        topics, size_bytes, has_error = self._read(in_slices=True)
         if size_bytes >= self._min_bytes or has_error or max_wait_s <= 0 or not self._topics:
             return self._encoded(topics)
         self._first_bytes = size_bytes
@@ -151,7 +162,7 @@ class Fetch:
         for partition in self._partitions():
             partition.waiters.discard(self._woken)
 
-    def _read(self) -> tuple[list[tuple[bytes, list[Fetched]]], int, bool]:
+    def _read(self, *, in_slices: bool = False) -> tuple[list[tuple[bytes, list[Fetched[bytes | Slice]]]], int, bool]:
         """What there is now: by topic, how many bytes, and whether something went wrong."""
         free_bytes = self._unsent.left_bytes
         if free_bytes == 0:
@@ -164,7 +175,7 @@ class Fetch:
         for name, asked in self._topics:
             found = []
             for each in asked:
-                fetched = each.read(left, at_least_one=size_bytes == 0 and free_bytes > 0)
+                fetched = each.read(left, at_least_one=size_bytes == 0 and free_bytes > 0, in_slices=in_slices)
                 length = len(fetched.records)
                 size_bytes += length
                 left -= length
@@ -173,6 +184,7 @@ class Fetch:
             topics.append((name, found))
         return topics, size_bytes, has_error
 
-    def _encoded(self, topics: list[tuple[bytes, list[Fetched]]]) -> Encoded:
+    def _encoded(self, topics: list[tuple[bytes, list[Fetched[bytes | Slice]]]]) -> Encoded:
         call = self._call
-        return Encoded(encode_fetched(call.version, call.correlation_id, topics, read_committed=self._read_committed))
+        buffers = encode_fetched(call.version, call.correlation_id, topics, read_committed=self._read_committed)
+        return Encoded(buffers, has_slices=Slice in map(type, buffers))

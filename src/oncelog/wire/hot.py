@@ -10,11 +10,11 @@ each version in the tests.
              whole answer; 11 preferred_read_replica; 12 compact forms; 13 topic ids for names
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Sized
 from functools import cache, lru_cache
 from struct import Struct
 from struct import error as StructError
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from oncelog.wire.frames import (
     SIZE,
@@ -250,31 +250,36 @@ def _produced_end(version: int, record_errors: Sequence[tuple[int, str | None]],
 # --- the answer to Fetch
 
 
-class Fetched(NamedTuple):
+Records = TypeVar("Records", bound=Sized)  # bytes, or whatever can be made into so many bytes when it is sent
+
+
+class Fetched(NamedTuple, Generic[Records]):
     """What one partition has to give."""
 
     partition_index: int
     error_code: int
     high_watermark: int
     log_start_offset: int
-    records: Readable | memoryview
+    records: Records
 
 
 def encode_fetched(
     version: int,
     correlation_id: int,
-    topics: Sequence[tuple[bytes, Sequence[Fetched]]],
+    topics: Sequence[tuple[bytes, Sequence[Fetched[Records]]]],
     *,
     error_code: int = 0,
     read_committed: bool = False,
-) -> list[Readable | memoryview]:
+) -> list[bytes | bytearray | Records]:
     """The whole frame as buffers to be written one after another; the records are not copied into it.
 
     There are no transactions here, so the last stable offset is the high watermark, and nothing was ever aborted: an
     empty list for those who read committed records only, null for the others, as Kafka answers.
     """
+    if len(topics) == 1 and len(topics[0][1]) == 1 and not error_code:
+        return _encode_fetched_one(version, correlation_id, topics[0][0], topics[0][1][0], read_committed)
     flexible = version >= FETCH_FLEXIBLE
-    out: list[Readable | memoryview] = []
+    out: list[bytes | bytearray | Records] = []
     size_bytes = 0
     head = bytearray(b"\0\0\0\0")
     head += _int32.pack(correlation_id)
@@ -314,6 +319,41 @@ def encode_fetched(
 
 
 _error_session = Struct(">hi")
+
+
+def _encode_fetched_one(
+    version: int, correlation_id: int, topic: bytes, fetched: Fetched[Records], read_committed: bool
+) -> list[bytes | bytearray | Records]:
+    """What nearly every consumer gets: one partition."""
+    layout, before, middle, after = _fetch_layout_of_one(version, topic, read_committed)
+    index, error, high_watermark, log_start_offset, records = fetched
+    length = len(records)
+    length_field = write_uvarint(length + 1) if version >= FETCH_FLEXIBLE else _int32.pack(length)
+    size_bytes = layout.size - SIZE_BYTES + len(length_field) + length + len(after)
+    starts = (log_start_offset,) if version >= 5 else ()
+    head = layout.pack(
+        size_bytes, correlation_id, before, index, error, high_watermark, high_watermark, *starts, middle
+    )
+    if not length:
+        return [head + length_field + after]
+    return [head + length_field, records, after] if after else [head + length_field, records]
+
+
+@lru_cache(maxsize=4096)
+def _fetch_layout_of_one(version: int, topic: bytes, read_committed: bool) -> tuple[Struct, bytes, bytes, bytes]:
+    """The layout up to the length of the records, and the constant bytes in it and behind the records."""
+    flexible = version >= FETCH_FLEXIBLE
+    before = b"".join(
+        (
+            b"\0\0\0\0\0" if flexible else b"\0\0\0\0",
+            _error_session.pack(0, 0) if version >= 7 else b"",
+            _array(flexible, 1),
+            _topic(version, flexible, topic, FETCH_TOPIC_IDS),
+            _array(flexible, 1),
+        )
+    )
+    partition, middle = _fetch_layout(version, read_committed)
+    return Struct(f">ii{len(before)}s{partition.format[1:]}"), before, middle, b"\0\0\0" if flexible else b""
 
 
 @cache

@@ -10,16 +10,19 @@ from oncelog.server.api import Api
 from oncelog.server.call import Call, Encoded
 from oncelog.server.errors import ErrorCode
 from oncelog.server.fetch import Fetch
+from oncelog.wire.fetch_request import FetchRequest, from_entity, read_fetch
 from oncelog.wire.hot import encode_fetched
 
 FULL_FETCH_EPOCHS = (0, -1)
 
 
 def handle(request: Any, call: Call) -> Any:
+    if type(request) is not FetchRequest:
+        request = from_entity(request, call.version)
     if call.version >= 7 and request.session_epoch not in FULL_FETCH_EPOCHS:
         code = ErrorCode.fetch_session_id_not_found
         return Encoded(encode_fetched(call.version, call.correlation_id, (), error_code=code))
-    return Fetch(request, call, call.broker.connections).answer(request.max_wait.total_seconds())
+    return Fetch(request, call, call.broker.connections).answer(request.max_wait_ms / 1000)
 
 
-API = Api(key=1, name="fetch", versions=(4, 18), handle=handle)
+API = Api(key=1, name="fetch", versions=(4, 18), handle=handle, read=read_fetch)

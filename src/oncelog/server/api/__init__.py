@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from oncelog.server.call import Call
 
 Topic = TypeVar("Topic")  # its name, or its id
+# The buffer, where the body begins and ends in it, the version
+Reader = Callable[[bytes | bytearray, int, int, int], Any]
 Handler = Callable[[Any, "Call"], Any | Awaitable[Any]]
 
 
@@ -26,6 +28,7 @@ class Api:
     name: str
     versions: tuple[int, int]
     handle: Handler | None = None
+    read: Reader | None = None  # of the usual request, faster than kio; answers None for one that it leaves to kio
     advertise_from: int | None = None  # a lower version than is served, for clients that judge features by it
     package: str = "kio.schema"  # where the message types live
 
