@@ -1,11 +1,14 @@
 """A batch on its way, and the identity that it travels under."""
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oncelog.records.build import build_batch
 from oncelog.records.header import read_header, stamp_producer
 from oncelog.records.read import records_of
+
+if TYPE_CHECKING:
+    from oncelog.client.sending.partition import Partition
 
 Place = tuple[str, int]  # topic, partition
 
@@ -23,10 +26,10 @@ NOBODY: Final = Identity(-1, -1)
 
 
 class Batch:
-    """Encoded once. Identity and sequence are stamped when it is first sent and stay, unless it provably was not stored.
+    """Encoded once. Identity and sequence are stamped when it is first sent and stay, unless it provably is not stored.
 
-    `payload` is the engine's: the messages to report on. Everything below `payload` belongs to the Sender; the engine may
-    read it. `data` changes only where it is stamped, before the Sender hands it out in a Produce.
+    `payload` is the engine's: the messages to report on. Everything below `payload` belongs to the Sender; the engine
+    may read it. `data` changes only where it is stamped, and never while a request that carries it is under way.
     """
 
     __slots__ = (
@@ -35,8 +38,10 @@ class Batch:
         "data",
         "first_sequence",
         "generation",
+        "home",
         "in_doubt",
         "is_flying",
+        "is_reported",
         "max_timestamp_ms",
         "partition",
         "payload",
@@ -61,6 +66,8 @@ class Batch:
         self.attempts = 0  # how often it was sent and neither stored nor held up by an earlier one
         self.in_doubt = False  # a request that carried it was lost, or was answered by "perhaps"
         self.is_flying = False
+        self.is_reported = False  # and may be stored all the same: its slots stay taken
+        self.home: Partition
 
     @property
     def identity(self) -> Identity:
@@ -69,6 +76,10 @@ class Batch:
     @property
     def last_sequence(self) -> int:
         return (self.first_sequence + self.record_count - 1) & 0x7FFFFFFF
+
+    def unstamp(self) -> None:
+        """Only for what provably is not stored."""
+        self.pid = self.generation = self.first_sequence = UNSTAMPED
 
     def stamp(self, identity: Identity, first_sequence: int) -> None:
         self.pid, self.generation = identity
@@ -80,23 +91,15 @@ Split = Callable[[Batch, int], tuple[Batch, Batch]]
 
 
 def split_batch(batch: Batch, records: int) -> tuple[Batch, Batch]:
-    """The first so many records, and the others: same codec, same times, same slots. A list or tuple as payload is cut
-    along with them; any other payload goes into both, and an engine that wants it cut gives the Sender a `Split` of its own.
+    """The first so many records, and the others, not stamped: same codec, same times. A list or tuple as payload is cut
+    along with them; any other payload goes into both, and who wants that cut gives the Sender a `Split` of its own.
     """
     codec = read_header(batch.data).codec
     every = [(record.key, record.value, record.headers, record.timestamp_ms) for record in records_of(batch.data)]
     payload = batch.payload
     payloads = (payload[:records], payload[records:]) if isinstance(payload, list | tuple) else (payload, payload)
-    parts = []
-    for own, own_payload in zip((every[:records], every[records:]), payloads, strict=True):
-        part = Batch(
-            batch.topic, batch.partition, build_batch(own, codec=codec), len(own), batch.created_ms, own_payload
-        )
-        part.in_doubt = batch.in_doubt
-        part.attempts = batch.attempts
-        parts.append(part)
-    first, second = parts
-    if batch.first_sequence != UNSTAMPED:
-        first.stamp(batch.identity, batch.first_sequence)
-        second.stamp(batch.identity, (batch.first_sequence + records) & 0x7FFFFFFF)
+    first, second = (
+        Batch(batch.topic, batch.partition, build_batch(own, codec=codec), len(own), batch.created_ms, own_payload)
+        for own, own_payload in zip((every[:records], every[records:]), payloads, strict=True)
+    )
     return first, second

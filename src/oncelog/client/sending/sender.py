@@ -1,176 +1,321 @@
-"""The producer's state machine: told the time and what arrived, it answers what to do."""
+"""The producer's state machine: told the time and what arrived, it answers what to do.
 
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+Here is what concerns several partitions: who leads them, what goes into one request, one question for all that need an
+identity. What happens to one partition's batches is in `partition`, how its doubts are settled in `settling`.
+"""
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from oncelog.client.error_codes import ErrorCodes as Code
+from oncelog.client.sending import settling
 from oncelog.client.sending.actions import (
     Action,
     Answer,
     Boundary,
-    Delivered,
-    Failed,
     Found,
     NeedIdentity,
     NeedMetadata,
     Produce,
 )
 from oncelog.client.sending.batch import Batch, Identity, Place, Split, split_batch
+from oncelog.client.sending.context import Context, Counters
 from oncelog.client.sending.limits import SenderLimits
+from oncelog.client.sending.partition import NO_LEADER, Partition
+from oncelog.client.sending.states import State
+from oncelog.client.sending.tenure import FOREVER_MS, Tenure
 
-
-class _Partition:
-    def __init__(self, place: Place) -> None:
-        self.place = place
-        self.waiting: deque[Batch] = deque()
-        self.flying: deque[Batch] = deque()
-        self.identity: Identity | None = None
-        self.next_sequence = 0
-        self.acknowledged = 0
-        self.next_offset = -1
-        self.expires_at_ms: int | None = None
-        self.resume_at_ms = 0
-        self.is_asked = False
+# Beside the batches a request holds names and lengths: for the first of a topic and for each further one.
+REQUEST_BYTES = 128
+BATCH_BYTES = 32
+LEAST_PAUSE_MS = 10  # between two questions for metadata
 
 
 class Sender:
     def __init__(self, limits: SenderLimits, random: Callable[[], float], split: Split = split_batch) -> None:
         self._limits = limits
-        self._random = random
-        self._split = split
-        self._partitions: dict[Place, _Partition] = {}
-        self._leaders: dict[Place, int] = {}
+        self._context = Context(limits, random, split)
+        self._partitions: dict[Place, Partition] = {}
+        self._leaders: dict[Place, int] = {}  # also of partitions that nothing was added for yet
         self._requests: dict[int, list[Batch]] = {}
         self._last_request_id = 0
-        self._actions: list[Action] = []
-        self._shared: Identity | None = None
+        self._ready: list[Partition] = []  # something may have to be sent there
+        self._throttled: dict[int, int] = {}  # until when, by node
+        self._metadata_asked_ms: dict[str, int] = {}
+        self._everybody: Identity | None = None  # by InitProducerId: one identity for all partitions
+        self._timeout_ms = limits.delivery_timeout_ms
+
+    @property
+    def counters(self) -> Counters:
+        return self._context.counters
+
+    def set_wall_clock(self, wall_ms: int, now_ms: int) -> None:
+        """Records' timestamps are wall time, all else here is not; said at the start and now and then."""
+        self._context.wall_ahead_ms = wall_ms - now_ms
+
+    # What arrives
 
     def add(self, batch: Batch, now_ms: int) -> None:
-        self._partition((batch.topic, batch.partition)).waiting.append(batch)
-
-    def backlog(self, place: Place) -> int:
-        partition = self._partitions.get(place)
-        return len(partition.waiting) if partition else 0
+        lane = self._partition((batch.topic, batch.partition))
+        batch.home = lane
+        if lane.state == State.STOPPED:
+            code, message = lane.stopped_by
+            self._context.fail(batch, code, message, False)
+            return
+        lane.waiting.append(batch)
+        due_ms = batch.created_ms + self._timeout_ms
+        if due_ms < self._context.due_ms:
+            self._context.due_ms = due_ms
+        if not lane.is_ready:
+            lane.is_ready = True
+            self._ready.append(lane)
 
     def leaders(self, leaders: Mapping[Place, int | None], now_ms: int) -> None:
         for place, node_id in leaders.items():
-            if node_id is None or node_id < 0:
-                self._leaders.pop(place, None)
-            else:
-                self._leaders[place] = node_id
+            known = NO_LEADER if node_id is None or node_id < 0 else node_id
+            self._leaders[place] = known
+            lane = self._partitions.get(place)
+            if lane is not None and known != lane.leader:
+                if known not in (NO_LEADER, lane.failed_leader):
+                    lane.not_before_ms = now_ms  # the backoff was meant for the old one
+                lane.leader = known
+                self._wake(lane)
 
     def granted(self, places: Iterable[Place], identity: Identity, expires_at_ms: int | None, now_ms: int) -> None:
         if expires_at_ms is None:
-            self._shared = identity
+            self._everybody = identity
         for place in places:
-            partition = self._partition(place)
-            partition.identity, partition.expires_at_ms, partition.next_sequence = identity, expires_at_ms, 0
+            lane = self._partition(place)
+            lane.is_asked = False
+            tenure = Tenure(identity, 0, expires_at_ms, now_ms)
+            if lane.tenure is None:
+                lane.tenure = tenure
+            elif tenure.is_leased:
+                lane.renewed = tenure
+            self._wake(lane)
+        self._context.wake_at(now_ms)
 
     def not_granted(self, places: Iterable[Place], code: int, message: str | None, now_ms: int) -> None:
         for place in places:
-            partition = self._partition(place)
-            while partition.waiting:
-                self._actions.append(Failed(partition.waiting.popleft(), code, message, False))
+            lane = self._partition(place)
+            lane.is_asked = False
+            if lane.tenure is None:
+                lane.fail_waiting(code, message)
 
-    def answered(self, request_id: int, answers: Iterable[Answer] | None, now_ms: int) -> None:
-        batches = {(batch.topic, batch.partition): batch for batch in self._requests.pop(request_id)}
-        for answer in answers if answers is not None else [Answer(*place, 0) for place in batches]:
-            batch = batches[answer.topic, answer.partition]
-            partition = self._partition((batch.topic, batch.partition))
-            partition.flying.remove(batch)
-            if answer.error_code == 0:
-                partition.acknowledged += batch.record_count
-                partition.next_offset = answer.base_offset + batch.record_count
-                self._actions.append(Delivered(batch, answer.base_offset, answer.append_time_ms, batch.in_doubt))
-            else:
-                self._again(partition, batch, now_ms)
+    def answered(self, request_id: int, answers: Sequence[Answer] | None, now_ms: int) -> None:
+        batches = self._requests.pop(request_id)
+        if answers is None:
+            for batch in batches:
+                batch.home.stored(batch, -1, -1)
+                self._wake(batch.home)
+        elif len(batches) == 1 and len(answers) == 1:
+            lane = batches[0].home
+            lane.answered(batches[0], answers[0], now_ms)
+            if not lane.is_ready:
+                lane.is_ready = True
+                self._ready.append(lane)
+        else:
+            by_place = {(answer[0], answer[1]): answer for answer in answers}
+            for batch in batches:
+                lane = batch.home
+                answer = by_place.get(lane.place)
+                if answer is None:  # no broker does this; if one did, nothing would be known
+                    answer = Answer(batch.topic, batch.partition, Code.REQUEST_TIMED_OUT)
+                lane.answered(batch, answer, now_ms)
+                self._wake(lane)
 
-    def lost(self, request_id: int, now_ms: int, *, code: int, was_sent: bool = True) -> None:
+    def lost(self, request_id: int, now_ms: int, *, code: int = Code._TRANSPORT, was_sent: bool = True) -> None:
+        self._context.counters.requests_lost += 1
         for batch in self._requests.pop(request_id):
-            partition = self._partition((batch.topic, batch.partition))
-            partition.flying.remove(batch)
-            batch.in_doubt = batch.in_doubt or was_sent
-            self._again(partition, batch, now_ms)
-
-    def _again(self, partition: _Partition, batch: Batch, now_ms: int) -> None:
-        partition.resume_at_ms = now_ms + self._limits.retry_backoff_ms
-        partition.waiting.append(batch)
-        partition.waiting = deque(sorted(partition.waiting, key=lambda each: each.created_ms))
+            batch.home.lost(batch, code, was_sent, now_ms)
+            self._want_metadata(batch.topic, now_ms)
+            self._wake(batch.home)
 
     def looked_up(self, place: Place, found: Found | None, now_ms: int) -> None:
-        raise ValueError(f"nobody asked for {place}")
+        lane = self._partitions[place]
+        settling.looked_up(lane, found, now_ms)
+        self._wake(lane)
 
     def resume(
         self,
         place: Place,
         identity: Identity,
         next_sequence: int,
+        now_ms: int,
         *,
         expires_at_ms: int | None = None,
         next_offset: int = -1,
         is_shared: bool = False,
     ) -> None:
-        partition = self._partition(place)
-        partition.identity, partition.expires_at_ms, partition.next_sequence = identity, expires_at_ms, next_sequence
-        partition.acknowledged, partition.next_offset = next_sequence, next_offset
+        """Go on where a saved producer stood. `is_shared`: other processes may fill the same slots with the same
+        records, so none is ever moved, and the identity is never changed here."""
+        lane = self._partition(place)
+        if not lane.is_idle:
+            raise ValueError(f"{place} has batches of its own already")
+        lane.tenure = Tenure(identity, next_sequence, expires_at_ms, now_ms, is_shared=is_shared)
+        lane.renewed = None
+        lane.next_offset = lane.from_offset = next_offset
+        lane.is_pinned = lane.is_pinned or is_shared
+        lane.state = State.SENDING
+        self._context.wake_at(now_ms)
+
+    def pin(self, place: Place) -> None:
+        """From now on the identity changes only in `boundary`: what was saved names what later records carry."""
+        lane = self._partition(place)
+        lane.is_pinned = True
+        self._wake(lane)
 
     def throttled(self, node_id: int, until_ms: int) -> None:
-        pass
+        self._throttled[node_id] = until_ms
+        self._context.wake_at(until_ms)
 
     def give_up(self, now_ms: int, code: int, places: Iterable[Place] | None = None, *, in_flight: bool = True) -> None:
-        for place in list(self._partitions) if places is None else places:
-            self.not_granted([place], code, None, now_ms)
+        """Reports everything as failed that was not sent yet, and with `in_flight` all the rest as well."""
+        for lane in [self._partition(place) for place in places] if places is not None else self._partitions.values():
+            lane.give_up(code, in_flight, now_ms)
+            self._wake(lane)
+
+    # Views
+
+    def backlog(self, place: Place) -> int:
+        lane = self._partitions.get(place)
+        return len(lane.waiting) if lane is not None else 0
 
     def boundary(self, place: Place) -> Boundary | None:
-        partition = self._partitions.get(place)
-        if partition is None or partition.identity is None or partition.flying or partition.waiting:
+        """What is surely stored, where nothing is open. A pinned partition changes its lease here."""
+        lane = self._partitions.get(place)
+        if lane is None or not lane.is_idle or lane.state != State.SENDING:
             return None
-        return Boundary(partition.identity, partition.acknowledged, partition.next_offset, partition.expires_at_ms)
-
-    def tick(self, now_ms: int) -> None:
-        pass
+        tenure = lane.adopt_renewed()
+        if tenure is None:
+            return None
+        expires_at_ms = tenure.expires_at_ms if tenure.is_leased else None
+        return Boundary(tenure.identity, tenure.acknowledged, lane.next_offset, expires_at_ms)
 
     def next_due_ms(self) -> int | None:
-        due = [partition.resume_at_ms for partition in self._partitions.values() if partition.waiting]
-        return min(due, default=None)
+        return self._context.due_ms if self._context.due_ms < FOREVER_MS else None
+
+    # What to do
+
+    def tick(self, now_ms: int) -> None:
+        """Looks at everything that has a time: timeouts, backoffs, leases."""
+        context = self._context
+        if now_ms < context.due_ms:
+            return
+        context.due_ms = FOREVER_MS
+        self._throttled = {node: until for node, until in self._throttled.items() if until > now_ms}
+        soonest_ms = min(self._throttled.values(), default=FOREVER_MS)
+        renewals: list[Partition] = []
+        for lane in self._partitions.values():
+            if not lane.is_idle:
+                lane.expire(now_ms)
+                if lane.state == State.SETTLING and now_ms >= lane.settle_at_ms:
+                    settling.look_up(lane, now_ms)
+                self._wake(lane)
+            if lane.is_due_for_renewal(now_ms):
+                renewals.append(lane)
+                lane.is_asked = True
+            soonest_ms = lane.due_ms(now_ms, soonest_ms)
+        self._ask_identity(renewals)
+        context.wake_at(soonest_ms)
 
     def actions(self, now_ms: int) -> list[Action]:
-        for partition in self._partitions.values():
-            while (
-                partition.waiting
-                and now_ms >= partition.resume_at_ms
-                and len(partition.flying) < self._limits.max_in_flight
-            ):
-                if not self._may_send(partition):
-                    break
-                self._send(partition, partition.waiting.popleft())
-        done, self._actions = self._actions, []
+        context = self._context
+        if now_ms >= context.due_ms:
+            self.tick(now_ms)
+        if self._ready:
+            self._send_ready(now_ms)
+        done = context.actions
+        if done:
+            context.actions = []
         return done
 
-    def _may_send(self, partition: _Partition) -> bool:
-        place = partition.place
-        if place not in self._leaders:
-            self._actions.append(NeedMetadata([place[0]]))
+    def _send_ready(self, now_ms: int) -> None:
+        ready, self._ready = self._ready, []
+        by_node: dict[int, list[Partition]] = {}
+        nameless: list[Partition] = []
+        for lane in ready:
+            lane.is_ready = False
+            if lane.tenure is None and self._is_nameless(lane, now_ms):
+                nameless.append(lane)
+            if lane.state or (not lane.waiting and lane.flying == len(lane.open)) or now_ms < lane.not_before_ms:
+                continue
+            if lane.leader == NO_LEADER:
+                self._want_metadata(lane.place[0], now_ms)
+            elif lane.leader not in self._throttled:
+                by_node.setdefault(lane.leader, []).append(lane)
+        for node_id, lanes in by_node.items():
+            self._fill_requests(node_id, lanes, now_ms)
+            nameless += [lane for lane in lanes if lane.tenure is None and self._is_nameless(lane, now_ms)]
+        self._ask_identity(nameless)
+
+    def _fill_requests(self, node_id: int, lanes: list[Partition], now_ms: int) -> None:
+        """One batch of each partition, then the next of each, since a request holds one batch of a partition."""
+        limits = self._limits
+        while lanes:
+            more: list[Partition] = []
+            batches: list[Batch] = []
+            size_bytes = REQUEST_BYTES
+            for lane in lanes:
+                batch = lane.take(now_ms)
+                if batch is None:
+                    continue
+                more.append(lane)
+                batch_bytes = len(batch.data) + BATCH_BYTES
+                if batches and (
+                    size_bytes + batch_bytes > limits.max_request_bytes or len(batches) >= limits.max_request_batches
+                ):
+                    self._produce(node_id, batches)
+                    batches, size_bytes = [], REQUEST_BYTES
+                batches.append(batch)
+                size_bytes += batch_bytes
+            if batches:
+                self._produce(node_id, batches)
+            lanes = more
+
+    def _produce(self, node_id: int, batches: list[Batch]) -> None:
+        request_id = self._last_request_id = self._last_request_id + 1
+        self._requests[request_id] = batches
+        context = self._context
+        context.counters.requests += 1
+        context.counters.batches_sent += len(batches)
+        context.actions.append(Produce(node_id, request_id, batches))
+
+    def _is_nameless(self, lane: Partition, now_ms: int) -> bool:
+        """Whether an identity must be asked for. Where one serves all partitions, it is taken."""
+        if not lane.is_idempotent or lane.tenure is not None or lane.renewed is not None:
             return False
-        if self._limits.is_idempotent and partition.identity is None:
-            partition.identity = self._shared
-            if partition.identity is None:
-                if not partition.is_asked:
-                    partition.is_asked = True
-                    self._actions.append(NeedIdentity([place]))
-                return False
+        if lane.state or not (lane.waiting or lane.is_pinned):
+            return False
+        if self._everybody is not None and self._everybody.pid != lane.spent_pid:
+            lane.tenure = Tenure(self._everybody, 0, None, now_ms)
+            self._wake(lane)
+            return False
+        if lane.is_asked:
+            return False
+        lane.is_asked = True
         return True
 
-    def _send(self, partition: _Partition, batch: Batch) -> None:
-        if partition.identity is not None and batch.first_sequence < 0:
-            batch.stamp(partition.identity, partition.next_sequence)
-            partition.next_sequence = (partition.next_sequence + batch.record_count) & 0x7FFFFFFF
-        self._last_request_id += 1
-        self._requests[self._last_request_id] = [batch]
-        partition.flying.append(batch)
-        self._actions.append(Produce(self._leaders[partition.place], self._last_request_id, [batch]))
+    def _ask_identity(self, lanes: list[Partition]) -> None:
+        if lanes:
+            self._context.actions.append(NeedIdentity([lane.place for lane in lanes]))
 
-    def _partition(self, place: Place) -> _Partition:
-        partition = self._partitions.get(place)
-        if partition is None:
-            partition = self._partitions[place] = _Partition(place)
-        return partition
+    def _want_metadata(self, topic: str, now_ms: int) -> None:
+        """Asks, unless it was asked so short a time ago that the answer may be under way."""
+        asked_ms = self._metadata_asked_ms.get(topic)
+        pause_ms = max(self._limits.retry_backoff_ms, LEAST_PAUSE_MS)
+        if asked_ms is None or now_ms - asked_ms >= pause_ms:
+            self._metadata_asked_ms[topic] = asked_ms = now_ms
+            self._context.actions.append(NeedMetadata([topic]))
+        self._context.wake_at(asked_ms + pause_ms)
+
+    def _wake(self, lane: Partition) -> None:
+        if not lane.is_ready:
+            lane.is_ready = True
+            self._ready.append(lane)
+
+    def _partition(self, place: Place) -> Partition:
+        lane = self._partitions.get(place)
+        if lane is None:
+            lane = self._partitions[place] = Partition(place, self._context)
+            lane.leader = self._leaders.get(place, NO_LEADER)
+        return lane

@@ -1,0 +1,59 @@
+"""What all partitions of one Sender have in common."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from oncelog.client.sending.actions import Action, Failed
+from oncelog.client.sending.batch import Batch, Split
+from oncelog.client.sending.limits import SenderLimits
+from oncelog.client.sending.tenure import FOREVER_MS
+
+
+@dataclass(slots=True)
+class Counters:
+    """Since the start, for statistics and tests."""
+
+    requests: int = 0
+    batches_sent: int = 0
+    batches_delivered: int = 0
+    batches_failed: int = 0
+    batches_maybe_stored: int = 0
+    retries: int = 0
+    requests_lost: int = 0
+    splits: int = 0
+    look_ups: int = 0
+    restamps: int = 0
+    epoch_bumps: int = 0
+    leases_changed: int = 0
+
+
+class Context:
+    __slots__ = ("actions", "counters", "due_ms", "forget_margin_ms", "limits", "random", "split", "wall_ahead_ms")
+
+    def __init__(self, limits: SenderLimits, random: Callable[[], float], split: Split) -> None:
+        self.limits = limits
+        self.random = random
+        self.split = split
+        self.counters = Counters()
+        self.actions: list[Action] = []
+        self.due_ms = FOREVER_MS  # nothing is due before, though something that was due may have been dealt with
+        self.wall_ahead_ms = 0
+        self.forget_margin_ms = limits.forget_after_ms * 23 // 24
+
+    def wake_at(self, at_ms: int) -> None:
+        if at_ms < self.due_ms:
+            self.due_ms = at_ms
+
+    def fail(self, batch: Batch, code: int, message: str | None, maybe_stored: bool) -> None:
+        self.counters.batches_failed += 1
+        self.counters.batches_maybe_stored += maybe_stored
+        self.actions.append(Failed(batch, code, message, maybe_stored))
+
+    def backoff_ms(self, failures: int) -> int:
+        limits = self.limits
+        longest = min(limits.retry_backoff_max_ms, limits.retry_backoff_ms << min(failures - 1, 20))
+        return int(longest * (0.8 + 0.4 * self.random()))
+
+    def remembered_since_ms(self, now_ms: int) -> int:
+        """Records with a timestamp above this one keep their producer in stock Kafka's memory."""
+        return now_ms + self.wall_ahead_ms - self.forget_margin_ms
