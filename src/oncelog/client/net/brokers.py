@@ -7,113 +7,79 @@ from typing import TYPE_CHECKING, Any
 
 from oncelog.client.errors import KafkaError, KafkaException, error_of, exception_of, is_retriable
 from oncelog.client.net.connection import Build, Connection, Endpoint
-from oncelog.client.net.metadata import UNKNOWN_TOPIC, BrokerAddress, Metadata
-from oncelog.client.net.opening import open_connection
+from oncelog.client.net.metadata import BrokerAddress, Metadata
+from oncelog.client.net.opening import Opener
 from oncelog.client.net.pool import Open, Pool
+from oncelog.client.net.refreshing import ATTEMPTS, Refresher
+from oncelog.client.net.sharing import Shared
 from oncelog.wire.requests import RequestSchema
 
 if TYPE_CHECKING:
     from oncelog.client.properties import ClientSettings
 
-LEADER_NOT_AVAILABLE = 5
-SETTLE_ATTEMPTS = 6
 GROUP = 0
-GROUP_KEYS_FROM = 4  # the version of FindCoordinator that asks for many keys at once
+IDLE_CHECKS = 4  # in the time after which a connection counts as idle
 
 
 class Brokers:
-    """`start` makes it ready and does not wait for the network; the first thing that needs a broker looks for one."""
+    """`start` makes it ready and does not wait for the network; the first thing that needs a broker looks for one.
+
+    Settings that cannot be used (certificates, mechanisms) are told when it is made. `on_error` hears what belongs to
+    no one call: a broker that cannot be reached, all that cannot.
+    """
 
     def __init__(
         self,
         settings: "ClientSettings",
         *,
+        on_error: Callable[[KafkaError], None] | None = None,
         random: Callable[[], float] = chance.random,
-        open_one: Open = open_connection,
+        open_one: Open | None = None,
     ) -> None:
         self.settings = settings
-        self.metadata = Metadata()
+        self._on_error = on_error or (lambda error: None)
         self._random = random
-        # Kafka without ZooKeeper calls a topic unknown that it is about to create.
-        self._being_made = {LEADER_NOT_AVAILABLE} | ({UNKNOWN_TOPIC} if settings.allow_auto_create_topics else set())
-        self._pool = Pool(settings, open_one, random)
-        self._wanted: set[str] = set()
-        self._refreshes: dict[frozenset[str] | None, asyncio.Task[None]] = {}
-        self._tasks: set[asyncio.Task[Any]] = set()
-        self._is_closed = False
+        self._pool = Pool(settings, open_one or Opener(settings, random).open, random, self._on_error)
+        self._refresher = Refresher(settings, lambda: self.connection(None), self._follow_addresses, random)
+        self._bootstrapping: Shared[None, Connection] = Shared()
+        self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        self._spawn(self._refresh_now_and_then())
+        self._tasks = [asyncio.create_task(self._refresher.now_and_then())]
+        if self.settings.connections_max_idle_ms:
+            self._tasks.append(asyncio.create_task(self._close_idle_now_and_then()))
 
     async def close(self) -> None:
         """Everything that waits fails with `_DESTROY`; when this returns no connection, task or timer is left."""
-        self._is_closed = True
-        tasks = [*self._tasks, *self._refreshes.values()]
-        for task in tasks:
+        for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._refresher.close()
+        await self._bootstrapping.close()
         await self._pool.close()
 
     # --- metadata
 
+    @property
+    def metadata(self) -> Metadata:
+        """What is known now; a value that does not change, so any thread may look at it."""
+        return self._refresher.metadata
+
     async def refresh(self, topics: Iterable[str] | None = None) -> Metadata:
         """Ask for these topics, for all that there are (None), or for the brokers alone (an empty list).
 
-        Topics named here are kept up to date from then on, until `forget`. A topic without leaders that is being
-        made is asked for again a few times.
+        Topics named here are kept up to date from then on, until `forget`. A topic that is being made is asked for
+        again a few times.
         """
-        names = None if topics is None else frozenset(topics)
-        if names:
-            self._wanted |= names
-        running = self._refreshes.get(names)
-        if running is None:
-            running = self._refreshes[names] = asyncio.create_task(self._refresh(names))
-            running.add_done_callback(lambda done: self._refreshed(names, done))
-        await asyncio.shield(running)
-        return self.metadata
+        return await self._refresher.refresh(topics)
 
     def forget(self, topics: Iterable[str]) -> None:
-        gone = frozenset(topics)
-        self._wanted -= gone
-        self.metadata = self.metadata.without_topics(gone)
+        self._refresher.forget(topics)
 
-    async def _refresh(self, names: frozenset[str] | None) -> None:
-        for attempt in range(SETTLE_ATTEMPTS):
-            await self._ask_metadata(names)
-            topics = self.metadata.topics
-            if not any(topics[name].error_code in self._being_made for name in names or () if name in topics):
-                return
-            await self._pause(attempt)
-
-    async def _ask_metadata(self, names: frozenset[str] | None) -> None:
-        def build(spoken: RequestSchema) -> Any:
-            wanted = None if names is None else tuple(map(spoken_topic(spoken), sorted(names)))
-            return spoken.new(
-                "MetadataRequest",
-                topics=() if names is None and spoken.version == 0 else wanted,
-                allow_auto_topic_creation=self.settings.allow_auto_create_topics,
-                include_cluster_authorized_operations=False,
-                include_topic_authorized_operations=False,
-            )
-
-        connection = await self.connection(None)
-        answer = await connection.request("metadata", build)
-        self.metadata = self.metadata.updated(answer, is_everything=names is None)
+    def learn(self, leaders: Iterable[tuple[str, int, int, int]], brokers: Iterable[BrokerAddress] = ()) -> None:
+        """Leaders (topic, partition, node, epoch) and brokers that an answer to Produce or Fetch named."""
+        self._refresher.metadata = self.metadata.with_brokers(brokers).with_leaders(leaders)
         self._follow_addresses()
-
-    def _refreshed(self, names: frozenset[str] | None, done: "asyncio.Task[None]") -> None:
-        self._refreshes.pop(names, None)
-        if not done.cancelled():
-            done.exception()
-
-    async def _refresh_now_and_then(self) -> None:
-        interval_ms = self.settings.topic_metadata_refresh_interval_ms
-        while interval_ms > 0:
-            await asyncio.sleep(interval_ms / 1000 * (0.9 + 0.1 * self._random()))
-            try:
-                await self.refresh(tuple(self._wanted))
-            except KafkaException:
-                continue  # whoever needs a broker asks by himself, and is told
 
     # --- connections
 
@@ -124,7 +90,7 @@ class Brokers:
         opened = self._pool.open_connections()
         if opened:
             return min(opened, key=lambda each: each.in_flight)
-        return await self._any_connection()
+        return await self._bootstrapping.do(None, self._any_connection)
 
     async def _endpoint(self, node_id: int) -> Endpoint:
         known = self.metadata.brokers.get(node_id)
@@ -138,41 +104,50 @@ class Brokers:
 
     async def _any_connection(self) -> Connection:
         """Try the brokers that are known, then the addresses that the user gave."""
+        settings = self.settings
         known = [_endpoint_of(each) for each in self.metadata.brokers.values()]
-        given = [Endpoint(host, port) for host, port in self.settings.bootstrap_servers]
-        last: KafkaException | None = None
+        given = [Endpoint(host, port) for host, port in settings.bootstrap_servers]
+        if known and settings.metadata_recovery_strategy == "none":
+            given = []
+        failures: list[KafkaError] = []
         for endpoint in (*self._in_turn(known), *self._in_turn(given)):
             try:
                 return await self._pool.connection(endpoint)
-            except KafkaException as error:
-                last = error
-        raise self._none_answers(last)
+            except KafkaException as failure:
+                failures.append(failure.error)
+        error = self._none_answers(failures)
+        self._on_error(error)
+        raise KafkaException(error)
 
     def _in_turn(self, endpoints: list[Endpoint]) -> list[Endpoint]:
         """In random order, those first that have failed the fewest times."""
         return sorted(endpoints, key=lambda each: (self._pool.failures(each), self._random()))
 
-    def _none_answers(self, last: KafkaException | None) -> KafkaException:
+    def _none_answers(self, failures: list[KafkaError]) -> KafkaError:
+        lasting = [error for error in failures if not error.retriable()]
+        if lasting:
+            return lasting[0]  # a wrong password stays wrong, and says more than that nobody answers
         given = ",".join(f"{host}:{port}" for host, port in self.settings.bootstrap_servers)
-        if last is None:
-            return KafkaException(KafkaError(KafkaError._INVALID_ARG, "no `bootstrap.servers` configured"))
-        words = f"no broker can be reached; `bootstrap.servers` is {given}; the last error: {last.error.str()}"
-        return KafkaException(KafkaError(KafkaError._ALL_BROKERS_DOWN, words, retriable=True))
+        words = f"no broker can be reached (`bootstrap.servers` is {given}); the last one: {failures[-1].str()}"
+        return KafkaError(KafkaError._ALL_BROKERS_DOWN, words, retriable=True)
 
     def _follow_addresses(self) -> None:
         """Close what leads to where no broker is any more, and learn which broker a bootstrap address was."""
-        brokers = self.metadata.brokers
+        endpoints = {node_id: _endpoint_of(each) for node_id, each in self.metadata.brokers.items()}
         for endpoint in self._pool.endpoints():
-            if endpoint.node_id is not None and (
-                endpoint.node_id not in brokers or _endpoint_of(brokers[endpoint.node_id]) != endpoint
-            ):
+            if endpoint.node_id is not None and endpoints.get(endpoint.node_id) != endpoint:
                 self._pool.drop(endpoint, "the broker has left, or has another address now")
+        by_address = {(each.host, each.port): each for each in endpoints.values()}
         for connection in self._pool.open_connections():
-            if connection.node_id is None:
-                for each in map(_endpoint_of, brokers.values()):
-                    if (each.host, each.port) == (connection.endpoint.host, connection.endpoint.port):
-                        self._pool.adopt(connection, each)
-                        break
+            found = by_address.get((connection.endpoint.host, connection.endpoint.port))
+            if connection.node_id is None and found is not None:
+                self._pool.adopt(connection, found)
+
+    async def _close_idle_now_and_then(self) -> None:
+        idle_s = self.settings.connections_max_idle_ms / 1000
+        while True:
+            await asyncio.sleep(idle_s / IDLE_CHECKS)
+            self._pool.close_idle(idle_s)
 
     # --- requests
 
@@ -198,35 +173,19 @@ class Brokers:
 
     async def coordinator(self, group_id: str) -> int:
         """The node that coordinates this group. Asked for again while it is being found."""
-        for attempt in range(SETTLE_ATTEMPTS):
+        for attempt in range(ATTEMPTS):
             answer = await self.request(None, "find_coordinator", lambda spoken: _find_coordinator(spoken, group_id))
             found = answer.coordinators[0] if hasattr(answer, "coordinators") else answer
             code = int(found.error_code)
             if code == 0:
                 node_id = int(found.node_id)
                 if node_id not in self.metadata.brokers:
-                    address = BrokerAddress(node_id, found.host, int(found.port))
-                    self.metadata = self.metadata.with_brokers((address,))
+                    self.learn((), (BrokerAddress(node_id, found.host, int(found.port)),))
                 return node_id
-            error = error_of(code, getattr(found, "error_message", None))
-            if not is_retriable(code):
+            if not is_retriable(code) or attempt == ATTEMPTS - 1:
                 break
-            await self._pause(attempt)
-        raise KafkaException(error)
-
-    async def _pause(self, attempt: int) -> None:
-        settings = self.settings
-        pause_ms = min(settings.retry_backoff_ms * 2**attempt, settings.retry_backoff_max_ms)
-        await asyncio.sleep(pause_ms * (0.8 + 0.4 * self._random()) / 1000)
-
-    def _spawn(self, coroutine: Any) -> None:
-        task = asyncio.create_task(coroutine)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-
-def spoken_topic(spoken: RequestSchema) -> Callable[[str], Any]:
-    return lambda name: spoken.new("MetadataRequestTopic", topic_id=None, name=name)
+            await self._refresher.pause(attempt)
+        raise KafkaException(error_of(code, getattr(found, "error_message", None)))
 
 
 def _find_coordinator(spoken: RequestSchema, group_id: str) -> Any:

@@ -9,11 +9,13 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from ssl import SSLError
 from struct import Struct
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.net.receiving import Receiving
+from oncelog.client.net.tls import tls_failure
 from oncelog.wire.frames import MalformedFrame
 from oncelog.wire.own import LEASE_PID_KEY
 from oncelog.wire.requests import RequestSchema, api_key, known_versions, request_schema
@@ -46,6 +48,13 @@ class _Waiting:
     due_s: float  # on the loop's clock
 
 
+class _Held(NamedTuple):
+    buffers: Sequence[Buffer]
+    correlation_id: int
+    on_answer: OnAnswer | None
+    timeout_ms: int | None
+
+
 class Connection(Receiving):
     """`opening.open_connection` makes one that is ready to be used."""
 
@@ -64,6 +73,7 @@ class Connection(Receiving):
         self.versions: Mapping[int, tuple[int, int]] = {}
         self.lost_by: KafkaError | None = None
         self.answered_count = 0
+        self.hint = ""  # what it may mean when the broker closes this connection without one answer
         self._timeout_ms = timeout_ms
         self._on_lost = on_lost
         self._waiting: deque[_Waiting] = deque()
@@ -71,7 +81,10 @@ class Connection(Receiving):
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport = cast(asyncio.Transport, None)
-        self._gone = self._loop.create_future()
+        self.gone: asyncio.Future[None] = self._loop.create_future()  # done when the transport is gone, too
+        self.active_s = self._loop.time()
+        self._held: list[_Held] | None = None  # what waits while nothing may be sent
+        self._kept: list[asyncio.TimerHandle | asyncio.Task[None]] = []
 
     # --- what it is
 
@@ -129,8 +142,17 @@ class Connection(Receiving):
             if on_answer is not None:
                 self._loop.call_soon(on_answer, None, self.lost_by)
             return
+        if self._held is not None:
+            self._held.append(_Held(buffers, correlation_id, on_answer, timeout_ms))
+        else:
+            self._send(buffers, correlation_id, on_answer, timeout_ms)
+
+    def _send(
+        self, buffers: Sequence[Buffer], correlation_id: int, on_answer: OnAnswer | None, timeout_ms: int | None
+    ) -> None:
+        now_s = self.active_s = self._loop.time()
         if on_answer is not None:
-            due_s = self._loop.time() + (self._timeout_ms if timeout_ms is None else timeout_ms) / 1000
+            due_s = now_s + (self._timeout_ms if timeout_ms is None else timeout_ms) / 1000
             if self._waiting:
                 # It cannot be answered before those that were sent before it.
                 due_s = max(due_s, self._waiting[-1].due_s)
@@ -141,6 +163,16 @@ class Connection(Receiving):
             self._transport.write(buffers[0])
         else:
             self._transport.writelines(buffers)
+
+    def hold(self) -> None:
+        """Send nothing until `release`, but what is `is_ahead`."""
+        if self._held is None:
+            self._held = []
+
+    def release(self) -> None:
+        held, self._held = self._held, None
+        for each in held or ():
+            self.send(*each)
 
     async def request(
         self,
@@ -161,7 +193,9 @@ class Connection(Receiving):
         )
         return self.understood(spoken, frame)
 
-    async def ask_frame(self, encode: Callable[[int], bytes], timeout_ms: int | None = None) -> memoryview:
+    async def ask_frame(
+        self, encode: Callable[[int], bytes], timeout_ms: int | None = None, *, is_ahead: bool = False
+    ) -> memoryview:
         answered: asyncio.Future[memoryview] = self._loop.create_future()
 
         def on_answer(frame: memoryview | None, error: KafkaError | None) -> None:
@@ -174,7 +208,8 @@ class Connection(Receiving):
                 answered.set_exception(KafkaException(error))
 
         correlation_id = self.next_correlation_id()
-        self.send((encode(correlation_id),), correlation_id, on_answer, timeout_ms)
+        send = self._send if is_ahead and not self.is_closed else self.send
+        send((encode(correlation_id),), correlation_id, on_answer, timeout_ms)
         return await answered
 
     def understood(self, spoken: RequestSchema, frame: memoryview) -> Any:
@@ -197,6 +232,7 @@ class Connection(Receiving):
             return
         self._waiting.popleft()
         self.answered_count += 1
+        self.active_s = self._loop.time()
         oldest.on_answer(frame, None)
 
     def _rubbish(self, what: str) -> KafkaError:
@@ -224,9 +260,23 @@ class Connection(Receiving):
             error or KafkaError(KafkaError._DESTROY, f"{self.endpoint}: the connection was closed by this client")
         )
 
-    async def closed(self) -> None:
-        """Wait until the transport is gone, too."""
-        await asyncio.shield(self._gone)
+    def call_later(self, pause_s: float, function: Callable[..., None], *arguments: Any) -> None:
+        """A timer that ends with the connection."""
+        self._keep(self._loop.call_later(pause_s, function, *arguments))
+
+    def keep(self, task: "asyncio.Task[None]") -> None:
+        """A task that ends with the connection."""
+        self._keep(task)
+
+    def _keep(self, one: "asyncio.TimerHandle | asyncio.Task[None]") -> None:
+        self._kept = [each for each in self._kept if not self._is_over(each)]
+        if self.is_closed:
+            one.cancel()
+        else:
+            self._kept.append(one)
+
+    def _is_over(self, one: "asyncio.TimerHandle | asyncio.Task[None]") -> bool:
+        return one.done() if isinstance(one, asyncio.Task) else one.when() <= self._loop.time()
 
     def _end(self, error: KafkaError) -> None:
         if self.is_closed:
@@ -238,12 +288,17 @@ class Connection(Receiving):
             self._timer = None
         if self._transport is not None:
             self._transport.abort()
-        waiting, self._waiting = self._waiting, deque()
+        for one in self._kept:
+            if one is not asyncio.current_task():
+                one.cancel()
+        self._kept = []
+        receivers = [each.on_answer for each in (*self._waiting, *(self._held or ())) if each.on_answer is not None]
+        self._waiting, self._held = deque(), None
         if self._on_lost is not None:
             self._on_lost(self)
-        for each in waiting:
+        for receiver in receivers:
             try:
-                each.on_answer(None, error)
+                receiver(None, error)
             except Exception as accident:  # the others must be told all the same
                 self._loop.call_exception_handler({"message": "an answer's receiver failed", "exception": accident})
 
@@ -256,8 +311,15 @@ class Connection(Receiving):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        why = "the broker closed the connection" if exc is None else f"the connection broke: {exc}"
-        self._end(KafkaError(KafkaError._TRANSPORT, f"{self.endpoint}: {why}", retriable=True))
+        self._end(self._why_lost(exc))
         self._large = None
-        if not self._gone.done():
-            self._gone.set_result(None)
+        if not self.gone.done():
+            self.gone.set_result(None)
+
+    def _why_lost(self, exc: Exception | None) -> KafkaError:
+        if isinstance(exc, SSLError):
+            return tls_failure(self.endpoint, exc).error
+        why = "the broker closed the connection" if exc is None else f"the connection broke: {exc}"
+        if exc is None and self._waiting and not self.answered_count:
+            why += self.hint
+        return KafkaError(KafkaError._TRANSPORT, f"{self.endpoint}: {why}", retriable=True)

@@ -62,6 +62,21 @@ class Metadata:
         """Brokers that another answer named, for example a group's coordinator."""
         return replace(self, brokers=MappingProxyType({**self.brokers, **{each.node_id: each for each in brokers}}))
 
+    def with_leaders(self, leaders: Iterable[tuple[str, int, int, int]]) -> "Metadata":
+        """Topic, partition, node and epoch that an answer named (KIP-951); what is older than what is known is no news."""
+        topics = dict(self.topics)
+        for name, index, node_id, epoch in leaders:
+            topic = topics.get(name)
+            known = None if topic is None else topic.partitions.get(index)
+            if topic is None or known is None or node_id < 0 or epoch <= known.leader_epoch:
+                continue
+            fresh = replace(known, leader=node_id, leader_epoch=epoch, error_code=0)
+            topics[name] = replace(topic, partitions=MappingProxyType({**topic.partitions, index: fresh}))
+        return replace(self, topics=MappingProxyType(topics))
+
+    def without_brokers(self) -> "Metadata":
+        return replace(self, brokers=_NOTHING)
+
     def updated(self, answer: Any, *, is_everything: bool = False) -> "Metadata":
         """With an answer to Metadata of any version; `is_everything`: it was asked for all topics."""
         brokers = {

@@ -1,14 +1,18 @@
 """From an address to a connection that may be used: TCP, TLS, ApiVersions, SASL."""
 
 import asyncio
+import random as chance
 import re
 import socket
+import ssl
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from oncelog import __version__
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.net.connection import Connection, Endpoint
+from oncelog.client.net.sasl.exchange import Credentials, authenticate
+from oncelog.client.net.tls import tls_context, tls_failure
 from oncelog.wire.requests import known_versions, request_schema
 
 if TYPE_CHECKING:
@@ -19,62 +23,98 @@ UNSUPPORTED_VERSION = 35
 SOFTWARE_NAME = "oncelog"
 SOFTWARE_VERSION = re.sub(r"[^a-zA-Z0-9.-]+", "-", __version__)
 
+_FAMILIES = {"any": socket.AF_UNSPEC, "v4": socket.AF_INET, "v6": socket.AF_INET6}
+_WANTS_TLS = "; does this listener want TLS, or is it no Kafka at all? (`security.protocol`)"
+_WANTS_SASL = " at its first request: does this listener want SASL? (`security.protocol`)"
 
-async def open_connection(
-    endpoint: Endpoint,
-    settings: "ClientSettings",
-    on_lost: Callable[[Connection], None] | None = None,
-) -> Connection:
-    """Raises a KafkaException that says what is wrong and, where that is known, what to do."""
-    setup_s = settings.socket_connection_setup_timeout_ms / 1000
-    connection: Connection | None = None
-    try:
-        async with asyncio.timeout(setup_s):
-            connection = await _connect(endpoint, settings, on_lost)
-            await negotiate(connection, settings)
-            return connection
-    except TimeoutError:
-        error = KafkaError(KafkaError._TIMED_OUT, f"{endpoint}: no connection within {setup_s:g} s", retriable=True)
-        if connection is not None:
-            connection.close(error)
-        raise KafkaException(error) from None
-    except BaseException:
-        if connection is not None:
-            connection.close()
-        raise
+OnLost = Callable[[Connection], None]
 
 
-async def _connect(
-    endpoint: Endpoint, settings: "ClientSettings", on_lost: Callable[[Connection], None] | None
-) -> Connection:
-    def made() -> Connection:
-        return Connection(
-            endpoint,
-            client_id=settings.client_id,
-            timeout_ms=settings.socket_timeout_ms,
-            max_frame_bytes=settings.receive_message_max_bytes,
-            on_lost=on_lost,
-        )
+class Opener:
+    """Opens connections by one client's settings; what is wrong with them shows when it is made."""
 
-    loop = asyncio.get_running_loop()
-    try:
-        transport, connection = await loop.create_connection(made, endpoint.host, endpoint.port)
-    except socket.gaierror as error:
-        words = f"{endpoint}: the host name cannot be resolved: {error.strerror or error}"
-        raise KafkaException(KafkaError(KafkaError._RESOLVE, words, retriable=True)) from None
-    except OSError as error:
-        words = f"{endpoint}: connect failed: {error.strerror or error}"
-        raise KafkaException(KafkaError(KafkaError._TRANSPORT, words, retriable=True)) from None
-    _set_socket_options(transport, settings)
-    return connection
+    def __init__(self, settings: "ClientSettings", random: Callable[[], float] = chance.random) -> None:
+        self._settings = settings
+        self._random = random
+        self._tls = tls_context(settings)
+        is_sasl = settings.security_protocol.startswith("sasl")
+        self._credentials = Credentials(settings) if is_sasl else None
+
+    async def open(self, endpoint: Endpoint, on_lost: OnLost | None = None) -> Connection:
+        """Raises a KafkaException that says what is wrong and, where that is known, what to do."""
+        setup_s = self._settings.socket_connection_setup_timeout_ms / 1000
+        connection: Connection | None = None
+        try:
+            async with asyncio.timeout(setup_s):
+                connection = await self._connect(endpoint, on_lost)
+                await self._make_ready(connection)
+                return connection
+        except TimeoutError:
+            words = f"{endpoint}: no connection within {setup_s:g} s (`socket.connection.setup.timeout.ms`)"
+            error = KafkaError(KafkaError._TIMED_OUT, words, retriable=True)
+            if connection is not None:
+                connection.close(error)
+            raise KafkaException(error) from None
+        except BaseException:
+            if connection is not None:
+                connection.close()
+            raise
+
+    async def _connect(self, endpoint: Endpoint, on_lost: OnLost | None) -> Connection:
+        settings = self._settings
+
+        def made() -> Connection:
+            return Connection(
+                endpoint,
+                client_id=settings.client_id,
+                timeout_ms=settings.socket_timeout_ms,
+                max_frame_bytes=settings.receive_message_max_bytes,
+                on_lost=on_lost,
+            )
+
+        try:
+            transport, connection = await asyncio.get_running_loop().create_connection(
+                made,
+                endpoint.host,
+                endpoint.port,
+                ssl=self._tls,
+                family=_FAMILIES[settings.broker_address_family],
+                server_hostname=endpoint.host if self._tls is not None else None,
+            )
+        except socket.gaierror as error:
+            words = f"{endpoint}: the host name cannot be resolved: {error.strerror or error}"
+            raise KafkaException(KafkaError(KafkaError._RESOLVE, words, retriable=True)) from None
+        except ssl.SSLError as error:
+            raise tls_failure(endpoint, error) from None
+        except OSError as error:
+            if self._tls is not None and isinstance(error, ConnectionResetError | ConnectionAbortedError):
+                raise tls_failure(endpoint, error) from None
+            words = f"{endpoint}: connect failed: {error.strerror or error}"
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT, words, retriable=True)) from None
+        _set_socket_options(transport, settings)
+        return connection
+
+    async def _make_ready(self, connection: Connection) -> None:
+        connection.hint = "" if self._tls is not None else _WANTS_TLS
+        await negotiate(connection)
+        connection.hint = ""
+        if self._credentials is not None:
+            await authenticate(connection, self._credentials, self._random)
+        else:
+            connection.hint = _WANTS_SASL
 
 
 def _set_socket_options(transport: asyncio.BaseTransport, settings: "ClientSettings") -> None:
     raw = transport.get_extra_info("socket")
-    raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, settings.socket_nagle_disable)
+    raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, settings.socket_keepalive_enable)
+    if settings.socket_send_buffer_bytes:
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, settings.socket_send_buffer_bytes)
+    if settings.socket_receive_buffer_bytes:
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, settings.socket_receive_buffer_bytes)
 
 
-async def negotiate(connection: Connection, settings: "ClientSettings") -> None:
+async def negotiate(connection: Connection) -> None:
     """Ask which versions the broker speaks. One that finds our question too new says which it would understand."""
     low, high = known_versions("api_versions")
     answer = await _ask_versions(connection, high)

@@ -11,53 +11,48 @@ from typing import TYPE_CHECKING
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.net.backoff import Backoff
 from oncelog.client.net.connection import Connection, Endpoint
+from oncelog.client.net.sharing import Shared, closed_meanwhile
 
 if TYPE_CHECKING:
     from oncelog.client.properties import ClientSettings
 
-Open = Callable[[Endpoint, "ClientSettings", Callable[[Connection], None]], Awaitable[Connection]]
+Open = Callable[[Endpoint, Callable[[Connection], None]], Awaitable[Connection]]
 Key = tuple[Endpoint, str]
 
 
 class Pool:
-    def __init__(self, settings: "ClientSettings", open_one: Open, random: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        settings: "ClientSettings",
+        open_one: Open,
+        random: Callable[[], float],
+        on_error: Callable[[KafkaError], None],
+    ) -> None:
         self._settings = settings
         self._open_one = open_one
         self._random = random
+        self._on_error = on_error
         self._open: dict[Key, Connection] = {}
-        self._opening: dict[Key, asyncio.Task[Connection]] = {}
+        self._opening: Shared[Key, Connection] = Shared()
         self._backoffs: dict[tuple[str, int], Backoff] = {}
-        self._leaving: set[Connection] = set()
-        self._is_closed = False
+        self._leaving: set[Connection] = set()  # closed, but their transports are not gone yet
 
     def open_connections(self, purpose: str = "") -> list[Connection]:
         return [each for (_, its_purpose), each in self._open.items() if its_purpose == purpose]
 
-    def is_open(self, endpoint: Endpoint, purpose: str = "") -> bool:
-        return (endpoint, purpose) in self._open
+    def endpoints(self) -> set[Endpoint]:
+        """Where connections lead, or are about to."""
+        return {endpoint for endpoint, _ in (*self._open, *self._opening.keys())}
 
     def failures(self, endpoint: Endpoint) -> int:
         """How often in a row it could not be reached."""
         backoff = self._backoffs.get((endpoint.host, endpoint.port))
         return 0 if backoff is None else backoff.failures
 
-    def wait_ms(self, endpoint: Endpoint) -> float:
-        backoff = self._backoffs.get((endpoint.host, endpoint.port))
-        return 0.0 if backoff is None else backoff.wait_ms(self._now_ms())
-
     async def connection(self, endpoint: Endpoint, purpose: str = "") -> Connection:
-        if self._is_closed:
-            raise KafkaException(KafkaError(KafkaError._DESTROY, "the client is closed"))
         key = (endpoint, purpose)
         found = self._open.get(key)
-        if found is not None:
-            return found
-        attempt = self._opening.get(key)
-        if attempt is None:
-            attempt = self._opening[key] = asyncio.create_task(self._attempt(key))
-            attempt.add_done_callback(lambda done: self._attempted(key, done))
-        # Whoever gives up waiting does not end what others wait for.
-        return await asyncio.shield(attempt)
+        return found or await self._opening.do(key, lambda: self._attempt(key))
 
     def adopt(self, connection: Connection, endpoint: Endpoint) -> None:
         """It turned out which broker listens at this address: what is open need not be opened again."""
@@ -69,22 +64,24 @@ class Pool:
 
     def drop(self, endpoint: Endpoint, why: str) -> None:
         """The broker is not there any more: close what leads there."""
-        for key in [key for key in self._open if key[0] == endpoint]:
-            self._open[key].close(KafkaError(KafkaError._TRANSPORT, f"{endpoint}: {why}", retriable=True))
+        error = KafkaError(KafkaError._TRANSPORT, f"{endpoint}: {why}", retriable=True)
+        for key, connection in list(self._open.items()):
+            if key[0] == endpoint:
+                connection.close(error)
         self._backoffs.pop((endpoint.host, endpoint.port), None)
 
-    def endpoints(self) -> set[Endpoint]:
-        return {endpoint for endpoint, _ in (*self._open, *self._opening)}
+    def close_idle(self, idle_s: float) -> None:
+        """Close what has carried nothing for so long and waits for nothing."""
+        since_s = asyncio.get_running_loop().time() - idle_s
+        for connection in list(self._open.values()):
+            if not connection.in_flight and connection.active_s <= since_s:
+                connection.close()
 
     async def close(self) -> None:
-        self._is_closed = True
-        attempts = list(self._opening.values())
-        for attempt in attempts:
-            attempt.cancel()
-        await asyncio.gather(*attempts, return_exceptions=True)
+        await self._opening.close()
         for connection in list(self._open.values()):
-            connection.close(KafkaError(KafkaError._DESTROY, "the client was closed meanwhile"))
-        await asyncio.gather(*(each.closed() for each in list(self._leaving)))
+            connection.close(closed_meanwhile())
+        await asyncio.gather(*(each.gone for each in self._leaving))
 
     async def _attempt(self, key: Key) -> Connection:
         endpoint, _ = key
@@ -93,22 +90,16 @@ class Pool:
         if wait_ms:
             await asyncio.sleep(wait_ms / 1000)
         try:
-            connection = await self._open_one(endpoint, self._settings, self._lost)
-        except KafkaException:
+            connection = await self._open_one(endpoint, self._lost)
+            if connection.lost_by is not None:
+                raise KafkaException(connection.lost_by)
+        except KafkaException as error:
             backoff.failed(self._now_ms())
+            self._on_error(error.error)
             raise
-        if connection.is_closed:
-            backoff.failed(self._now_ms())
-            assert connection.lost_by is not None
-            raise KafkaException(connection.lost_by)
         connection.answered_count = 0
         self._open[key] = connection
         return connection
-
-    def _attempted(self, key: Key, done: "asyncio.Task[Connection]") -> None:
-        self._opening.pop(key, None)
-        if not done.cancelled():
-            done.exception()  # those who asked were told; where nobody waits any more, nobody need be
 
     def _lost(self, connection: Connection) -> None:
         for key, each in list(self._open.items()):
@@ -116,8 +107,7 @@ class Pool:
                 del self._open[key]
                 self._judge(connection)
         self._leaving.add(connection)
-        gone = asyncio.ensure_future(connection.closed())
-        gone.add_done_callback(lambda _: self._leaving.discard(connection))
+        connection.gone.add_done_callback(lambda _: self._leaving.discard(connection))
 
     def _judge(self, connection: Connection) -> None:
         """A connection that was of use may be opened again at once; one that never answered must wait."""

@@ -1,0 +1,1 @@
+"""Proving who one is: mechanisms, tokens, and the exchange that carries them."""
