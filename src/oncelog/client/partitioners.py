@@ -1,1 +1,116 @@
-"""Where a record goes."""
+"""Where a record goes: what its key says, and what is chosen for records whose key says nothing.
+
+The hashes are librdkafka's, number for number, since a key must go where other producers of the same topic send it.
+`murmur2` is Java's too, and `fnv1a` that of Go's Sarama. The choices for records without a key are small objects that
+are told the time and the chance, so that a run can be repeated.
+"""
+
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+_MASK: Final = 0xFFFFFFFF
+_POSITIVE: Final = 0x7FFFFFFF
+
+Hash = Callable[[bytes], int]
+
+
+def crc32(key: bytes) -> int:
+    return zlib.crc32(key)
+
+
+def murmur2(key: bytes) -> int:
+    """MurmurHash2 with Kafka's seed, its sign bit dropped as Java's producer does."""
+    multiplier = 0x5BD1E995
+    whole = len(key) & ~3
+    found = 0x9747B28C ^ len(key)
+    for at in range(0, whole, 4):
+        word = int.from_bytes(key[at : at + 4], "little") * multiplier & _MASK
+        word = (word ^ word >> 24) * multiplier & _MASK
+        found = found * multiplier & _MASK ^ word
+    if whole < len(key):
+        found = (found ^ int.from_bytes(key[whole:], "little")) * multiplier & _MASK
+    found = (found ^ found >> 13) * multiplier & _MASK
+    return (found ^ found >> 15) & _POSITIVE
+
+
+def fnv1a(key: bytes) -> int:
+    """FNV-1a as Sarama counts it: the absolute value of a signed number."""
+    found = 0x811C9DC5
+    for byte in key:
+        found = (found ^ byte) * 0x01000193 & _MASK
+    return found if found <= _POSITIVE else -found & _MASK
+
+
+@dataclass(frozen=True, slots=True)
+class Partitioner:
+    """What a key says. `hash` is None where it never says anything."""
+
+    name: str
+    hash: Hash | None
+    places_null: bool = False  # a record without a key goes where an empty one goes, instead of anywhere
+    places_empty: bool = True
+
+    def place(self, key: bytes | None, count: int) -> int | None:
+        """The partition out of `count`; None where the key leaves the choice."""
+        if self.hash is None or self.is_keyless(key):
+            return None
+        return self.hash(key or b"") % count
+
+    def is_keyless(self, key: bytes | None) -> bool:
+        """Whether the record counts as one without a key."""
+        return not self.places_null if key is None else not key and not self.places_empty
+
+
+_ALL: Final = {
+    each.name: each
+    for each in (
+        Partitioner("random", None),
+        Partitioner("consistent", crc32, places_null=True),
+        Partitioner("consistent_random", crc32, places_empty=False),
+        Partitioner("murmur2", murmur2, places_null=True),
+        Partitioner("murmur2_random", murmur2),
+        Partitioner("fnv1a", fnv1a, places_null=True),
+        Partitioner("fnv1a_random", fnv1a),
+    )
+}
+
+
+def partitioner(name: str) -> Partitioner:
+    """By librdkafka's name, as the property `partitioner` has it."""
+    return _ALL[name]
+
+
+@dataclass(slots=True)
+class StickyChoice:
+    """One partition for a while, then another, so that records without a key share batches. One for each topic."""
+
+    linger_ms: int
+    chosen: int = -1
+    until_ms: int = -1
+
+    def choose(self, count: int, now_ms: int, pick: Callable[[int], int]) -> int:
+        """`pick(n)` answers a number below n by chance. With a linger of 0 every record is a new choice."""
+        if now_ms >= self.until_ms or not 0 <= self.chosen < count:
+            self.chosen = pick(count)
+            self.until_ms = now_ms + self.linger_ms
+        return self.chosen
+
+
+@dataclass(slots=True)
+class KeylessCounter:
+    """Partitions in turn, by a counter that is saved with the producer, so that a replay places its records alike."""
+
+    counter: int = 0
+
+    def choose(self, count: int) -> int:
+        chosen = self.counter % count
+        self.counter += 1
+        return chosen
+
+    def choose_many(self, count: int, records: int) -> range:
+        """The same for many records: partition i is `range[i] % count`."""
+        first = self.counter
+        self.counter += records
+        return range(first, self.counter)
