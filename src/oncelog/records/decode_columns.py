@@ -70,9 +70,13 @@ def _batches_before(table: Int64s, end_offset: int) -> int:
 
 
 def _has_data(table: Int64s, start_offset: int) -> Bools:
-    last_offsets = table[:, loops.BASE_OFFSET] + table[:, loops.LAST_DELTA]
-    has_data: Bools = ((table[:, loops.ATTRIBUTES] & CONTROL) == 0) & (last_offsets >= start_offset)
+    has_data: Bools = ((table[:, loops.ATTRIBUTES] & CONTROL) == 0) & _is_ahead(table, start_offset)
     return has_data
+
+
+def _is_ahead(table: Int64s, start_offset: int) -> Bools:
+    is_ahead: Bools = table[:, loops.BASE_OFFSET] + table[:, loops.LAST_DELTA] >= start_offset
+    return is_ahead
 
 
 def _unfold(
@@ -82,7 +86,8 @@ def _unfold(
     limit_bytes = min(limit_bytes, MOST_BYTES)
     is_data = _has_data(table, start_offset)
     if check_crc:
-        _check_crcs(view, table[is_data])
+        # Those of control batches too: damage could make any batch look like one, to be left out.
+        _check_crcs(view, table[_is_ahead(table, start_offset)])
     if np.any(table[is_data, loops.ATTRIBUTES] & CODEC_MASK):
         body, batches = _decompress_each(view, table, is_data.tolist(), limit_bytes)
     else:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from oncelog.client.fetching.values import NO_EPOCH
 from oncelog.records.header import CONTROL, HEADER_BYTES, LENGTH_PREFIX_BYTES, TRANSACTIONAL, Buffer, read_header
-from oncelog.records.read import records_of
+from oncelog.records.read import batch_header, records_of
 
 _walked = Struct(">qii7xi30xi")  # base offset, batch length, leader epoch, last offset delta, record count
 _ABORT = b"\0\0\0\0"  # the key of an abort marker: version 0, type 0; a commit is type 1
@@ -37,12 +37,12 @@ def survey(records: Buffer) -> Survey:
     return Survey(at, next_offset, record_count, leader_epoch)
 
 
-def without_aborted(records: Buffer, aborted: list[tuple[int, int]]) -> Buffer:
+def without_aborted(records: Buffer, aborted: list[tuple[int, int]], *, check_crc: bool = True) -> Buffer:
     """The bytes without the batches of aborted transactions; the same bytes where there are none.
 
     `aborted` is what the broker says of exactly these bytes: producer id and first offset of each aborted transaction
     that reaches into them. One ends at its producer's abort marker, which is how a later transaction of that producer
-    is told apart from it.
+    is told apart from it. A batch is dropped only if it is sound: damage could make any batch look like an aborted one.
     """
     if not aborted:
         return records
@@ -59,6 +59,7 @@ def without_aborted(records: Buffer, aborted: list[tuple[int, int]]) -> Buffer:
         while to_come and to_come[0][1] <= header.last_offset:
             open_pids.add(to_come.pop(0)[0])
         if header.attributes & TRANSACTIONAL and header.producer_id in open_pids:
+            batch_header(view, at, check_crc)
             if not header.attributes & CONTROL:
                 kept.append(view[kept_from:at])
                 kept_from = behind

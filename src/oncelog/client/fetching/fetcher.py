@@ -74,9 +74,24 @@ class Fetcher:
     def seek(self, partition: Partition, offset: int, epoch: int = -1) -> None:
         self._places[partition].start_at(offset, epoch)
 
+    def fetch_again(self, chunk: Chunk, offset: int, epoch: int, now_ms: int) -> None:
+        """What it brought cannot be read from this offset on. It may be whole another time, or elsewhere."""
+        if chunk.is_current and self._places.get(chunk.partition) is chunk.place:
+            chunk.place.start_at(offset, epoch)
+            chunk.place.forget_leader()
+            chunk.place.due_ms = now_ms + self.limits.error_backoff_ms
+
     def pause(self, partition: Partition) -> None:
-        """Nothing more is asked for. What has been fetched is not forgotten: a seek back to the position does that."""
+        """Nothing more is asked for. What has been fetched is not forgotten: `rewind` does that."""
         self._places[partition].is_paused = True
+
+    def rewind(self, partition: Partition, position: tuple[int, int] | None) -> None:
+        """Fetch again from where the application stands, if it has begun; what was fetched ahead is stale."""
+        place = self._places[partition]
+        if position is not None:
+            place.start_at(*position)
+        elif place.stage == Stage.FETCH and place.began_at is not None:
+            place.start_at(*place.began_at)
 
     def resume(self, partition: Partition) -> None:
         self._places[partition].is_paused = False

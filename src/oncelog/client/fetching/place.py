@@ -16,6 +16,7 @@ class Stage(IntEnum):
 class Place:
     __slots__ = (
         "asking",
+        "began_at",
         "checked_epoch",
         "due_ms",
         "end_reported_at",
@@ -54,6 +55,7 @@ class Place:
         self.replica = NO_NODE
         self.replica_until_ms = 0
         self.version = 0  # one more whenever what was fetched before is not to be seen any more
+        self.began_at: tuple[int, int] | None = None  # the first position, and its epoch, since the application chose
         self.asking = 0  # the request that is under way, or 0; answers to any other are stale
         self.due_ms = 0  # nothing is asked before
         self.is_paused = False
@@ -70,6 +72,7 @@ class Place:
     def start_at(self, offset: int, epoch: int = NO_EPOCH) -> None:
         """Go on from an offset, or from what EARLIEST, LATEST or STORED stands for; all that was fetched is stale."""
         self.version += 1
+        self.began_at = None
         self.asking = 0
         self.due_ms = 0
         self.end_reported_at = -1
@@ -89,6 +92,8 @@ class Place:
         self.offset = offset
         self.epoch = epoch
         self.asking = 0
+        if self.began_at is None:
+            self.began_at = offset, epoch
         self.stage = Stage.FETCH
         self.check()
 

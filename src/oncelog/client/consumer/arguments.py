@@ -1,0 +1,87 @@
+"""What an application passes to a consumer, looked at before anything is done with it."""
+
+from collections.abc import Iterable, Sequence
+
+from oncelog.client.consumer.asking import ToCommit
+from oncelog.client.consumer.message import Message
+from oncelog.client.errors import invalid_argument
+from oncelog.client.fetching.values import EARLIEST, LATEST, STORED, Partition
+from oncelog.client.types import OFFSET_INVALID, TopicPartition
+
+MOST_OFFSET = 2**63 - 1
+
+
+def topic_partitions(given: object) -> list[TopicPartition]:
+    """A list of TopicPartition, each of which names one partition."""
+    if not isinstance(given, Iterable) or isinstance(given, (str, bytes)):
+        raise TypeError(f"expected a list of TopicPartition, not {type(given).__name__}")
+    partitions = list(given)
+    for each in partitions:
+        topic_partition(each)
+    return partitions
+
+
+def topic_partition(given: object) -> TopicPartition:
+    if not isinstance(given, TopicPartition):
+        raise TypeError(f"expected a TopicPartition, not {type(given).__name__}")
+    if not isinstance(given.topic, str) or not isinstance(given.partition, int):
+        raise TypeError(f"a topic is a str and a partition an int, not {given.topic!r} and {given.partition!r}")
+    if not given.topic or given.partition < 0:
+        raise invalid_argument(f"no partition is named by topic {given.topic!r} and partition {given.partition}")
+    return given
+
+
+def partition_of(given: TopicPartition) -> Partition:
+    return given.topic, given.partition
+
+
+def place_of(given: TopicPartition) -> tuple[Partition, int, int]:
+    """Where to begin: an offset that is not given is the committed one."""
+    offset = STORED if given.offset == OFFSET_INVALID else given.offset
+    if not isinstance(offset, int) or offset > MOST_OFFSET or (offset < 0 and offset not in (EARLIEST, LATEST, STORED)):
+        raise invalid_argument(f"{given.topic} [{given.partition}]: there is no offset {offset!r}")
+    return partition_of(given), offset, -1 if given.leader_epoch is None else given.leader_epoch
+
+
+def to_commit(message: object, offsets: object) -> dict[Partition, ToCommit] | None:
+    """Of a record that is done with: the offset behind it. None where neither is given."""
+    if message is not None and offsets is not None:
+        raise ValueError("message and offsets cannot both be given")
+    if message is not None:
+        if not isinstance(message, Message):
+            raise TypeError(f"expected a Message, not {type(message).__name__}")
+        if message.error() is not None:
+            raise invalid_argument(f"an error is no record: {message.error()}")
+        epoch = message.leader_epoch()
+        return {(message.topic(), message.partition()): ToCommit(message.offset() + 1, -1 if epoch is None else epoch)}
+    if offsets is None:
+        return None
+    wanted: dict[Partition, ToCommit] = {}
+    for each in topic_partitions(offsets):
+        if not isinstance(each.offset, int) or not 0 <= each.offset <= MOST_OFFSET:
+            raise invalid_argument(f"{each.topic} [{each.partition}]: offset {each.offset!r} cannot be committed")
+        epoch = -1 if each.leader_epoch is None else each.leader_epoch
+        wanted[partition_of(each)] = ToCommit(each.offset, epoch, each.metadata or "")
+    return wanted
+
+
+def topics(given: object) -> Sequence[str]:
+    """Names, and patterns that begin with ^."""
+    if not isinstance(given, Iterable) or isinstance(given, (str, bytes)):
+        raise TypeError(f"expected a list of topics, not {type(given).__name__}")
+    names = list(given)
+    for each in names:
+        if not isinstance(each, str):
+            raise TypeError(f"a topic is a str, not {type(each).__name__}")
+        if not each:
+            raise invalid_argument("an empty topic name")
+    return names
+
+
+def timeout_s(given: float | None) -> float | None:
+    """None and anything below zero wait for ever."""
+    if given is None:
+        return None
+    if isinstance(given, bool) or not isinstance(given, (int, float)):
+        raise TypeError(f"a timeout is a number of seconds, not {given!r}")
+    return None if given < 0 else float(given)

@@ -1,0 +1,303 @@
+"""The consumer for programs that know nothing of asyncio, in the shape of confluent-kafka's.
+
+A thread of its own fetches ahead. Records are decoded in the application's thread, a block at a time, and handed out
+from there: most calls of `poll` touch neither the other thread nor a lock.
+"""
+
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from oncelog.client.consumer import arguments
+from oncelog.client.consumer.cluster_metadata import ClusterMetadata
+from oncelog.client.consumer.message import Message
+from oncelog.client.consumer.operations import ConsumerGroupMetadata, Operations
+from oncelog.client.errors import KafkaError, KafkaException
+from oncelog.client.net.loop_thread import LoopThread
+from oncelog.client.properties import consumer_settings
+from oncelog.client.types import TopicPartition
+
+T = TypeVar("T")
+
+MOST_MESSAGES = 1_000_000
+CLOSE_TIMEOUT_S = 30.0
+
+
+class Consumer:
+    """Not to be shared by threads: one polls, and whatever it calls meanwhile comes from the same one."""
+
+    def __init__(self, properties: Mapping[str, Any], /, **more: Any) -> None:
+        settings = consumer_settings({**properties, **more})
+        self._something_came = threading.Event()
+        self._thread = LoopThread("oncelog-consumer")
+        self._is_closed = False
+        try:
+            self._operations = self._thread.run(self._start(settings))
+        except BaseException:
+            self._thread.stop()
+            raise
+        self._delivery = self._operations.delivery
+        self._calls = self._operations.core.calls
+
+    async def _start(self, settings: Any) -> Operations:
+        operations = Operations(settings, self._something_came.set, self._thread.call_soon)
+        await operations.start()
+        return operations
+
+    # --- records
+
+    def poll(self, timeout: float | None = -1) -> Message | None:
+        """The next record, or an error in its place; None when none has come within the timeout in seconds."""
+        if not self._calls:
+            for message in self._delivery.rows:
+                return message
+        return self._next(arguments.timeout_s(timeout))
+
+    def consume(self, num_messages: int = 1, timeout: float | None = -1) -> list[Message]:
+        """As many as there are, up to `num_messages`; fewer only when the timeout is over."""
+        most = _count(num_messages)
+        give_up_s = _give_up_s(arguments.timeout_s(timeout))
+        self._must_be_open()
+        self._serve_calls()
+        delivery = self._delivery
+        delivery.begin_bulk()
+        messages: list[Message] = []
+        while len(messages) < most:
+            messages.extend(islice(delivery.rows, most - len(messages)))
+            if len(messages) < most and not delivery.advance() and not self._wait(give_up_s):
+                break
+        return messages
+
+    def consume_arrow(self, num_messages: int = 10_000, timeout: float | None = -1) -> Any:
+        """A pyarrow.Table of up to `num_messages` records, fewer only when the timeout is over; an error is raised.
+
+        The columns are those of Spark's Kafka source: key, value, topic, partition, offset, timestamp, timestampType
+        (0 the producer's, 1 the log's), headers. Needs the extra `oncelog[columns]`.
+        """
+        most = _count(num_messages, MOST_MESSAGES * 1000)
+        give_up_s = _give_up_s(arguments.timeout_s(timeout))
+        self._must_be_open()
+        table_of = _table_of()
+        self._serve_calls()
+        delivery = self._delivery
+        delivery.begin_bulk()
+        batches: list[Any] = []
+        rows = 0
+        while rows < most:
+            found = delivery.take_arrow(most - rows)
+            if found is None:
+                if not self._wait(give_up_s):
+                    break
+            elif isinstance(found, Message):
+                if batches and _is_error(found):
+                    delivery.put_back(found)
+                    break
+                _raise_for(found)
+            else:
+                batches.append(found)
+                rows += found.num_rows
+        return table_of(batches)
+
+    def __iter__(self) -> Iterator[Message]:
+        """Every record from now on; errors are raised. The end of a partition ends nothing."""
+        calls, delivery = self._calls, self._delivery
+        while not self._is_closed:
+            for message in delivery.rows:
+                yield message
+                if calls:
+                    break
+            found = self._next(None)
+            if found is not None and found.error() is None:
+                yield found
+            elif found is not None:
+                _raise_for(found)
+
+    def _next(self, timeout_s: float | None) -> Message | None:
+        """`poll`, where nothing lies ready."""
+        give_up_s = _give_up_s(timeout_s)
+        self._must_be_open()
+        delivery = self._delivery
+        while True:
+            self._serve_calls()
+            for message in delivery.rows:
+                return message
+            delivery.end_bulk()
+            if not delivery.advance() and not self._wait(give_up_s):
+                return None
+
+    def _wait(self, give_up_s: float | None) -> bool:
+        """Until something has come; False when the time is over."""
+        self._something_came.clear()
+        if self._calls or self._operations.core.engine.has_events:
+            return True
+        left_s = None if give_up_s is None else give_up_s - time.monotonic()
+        if left_s is not None and left_s <= 0:
+            return False
+        return self._something_came.wait(left_s)
+
+    def _serve_calls(self) -> None:
+        while self._calls:
+            self._calls.popleft()()
+
+    def _must_be_open(self) -> None:
+        if self._is_closed:
+            raise RuntimeError("Consumer closed")
+
+    def _run(self, coroutine: Any, timeout_s: float | None = None) -> Any:
+        if self._is_closed:
+            coroutine.close()
+            raise RuntimeError("Consumer closed")
+        return self._thread.run(coroutine, timeout_s)
+
+    # --- what is read
+
+    def assign(self, partitions: list[TopicPartition]) -> None:
+        """Read these and no others, from their offsets; where none is given, from the committed one."""
+        self._run(self._operations.assign(partitions))
+
+    def unassign(self) -> None:
+        self._run(self._operations.assign([]))
+
+    def incremental_assign(self, partitions: list[TopicPartition]) -> None:
+        self._run(self._operations.incremental_assign(partitions))
+
+    def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
+        self._run(self._operations.incremental_unassign(partitions))
+
+    def assignment(self) -> list[TopicPartition]:
+        self._must_be_open()
+        return self._operations.assignment()
+
+    def seek(self, partition: TopicPartition) -> None:
+        """Go on from its offset; what was fetched from elsewhere is forgotten."""
+        self._run(self._operations.seek(partition))
+
+    def pause(self, partitions: list[TopicPartition]) -> None:
+        self._run(self._operations.pause(partitions))
+
+    def resume(self, partitions: list[TopicPartition]) -> None:
+        self._run(self._operations.resume(partitions))
+
+    def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        """Where the next record comes from."""
+        self._must_be_open()
+        return self._operations.position(partitions)
+
+    # --- committed offsets
+
+    def commit(
+        self,
+        message: Message | None = None,
+        offsets: list[TopicPartition] | None = None,
+        asynchronous: bool = True,
+        producer: Any = None,
+    ) -> list[TopicPartition] | None:
+        """Commit the offset behind a record, these offsets, or behind all that was handed out.
+
+        Asynchronously the outcome is told to `on_commit` when the application polls; otherwise it is returned. With a
+        `producer` its saved state goes into the same commit, and it is always waited for.
+        """
+        if producer is not None:
+            return self._commit_with(producer, message, offsets)
+        if asynchronous:
+            self._run(self._operations.commit_later(message, offsets))
+            return None
+        committed: list[TopicPartition] = self._run(self._operations.commit(message, offsets))
+        return committed
+
+    def _commit_with(self, producer: Any, message: object, offsets: object) -> list[TopicPartition]:
+        raise KafkaException(KafkaError(KafkaError._NOT_IMPLEMENTED))
+
+    def store_offsets(self, message: Message | None = None, offsets: list[TopicPartition] | None = None) -> None:
+        """Say what is done with, for the next commit; with `enable.auto.offset.store` false nothing else does."""
+        self._run(self._operations.store_offsets(message, offsets))
+
+    def committed(self, partitions: list[TopicPartition], timeout: float | None = -1) -> list[TopicPartition]:
+        timeout_s = arguments.timeout_s(timeout)
+        found: list[TopicPartition] = self._run(self._operations.committed(partitions, timeout_s), timeout_s)
+        return found
+
+    # --- what the cluster says
+
+    def offsets_for_times(self, partitions: list[TopicPartition], timeout: float | None = -1) -> list[TopicPartition]:
+        """The first offset at or after a time, which is given in milliseconds as the offset; OFFSET_END for none."""
+        timeout_s = arguments.timeout_s(timeout)
+        found: list[TopicPartition] = self._run(self._operations.offsets_for_times(partitions, timeout_s), timeout_s)
+        return found
+
+    def get_watermark_offsets(
+        self, partition: TopicPartition, timeout: float | None = -1, cached: bool = False
+    ) -> tuple[int, int] | None:
+        """The first offset and the one behind the last; `cached`: as the last fetch said, None before that."""
+        timeout_s = arguments.timeout_s(timeout)
+        asked = self._operations.get_watermark_offsets(partition, timeout_s, cached=cached)
+        found: tuple[int, int] | None = self._run(asked, timeout_s)
+        return found
+
+    def list_topics(self, topic: str | None = None, timeout: float | None = -1) -> ClusterMetadata:
+        found: ClusterMetadata = self._run(self._operations.list_topics(topic), arguments.timeout_s(timeout))
+        return found
+
+    # --- the group
+
+    def memberid(self) -> str | None:
+        """What the group calls this consumer; None outside of any group."""
+        self._must_be_open()
+        return self._operations.core.member.member_id or None
+
+    def consumer_group_metadata(self) -> ConsumerGroupMetadata:
+        self._must_be_open()
+        return self._operations.group_metadata()
+
+    # --- the end
+
+    def close(self) -> None:
+        """Commit what was handed out where that goes by itself, leave the group, and end every thread and socket."""
+        if self._is_closed:
+            return
+        try:
+            self._run(self._operations.close(), CLOSE_TIMEOUT_S)
+            self._serve_calls()
+        finally:
+            self._is_closed = True
+            self._thread.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+
+def _give_up_s(timeout_s: float | None) -> float | None:
+    return None if timeout_s is None else time.monotonic() + timeout_s
+
+
+def _count(given: object, most: int = MOST_MESSAGES) -> int:
+    if isinstance(given, bool) or not isinstance(given, int):
+        raise TypeError(f"a number of messages is an int, not {given!r}")
+    if not 0 <= given <= most:
+        raise ValueError(f"num_messages must be between 0 and {most}, not {given}")
+    return given
+
+
+def _is_error(message: Message) -> bool:
+    error = message.error()
+    return error is not None and error.code() != KafkaError._PARTITION_EOF
+
+
+def _raise_for(message: Message) -> None:
+    error = message.error()
+    if error is not None and _is_error(message):
+        raise KafkaException(error)
+
+
+def _table_of() -> Any:
+    try:
+        from oncelog.client.consumer.arrow import table_of
+    except ImportError:
+        raise ImportError("consume_arrow() needs pyarrow and numba: install oncelog[columns]") from None
+    return table_of

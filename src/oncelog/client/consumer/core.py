@@ -1,0 +1,287 @@
+"""What both faces of a consumer share: everything that happens on the event loop.
+
+A face gives it the application's wishes, one coroutine each, and is told through `notify` when there is something to
+take: fetched records (`engine.next_event`) or calls that belong into the application's thread (`calls`).
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Protocol, TypeVar
+
+from oncelog.client.consumer import asking
+from oncelog.client.consumer.asking import Committed, Member, ToCommit
+from oncelog.client.consumer.engine import Engine
+from oncelog.client.consumer.reading import Position
+from oncelog.client.errors import KafkaError, KafkaException, error_of, exception_of, is_retriable
+from oncelog.client.fetching.values import Partition
+from oncelog.client.net.brokers import Brokers
+from oncelog.client.net.metadata import Metadata
+from oncelog.client.properties import ConsumerSettings
+
+T = TypeVar("T")
+
+PATIENCE_MS = 60_000
+NOWHERE = -1
+
+# The coordinator is another one, or not ready: it is asked for again.
+_COORDINATOR_MOVED = frozenset(
+    {
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+    }
+)
+
+
+class Read(Protocol):
+    """Behind the records that the application was given; of those that it surely has done with, if it did not ask."""
+
+    def __call__(self, *, is_explicit: bool) -> Mapping[Partition, Position]: ...
+
+
+class Core:
+    def __init__(
+        self,
+        settings: ConsumerSettings,
+        read: Read,
+        notify: Callable[[], None],
+        wake: Callable[[Callable[[], None]], None],
+    ) -> None:
+        self.settings = settings
+        self.brokers = Brokers(settings)
+        self.engine = Engine(settings, self.brokers, self._find_committed, notify, wake)
+        self.calls: deque[Callable[[], object]] = deque()
+        self.stored: dict[Partition, ToCommit] = {}  # by store_offsets()
+        self.member = Member()
+        self._read = read
+        self._notify = notify
+        self._coordinator = NOWHERE
+        self._committed: dict[Partition, ToCommit] = {}  # what this consumer has committed last
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._commit_turn = asyncio.Lock()
+
+    async def start(self) -> None:
+        await self.brokers.start()
+        if self.settings.group_id and self.settings.enable_auto_commit and self.settings.auto_commit_interval_ms:
+            self.spawn(self._commit_now_and_then())
+
+    async def close(self) -> None:
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.engine.close()
+        await self.brokers.close()
+
+    def spawn(self, coroutine: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def call(self, function: Callable[[], object]) -> None:
+        """Have it called in the application's thread, when that polls next."""
+        self.calls.append(function)
+        self._notify()
+
+    # --- what is read
+
+    async def assign(self, places: Iterable[tuple[Partition, int, int]]) -> None:
+        """These and no others; each with an offset and its epoch."""
+        fetcher = self.engine.fetcher
+        for partition in list(fetcher.places):
+            fetcher.unassign(partition)
+        self._committed.clear()
+        self.stored.clear()
+        await self.assign_more(places)
+
+    async def assign_more(self, places: Iterable[tuple[Partition, int, int]]) -> None:
+        for partition, offset, epoch in places:
+            self.engine.fetcher.assign(partition, offset, epoch)
+        self.engine.pump()
+
+    async def unassign(self, partitions: Iterable[Partition]) -> None:
+        for partition in partitions:
+            self.engine.fetcher.unassign(partition)
+            self._committed.pop(partition, None)
+            self.stored.pop(partition, None)
+        self.engine.pump()
+
+    async def seek(self, partition: Partition, offset: int, epoch: int) -> None:
+        self.engine.fetcher.seek(partition, offset, epoch)
+        self._committed.pop(partition, None)
+        self.engine.pump()
+
+    async def pause(self, places: Iterable[tuple[Partition, Position | None]]) -> None:
+        """What was fetched ahead is let go, so that it does not take the others' room; a resumed partition goes on
+        where the application stands."""
+        fetcher = self.engine.fetcher
+        for partition, position in places:
+            if not fetcher.places[partition].is_paused:
+                fetcher.pause(partition)
+                fetcher.rewind(partition, position)
+        self.engine.pump()
+
+    async def resume(self, partitions: Iterable[Partition]) -> None:
+        for partition in partitions:
+            self.engine.fetcher.resume(partition)
+        self.engine.pump()
+
+    # --- committed offsets
+
+    def group_id(self) -> str:
+        if not self.settings.group_id:
+            raise KafkaException(KafkaError(KafkaError._UNKNOWN_GROUP, "Local: Unknown group: `group.id` is not set"))
+        return self.settings.group_id
+
+    def to_commit(self, *, is_explicit: bool) -> dict[Partition, ToCommit]:
+        """What was stored or handed out, as far as it is not committed already. When nobody asks for the commit, it
+        is only what the application has surely done with, and never before what it has committed itself."""
+        wanted = dict(self.stored)
+        if self.settings.enable_auto_offset_store:
+            read = self._read(is_explicit=is_explicit)
+            wanted = {each: ToCommit(*position) for each, position in read.items()}
+        committed = self._committed
+        if is_explicit:
+            return {each: offset for each, offset in wanted.items() if committed.get(each) != offset}
+        return {each: to for each, to in wanted.items() if each not in committed or committed[each].offset < to.offset}
+
+    async def commit(
+        self, offsets: Mapping[Partition, ToCommit], patience_ms: int = PATIENCE_MS
+    ) -> dict[Partition, int]:
+        """An error code for each partition; raises where there is no answer at all."""
+        group_id = self.group_id()
+
+        async def attempt(node_id: int) -> tuple[int, dict[Partition, int]]:
+            codes = await asking.commit(self.brokers, node_id, group_id, offsets, self.member)
+            return next((code for code in codes.values() if code in _COORDINATOR_MOVED), 0), codes
+
+        async with self._commit_turn:
+            codes = await self._of_coordinator(attempt, patience_ms)
+        self._committed.update({each: offsets[each] for each, code in codes.items() if code == 0 and each in offsets})
+        return codes
+
+    async def committed(self, partitions: Iterable[Partition], patience_ms: int) -> dict[Partition, Committed]:
+        wanted = list(partitions)
+        group_id = self.group_id()
+
+        async def attempt(node_id: int) -> tuple[int, dict[Partition, Committed]]:
+            code, found = await asking.fetch_committed(
+                self.brokers,
+                node_id,
+                group_id,
+                wanted,
+                require_stable=self.settings.isolation_level == "read_committed",
+            )
+            unstable = (each.error_code for each in found.values() if each.error_code and is_retriable(each.error_code))
+            return code or next(unstable, 0), found
+
+        return await self._of_coordinator(attempt, patience_ms)
+
+    async def _of_coordinator(self, attempt: Callable[[int], Awaitable[tuple[int, T]]], patience_ms: int) -> T:
+        """Ask until the coordinator answers without an error that passes by itself."""
+        loop = asyncio.get_running_loop()
+        give_up_s = loop.time() + patience_ms / 1000
+        while True:
+            try:
+                async with asyncio.timeout_at(give_up_s):
+                    if self._coordinator == NOWHERE:
+                        self._coordinator = await self.brokers.coordinator(self.group_id())
+                    code, answer = await attempt(self._coordinator)
+            except TimeoutError:
+                raise KafkaException(
+                    KafkaError(KafkaError._TIMED_OUT, f"the group's coordinator gave no answer in {patience_ms} ms")
+                ) from None
+            except KafkaException as failure:
+                self._coordinator = NOWHERE
+                if not failure.error.retriable() or loop.time() >= give_up_s:
+                    raise
+            else:
+                if not code:
+                    return answer
+                if code in _COORDINATOR_MOVED:
+                    self._coordinator = NOWHERE
+                if not is_retriable(code) or loop.time() >= give_up_s:
+                    raise exception_of(code)
+            await asyncio.sleep(self.settings.retry_backoff_ms / 1000)
+
+    async def _find_committed(self, partitions: list[Partition]) -> dict[Partition, tuple[int, int]]:
+        if not self.settings.group_id:
+            return {}
+        found = await self.committed(partitions, PATIENCE_MS)
+        failed = next((each.error_code for each in found.values() if each.error_code), 0)
+        if failed:
+            raise exception_of(failed)
+        return {each: (committed.offset, committed.leader_epoch) for each, committed in found.items()}
+
+    async def _commit_now_and_then(self) -> None:
+        while True:
+            await asyncio.sleep(self.settings.auto_commit_interval_ms / 1000)
+            await self.commit_in_background(self.to_commit(is_explicit=False))
+
+    async def commit_in_background(self, offsets: dict[Partition, ToCommit]) -> None:
+        """The application hears of the outcome by `on_commit`, if it has given one."""
+        if not offsets:
+            return
+        failure: KafkaError | None = None
+        codes: dict[Partition, int] = {}
+        try:
+            codes = await self.commit(offsets)
+            failure = next((error_of(code) for code in codes.values() if code), None)
+        except KafkaException as error:
+            failure = error.error
+        on_commit = self.settings.on_commit
+        if on_commit is not None:
+            self.call(lambda: on_commit(failure, asking.topic_partitions(offsets, codes)))
+
+    # --- what the cluster says
+
+    async def metadata(self, topics: Iterable[str] | None) -> Metadata:
+        return await self.brokers.refresh(topics)
+
+    async def offsets_at(self, asked: Mapping[Partition, int], patience_ms: int) -> dict[Partition, asking.TimeFound]:
+        """Where a time is, or EARLIEST or LATEST; asked of each partition's leader, again while there is none."""
+        loop = asyncio.get_running_loop()
+        give_up_s = loop.time() + patience_ms / 1000
+        found: dict[Partition, asking.TimeFound] = {}
+        while True:
+            left = {each: time for each, time in asked.items() if each not in found}
+            trouble = await self._ask_leaders(left, found)
+            if len(found) == len(asked):
+                return found
+            if not is_retriable(trouble.code()) or loop.time() >= give_up_s:
+                raise KafkaException(trouble)
+            await asyncio.sleep(self.settings.retry_backoff_ms / 1000)
+            await self.brokers.refresh({topic for topic, _ in left})
+
+    async def _ask_leaders(
+        self, asked: Mapping[Partition, int], found: dict[Partition, asking.TimeFound]
+    ) -> KafkaError:
+        """Fill in what is answered; the error is why the rest is not."""
+        unknown = {topic for topic, _ in asked if topic not in self.brokers.metadata.topics}
+        if unknown:
+            await self.brokers.refresh(unknown)
+        trouble = error_of(KafkaError.LEADER_NOT_AVAILABLE)
+        by_leader: dict[int, list[tuple[Partition, int, int]]] = {}
+        for (topic, index), time in asked.items():
+            known = self.brokers.metadata.topics.get(topic)
+            if known is not None and known.error_code:
+                trouble = error_of(known.error_code)
+            leader, epoch = self.brokers.metadata.leader(topic, index)
+            if known is not None and not known.error_code and index not in known.partitions:
+                trouble = KafkaError(KafkaError._UNKNOWN_PARTITION, f"{topic} has no partition {index}")
+            if leader >= 0:
+                by_leader.setdefault(leader, []).append(((topic, index), epoch, time))
+        read_committed = self.settings.isolation_level == "read_committed"
+        for node_id, questions in by_leader.items():
+            try:
+                answers = await asking.list_offsets(self.brokers, node_id, questions, read_committed=read_committed)
+            except KafkaException as failure:
+                trouble = failure.error
+                continue
+            for each in answers:
+                if each.found.error_code:
+                    trouble = error_of(each.found.error_code)
+                else:
+                    found[each.found.partition] = each
+        return trouble

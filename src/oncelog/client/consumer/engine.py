@@ -1,0 +1,288 @@
+"""Drives the fetching machine over connections: sends what it asks for, and gives it what comes back.
+
+Everything here runs on the client's loop, except `next_event` and `taken`, which belong to the application's thread.
+Bytes are handed over as they came; the application decodes them where it wants them. Fetches have a connection of their
+own to each broker, because a broker that waits for records answers nothing else on it meanwhile.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+from oncelog.client.consumer import asking
+from oncelog.client.consumer.reading import Position
+from oncelog.client.errors import KafkaError, KafkaException
+from oncelog.client.fetching.fetcher import Fetcher
+from oncelog.client.fetching.values import (
+    Action,
+    Chunk,
+    Event,
+    Fetch,
+    Fetched,
+    FetchLimits,
+    FindEpochEnds,
+    FindOffsets,
+    Leader,
+    NeedCommitted,
+    NeedMetadata,
+    Partition,
+)
+from oncelog.client.net.brokers import Brokers
+from oncelog.client.net.connection import Connection
+from oncelog.client.properties import ConsumerSettings
+from oncelog.wire.frames import MalformedFrame
+from oncelog.wire.hot_client import (
+    FETCH_KEY,
+    FETCH_VERSIONS_BY_NAME,
+    FetchPartition,
+    pack_fetch,
+    read_fetch_answer,
+)
+
+FETCHES = "fetch"
+NO_LEADER = -1
+
+FindCommitted = Callable[[list[Partition]], Coroutine[Any, Any, Mapping[Partition, tuple[int, int]]]]
+
+
+def limits_of(settings: ConsumerSettings) -> FetchLimits:
+    return FetchLimits(
+        min_bytes=settings.fetch_min_bytes,
+        wait_ms=settings.fetch_wait_max_ms,
+        max_bytes=max(settings.fetch_max_bytes, 1),
+        partition_max_bytes=settings.max_partition_fetch_bytes,
+        queued_bytes=settings.queued_max_messages_kbytes * 1024,
+        queued_records=settings.queued_min_messages,
+        read_committed=settings.isolation_level == "read_committed",
+        reset=settings.auto_offset_reset,
+        reports_end=settings.enable_partition_eof,
+        retry_backoff_ms=settings.retry_backoff_ms,
+        error_backoff_ms=settings.fetch_error_backoff_ms,
+    )
+
+
+class Engine:
+    """`notify` is called on the loop when there is something to take that was not there before."""
+
+    def __init__(
+        self,
+        settings: ConsumerSettings,
+        brokers: Brokers,
+        find_committed: FindCommitted,
+        notify: Callable[[], None],
+        wake: Callable[[Callable[[], None]], None],
+    ) -> None:
+        self.fetcher = Fetcher(limits_of(settings))
+        self._settings = settings
+        self._brokers = brokers
+        self._find_committed = find_committed
+        self._notify = notify
+        self._wake = wake  # has a function called on the loop, from any thread
+        self._events: deque[Event] = deque()
+        self._taken: deque[Chunk] = deque()
+        self._connections: dict[int, Connection] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._loop = asyncio.get_running_loop()
+        self._seen_metadata: object = None
+        self._is_closed = False
+
+    async def close(self) -> None:
+        self._is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._events.clear()
+
+    # --- the application's side
+
+    @property
+    def has_events(self) -> bool:
+        return bool(self._events)
+
+    def next_event(self) -> Event | None:
+        return self._events.popleft() if self._events else None
+
+    def taken(self, chunk: Chunk) -> None:
+        self._taken.append(chunk)
+        if self.fetcher.is_held_back:
+            self._wake(self.pump)
+
+    # --- what the loop is told
+
+    def damaged(self, chunk: Chunk, position: Position) -> None:
+        self.fetcher.fetch_again(chunk, position.offset, position.leader_epoch, self._now_ms())
+        self.pump()
+
+    def pump(self) -> None:
+        """Do whatever there is to do now, and be called again when there will be more."""
+        if self._is_closed:
+            return
+        now_ms = self._now_ms()
+        self._learn_leaders(now_ms)
+        self._put_taken()
+        for action in self.fetcher.actions(now_ms):
+            self._do(action)
+        if self.fetcher.is_held_back and self._taken:
+            # It was taken when nobody had asked to be told yet.
+            self._wake(self.pump)
+        events = self.fetcher.events()
+        if events:
+            self._events.extend(events)
+            self._notify()
+        self._set_timer(now_ms)
+
+    def _put_taken(self) -> None:
+        while self._taken:
+            self.fetcher.taken(self._taken.popleft())
+
+    def _set_timer(self, now_ms: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        due_ms = self.fetcher.next_due_ms(now_ms)
+        if due_ms is not None:
+            self._timer = self._loop.call_later((due_ms - now_ms) / 1000, self.pump)
+
+    def _now_ms(self) -> int:
+        return int(self._loop.time() * 1000)
+
+    def _do(self, action: Action) -> None:
+        if isinstance(action, Fetch):
+            connection = self._connections.get(action.node_id)
+            if connection is not None and not connection.is_closed:
+                self._send_fetch(connection, action)
+            else:
+                self._spawn(self._open_and_fetch(action), action.request_id)
+        elif isinstance(action, FindOffsets):
+            self._spawn(self._find_offsets(action), action.request_id)
+        elif isinstance(action, FindEpochEnds):
+            self._spawn(self._find_epoch_ends(action), action.request_id)
+        elif isinstance(action, NeedCommitted):
+            self._spawn(self._ask_committed(action), action.request_id)
+        else:
+            self._spawn(self._ask_metadata(action), 0)
+
+    def _spawn(self, coroutine: Coroutine[Any, Any, None], request_id: int) -> None:
+        task = self._loop.create_task(self._guarded(coroutine, request_id))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _guarded(self, coroutine: Coroutine[Any, Any, None], request_id: int) -> None:
+        try:
+            await coroutine
+        except KafkaException as failure:
+            if request_id:
+                self.fetcher.lost(request_id, failure.error.code(), self._now_ms())
+            else:
+                self.fetcher.metadata_failed(self._now_ms())
+        self.pump()
+
+    # --- metadata
+
+    async def _ask_metadata(self, action: NeedMetadata) -> None:
+        await self._brokers.refresh(action.topics)
+        self._seen_metadata = None
+
+    def _learn_leaders(self, now_ms: int) -> None:
+        """Whoever had metadata refreshed, what it says is told to the machine once."""
+        metadata = self._brokers.metadata
+        if metadata is self._seen_metadata:
+            return
+        self._seen_metadata = metadata
+        found: dict[Partition, Leader] = {}
+        refused: dict[Partition, int] = {}
+        for topic, index in self.fetcher.places:
+            known = metadata.topics.get(topic)
+            if known is None:
+                continue
+            partition = known.partitions.get(index)
+            if partition is None:
+                refused[topic, index] = known.error_code or KafkaError._UNKNOWN_PARTITION
+            elif partition.leader == NO_LEADER:
+                refused[topic, index] = partition.error_code or KafkaError.LEADER_NOT_AVAILABLE
+            else:
+                found[topic, index] = Leader(partition.leader, partition.leader_epoch, known.topic_id)
+        self.fetcher.leaders(found, refused, now_ms)
+
+    # --- fetches
+
+    async def _open_and_fetch(self, action: Fetch) -> None:
+        connection = await self._brokers.connection(action.node_id, FETCHES)
+        self._connections[action.node_id] = connection
+        self._send_fetch(connection, action)
+
+    def _send_fetch(self, connection: Connection, action: Fetch) -> None:
+        version = connection.version(FETCH_KEY, *FETCH_VERSIONS_BY_NAME)
+        topics: dict[str, list[FetchPartition]] = {}
+        for (topic, index), offset, leader_epoch, max_bytes in action.asked:
+            topics.setdefault(topic, []).append(FetchPartition(index, offset, max_bytes, leader_epoch))
+        correlation_id = connection.next_correlation_id()
+        frame = pack_fetch(
+            version,
+            correlation_id,
+            connection.client_id,
+            [(topic.encode(), partitions) for topic, partitions in topics.items()],
+            max_wait_ms=action.wait_ms,
+            min_bytes=action.min_bytes,
+            max_bytes=action.max_bytes,
+            read_committed=self.fetcher.limits.read_committed,
+            rack=self._settings.client_rack or "",
+        )
+
+        def on_answer(answer: memoryview | None, error: KafkaError | None) -> None:
+            self._fetched(action.request_id, version, connection, answer, error)
+
+        connection.send(frame, correlation_id, on_answer, self._settings.socket_timeout_ms + action.wait_ms)
+
+    def _fetched(
+        self, request_id: int, version: int, connection: Connection, frame: memoryview | None, error: KafkaError | None
+    ) -> None:
+        now_ms = self._now_ms()
+        if frame is None:
+            assert error is not None
+            self.fetcher.lost(request_id, error.code(), now_ms)
+        else:
+            try:
+                answer = read_fetch_answer(version, frame)
+            except MalformedFrame as malformed:
+                connection.close(KafkaError(KafkaError._BAD_MSG, f"{connection.endpoint}: {malformed}"))
+                self.fetcher.lost(request_id, KafkaError._BAD_MSG, now_ms)
+            else:
+                if answer.error_code:
+                    self.fetcher.lost(request_id, answer.error_code, now_ms)
+                found = (
+                    Fetched(
+                        (each.topic.decode(), each.partition),
+                        each.error_code,
+                        each.high_watermark,
+                        each.last_stable_offset,
+                        each.log_start_offset,
+                        list(each.aborted),
+                        each.preferred_read_replica,
+                        each.records,
+                    )
+                    for each in answer.partitions
+                )
+                self.fetcher.fetched(request_id, found, now_ms)
+        self.pump()
+
+    # --- the other questions
+
+    async def _find_offsets(self, action: FindOffsets) -> None:
+        found = await asking.list_offsets(
+            self._brokers, action.node_id, action.asked, read_committed=self.fetcher.limits.read_committed
+        )
+        self.fetcher.offsets_found(action.request_id, [each.found for each in found], self._now_ms())
+
+    async def _find_epoch_ends(self, action: FindEpochEnds) -> None:
+        found = await asking.epoch_ends(self._brokers, action.node_id, action.asked)
+        self.fetcher.epoch_ends_found(action.request_id, found, self._now_ms())
+
+    async def _ask_committed(self, action: NeedCommitted) -> None:
+        found = await self._find_committed(action.partitions)
+        self.fetcher.committed(action.request_id, found, self._now_ms())

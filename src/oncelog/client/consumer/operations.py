@@ -1,0 +1,225 @@
+"""What an application can have done by a consumer, one coroutine for each method of either face.
+
+They run on the loop while the application waits for them, so they may touch its side (`delivery`) too.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from oncelog.client.consumer import arguments
+from oncelog.client.consumer.asking import ToCommit
+from oncelog.client.consumer.asking import topic_partitions as told
+from oncelog.client.consumer.cluster_metadata import ClusterMetadata, cluster_metadata
+from oncelog.client.consumer.core import PATIENCE_MS, Core
+from oncelog.client.consumer.delivery import Delivery
+from oncelog.client.consumer.reading import Position
+from oncelog.client.errors import KafkaError, KafkaException, error_of
+from oncelog.client.fetching.values import EARLIEST, LATEST, Chunk, Partition
+from oncelog.client.properties import ConsumerSettings
+from oncelog.client.types import OFFSET_END, OFFSET_INVALID, TopicPartition
+
+
+class ConsumerGroupMetadata(NamedTuple):
+    """Who this consumer is in its group."""
+
+    group_id: str
+    generation_id: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+
+class Operations:
+    """Made on the loop that it is to run on."""
+
+    def __init__(
+        self,
+        settings: ConsumerSettings,
+        notify: Callable[[], None],
+        wake: Callable[[Callable[[], None]], None],
+    ) -> None:
+        self.settings = settings
+        self.core = Core(settings, self._read, notify, wake)
+        engine = self.core.engine
+
+        def damaged(chunk: Chunk, position: Position) -> None:
+            wake(lambda: engine.damaged(chunk, position))
+
+        self.delivery = Delivery(engine.next_event, engine.taken, damaged, check_crcs=settings.check_crcs)
+
+    def _read(self, *, is_explicit: bool) -> Mapping[Partition, Position]:
+        return self.delivery.handed() if is_explicit else self.delivery.done()
+
+    async def start(self) -> None:
+        await self.core.start()
+
+    async def close(self) -> None:
+        """What was handed out is committed where that goes by itself; then nothing is left."""
+        try:
+            await self.commit_what_was_read()
+        finally:
+            for partition in list(self.core.engine.fetcher.places):
+                self.delivery.forget(partition)
+            await self.core.close()
+
+    async def commit_what_was_read(self, partitions: Iterable[Partition] | None = None) -> None:
+        """By itself, before partitions are given away. A failure is told to `on_commit` alone: records come again."""
+        if not (self.settings.group_id and self.settings.enable_auto_commit):
+            return
+        wanted = self.core.to_commit(is_explicit=True)
+        if partitions is not None:
+            given_away = set(partitions)
+            wanted = {each: offset for each, offset in wanted.items() if each in given_away}
+        await self.core.commit_in_background(wanted)
+
+    # --- what is read
+
+    def assignment(self) -> list[TopicPartition]:
+        return [TopicPartition(*partition) for partition in sorted(self.core.engine.fetcher.places)]
+
+    async def assign(self, partitions: object) -> None:
+        places = [arguments.place_of(each) for each in arguments.topic_partitions(partitions)]
+        await self.commit_what_was_read()
+        for partition in list(self.core.engine.fetcher.places):
+            self.delivery.forget(partition)
+        await self.core.assign(places)
+        for place in places:
+            self.delivery.begin(*place)
+
+    async def incremental_assign(self, partitions: object) -> None:
+        places = [arguments.place_of(each) for each in arguments.topic_partitions(partitions)]
+        for partition, _, _ in places:
+            if partition in self.core.engine.fetcher.places:
+                raise KafkaException(KafkaError(KafkaError._CONFLICT, f"{_name(partition)} is assigned already"))
+        await self.core.assign_more(places)
+        for place in places:
+            self.delivery.begin(*place)
+
+    async def incremental_unassign(self, partitions: object) -> None:
+        gone = [self._assigned(each) for each in arguments.topic_partitions(partitions)]
+        await self.commit_what_was_read(gone)
+        for partition in gone:
+            self.delivery.forget(partition)
+        await self.core.unassign(gone)
+
+    async def seek(self, partition: object) -> None:
+        place = arguments.place_of(arguments.topic_partition(partition))
+        self._assigned(arguments.topic_partition(partition))
+        await self.core.seek(*place)
+        self.delivery.begin(*place)
+
+    async def pause(self, partitions: object) -> None:
+        paused = [self._assigned(each) for each in arguments.topic_partitions(partitions)]
+        places = [(each, self.delivery.position(each)) for each in paused]
+        for partition in paused:
+            self.delivery.hold(partition)
+        await self.core.pause(places)
+
+    async def resume(self, partitions: object) -> None:
+        await self.core.resume([self._assigned(each) for each in arguments.topic_partitions(partitions)])
+
+    def position(self, partitions: object) -> list[TopicPartition]:
+        found = []
+        for each in arguments.topic_partitions(partitions):
+            position = self.delivery.position(arguments.partition_of(each))
+            offset, epoch = position if position is not None else (OFFSET_INVALID, -1)
+            found.append(TopicPartition(each.topic, each.partition, offset, leader_epoch=epoch))
+        return found
+
+    def _assigned(self, given: TopicPartition) -> Partition:
+        partition = arguments.partition_of(given)
+        if partition not in self.core.engine.fetcher.places:
+            raise KafkaException(KafkaError(KafkaError._STATE, f"{_name(partition)} is not assigned to this consumer"))
+        return partition
+
+    # --- committed offsets
+
+    async def commit(self, message: object = None, offsets: object = None) -> list[TopicPartition]:
+        wanted = self.wanted(message, offsets)
+        codes = await self.core.commit(wanted)
+        failed = {code for code in codes.values() if code}
+        if failed and len(codes) == 1:
+            raise KafkaException(error_of(failed.pop()))
+        return told(wanted, codes)
+
+    def wanted(self, message: object, offsets: object) -> dict[Partition, ToCommit]:
+        """What a commit is to name; raises where there is nothing."""
+        self.core.group_id()
+        wanted = arguments.to_commit(message, offsets)
+        if wanted is None:
+            wanted = self.core.to_commit(is_explicit=True)
+        if not wanted:
+            raise KafkaException(KafkaError(KafkaError._NO_OFFSET, "Local: No offset stored"))
+        return wanted
+
+    async def commit_later(self, message: object = None, offsets: object = None) -> None:
+        self.core.spawn(self.core.commit_in_background(self.wanted(message, offsets)))
+
+    async def store_offsets(self, message: object = None, offsets: object = None) -> None:
+        if self.settings.enable_auto_offset_store:
+            raise KafkaException(
+                KafkaError(KafkaError._INVALID_ARG, "store_offsets() needs `enable.auto.offset.store=false`")
+            )
+        wanted = arguments.to_commit(message, offsets)
+        if not wanted:
+            raise ValueError("a message or offsets must be given")
+        for partition in wanted:
+            self._assigned(TopicPartition(*partition))
+        self.core.stored.update(wanted)
+
+    async def committed(self, partitions: object, timeout_s: float | None = None) -> list[TopicPartition]:
+        asked = arguments.topic_partitions(partitions)
+        found = await self.core.committed([arguments.partition_of(each) for each in asked], _patience_ms(timeout_s))
+        answers = []
+        for each in asked:
+            code, offset, epoch, metadata = found.get(arguments.partition_of(each), (0, -1, -1, None))
+            error = error_of(code) if code else None
+            offset = offset if offset >= 0 else OFFSET_INVALID
+            answers.append(TopicPartition(each.topic, each.partition, offset, metadata or None, epoch, error=error))
+        return answers
+
+    # --- what the cluster says
+
+    async def offsets_for_times(self, partitions: object, timeout_s: float | None = None) -> list[TopicPartition]:
+        asked = arguments.topic_partitions(partitions)
+        for each in asked:
+            if not isinstance(each.offset, int):
+                raise TypeError(f"a timestamp in milliseconds is expected as the offset, not {each.offset!r}")
+        times = {arguments.partition_of(each): each.offset for each in asked}
+        found = await self.core.offsets_at(times, _patience_ms(timeout_s))
+        answers = []
+        for each in asked:
+            at = found[arguments.partition_of(each)].found
+            offset = at.offset if at.offset >= 0 else OFFSET_END
+            answers.append(TopicPartition(each.topic, each.partition, offset, leader_epoch=at.leader_epoch))
+        return answers
+
+    async def get_watermark_offsets(
+        self, partition: object, timeout_s: float | None = None, *, cached: bool = False
+    ) -> tuple[int, int] | None:
+        each = arguments.partition_of(arguments.topic_partition(partition))
+        if cached:
+            place = self.core.engine.fetcher.places.get(each)
+            if place is None or place.high_watermark < 0:
+                return None
+            return place.log_start_offset, place.high_watermark
+        patience_ms = _patience_ms(timeout_s)
+        low = await self.core.offsets_at({each: EARLIEST}, patience_ms)
+        high = await self.core.offsets_at({each: LATEST}, patience_ms)
+        return low[each].found.offset, high[each].found.offset
+
+    async def list_topics(self, topic: str | None = None) -> ClusterMetadata:
+        if topic is not None and not isinstance(topic, str):
+            raise TypeError(f"a topic is a str, not {type(topic).__name__}")
+        return cluster_metadata(await self.core.metadata(None if topic is None else (topic,)), topic)
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        member = self.core.member
+        return ConsumerGroupMetadata(self.core.group_id(), member.generation, member.member_id, member.instance_id)
+
+
+def _patience_ms(timeout_s: float | None) -> int:
+    return PATIENCE_MS if timeout_s is None else int(timeout_s * 1000)
+
+
+def _name(partition: Partition) -> str:
+    return f"{partition[0]} [{partition[1]}]"
