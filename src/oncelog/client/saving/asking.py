@@ -17,6 +17,7 @@ T = TypeVar("T")
 PATIENCE_MS: Final = 60_000
 PAUSE_MS: Final = 100
 LATEST: Final = -1
+EARLIEST: Final = -2
 CONSUMER: Final = -1
 
 

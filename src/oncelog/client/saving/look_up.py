@@ -1,8 +1,8 @@
 """How far has an identity got? What a running producer asks when answers were lost (`sending`'s `LookUp`)."""
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from oncelog.client.saving.asking import end_offsets
+from oncelog.client.saving.asking import EARLIEST, end_offsets
 from oncelog.client.saving.errors import CannotResume
 from oncelog.client.saving.fencing import fence
 from oncelog.client.saving.read_back import stored_spans
@@ -14,8 +14,6 @@ from oncelog.producers.sequences import NO_SEQUENCE, is_newer_generation
 
 if TYPE_CHECKING:
     from oncelog.client.net.brokers import Brokers
-
-EARLIEST: Final = -2
 
 
 async def look_up(brokers: "Brokers", asked: LookUp) -> Found:

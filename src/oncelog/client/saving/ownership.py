@@ -207,7 +207,6 @@ class Ownership:
                 "OffsetCommitRequest",
                 group_id=self._group,
                 generation_id_or_member_epoch=self._generation,
-                generation_id=self._generation,
                 member_id=self._member_id,
                 group_instance_id=INSTANCE_ID,
                 topics=topics,

@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from oncelog.client.errors import KafkaError, KafkaException, is_retriable
-from oncelog.client.saving.asking import PATIENCE_MS, PAUSE_MS, end_offsets, passing
+from oncelog.client.saving.asking import EARLIEST, PATIENCE_MS, PAUSE_MS, end_offsets, passing
 from oncelog.client.saving.errors import CannotResume
 from oncelog.client.saving.replay import Slot
 from oncelog.client.saving.saved import Identity, Place, Span
@@ -175,9 +175,10 @@ class _Fetching:
         answer = await self._brokers.request(leader, "fetch", build, versions=(4, 12))
         (found,) = (each for topic in answer.responses for each in topic.partitions)
         code = int(found.error_code)
-        log_start_offset = getattr(found, "log_start_offset", -1)
-        if code == OFFSET_OUT_OF_RANGE or log_start_offset > self._offset:
-            raise self._gone(log_start_offset)
+        if code == OFFSET_OUT_OF_RANGE:
+            raise self._gone((await end_offsets(self._brokers, [self._place], EARLIEST))[self._place])
+        if getattr(found, "log_start_offset", -1) > self._offset:
+            raise self._gone(found.log_start_offset)
         if code:
             if is_retriable(code):
                 raise KafkaException(KafkaError(code, retriable=True))
@@ -185,14 +186,11 @@ class _Fetching:
         return found.records or b""
 
     def _gone(self, log_start_offset: int) -> CannotResume:
-        begins = (
-            f"the log begins at {log_start_offset} now" if log_start_offset >= 0 else "the log is not there any more"
-        )
         return CannotResume(
             f"{self._place.topic}-{self._place.partition}: the log would have to be read from offset {self._offset}, "
-            f"where the producer was saved, up to {self._up_to}, and {begins}. What was written since is gone by "
-            "retention, deletion or a lost leader, so it cannot be told how far the producer got. Start without a "
-            "saved producer from an input position of which you know that nothing after it was written; "
+            f"where the producer was saved, up to {self._up_to}, and the log begins at {log_start_offset} now. What "
+            "was written since is gone by retention or deletion, so it cannot be told how far the producer got. Start "
+            "without a saved producer from an input position of which you know that nothing after it was written; "
             "and keep the topic longer than a job may stand still"
         )
 

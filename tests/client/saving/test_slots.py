@@ -1,0 +1,98 @@
+"""Which slots a producer has filled, told from batches alone."""
+
+import pytest
+
+from oncelog.client.saving import CannotResume, Identity
+from oncelog.client.saving.slots import SlotScan
+from oncelog.records.build import build_batch
+from oncelog.records.trim import retain
+
+LAST = (1 << 31) - 1
+PID = 4711
+
+
+def batch(base_offset: int, sequence: int, count: int, *, pid: int = PID, epoch: int = 0) -> bytes:
+    records = [(None, b"%d" % ((sequence + at) & LAST), (), 0) for at in range(count)]
+    return bytes(
+        build_batch(records, base_offset=base_offset, producer_id=pid, producer_epoch=epoch, base_sequence=sequence)
+    )
+
+
+def scan(next_sequence: int, *, any_generation: bool = False) -> SlotScan:
+    return SlotScan("out", 0, Identity(PID, 0), next_sequence, any_generation)
+
+
+def test_sequences_are_followed_over_their_wrap() -> None:
+    log = batch(0, LAST - 2, 2) + batch(2, LAST, 3) + batch(5, 2, 1)
+    counted = scan(LAST - 2)
+    assert counted.count(log, 6) == 6
+    assert (counted.records, counted.next_sequence, counted.next_offset) == (6, 3, 6)
+    found, place = scan(LAST - 2).slots(log, 6)
+    assert [each.sequence for each in found] == [LAST - 2, LAST - 1, LAST, 0, 1, 2]
+    assert [each.offset for each in found] == list(range(6))
+    assert place == 6
+
+
+def test_nothing_at_or_above_the_high_watermark_counts() -> None:
+    log = batch(0, 0, 2) + batch(2, 2, 2)
+    counted = scan(0)
+    assert counted.count(log, 2) == 2
+    assert counted.records == 2
+    assert len(scan(0).slots(log, 2)[0]) == 2
+
+
+def test_a_batch_that_stands_twice_fills_its_slots_once() -> None:
+    """A Kafka that has forgotten the producer appends the same batch again."""
+    log = batch(0, 0, 3) + batch(3, 0, 3) + batch(6, 3, 1)
+    counted = scan(0)
+    counted.count(log, 7)
+    assert counted.records == 4
+    assert [each.offset for each in scan(0).slots(log, 7)[0]] == [0, 1, 2, 6]
+
+
+def test_a_batch_that_reaches_over_the_saved_place_counts_from_there() -> None:
+    counted = scan(2)
+    counted.count(batch(0, 0, 5), 5)
+    assert counted.records == 3
+    assert [each.sequence for each in scan(2).slots(batch(0, 0, 5), 5)[0]] == [2, 3, 4]
+
+
+def test_others_batches_and_control_batches_are_passed_over() -> None:
+    fence = bytes(
+        build_batch([(b"\0\0\0\0", b"", (), 0)], base_offset=3, producer_id=PID, producer_epoch=1, is_control=True)
+    )
+    log = batch(0, 0, 3, pid=99) + fence + batch(4, 0, 2)
+    counted = scan(0, any_generation=True)
+    assert counted.count(log, 6) == 6
+    assert counted.records == 2
+
+
+def test_a_gap_stops() -> None:
+    with pytest.raises(CannotResume, match="slot 0 of producer 4711 is due, and the next that the log holds is 3"):
+        scan(0).count(batch(0, 3, 2), 5)
+
+
+def test_a_record_that_compaction_took_is_still_counted_and_cannot_be_compared() -> None:
+    kept = bytes(retain(bytearray(batch(0, 0, 4)), [True, True, False, True]))
+    counted = scan(0)
+    counted.count(kept, 4)
+    assert counted.records == 4
+    with pytest.raises(CannotResume, match="slot 2 of producer 4711 is due"):
+        scan(0).slots(kept, 4)
+
+
+def test_a_leased_pid_goes_on_through_generations_and_a_kafka_pid_does_not() -> None:
+    log = batch(0, 0, 2) + batch(2, 2, 2, epoch=5)
+    counted = scan(0, any_generation=True)
+    counted.count(log, 4)
+    assert counted.records == 4
+    with pytest.raises(CannotResume, match="goes on with epoch 5, and was saved with 0"):
+        scan(0).count(log, 4)
+
+
+def test_a_batch_that_was_cut_off_is_left_for_the_next_fetch() -> None:
+    log = batch(0, 0, 2) + batch(2, 2, 2)
+    counted = scan(0)
+    assert counted.count(log[:-1], 4) == 2
+    assert counted.records == 2
+    assert scan(0).count(batch(0, 0, 2)[:-1], 4) == -1
