@@ -123,7 +123,7 @@ def _legacy_topics(
 ) -> tuple[list[tuple[bytes, list[FetchPartition]]], int]:
     (topic_count,) = _int32.unpack_from(buffer, at)
     at += 4
-    left = _checked(topic_count, MOST_PARTITIONS)
+    left = MOST_PARTITIONS - _checked(topic_count, MOST_PARTITIONS)
     topics = []
     for _ in range(topic_count):
         (length,) = _int16.unpack_from(buffer, at)
@@ -145,7 +145,7 @@ def _compact_topics(
     buffer: Readable, at: int, end: int, version: int, partition: Struct
 ) -> tuple[list[tuple[bytes, list[FetchPartition]]], int]:
     topic_count, at = read_uvarint(buffer, at)
-    left = _checked(topic_count - 1, MOST_PARTITIONS)
+    left = MOST_PARTITIONS - _checked(topic_count - 1, MOST_PARTITIONS)
     topics = []
     for _ in range(topic_count - 1):
         if version >= FETCH_TOPIC_IDS:
