@@ -5,7 +5,7 @@ import socket
 import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -19,9 +19,10 @@ from oncelog.log.partition import PartitionLog
 from oncelog.log.reading import Slice
 from oncelog.producers import ProducerMap
 from oncelog.records.header import read_header
+from oncelog.server.connection import Connection
 from oncelog.server.errors import ErrorCode
 from oncelog.server.sending import LONG_RUN_ANSWERS, TRIAL_ANSWERS, Pace, Straight
-from tests.raw import RawConnection, ServerClosed, batch
+from tests.raw import RawConnection, ServerClosed, batch, encode_request, make, message
 from tests.server.conftest import new_topic
 from tests.waiting import until
 
@@ -181,6 +182,58 @@ def test_a_file_that_lost_its_end_costs_the_connection_and_then_answers_an_error
     with RawConnection(server.bootstrap_servers) as other, pytest.raises(ServerClosed):
         other.fetch(topic, 0, 0)
     assert len(raw.fetch(topic, 0, 0).records) == 2 * len(LARGE) - 1000
+
+
+class BusyTransport:
+    """One that has still something to send."""
+
+    def __init__(self) -> None:
+        self.written = b""
+        self.socket, self.other_end = socket.socketpair()
+
+    def get_extra_info(self, name: str) -> socket.socket | None:
+        return self.socket if name == "socket" else None
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        """As asyncio's."""
+
+    def get_write_buffer_size(self) -> int:
+        return 1
+
+    def is_closing(self) -> bool:
+        return False
+
+    def write(self, data: bytes) -> None:
+        self.written += data
+
+    def writelines(self, buffers: list[bytes]) -> None:
+        self.written += b"".join(buffers)
+
+
+def test_nothing_overtakes_what_the_transport_has_still_to_send(
+    server: Server, raw: RawConnection, topic: str, always_straight: list[int]
+) -> None:
+    fill(raw, topic, 1)
+    whole = stored(server, topic)
+    kind = message("fetch", 11)
+    request = make(
+        kind.request, {"session_epoch": -1, "max_bytes": MEGABYTE, "topics": [{"topic": topic, "partitions": [part()]}]}
+    )
+    payload = encode_request(kind, request, 1)
+    frame = struct.pack(">i", len(payload)) + payload
+    transport = BusyTransport()
+
+    def ask_twice() -> None:
+        connection = Connection(server.broker.connections, "PLAINTEXT")
+        connection.connection_made(cast(Any, transport))
+        connection.get_buffer(-1)[: 2 * len(frame)] = 2 * frame
+        connection.buffer_updated(2 * len(frame))
+        connection.connection_lost(None)
+
+    with transport.socket, transport.other_end:
+        server.call(ask_twice)
+    assert transport.written.count(whole) == 2
+    assert always_straight == []
 
 
 def slow_connection(server: Server) -> RawConnection:
