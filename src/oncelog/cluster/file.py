@@ -52,7 +52,7 @@ class FileCluster:
         self._lock = lock
         self.node_id = node_id
         disk.mkdir(folder)
-        state = self._read(folder)
+        state = read_state(disk, folder)
         self.cluster_id: str = state["cluster_id"]
         self.start_epoch: int = state["start_epoch"] + 1
         self._next_pids = {kind: int(state["next_pids"][kind]) for kind in PidKind}
@@ -97,27 +97,6 @@ class FileCluster:
             if self._lock is not None:
                 self._lock.release()
 
-    def _read(self, folder: str) -> dict[str, Any]:
-        if not self._disk.exists(self._path):
-            partitions = [name for name in self._disk.listdir(folder) if _PARTITION_FOLDER.match(name)]
-            if partitions:
-                raise DamagedFolder(
-                    f"{folder} holds partitions ({partitions[0]}, ...) but no {META_FILE}, which says what pids were "
-                    "granted. Restore that file, or use an empty folder."
-                )
-            return _first_state()
-        try:
-            state: dict[str, Any] = json.loads(read_whole(self._disk, self._path))
-            if not isinstance(state, dict):
-                raise ValueError("no JSON object")
-            stored = state.pop(CHECK, None)
-            if stored not in (None, _check_sum(state)):
-                raise ValueError("it is not what was written")
-            _check(state)
-        except (ValueError, KeyError, TypeError) as error:
-            raise DamagedFolder(f"{self._path} cannot be read: {error}. Restore it from a copy.") from error
-        return state
-
     def _periods_of(self, state: dict[str, Any]) -> list[Period]:
         """The periods on today's monotonic clock. Between two runs only the wall clock can tell how long it was."""
         now = self._clock.now()
@@ -152,6 +131,30 @@ class FileCluster:
             replace_file(self._disk, self._path, json.dumps(state, indent=2).encode() + b"\n")
         except OSError as error:
             raise ClusterStorageError(f"cannot write {self._path}: {error}") from error
+
+
+def read_state(disk: Disk, folder: str) -> dict[str, Any]:
+    """What the file says, checked. Raises DamagedFolder."""
+    path = f"{folder}/{META_FILE}"
+    if not disk.exists(path):
+        partitions = [name for name in disk.listdir(folder) if _PARTITION_FOLDER.match(name)]
+        if partitions:
+            raise DamagedFolder(
+                f"{folder} holds partitions ({partitions[0]}, ...) but no {META_FILE}, which says what pids were "
+                "granted. Restore that file, or use an empty folder."
+            )
+        return _first_state()
+    try:
+        state: dict[str, Any] = json.loads(read_whole(disk, path))
+        if not isinstance(state, dict):
+            raise ValueError("no JSON object")
+        stored = state.pop(CHECK, None)
+        if stored not in (None, _check_sum(state)):
+            raise ValueError("it is not what was written")
+        _check(state)
+    except (ValueError, KeyError, TypeError) as error:
+        raise DamagedFolder(f"{path} cannot be read: {error}. Restore it from a copy.") from error
+    return state
 
 
 def _check_sum(state: dict[str, Any]) -> str:

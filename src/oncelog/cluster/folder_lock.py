@@ -6,6 +6,8 @@ the way. The file's contents only tell a second server whom to name.
 
 import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 LOCK_FILE = ".lock"
 
@@ -28,7 +30,7 @@ class FolderLock:
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            process_id = self._read_process_id()
+            process_id = _process_id_in(self._fd)
             os.close(self._fd)
             raise FolderInUse(folder, process_id) from None
         except OSError:
@@ -44,6 +46,25 @@ class FolderLock:
             os.close(self._fd)
             self._fd = -1
 
-    def _read_process_id(self) -> int | None:
-        text = os.pread(self._fd, 32, 0).strip()
-        return int(text) if text.isdigit() else None
+
+@contextmanager
+def no_server_in(folder: str) -> Iterator[None]:
+    """Nothing is written. As long as it lasts no server can start there; raises `FolderInUse` where one runs."""
+    try:
+        fd = os.open(os.path.join(folder, LOCK_FILE), os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:  # a copy without it, perhaps; nobody runs there
+        yield
+        return
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise FolderInUse(folder, _process_id_in(fd)) from None
+        yield
+    finally:
+        os.close(fd)
+
+
+def _process_id_in(fd: int) -> int | None:
+    text = os.pread(fd, 32, 0).strip()
+    return int(text) if text.isdigit() else None

@@ -9,7 +9,7 @@ after it, so a crash between two steps leaves either the old state or the new on
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
@@ -20,6 +20,7 @@ from oncelog.log.partition import PartitionLog
 from oncelog.records.build import build_batch
 from oncelog.records.errors import InvalidRecord
 from oncelog.records.header import read_header
+from oncelog.records.read import Record
 from oncelog.server.errors import ErrorCode, KafkaError, Unsettled
 from oncelog.server.replay import records_in
 
@@ -94,12 +95,26 @@ class MetadataLog:
         value = None if raw_value is None else json.loads(raw_value)
         if key == _BROKER_KEY:
             self.broker_configs = {} if value is None else value["configs"]
-        elif key.startswith(_TOPIC_PREFIX):
-            name = key.removeprefix(_TOPIC_PREFIX)
-            if value is None:
-                self.definitions.pop(name, None)
-            else:
-                self.definitions[name] = _decode(name, value)
+        else:
+            _define(self.definitions, key, value)
+
+
+def definitions_in(records: Iterable[Record]) -> dict[str, Definition]:
+    """For whoever reads the records without opening the log. Raises what a record that is no such record raises."""
+    found: dict[str, Definition] = {}
+    for record in records:
+        _define(found, (record.key or b"").decode(), None if record.value is None else json.loads(record.value))
+    return found
+
+
+def _define(definitions: dict[str, Definition], key: str, value: dict[str, Any] | None) -> None:
+    if not key.startswith(_TOPIC_PREFIX):
+        return
+    name = key.removeprefix(_TOPIC_PREFIX)
+    if value is None:
+        definitions.pop(name, None)
+    else:
+        definitions[name] = _decode(name, value)
 
 
 def _encode(definition: Definition) -> dict[str, Any]:

@@ -1,0 +1,88 @@
+"""Reading a whole data folder, and changing nothing: `oncelog check`.
+
+What one partition's folder holds is checked in `log/checking.py`; here it is whether the folder as a whole is what a
+server left: its own file, the log of topics, a folder for each partition, and nothing that no topic knows.
+"""
+
+from collections.abc import Iterator
+
+from oncelog.cluster.file import META_FILE, DamagedFolder, read_state
+from oncelog.log.checking import Checked, check_partition
+from oncelog.log.disk import Disk
+from oncelog.records.errors import InvalidRecord
+from oncelog.records.header import BatchHeader
+from oncelog.records.read import Record, records_of
+from oncelog.server.folders import Folders
+from oncelog.server.metadata_log import Definition, definitions_in
+from oncelog.server.names import METADATA_TOPIC
+
+METADATA = f"{METADATA_TOPIC}-0"
+
+
+def check_folder(disk: Disk, folder: str) -> Iterator[Checked]:
+    """The server's own file first, then the log of topics, then every partition."""
+    folders = Folders(disk, folder)
+    there = set(folders.found())
+    yield _check_meta(disk, folder)
+    if not there:
+        return
+    checked, definitions = _check_metadata(disk, folders)
+    yield checked
+    wanted = {
+        (definition.name, index)
+        for definition in definitions.values()
+        if not definition.is_deleting
+        for index in range(definition.partitions)
+    }
+    for name, index in sorted((there | wanted) - {(METADATA_TOPIC, 0)}):
+        path = folders.path(name, index)
+        if (name, index) not in there:
+            checked = Checked(f"{name}-{index}")
+            checked.damaged("the folder is missing")
+        elif not _is_folder(disk, path):
+            checked = Checked(f"{name}-{index}")
+            checked.damaged("it is no folder")
+        else:
+            checked = check_partition(disk, path)
+            is_deleting = name in definitions and definitions[name].is_deleting
+            if (name, index) not in wanted and not is_deleting:
+                checked.note("no topic knows it; a server leaves it alone where it holds records, and removes it else")
+        yield checked
+
+
+def _is_folder(disk: Disk, path: str) -> bool:
+    try:
+        disk.listdir(path)
+    except NotADirectoryError:
+        return False
+    return True
+
+
+def _check_meta(disk: Disk, folder: str) -> Checked:
+    checked = Checked(META_FILE)
+    try:
+        read_state(disk, folder)
+    except (DamagedFolder, OSError) as damage:
+        checked.damaged(str(damage))
+    return checked
+
+
+def _check_metadata(disk: Disk, folders: Folders) -> tuple[Checked, dict[str, Definition]]:
+    records: list[Record] = []
+
+    def take(header: BatchHeader, batch: bytes) -> None:
+        if not header.is_control:
+            records.extend(records_of(batch))
+
+    if not folders.exists(METADATA_TOPIC, 0):
+        checked = Checked(METADATA)
+        checked.damaged("the folder is missing: without it nothing says which topics there are")
+        return checked, {}
+    definitions: dict[str, Definition] = {}
+    try:
+        checked = check_partition(disk, folders.path(METADATA_TOPIC, 0), take)
+        definitions = definitions_in(records)
+    except (InvalidRecord, ValueError, KeyError, TypeError) as damage:
+        checked = Checked(METADATA)
+        checked.damaged(f"a record is no definition of a topic: {damage}")
+    return checked, definitions

@@ -1,0 +1,332 @@
+"""Reading a partition's folder from the first byte to the last, and changing nothing.
+
+A start looks only at what lies behind the recovery point. This looks at everything: each batch's frame, CRC, offsets
+and epoch, what indexes and snapshots say of them, and whether the pieces fit together. Damage is what a start would
+refuse or a reader would miss; what a start mends by itself, such as a torn write or a wrong index, is a note.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import NamedTuple
+
+from oncelog.log import notes, snapshots
+from oncelog.log.compaction import CleanerState
+from oncelog.log.disk import Disk, File, read_whole
+from oncelog.log.errors import LogStorageError
+from oncelog.log.index import ENTRY, ENTRY_BYTES
+from oncelog.log.names import (
+    CLEANED,
+    CLEANER_FILE,
+    EPOCH_FILE,
+    INDEX,
+    LOG,
+    SNAPSHOT,
+    START_FILE,
+    SWAP,
+    TEMPORARY,
+    index_path,
+    log_path,
+    offsets_of,
+    swap_of,
+)
+from oncelog.producers import CorruptSnapshot
+from oncelog.producers.snapshot import decode as decode_producers
+from oncelog.records.header import (
+    HEADER_BYTES,
+    LENGTH_PREFIX_BYTES,
+    MAGIC,
+    BatchHeader,
+    body_crc,
+    read_header,
+)
+
+CHUNK_BYTES = 4 * 2**20
+MOST_FINDINGS = 20  # of one folder; the others are counted
+
+OnBatch = Callable[[BatchHeader, bytes], None]
+
+
+@dataclass(slots=True)
+class Checked:
+    """What was found in one place."""
+
+    name: str
+    damage: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    left_out: int = 0  # findings that are not listed
+    batches: int = 0
+    records: int = 0
+    size_bytes: int = 0
+    start_offset: int = 0
+    end_offset: int = 0
+
+    def damaged(self, text: str) -> None:
+        self._add(self.damage, text)
+
+    def note(self, text: str) -> None:
+        self._add(self.notes, text)
+
+    def _add(self, findings: list[str], text: str) -> None:
+        if len(findings) < MOST_FINDINGS:
+            findings.append(text)
+        else:
+            self.left_out += 1
+
+
+class Piece(NamedTuple):
+    """One segment's files, wherever a compaction that was cut short left them."""
+
+    base_offset: int
+    log_path: str
+    index_path: str
+
+
+class Unreadable(NamedTuple):
+    """No batch begins there, or half of one."""
+
+    position: int
+    reason: str
+
+
+def check_partition(disk: Disk, folder: str, on_batch: OnBatch | None = None) -> Checked:
+    """`on_batch` is called with every batch that is whole."""
+    checked = Checked(folder.rpartition("/")[2])
+    try:
+        _Check(disk, folder, checked, on_batch).run()
+    except OSError as error:
+        checked.damaged(f"cannot be read: {error}")
+    return checked
+
+
+class _Check:
+    def __init__(self, disk: Disk, folder: str, checked: Checked, on_batch: OnBatch | None) -> None:
+        self._disk = disk
+        self._folder = folder
+        self._checked = checked
+        self._on_batch = on_batch
+        self._names = sorted(disk.listdir(folder))
+        self._durable_offset = max(offsets_of(self._names, SNAPSHOT), default=0)
+        self._has_gaps = CLEANER_FILE in self._names
+        self._expected = -1  # the offset that comes next, where that is known
+        self._epoch = -1
+
+    def run(self) -> None:
+        checked = self._checked
+        self._check_names()
+        checked.start_offset = self._stored_start()
+        self._check_small_files()
+        pieces = self._pieces()
+        self._check_snapshots(pieces)
+        if not pieces:
+            checked.end_offset = checked.start_offset
+            if self._durable_offset > checked.start_offset:
+                checked.damaged(f"there is no segment, but there were records up to offset {self._durable_offset}")
+            return
+        first = pieces[0].base_offset
+        if first > checked.start_offset and first not in offsets_of(self._names, SNAPSHOT):
+            checked.damaged(f"the segments before offset {first} are missing")
+        checked.start_offset = max(checked.start_offset, first)
+        for piece, following in pairwise([*pieces, None]):
+            assert piece is not None
+            self._check_segment(piece, None if following is None else following.base_offset)
+        checked.end_offset = max(self._expected, checked.start_offset)
+        if checked.end_offset < self._durable_offset:
+            checked.damaged(
+                f"it ends at offset {self._expected}, but records up to {self._durable_offset} were on the disk"
+            )
+
+    # What is there
+
+    def _check_names(self) -> None:
+        numbered = {
+            f"{offset:020d}{ending}" for ending in (LOG, INDEX, SNAPSHOT) for offset in offsets_of(self._names, ending)
+        }
+        for name in self._names:
+            if name.endswith((TEMPORARY, CLEANED, SWAP)):
+                self._checked.note(f"{name} is left from work that was cut short; a start finishes or removes it")
+            elif name not in numbered and name not in (EPOCH_FILE, START_FILE, CLEANER_FILE):
+                self._checked.note(f"{name} is no file of a partition")
+
+    def _pieces(self) -> list[Piece]:
+        found = {
+            base: Piece(base, log_path(self._folder, base), index_path(self._folder, base))
+            for base in offsets_of(self._names, LOG)
+        }
+        for swap in filter(None, map(swap_of, self._names)):
+            if swap.is_log:  # decided, so it counts already
+                for base in [base for base in found if swap.base_offset <= base < swap.end_offset]:
+                    del found[base]
+                index_swap = swap.name.replace(LOG, INDEX, 1)
+                index = f"{self._folder}/{index_swap}" if index_swap in self._names else ""
+                found[swap.base_offset] = Piece(
+                    swap.base_offset,
+                    f"{self._folder}/{swap.name}",
+                    index or index_path(self._folder, swap.base_offset),
+                )
+        return [found[base] for base in sorted(found)]
+
+    # The small files
+
+    def _stored_start(self) -> int:
+        if START_FILE not in self._names:
+            return 0
+        try:
+            return notes.read_start(self._disk, self._folder)
+        except LogStorageError as damage:
+            self._checked.damaged(str(damage))
+            return 0
+
+    def _check_small_files(self) -> None:
+        if EPOCH_FILE in self._names and notes.read_epoch(self._disk, self._folder) < 0:
+            self._checked.note(f"{EPOCH_FILE} holds no epoch; a start goes by the batches")
+        if CLEANER_FILE in self._names:
+            try:
+                CleanerState.decode(read_whole(self._disk, f"{self._folder}/{CLEANER_FILE}"))
+            except ValueError as error:
+                self._checked.note(f"{CLEANER_FILE} is wrong ({error}); compaction begins anew")
+
+    def _check_snapshots(self, pieces: list[Piece]) -> None:
+        bases = {piece.base_offset: piece for piece in pieces}
+        newest = True
+        for offset in reversed(offsets_of(self._names, SNAPSHOT)):
+            name = f"{offset:020d}{SNAPSHOT}"
+            snapshot = snapshots.read_snapshot(self._disk, self._folder, offset)
+            try:
+                if snapshot is None:
+                    raise CorruptSnapshot("it is not what was written")
+                decode_producers(snapshot.producers)
+            except CorruptSnapshot as damage:
+                self._checked.damaged(f"{name}: {damage}")
+                continue
+            piece = bases.get(snapshot.point.base_offset)
+            if newest and bases and piece is None and snapshot.point.base_offset >= min(bases):
+                self._checked.damaged(f"{name} speaks of the segment {snapshot.point.base_offset}, which is missing")
+            newest = False
+
+    # The segments
+
+    def _check_segment(self, piece: Piece, following: int | None) -> None:
+        if self._expected >= 0 and piece.base_offset != self._expected:
+            self._out_of_order(piece, 0, piece.base_offset)
+        self._expected = piece.base_offset
+        size_bytes = self._disk.size(piece.log_path)
+        self._checked.size_bytes += size_bytes
+        index = _IndexCheck(self._disk, piece.index_path)
+        max_timestamp_ms, position = -1, 0
+        file = self._disk.open(piece.log_path)
+        try:
+            for found in _batches(file, size_bytes):
+                if isinstance(found, Unreadable):
+                    self._unreadable(piece, following, size_bytes, found)
+                    return
+                position, header, batch = found
+                if not self._check_batch(piece, following, position, header, batch):
+                    return
+                if following is not None or header.base_offset < self._durable_offset:
+                    index.saw(header.base_offset, position, max_timestamp_ms)
+                max_timestamp_ms = max(max_timestamp_ms, header.max_timestamp)
+        finally:
+            file.close()
+        if following is not None:
+            index.ended(self._expected, size_bytes, max_timestamp_ms)
+        else:
+            index.reached(self._durable_offset)
+        if index.is_wrong:
+            self._checked.note(f"{_name(piece.index_path)} is missing or wrong; it is made anew where it is needed")
+
+    def _check_batch(
+        self, piece: Piece, following: int | None, position: int, header: BatchHeader, batch: bytes
+    ) -> bool:
+        """Whether to go on with what follows."""
+        if header.base_offset != self._expected:
+            self._out_of_order(piece, position, header.base_offset)
+        if header.leader_epoch < self._epoch:
+            self._damaged_at(piece, position, f"epoch {header.leader_epoch} follows epoch {self._epoch}")
+        self._expected = max(self._expected, header.last_offset + 1)
+        self._epoch = max(self._epoch, header.leader_epoch)
+        if body_crc(batch, 0, len(batch)) == header.crc:
+            self._checked.batches += 1
+            self._checked.records += 0 if header.is_control else header.record_count
+            if self._on_batch is not None:
+                self._on_batch(header, batch)
+            return True
+        reason = f"the CRC of the batch of offset {header.base_offset} is wrong"
+        if following is None and header.base_offset >= self._durable_offset:
+            self._expected = header.base_offset
+            self._torn(piece, position, reason)
+            return False
+        self._damaged_at(piece, position, reason)
+        return True
+
+    def _out_of_order(self, piece: Piece, position: int, base_offset: int) -> None:
+        if base_offset < self._expected:
+            self._damaged_at(piece, position, f"offset {base_offset} comes again or is wrong")
+        elif not self._has_gaps:
+            self._damaged_at(piece, position, f"the offsets from {self._expected} to {base_offset} are missing")
+
+    def _unreadable(self, piece: Piece, following: int | None, size_bytes: int, found: Unreadable) -> None:
+        if following is None and self._expected >= self._durable_offset:
+            self._torn(piece, found.position, found.reason)
+        else:
+            left_bytes = size_bytes - found.position
+            self._damaged_at(piece, found.position, f"{found.reason}; the {left_bytes} bytes from there on are lost")
+
+    def _torn(self, piece: Piece, position: int, reason: str) -> None:
+        self._checked.note(
+            f"{_name(piece.log_path)} ends in a torn write, which a start cuts off at byte {position}: {reason}"
+        )
+
+    def _damaged_at(self, piece: Piece, position: int, what: str) -> None:
+        self._checked.damaged(f"{_name(piece.log_path)} at byte {position}: {what}")
+
+
+class _IndexCheck:
+    """Whether each entry of an index speaks of a batch that is there."""
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        data = read_whole(disk, path) if disk.exists(path) else b""
+        self._entries = ENTRY.iter_unpack(data[: len(data) // ENTRY_BYTES * ENTRY_BYTES])
+        self._next = next(self._entries, None)
+        self.is_wrong = False
+
+    def saw(self, offset: int, position: int, max_before_ms: int) -> None:
+        if self._next is not None and self._next[1] <= position:
+            self.is_wrong = self.is_wrong or self._next != (offset, position, max_before_ms)
+            self._next = next(self._entries, None)
+
+    def reached(self, offset: int) -> None:
+        """Of the active segment only what is known to be on the disk can be asked for."""
+        self.is_wrong = self.is_wrong or (self._next is not None and self._next[0] < offset)
+
+    def ended(self, offset: int, size_bytes: int, max_timestamp_ms: int) -> None:
+        self.is_wrong = self.is_wrong or self._next != (offset, size_bytes, max_timestamp_ms)
+
+
+def _batches(file: File, size_bytes: int) -> Iterator[tuple[int, BatchHeader, bytes] | Unreadable]:
+    """Position, header and bytes of each batch; at last why there is no further one, where the file goes on."""
+    position, chunk, chunk_at = 0, b"", 0
+    while position < size_bytes:
+        left_bytes = size_bytes - position
+        if position + HEADER_BYTES > chunk_at + len(chunk):
+            chunk, chunk_at = file.pread(min(CHUNK_BYTES, left_bytes), position), position
+        if position + HEADER_BYTES > chunk_at + len(chunk):
+            yield Unreadable(position, "half a batch header")
+            return
+        header = read_header(chunk, position - chunk_at)
+        batch_bytes = header.batch_length + LENGTH_PREFIX_BYTES
+        if header.magic != MAGIC or batch_bytes < HEADER_BYTES or header.last_offset_delta < 0:
+            yield Unreadable(position, "no batch begins there")
+            return
+        if batch_bytes > left_bytes:
+            yield Unreadable(position, f"a batch of {batch_bytes} bytes where {left_bytes} are left")
+            return
+        if position + batch_bytes > chunk_at + len(chunk):
+            chunk, chunk_at = file.pread(min(max(CHUNK_BYTES, batch_bytes), left_bytes), position), position
+        at = position - chunk_at
+        yield position, header, chunk[at : at + batch_bytes]
+        position += batch_bytes
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
