@@ -1,0 +1,49 @@
+"""The client: producer, consumer and admin, for oncelog and for any Kafka."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from oncelog.client.errors import KafkaError, KafkaException
+    from oncelog.client.producer.asynchronous import AsyncProducer
+    from oncelog.client.producer.producer import Producer
+    from oncelog.client.saving.saved import SavedProducer
+    from oncelog.client.types import NewPartitions, NewTopic, TopicPartition
+
+_HOMES = {
+    "Admin": "oncelog.client.admin",
+    "AsyncConsumer": "oncelog.client.consumer.asynchronous",
+    "AsyncProducer": "oncelog.client.producer.asynchronous",
+    "Consumer": "oncelog.client.consumer.consumer",
+    "KafkaError": "oncelog.client.errors",
+    "KafkaException": "oncelog.client.errors",
+    "Message": "oncelog.client.consumer.message",
+    "NewPartitions": "oncelog.client.types",
+    "NewTopic": "oncelog.client.types",
+    "Producer": "oncelog.client.producer.producer",
+    "SavedProducer": "oncelog.client.saving.saved",
+    "TopicPartition": "oncelog.client.types",
+}
+
+__all__ = [
+    "Admin",
+    "AsyncConsumer",
+    "AsyncProducer",
+    "Consumer",
+    "KafkaError",
+    "KafkaException",
+    "Message",
+    "NewPartitions",
+    "NewTopic",
+    "Producer",
+    "SavedProducer",
+    "TopicPartition",
+]
+
+
+def __getattr__(name: str) -> object:
+    """Each is imported when it is first used: a program that only produces does not pay for the rest."""
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(home), name)

@@ -1,0 +1,200 @@
+"""Records on their way into batches: one list for each partition, and the bound on all of them.
+
+An application thread only appends to a list; whoever seals a batch takes a piece off its front. Both are one step of
+the interpreter, so a record costs no lock. Five entries of the list are one record: a tuple for each would be an object
+more for the garbage collector to look at, and columns are wanted in the end.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from oncelog.client.errors import KafkaError
+from oncelog.client.partitioners import StickyChoice
+
+if TYPE_CHECKING:
+    from oncelog.client.saving.replay import PartitionReplay
+
+# One record is five entries: key, value, headers, time, and what is called when it is delivered. The time is in seconds
+# on the monotonic clock, or negative milliseconds since 1970 where the user gave one: floats alone are quicker to read.
+COLUMNS: Final = 5
+KEY, VALUE, HEADERS, TIME, CALLBACK = range(COLUMNS)
+
+# What a record takes in a batch beside its bytes, at most, without headers; it counts against all bounds.
+RECORD_OVERHEAD_BYTES: Final = 12
+HEADER_OVERHEAD_BYTES: Final = 4
+
+Row = tuple[bytes | None, bytes | None, Any, float, Any]
+NEVER_S: Final = float("-inf")
+
+
+class Budget:
+    """How many records and bytes there may be between `produce` and the end of their reports.
+
+    Producing threads add; who is done with records gives them back. What was added and what was given back are counted
+    apart, so that the two sides never write the same number.
+    """
+
+    __slots__ = (
+        "_lock",
+        "_most_bytes",
+        "_most_messages",
+        "_returned_bytes",
+        "_returned_messages",
+        "ceiling_bytes",
+        "ceiling_messages",
+        "taken_bytes",
+        "taken_messages",
+    )
+
+    def __init__(self, most_messages: int, most_bytes: int) -> None:
+        self._most_messages = most_messages or 1 << 62
+        self._most_bytes = most_bytes
+        self._lock = Lock()
+        self._returned_messages = 0
+        self._returned_bytes = 0
+        self.taken_messages = 0
+        self.taken_bytes = 0
+        self.ceiling_messages = self._most_messages
+        self.ceiling_bytes = self._most_bytes
+
+    @property
+    def messages(self) -> int:
+        return self.taken_messages - self._returned_messages
+
+    @property
+    def size_bytes(self) -> int:
+        return self.taken_bytes - self._returned_bytes
+
+    def has_room(self, size_bytes: int, messages: int = 1) -> bool:
+        """What is larger than the whole bound fits while there is nothing else, or it never would."""
+        fits = (
+            self.taken_messages + messages <= self.ceiling_messages
+            and self.taken_bytes + size_bytes <= self.ceiling_bytes
+        )
+        return fits or self.messages == 0
+
+    def take(self, size_bytes: int, messages: int = 1) -> None:
+        self.taken_messages += messages
+        self.taken_bytes += size_bytes
+
+    def give_back(self, size_bytes: int, messages: int) -> None:
+        with self._lock:
+            self._returned_messages += messages
+            self._returned_bytes += size_bytes
+            self.ceiling_messages = self._returned_messages + self._most_messages
+            self.ceiling_bytes = self._returned_bytes + self._most_bytes
+
+
+class Partition:
+    """The records of one partition that are in no batch yet."""
+
+    __slots__ = (
+        "chunks",
+        "done_batches",
+        "is_noticed",
+        "lock",
+        "opened_s",
+        "partition",
+        "place",
+        "replay",
+        "rows",
+        "sealed_batches",
+        "size_bytes",
+        "topic",
+    )
+
+    def __init__(self, topic: str, partition: int) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.place = (topic, partition)
+        self.rows: list[Any] = []
+        self.size_bytes = 0  # of what was appended since the last piece was taken; about right while many threads add
+        self.chunks: deque[list[Any]] = (
+            deque()
+        )  # pieces of a batch's size that wait until fewer batches are on their way
+        self.is_noticed = False  # the engine knows that there are records
+        self.opened_s = 0.0
+        self.sealed_batches = 0  # counted by whoever has the lock
+        self.done_batches = 0  # counted by the engine's thread
+        self.replay: PartitionReplay | None = None  # a resumed producer's first records are compared, not sent
+        self.lock = Lock()  # whoever makes batches has it, so that they stay in order
+
+    @property
+    def record_count(self) -> int:
+        return len(self.rows) // COLUMNS
+
+    def take(self, most_records: int) -> list[Any]:
+        """The oldest records. What is appended meanwhile stays."""
+        rows = self.rows
+        count = min(len(rows) // COLUMNS, most_records) * COLUMNS
+        self.size_bytes = 0
+        taken = rows[:count]
+        del rows[:count]
+        return taken
+
+    @property
+    def batches_under_way(self) -> int:
+        return self.sealed_batches - self.done_batches
+
+    def has_records(self) -> bool:
+        return bool(self.rows or self.chunks)
+
+
+class Held(NamedTuple):
+    """A record whose topic is not known yet."""
+
+    partition: int
+    since_s: float
+    size_bytes: int
+    row: Row
+
+
+class Topic:
+    """A topic as `produce` sees it. Without partitions its records are held until the cluster has told of it."""
+
+    __slots__ = (
+        "error",
+        "held",
+        "is_pinned",
+        "lock",
+        "name",
+        "opened_s",
+        "partitions",
+        "sticky",
+        "sticky_choice",
+        "sticky_until_s",
+    )
+
+    def __init__(self, name: str, opened_s: float, sticky_ms: int) -> None:
+        self.name = name
+        self.opened_s = opened_s
+        self.partitions: Sequence[Partition] = ()
+        self.error: KafkaError | None = None  # why nothing can be produced to it
+        self.is_pinned = False
+        self.sticky_choice = StickyChoice(sticky_ms)
+        # Until then records without a key go here. Nothing does before a partition was chosen.
+        self.sticky: Partition = Partition(name, -1)
+        self.sticky_until_s = NEVER_S
+        self.held: deque[Held] = deque()
+        self.lock = Lock()  # between those who find the topic unknown and who makes it known
+
+    def stick(self, partition: Partition) -> None:
+        """Records without a key go to this partition for a while, without anybody choosing."""
+        if self.sticky_choice.linger_ms and not self.is_pinned:
+            self.sticky = partition
+            self.sticky_until_s = self.sticky_choice.until_ms / 1000
+
+
+def row_bytes(key: bytes | None, value: bytes | None) -> int:
+    return RECORD_OVERHEAD_BYTES + (len(key) if key else 0) + (len(value) if value else 0)
+
+
+def headers_bytes(headers: Sequence[tuple[bytes, bytes | None]]) -> int:
+    return sum(HEADER_OVERHEAD_BYTES + len(name) + (len(value) if value else 0) for name, value in headers)
+
+
+def time_ms(time: float, wall_offset_s: float) -> int:
+    """Milliseconds since 1970 of a row's time."""
+    return int((time + wall_offset_s) * 1000) if time >= 0 else int(-time)

@@ -1,0 +1,78 @@
+"""What applications give to `produce`, in the form that is stored; whatever cannot be meant is refused here."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from oncelog.client.errors import KafkaError, KafkaException
+
+
+def as_bytes(value: Any, what: str) -> bytes | None:
+    """Text is sent as UTF-8. A buffer is copied, since its owner may change it before it is sent."""
+    kind = type(value)
+    if kind is bytes or value is None:
+        return value  # type: ignore[no-any-return]
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value)
+    raise TypeError(f"{what} must be bytes, str or None, not {kind.__name__}")
+
+
+def as_headers(headers: Any) -> list[tuple[bytes, bytes | None]] | None:
+    """From a dict, or a list of (name, value) pairs."""
+    if headers is None:
+        return None
+    if isinstance(headers, Mapping):
+        pairs = list(headers.items())
+    elif isinstance(headers, (list, tuple)):
+        pairs = list(headers)
+    else:
+        raise TypeError(f"expected headers to be dict or list of (key, value) tuples, not {type(headers).__name__}")
+    found = []
+    for pair in pairs:
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise TypeError(f"expected a header to be a (key, value) tuple, not {pair!r:.60}")
+        name = as_bytes(pair[0], "a header's key")
+        if name is None:
+            raise TypeError("a header's key must be bytes or str, not None")
+        found.append((name, as_bytes(pair[1], "a header's value")))
+    return found or None
+
+
+def check_topic(topic: Any) -> None:
+    if not isinstance(topic, str):
+        raise TypeError(f"topic must be str, not {type(topic).__name__}")
+    if not topic or len(topic) > 249 or topic in (".", ".."):
+        raise refused(KafkaError._INVALID_ARG, f"{topic[:60]!r} cannot be a topic: 1 to 249 characters are needed")
+
+
+def check_callback(callback: Any) -> None:
+    if callback is not None and not callable(callback):
+        raise TypeError(f"on_delivery must be callable, not {type(callback).__name__}")
+
+
+def as_partition(partition: Any) -> int:
+    """-1 where the partitioner is to choose."""
+    if not isinstance(partition, int):
+        raise TypeError(f"partition must be int, not {type(partition).__name__}")
+    if partition < -1:
+        raise refused(KafkaError._UNKNOWN_PARTITION)
+    return partition
+
+
+def as_time(timestamp: Any, now_s: float) -> float:
+    """As the accumulator has it: the monotonic clock's seconds, or negative milliseconds where one was given."""
+    if timestamp == 0:
+        return now_s
+    if not isinstance(timestamp, int):
+        raise TypeError(f"timestamp must be int (milliseconds since 1970), not {type(timestamp).__name__}")
+    if timestamp < 0:
+        raise ValueError(f"timestamp must be milliseconds since 1970, or 0 for now, not {timestamp}")
+    if timestamp >= 1 << 53:
+        raise ValueError(f"timestamp {timestamp} is too far in the future")
+    return -float(timestamp)
+
+
+def refused(code: int, message: str | None = None) -> KafkaException:
+    words = message if message is not None else KafkaError(code).str()
+    return KafkaException(KafkaError(code, f"Unable to produce message: {words}"))

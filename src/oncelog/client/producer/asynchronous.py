@@ -1,0 +1,177 @@
+"""`AsyncProducer`: the same engine on the caller's event loop."""
+
+import asyncio
+import os
+from collections.abc import Mapping
+from typing import Any, Self
+
+from oncelog.client.errors import KafkaError, KafkaException
+from oncelog.client.net.metadata import Metadata
+from oncelog.client.producer.accumulator import RECORD_OVERHEAD_BYTES, Budget, Held, Topic, headers_bytes
+from oncelog.client.producer.arguments import as_bytes, as_headers, as_partition, as_time, check_topic, refused
+from oncelog.client.producer.delivery import ProducedMessage, Report
+from oncelog.client.producer.engine import Engine
+from oncelog.client.properties import producer_settings
+from oncelog.clock import monotonic_s
+
+
+class AsyncProducer:
+    """For one event loop, the one that it is started on (`async with`, or `await start()`)."""
+
+    def __init__(self, properties: Mapping[str, Any], /, **more: Any) -> None:
+        self._settings = settings = producer_settings({**properties, **more})
+        self._budget = Budget(settings.queue_buffering_max_messages, settings.queue_buffering_max_kbytes * 1024)
+        self._engine = Engine(settings, self._budget, self._deliver, self._tell)
+        self._most_bytes = settings.message_max_bytes
+        self._blocks = settings.oncelog_queue_full == "block" or "oncelog.queue.full" not in settings.given
+        self._room: set[asyncio.Future[None]] = set()
+        self._process_id = 0
+        self._state = "not started: use `async with`, or await start()"
+
+    async def start(self) -> Self:
+        if not self._process_id:
+            self._process_id = os.getpid()
+            self._state = ""
+            await self._engine.start()
+        return self
+
+    async def produce(
+        self,
+        topic: str,
+        value: str | bytes | None = None,
+        key: str | bytes | None = None,
+        partition: int = -1,
+        timestamp: int = 0,
+        headers: Mapping[str, Any] | list[tuple[str, Any]] | None = None,
+    ) -> "asyncio.Future[ProducedMessage]":
+        """Take a record, waiting for room in the queue (with oncelog.queue.full=raise it raises BufferError instead).
+
+        The future is done when the record is: with its message, or with a KafkaException.
+        """
+        self._check_usable()
+        key, value, pairs = as_bytes(key, "key"), as_bytes(value, "value"), as_headers(headers)
+        partition = as_partition(partition)
+        size_bytes = RECORD_OVERHEAD_BYTES + len(key or b"") + len(value or b"")
+        if pairs is not None:
+            size_bytes += headers_bytes(pairs)
+        if size_bytes > self._most_bytes:
+            raise refused(KafkaError.MSG_SIZE_TOO_LARGE)
+        check_topic(topic)
+        time = as_time(timestamp, 0.0)
+        if not self._budget.has_room(size_bytes):
+            await self._wait_for_room(size_bytes)
+        future: asyncio.Future[ProducedMessage] = asyncio.get_running_loop().create_future()
+        now_s = monotonic_s()
+        row = (key, value, pairs, time or now_s, future)
+        known = self._engine.topics.get(topic)
+        if known is None:
+            known = self._engine.topics[topic] = Topic(topic, now_s, self._settings.sticky_partitioning_linger_ms)
+        partitions = known.partitions
+        if not partitions:
+            self._budget.take(size_bytes)
+            known.held.append(Held(partition, now_s, size_bytes, row))
+            self._engine.want(known)
+            return future
+        if partition < 0:
+            chosen = self._engine.choose(known, key, len(partitions), now_s)
+        elif partition < len(partitions):
+            chosen = partition
+        else:
+            raise refused(KafkaError._UNKNOWN_PARTITION)
+        self._budget.take(size_bytes)
+        place = partitions[chosen]
+        place.rows += row
+        place.size_bytes += size_bytes
+        if not place.is_noticed:
+            self._engine.notice(place, now_s)
+        if self._engine.is_full(place):
+            self._engine.seal(place)
+        return future
+
+    send = produce
+
+    async def produce_and_wait(self, *arguments: Any, **more: Any) -> ProducedMessage:
+        """The message of a record that is stored."""
+        return await (await self.produce(*arguments, **more))
+
+    async def flush(self) -> None:
+        """Send everything now, and wait until all of it is delivered or reported."""
+        self._check_usable()
+        self._engine.flush(+1)
+        try:
+            while self._budget.messages:
+                await self._changed()
+        finally:
+            self._engine.flush(-1)
+
+    async def purge(self, in_queue: bool = True, in_flight: bool = True) -> None:
+        self._check_usable()
+        self._engine.purge(in_queue=in_queue, in_flight=in_flight)
+
+    async def list_topics(self, topic: str | None = None) -> Metadata:
+        self._check_usable()
+        return await self._engine.brokers.refresh(None if topic is None else [topic])
+
+    def __len__(self) -> int:
+        return self._budget.messages
+
+    def __bool__(self) -> bool:
+        return True
+
+    async def close(self) -> None:
+        """Flush and end."""
+        if self._state:
+            return
+        try:
+            await self.flush()
+        finally:
+            self._state = "the producer is closed"
+            await self._engine.close()
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    # --- inside
+
+    async def _wait_for_room(self, size_bytes: int) -> None:
+        if not self._blocks:
+            raise BufferError("Local: Queue full")
+        while not self._budget.has_room(size_bytes):
+            await self._changed()
+            self._check_usable()
+
+    async def _changed(self) -> None:
+        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._room.add(waiting)
+        try:
+            await waiting
+        finally:
+            self._room.discard(waiting)
+
+    def _deliver(self, report: Report) -> None:
+        records = report.records
+        self._budget.give_back(records.size_bytes, records.count)
+        for future, message in report.messages():
+            if future.done():
+                continue
+            if report.error is None:
+                future.set_result(message)
+            else:
+                future.set_exception(KafkaException(report.error))
+        for waiting in self._room:
+            if not waiting.done():
+                waiting.set_result(None)
+
+    def _tell(self, error: KafkaError) -> None:
+        if self._settings.error_cb is not None:
+            self._settings.error_cb(error)
+
+    def _check_usable(self) -> None:
+        if self._state:
+            raise KafkaException(KafkaError(KafkaError._STATE, self._state))
+        if os.getpid() != self._process_id:
+            words = "this producer was made before the process forked: a forked process needs one of its own"
+            raise KafkaException(KafkaError(KafkaError._STATE, words))

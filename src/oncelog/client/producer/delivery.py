@@ -1,0 +1,250 @@
+"""What became of records: the report of a batch, and the message that a callback gets.
+
+A message is a place in its batch's report. It is made when its callback is called and reads everything else when it is
+asked, since most callbacks look only at the error.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from itertools import repeat
+from threading import Event, get_ident
+from typing import Any, Final
+
+from oncelog.client.errors import KafkaError
+from oncelog.client.producer.accumulator import Budget, time_ms
+from oncelog.client.sending import Batch, split_batch
+from oncelog.client.types import OFFSET_INVALID, TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME
+
+NO_NUMBER: Final = -1
+Callback = Callable[[KafkaError | None, "ProducedMessage"], object]
+
+
+class Records:
+    """The application's side of a batch; the columns are there only where somebody is to be told."""
+
+    __slots__ = (
+        "callbacks",
+        "count",
+        "handle",
+        "headers",
+        "keys",
+        "partition",
+        "size_bytes",
+        "times",
+        "topic",
+        "values",
+        "wall_offset_s",
+    )
+
+    def __init__(self, topic: str, partition: int, count: int, size_bytes: int) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.count = count
+        self.size_bytes = size_bytes
+        self.keys: Sequence[bytes | None] = ()
+        self.values: Sequence[bytes | None] = ()
+        self.headers: Sequence[Any] = ()
+        self.times: Sequence[float] = ()
+        self.callbacks: Sequence[Any] | None = None
+        self.wall_offset_s = 0.0  # what makes wall time of the monotonic clock
+        self.handle: Any = None  # of a bulk send
+
+    def cut(self, count: int) -> "tuple[Records, Records]":
+        """The first so many records and the others."""
+        size_bytes = self.size_bytes * count // self.count
+        parts = (
+            (Records(self.topic, self.partition, count, size_bytes), slice(None, count)),
+            (Records(self.topic, self.partition, self.count - count, self.size_bytes - size_bytes), slice(count, None)),
+        )
+        for part, piece in parts:
+            part.keys, part.values, part.headers = self.keys[piece], self.values[piece], self.headers[piece]
+            part.times = self.times[piece]
+            part.callbacks = None if self.callbacks is None else self.callbacks[piece]
+            part.wall_offset_s, part.handle = self.wall_offset_s, self.handle
+        return parts[0][0], parts[1][0]
+
+
+def split(batch: Batch, records: int) -> tuple[Batch, Batch]:
+    """As the Sender wants it, with the application's side cut along."""
+    first, second = split_batch(batch, records)
+    if isinstance(batch.payload, Records):
+        first.payload, second.payload = batch.payload.cut(records)
+    return first, second
+
+
+class Report:
+    """What became of all records of one batch."""
+
+    __slots__ = (
+        "append_time_ms",
+        "base_offset",
+        "done_s",
+        "error",
+        "first_sequence",
+        "generation",
+        "pid",
+        "records",
+    )
+
+    def __init__(
+        self,
+        records: Records,
+        *,
+        error: KafkaError | None = None,
+        base_offset: int = OFFSET_INVALID,
+        append_time_ms: int = NO_NUMBER,
+        pid: int = NO_NUMBER,
+        generation: int = NO_NUMBER,
+        first_sequence: int = NO_NUMBER,
+        done_s: float = 0.0,
+    ) -> None:
+        self.records = records
+        self.error = error
+        self.base_offset = base_offset
+        self.append_time_ms = append_time_ms
+        self.pid = pid
+        self.generation = generation
+        self.first_sequence = first_sequence
+        self.done_s = done_s
+
+    def messages(self) -> "Iterator[tuple[Any, ProducedMessage]]":
+        """Every callback with its message, in the order of the records; those without one are left out."""
+        callbacks = self.records.callbacks or ()
+        every = zip(callbacks, map(ProducedMessage, repeat(self), range(len(callbacks))), strict=True)
+        return (pair for pair in every if pair[0] is not None) if None in callbacks else every
+
+
+class ProducedMessage:
+    """A record that was produced, with confluent-kafka's methods and the three numbers that say who produced it."""
+
+    __slots__ = ("_at", "_report")
+
+    def __init__(self, report: Report, at: int) -> None:
+        self._report = report
+        self._at = at
+
+    def error(self) -> KafkaError | None:
+        return self._report.error
+
+    def topic(self) -> str:
+        return self._report.records.topic
+
+    def partition(self) -> int:
+        return self._report.records.partition
+
+    def offset(self) -> int:
+        """Where it stands, or OFFSET_INVALID where that is not known."""
+        base = self._report.base_offset
+        return base + self._at if base >= 0 else OFFSET_INVALID
+
+    def key(self) -> bytes | None:
+        return self._report.records.keys[self._at]
+
+    def value(self) -> bytes | None:
+        return self._report.records.values[self._at]
+
+    def headers(self) -> list[tuple[str, bytes | None]] | None:
+        headers = self._report.records.headers[self._at]
+        if not headers:
+            return None
+        return [(name.decode(errors="replace"), value) for name, value in headers]
+
+    def timestamp(self) -> tuple[int, int]:
+        """What kind of time it is, and milliseconds since 1970."""
+        report = self._report
+        if report.append_time_ms >= 0:
+            return TIMESTAMP_LOG_APPEND_TIME, report.append_time_ms
+        records = report.records
+        return TIMESTAMP_CREATE_TIME, time_ms(records.times[self._at], records.wall_offset_s)
+
+    def latency(self) -> float | None:
+        """Seconds from `produce` to the answer; None where the user gave the record a time of its own."""
+        time = self._report.records.times[self._at]
+        return max(0.0, self._report.done_s - time) if time >= 0 else None
+
+    def leader_epoch(self) -> None:
+        """Always None: an answer to Produce does not say it."""
+
+    def pid(self) -> int:
+        """The producer id that it was sent under, -1 where it was not sent, or without idempotence."""
+        return self._report.pid
+
+    def generation(self) -> int:
+        return self._report.generation
+
+    def sequence(self) -> int:
+        first = self._report.first_sequence
+        return (first + self._at) & 0x7FFFFFFF if first >= 0 else NO_NUMBER
+
+    def __len__(self) -> int:
+        value = self.value()
+        return 0 if value is None else len(value)
+
+    def __bool__(self) -> bool:
+        """A record without a value is a record all the same."""
+        return True
+
+    def __repr__(self) -> str:
+        return f"<Message {self.topic()} [{self.partition()}] @ {self.offset()}, {len(self)} bytes>"
+
+
+class Outbox:
+    """Reports and errors on their way to the application's thread, which is the one that callbacks run in."""
+
+    __slots__ = ("_budget", "_events", "_serving", "changed")
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self._events: deque[tuple[Any, Iterator[tuple[Any, Any]], Records | None]] = deque()
+        self._serving: set[int] = set()  # threads
+        self.changed = Event()  # something was put in, or was given back to the budget
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    def put(self, error: Any, calls: Iterator[tuple[Any, Any]], records: Records | None = None) -> None:
+        """Each of the callbacks is to get the error (or None) and what stands beside it; then the records are done."""
+        self._events.append((error, calls, records))
+        self.notify()
+
+    def notify(self) -> None:
+        if not self.changed.is_set():
+            self.changed.set()
+
+    def is_serving(self) -> bool:
+        """Whether the calling thread is in a callback just now."""
+        return get_ident() in self._serving
+
+    def serve(self) -> int:
+        """Call all callbacks that are due, and say how many they were. What a callback raises is the caller's to see;
+        those after it are due the next time."""
+        if not self._events:
+            return 0
+        thread = get_ident()
+        is_outermost = thread not in self._serving
+        self._serving.add(thread)
+        try:
+            return self._serve()
+        finally:
+            if is_outermost:
+                self._serving.discard(thread)
+
+    def _serve(self) -> int:
+        served = 0
+        events = self._events
+        while events:
+            try:
+                error, calls, records = events.popleft()
+            except IndexError:  # another thread serves too
+                break
+            if records is not None:
+                # Before the calls, so that a callback finds room to produce the next record.
+                self._budget.give_back(records.size_bytes, records.count)
+            try:
+                for call, message in calls:
+                    served += 1
+                    call(error, message)
+            except BaseException:
+                events.appendleft((error, calls, None))
+                raise
+        return served

@@ -1,0 +1,150 @@
+"""Rows to batches: by the compiled loops where the extra `[columns]` is installed, otherwise in pure Python.
+
+Importing the compiled loops takes a second and a hundred megabytes, which a program that sends a few records need not
+pay. So they are fetched, in a thread of their own, by the first batch that is large enough to be worth it.
+"""
+
+import importlib.util
+from collections.abc import Sequence
+from threading import Lock, Thread
+from typing import Any, Final, NamedTuple
+
+from oncelog.client.producer.accumulator import (
+    CALLBACK,
+    COLUMNS,
+    HEADERS,
+    KEY,
+    RECORD_OVERHEAD_BYTES,
+    TIME,
+    VALUE,
+    headers_bytes,
+    time_ms,
+)
+from oncelog.client.producer.delivery import Records
+from oncelog.records.build import build_batch
+
+WORTH_COMPILED_RECORDS: Final = 100  # below that a call into the loops costs more than pure Python
+WORTH_IMPORT_RECORDS: Final = 2_000
+
+
+class Encoded(NamedTuple):
+    data: bytearray
+    records: Records
+
+
+class Encoder:
+    """`target_bytes` is the most that a batch may have before compression, unless one record alone has more."""
+
+    def __init__(self, codec: int, target_bytes: int) -> None:
+        self._codec = codec
+        self._target_bytes = target_bytes
+
+    def encode(self, topic: str, partition: int, rows: list[Any], wall_offset_s: float) -> list[Encoded]:
+        """The batches of these rows, almost always one, with what is to be reported of each."""
+        records = self.records(topic, partition, rows, wall_offset_s)
+        keys, values, headers = rows[KEY::COLUMNS], rows[VALUE::COLUMNS], rows[HEADERS::COLUMNS]
+        times = rows[TIME::COLUMNS]
+        count = records.count
+        loops = compiled_loops() if count >= WORTH_COMPILED_RECORDS else None
+        if loops is not None and headers.count(None) == count:
+            parts = loops.encode_columns(keys, values, times, wall_offset_s, self._codec, self._target_bytes)
+            return _paired(parts, records)
+        if loops is None and count >= WORTH_IMPORT_RECORDS:
+            fetch_compiled_loops()
+        return _paired(self._in_python(keys, values, headers, times, wall_offset_s, records.size_bytes), records)
+
+    @staticmethod
+    def records(topic: str, partition: int, rows: list[Any], wall_offset_s: float) -> Records:
+        """What is to be reported of these rows, and what they count against the budget."""
+        count = len(rows) // COLUMNS
+        keys, values, headers = rows[KEY::COLUMNS], rows[VALUE::COLUMNS], rows[HEADERS::COLUMNS]
+        callbacks = rows[CALLBACK::COLUMNS]
+        size_bytes = count * RECORD_OVERHEAD_BYTES + _sum_bytes(keys, count) + _sum_bytes(values, count)
+        if headers.count(None) != count:
+            size_bytes += sum(headers_bytes(each) for each in headers if each is not None)
+        records = Records(topic, partition, count, size_bytes)
+        if callbacks.count(None) != count:
+            records.keys, records.values, records.headers = keys, values, headers
+            records.times, records.callbacks = rows[TIME::COLUMNS], callbacks
+        records.wall_offset_s = wall_offset_s
+        return records
+
+    def _in_python(
+        self,
+        keys: list[bytes | None],
+        values: list[bytes | None],
+        headers: list[Any],
+        times: list[float],
+        wall_offset_s: float,
+        size_bytes: int,
+    ) -> list[tuple[bytearray, int]]:
+        times_ms = [time_ms(each, wall_offset_s) for each in times]
+        rows = list(zip(keys, values, headers, times_ms, strict=True))
+        if size_bytes <= self._target_bytes:
+            return [(build_batch(rows, codec=self._codec), len(rows))]
+        parts = []
+        for first, last in _pieces(keys, values, headers, self._target_bytes):
+            parts.append((build_batch(rows[first:last], codec=self._codec), last - first))
+        return parts
+
+
+def _sum_bytes(column: list[bytes | None], count: int) -> int:
+    nulls = column.count(None)
+    if nulls == count:
+        return 0
+    return sum(map(len, filter(None, column) if nulls else column))  # type: ignore[arg-type]
+
+
+def _pieces(
+    keys: Sequence[Any], values: Sequence[Any], headers: Sequence[Any], most_bytes: int
+) -> list[tuple[int, int]]:
+    """From where to where each batch goes, so that none is estimated to be too large."""
+    pieces, first, size_bytes = [], 0, 0
+    for at, (key, value, each) in enumerate(zip(keys, values, headers, strict=True)):
+        row = RECORD_OVERHEAD_BYTES + len(key or b"") + len(value or b"") + (headers_bytes(each) if each else 0)
+        if at > first and size_bytes + row > most_bytes:
+            pieces.append((first, at))
+            first, size_bytes = at, 0
+        size_bytes += row
+    pieces.append((first, len(values)))
+    return pieces
+
+
+def _paired(parts: list[tuple[bytearray, int]], records: Records) -> list[Encoded]:
+    encoded = []
+    for data, count in parts:
+        if count == records.count:
+            encoded.append(Encoded(data, records))
+            break
+        mine, records = records.cut(count)
+        encoded.append(Encoded(data, mine))
+    return encoded
+
+
+# --- the compiled loops, once somebody needs them
+
+_lock: Final = Lock()
+_state: dict[str, Any] = {"loops": None, "is_asked": False}
+
+
+def compiled_loops() -> Any:
+    return _state["loops"]
+
+
+def fetch_compiled_loops(*, wait: bool = False) -> None:
+    """Import them and run them once; a process does this at most once, and not at all without the extra."""
+    with _lock:
+        is_first, _state["is_asked"] = not _state["is_asked"], True
+    if not is_first or importlib.util.find_spec("numba") is None:
+        return
+    thread = Thread(target=_fetch, name="oncelog-loops", daemon=True)
+    thread.start()
+    if wait:
+        thread.join()
+
+
+def _fetch() -> None:
+    from oncelog.client.producer import encoding_columns
+
+    encoding_columns.encode_columns([None, b"k"], [None, b"v"], [0.0, 0.0], 0.0, 0, 1000)
+    _state["loops"] = encoding_columns

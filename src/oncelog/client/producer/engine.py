@@ -1,0 +1,405 @@
+"""What drives a producer: records become batches, batches go to the Sender, and what it decides is done.
+
+Everything here belongs to the thread of the event loop, but for the few methods at the top that producing threads
+call. Those leave a note in a deque and wake the loop only if it is not awake already: a thread that produces as fast as
+it can holds the interpreter, and every time the loop takes it over costs milliseconds.
+"""
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from oncelog.client.errors import KafkaError, KafkaException, error_of, is_retriable
+from oncelog.client.net.brokers import Brokers
+from oncelog.client.partitioners import Partitioner, partitioner
+from oncelog.client.producer.accumulator import TIME, Budget, Held, Partition, Topic
+from oncelog.client.producer.delivery import Records, Report, split
+from oncelog.client.producer.encoding import Encoder
+from oncelog.client.producer.identities import Identities
+from oncelog.client.producer.requests import Requests
+from oncelog.client.producer.topics import Topics
+from oncelog.client.sending import (
+    Action,
+    Answer,
+    Batch,
+    Delivered,
+    Failed,
+    LookUp,
+    NeedIdentity,
+    NeedMetadata,
+    Produce,
+    Sender,
+    SenderLimits,
+)
+from oncelog.clock import monotonic_s, wall_s
+from oncelog.records.codecs import CODECS
+
+if TYPE_CHECKING:
+    from oncelog.client.properties import ProducerSettings
+
+# Batches of a partition that are encoded and not acknowledged; records behind them wait as they are, in less memory.
+MOST_SEALED: Final = 10
+# What a request takes beside its batches; message.max.bytes counts it too.
+REQUEST_OVERHEAD_BYTES: Final = 1024
+WALL_OFFSET_KEPT_S: Final = 1.0
+
+Deliver = Callable[[Report], None]
+Tell = Callable[[KafkaError], None]
+
+
+class Engine:
+    """`deliver` is given the report of every batch; `tell` errors that belong to no record."""
+
+    def __init__(self, settings: "ProducerSettings", budget: Budget, deliver: Deliver, tell: Tell) -> None:
+        self.settings = settings
+        self.budget = budget
+        self.partitioner: Partitioner = partitioner(settings.partitioner)
+        self.brokers = Brokers(settings)
+        self.sender = Sender(_limits(settings), random.random, split)
+        self.most_batch_records = settings.batch_num_messages
+        self.most_batch_bytes = max(1, min(settings.batch_size, settings.message_max_bytes - REQUEST_OVERHEAD_BYTES))
+        self.codec = CODECS[settings.compression_type]
+        self._encoder = Encoder(self.codec, self.most_batch_bytes)
+        self._deliver = deliver
+        self._tell = tell
+        self._linger_s = settings.linger_ms / 1000
+        self._topics = Topics(self.brokers, settings, self._place_held, self._fail_held, tell)
+        self.topics = self._topics.known
+        self._requests = Requests(self.brokers, settings, self._answered, self._lost)
+        self._identities = Identities(self.brokers, self.sender, settings, tell, self.wake)
+        self._inbox: deque[Batch] = deque()
+        self._noticed: deque[Partition] = deque()
+        self._wanted: deque[Topic] = deque()
+        self._open: dict[Partition, float] = {}  # with records in no batch, and when they are due
+        self._deferred: set[Partition] = set()  # due, but with enough batches before them
+        self._flushes = 0
+        self._is_woken = True  # until it is started
+        self._is_timed = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop
+        self._metadata: object = None
+        self._refreshing: set[str] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._wall_offset_s = wall_s() - monotonic_s()
+        self._wall_offset_at_s = monotonic_s()
+        self._is_closed = False
+
+    # --- from any thread
+
+    def wake(self) -> None:
+        if not self._is_woken:
+            self._is_woken = True
+            try:
+                self._loop.call_soon_threadsafe(self._turn)
+            except RuntimeError:
+                if not self._is_closed:
+                    raise
+
+    def want(self, topic: Topic) -> None:
+        """Records are held for a topic that is not known."""
+        self._wanted.append(topic)
+        self.wake()
+
+    def notice(self, partition: Partition, now_s: float) -> None:
+        """The first record after a while has come."""
+        partition.opened_s = now_s
+        partition.is_noticed = True
+        self._noticed.append(partition)
+        if not self._is_timed or self._flushes or not self._linger_s:
+            self.wake()
+
+    def is_full(self, partition: Partition) -> bool:
+        return partition.size_bytes >= self.most_batch_bytes or partition.record_count >= self.most_batch_records
+
+    def seal(self, partition: Partition, *, everything: bool = False) -> bool:
+        """Make batches of what is there, of what is too little for a full one only with `everything`. False: somebody
+        else is at it, and wakes the engine when it is done."""
+        if not partition.lock.acquire(blocking=False):
+            return False
+        try:
+            if everything:
+                partition.is_noticed = False  # first: what comes from here on is noticed anew
+            while partition.rows and (everything or self.is_full(partition)):
+                partition.chunks.append(partition.take(self.most_batch_records))
+            while partition.chunks and partition.batches_under_way < MOST_SEALED:
+                self._encode(partition, partition.chunks.popleft())
+        finally:
+            partition.lock.release()
+        self.wake()
+        return True
+
+    def add(self, batches: Sequence[Batch]) -> None:
+        """Batches that were made elsewhere."""
+        self._inbox.extend(batches)
+        self.wake()
+
+    def wall_offset_s(self) -> float:
+        """What makes wall time of the monotonic clock."""
+        now_s = monotonic_s()
+        if now_s - self._wall_offset_at_s > WALL_OFFSET_KEPT_S:
+            self._wall_offset_s, self._wall_offset_at_s = wall_s() - now_s, now_s
+        return self._wall_offset_s
+
+    def flush(self, by: int) -> None:
+        """While anybody flushes (+1 when it begins, -1 when it is over) nothing lingers."""
+        self._flushes += by
+        self.wake()
+
+    def _encode(self, partition: Partition, rows: list[Any]) -> None:
+        first_s = rows[TIME] if rows[TIME] >= 0 else partition.opened_s
+        for data, records in self._encoder.encode(partition.topic, partition.partition, rows, self.wall_offset_s()):
+            batch = Batch(partition.topic, partition.partition, data, records.count, int(first_s * 1000), records)
+            partition.sealed_batches += 1
+            self._inbox.append(batch)
+        remaining = partition.rows[TIME : TIME + 1]
+        if remaining and remaining[0] >= 0:
+            partition.opened_s = remaining[0]
+
+    # --- its life
+
+    async def start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        await self.brokers.start()
+        self._is_woken = False
+        self.wake()
+
+    async def close(self) -> None:
+        """What is not delivered by now is reported as given up."""
+        self.purge(in_queue=True, in_flight=True)
+        self._is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._identities.close()
+        await self._topics.close()
+        await self._requests.close()
+        await self.brokers.close()
+
+    def abandon(self) -> None:
+        """Do nothing more; from any thread."""
+        self._is_closed = True
+
+    def purge(self, *, in_queue: bool, in_flight: bool) -> None:
+        if in_queue:
+            self._topics.give_up(KafkaError(KafkaError._PURGE_QUEUE))
+            for topic in tuple(self.topics.values()):
+                for partition in topic.partitions:
+                    self._purge(partition)
+        now_ms = _now_ms()
+        while self._inbox:
+            self.sender.add(self._inbox.popleft(), now_ms)
+        if in_queue:
+            self.sender.give_up(now_ms, KafkaError._PURGE_QUEUE, in_flight=False)
+        if in_flight:
+            self.sender.give_up(now_ms, KafkaError._PURGE_INFLIGHT, in_flight=True)
+        self._act(now_ms)
+
+    def _purge(self, partition: Partition) -> None:
+        with partition.lock:
+            partition.is_noticed = False
+            if partition.rows:
+                partition.chunks.append(partition.take(partition.record_count))
+            while partition.chunks:
+                rows = partition.chunks.popleft()
+                records = self._encoder.records(partition.topic, partition.partition, rows, self.wall_offset_s())
+                self._report(records, error=KafkaError(KafkaError._PURGE_QUEUE))
+
+    # --- a turn of the loop
+
+    def _turn(self) -> None:
+        self._is_woken = self._is_timed = False
+        if self._is_closed:
+            return
+        now_s = monotonic_s()
+        now_ms = int(now_s * 1000)
+        while self._wanted:
+            self._topics.want(self._wanted.popleft())
+        if self.brokers.metadata is not self._metadata:
+            self._metadata = self.brokers.metadata
+            self._topics.look()
+            self.sender.leaders(self._topics.leaders(), now_ms)
+        self._seal_due(now_s)
+        while self._inbox:
+            self.sender.add(self._inbox.popleft(), now_ms)
+        self.sender.tick(now_ms)
+        self._act(now_ms)
+        self._plan(now_s, self._topics.expire(now_s))
+
+    def _seal_due(self, now_s: float) -> None:
+        waiting = self._open
+        while self._noticed:
+            partition = self._noticed.popleft()
+            waiting.setdefault(partition, partition.opened_s + self._linger_s)
+        for partition, due_s in tuple(waiting.items()):
+            is_due = due_s <= now_s or self._flushes > 0
+            if not is_due:
+                break
+            really_due_s = partition.opened_s + self._linger_s
+            if not self._flushes and really_due_s > now_s and partition.rows:
+                # Older records have left in a full batch meanwhile.
+                del waiting[partition]
+                waiting[partition] = really_due_s
+            elif self._is_backed_up(partition) and not self.is_full(partition):
+                del waiting[partition]
+                self._deferred.add(partition)  # a small batch behind others would only wait there
+            elif self.seal(partition, everything=True):
+                del waiting[partition]
+
+    def _is_backed_up(self, partition: Partition) -> bool:
+        return partition.batches_under_way >= self.settings.max_in_flight
+
+    def _act(self, now_ms: int) -> None:
+        for action in self.sender.actions(now_ms):
+            self._do(action)
+        if self._inbox:
+            self.wake()
+
+    def _do(self, action: Action) -> None:
+        match action:
+            case Produce():
+                self._requests.send(action)
+            case Delivered():
+                self._delivered(action)
+            case Failed():
+                self._failed(action)
+            case NeedMetadata():
+                self._refresh(action.topics)
+            case NeedIdentity():
+                self._identities.need(action)
+            case LookUp():
+                self._identities.look_up(action)
+
+    def _plan(self, now_s: float, held_due_s: float | None) -> None:
+        """When to have the next turn though nobody wakes us."""
+        due = [due_s for due_s in (held_due_s, next(iter(self._open.values()), None)) if due_s is not None]
+        sender_due_ms = self.sender.next_due_ms()
+        if sender_due_ms is not None:
+            due.append(sender_due_ms / 1000)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if due:
+            wait_s = max(min(due) - now_s, 0.0005)
+            self._timer = self._loop.call_later(wait_s, self._turn)
+            self._is_timed = wait_s <= self._linger_s
+            if self._noticed:
+                self.wake()
+
+    # --- what the Sender wants done
+
+    def _refresh(self, topics: Sequence[str]) -> None:
+        wanted = [name for name in topics if name not in self._refreshing]
+        if wanted:
+            self._refreshing.update(wanted)
+            self._spawn(self._refreshed(wanted))
+
+    async def _refreshed(self, topics: Sequence[str]) -> None:
+        try:
+            await self.brokers.refresh(topics)
+        except KafkaException as failure:
+            self._tell(failure.error)
+        finally:
+            self._refreshing.difference_update(topics)
+            self._metadata = None  # tell the Sender of the leaders again, also when they are the old ones
+            self.wake()
+
+    def _answered(self, request_id: int, answers: list[Answer] | None, throttle_ms: int) -> None:
+        self.sender.answered(request_id, answers, _now_ms())
+        self.wake()
+
+    def _lost(self, request_id: int, error: KafkaError, was_sent: bool) -> None:
+        code = error.code() if is_retriable(error.code()) else KafkaError._TRANSPORT
+        self.sender.lost(request_id, _now_ms(), code=code, was_sent=was_sent)
+        if not self._is_closed:
+            self._tell(error)
+        self.wake()
+
+    # --- reports
+
+    def _delivered(self, action: Delivered) -> None:
+        batch = action.batch
+        self._done(batch)
+        self._deliver(
+            Report(
+                batch.payload,  # type: ignore[arg-type]
+                base_offset=action.base_offset,
+                append_time_ms=action.append_time_ms,
+                pid=batch.pid,
+                generation=batch.generation,
+                first_sequence=batch.first_sequence,
+                done_s=monotonic_s(),
+            )
+        )
+
+    def _failed(self, action: Failed) -> None:
+        batch = action.batch
+        self._done(batch)
+        known = error_of(action.code, action.message)
+        error = KafkaError(action.code, known.str(), retriable=known.retriable(), maybe_stored=action.maybe_stored)
+        self._report(batch.payload, error, batch)  # type: ignore[arg-type]
+
+    def _report(self, records: Records, error: KafkaError, batch: Batch | None = None) -> None:
+        report = Report(records, error=error, done_s=monotonic_s())
+        if batch is not None:
+            report.pid, report.generation, report.first_sequence = batch.pid, batch.generation, batch.first_sequence
+        self._deliver(report)
+
+    def _done(self, batch: Batch) -> None:
+        topic = self.topics.get(batch.topic)
+        if topic is None or batch.partition >= len(topic.partitions):
+            return
+        partition = topic.partitions[batch.partition]
+        partition.done_batches += 1
+        if partition in self._deferred and not self._is_backed_up(partition):
+            if self.seal(partition, everything=True):
+                self._deferred.discard(partition)
+        elif partition.chunks or self.is_full(partition):
+            self.seal(partition)
+
+    # --- records that had to wait for their topic
+
+    def _place_held(self, topic: Topic, partitions: Sequence[Partition], held: Held) -> None:
+        index = held.partition
+        if index < 0:
+            index = self.choose(topic, held.row[0], len(partitions), held.since_s)
+        partition = partitions[index]
+        partition.rows += held.row
+        partition.size_bytes += held.size_bytes
+        if not partition.is_noticed:
+            self.notice(partition, held.since_s)
+
+    def _fail_held(self, topic: Topic, late: list[Held], error: KafkaError) -> None:
+        for each in late:
+            records = self._encoder.records(topic.name, each.partition, list(each.row), self.wall_offset_s())
+            self._report(records, error)
+
+    def choose(self, topic: Topic, key: bytes | None, count: int, now_s: float) -> int:
+        """The partition that a record's key, or chance, chooses."""
+        index = self.partitioner.place(key, count)
+        return topic.sticky_choice.choose(count, int(now_s * 1000), random.randrange) if index is None else index
+
+    def _spawn(self, coroutine: Any) -> None:
+        task = asyncio.ensure_future(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _now_ms() -> int:
+    return int(monotonic_s() * 1000)
+
+
+def _limits(settings: "ProducerSettings") -> SenderLimits:
+    return SenderLimits(
+        is_idempotent=settings.enable_idempotence,
+        acks=settings.acks,
+        max_in_flight=settings.max_in_flight,
+        max_request_bytes=settings.message_max_bytes,
+        delivery_timeout_ms=settings.delivery_timeout_ms,
+        retries=settings.retries,
+        retry_backoff_ms=settings.retry_backoff_ms,
+        retry_backoff_max_ms=settings.retry_backoff_max_ms,
+    )

@@ -1,0 +1,345 @@
+"""`Producer`: confluent-kafka's shape, with an engine in a thread of its own.
+
+`produce` is called millions of times a second if it can be, so what most calls want is done in line: a topic that is
+known, a value of bytes, no key, no headers, room in the queue, and a partition that records without a key stick to for
+now. Everything else goes the longer way, which checks every argument.
+"""
+
+import os
+import random
+import threading
+import weakref
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from oncelog.client.errors import KafkaError, KafkaException
+from oncelog.client.net.loop_thread import LoopThread
+from oncelog.client.net.metadata import Metadata
+from oncelog.client.producer.accumulator import COLUMNS, RECORD_OVERHEAD_BYTES, Budget, Held, Topic, headers_bytes
+from oncelog.client.producer.arguments import (
+    as_bytes,
+    as_headers,
+    as_partition,
+    as_time,
+    check_callback,
+    check_topic,
+    refused,
+)
+from oncelog.client.producer.delivery import Outbox, Report
+from oncelog.client.producer.engine import Engine
+from oncelog.client.properties import producer_settings
+from oncelog.clock import monotonic_s
+
+if TYPE_CHECKING:
+    from oncelog.client.properties import ProducerSettings
+
+OnDelivery = Callable[[KafkaError | None, Any], object]
+
+CLOSED: Final = "the producer is closed"
+FORKED: Final = "this producer was made before the process forked: a forked process needs one of its own"
+
+
+class Producer:
+    """A producer whose records are stored once and in order. All methods may be called from any thread."""
+
+    def __init__(self, properties: Mapping[str, Any], /, **more: Any) -> None:
+        settings = producer_settings({**properties, **more})
+        self._settings = settings
+        self._budget = Budget(settings.queue_buffering_max_messages, settings.queue_buffering_max_kbytes * 1024)
+        self._outbox = Outbox(self._budget)
+        reporter = _Reporter(settings, self._budget, self._outbox)
+        self._engine = Engine(settings, self._budget, reporter.deliver, reporter.tell)
+        self._on_delivery: Any = settings.on_delivery
+        self._most_bytes = settings.message_max_bytes
+        self._batch_bytes = self._engine.most_batch_bytes
+        self._batch_entries = self._engine.most_batch_records * COLUMNS
+        self._blocks = settings.oncelog_queue_full == "block"
+        self._sticky_ms = settings.sticky_partitioning_linger_ms
+        self._unusable: str | None = None
+        self._opening = threading.Lock()
+        self._thread = LoopThread("oncelog-producer")
+        self._topics = self._engine.topics
+        self._finalizer = weakref.finalize(self, _abandon, self._engine, self._thread)
+        self._finalizer.atexit = False
+        self._thread.run(self._engine.start())
+        _producers.add(self)
+
+    # --- producing
+
+    def produce(
+        self,
+        topic: str,
+        value: str | bytes | None = None,
+        key: str | bytes | None = None,
+        partition: int = -1,
+        on_delivery: OnDelivery | None = None,
+        timestamp: int = 0,
+        headers: Mapping[str, Any] | list[tuple[str, Any]] | None = None,
+        callback: OnDelivery | None = None,
+    ) -> None:
+        """Take a record. What becomes of it is told to `on_delivery` (alias `callback`) from `poll` or `flush`.
+
+        Raises BufferError when the queue is full (with oncelog.queue.full=block it waits instead), TypeError and
+        ValueError for arguments that cannot be meant, KafkaException for records that could never be sent.
+        """
+        now_s = monotonic_s()
+        known = self._topics.get(topic)
+        if (
+            known is None
+            or key is not None
+            or type(value) is not bytes
+            or now_s >= known.sticky_until_s
+            or partition != -1
+            or headers is not None
+            or timestamp != 0
+            or callback is not None
+        ):
+            self._produce(topic, value, key, partition, on_delivery or callback, timestamp, headers)
+            return
+        size_bytes = len(value) + RECORD_OVERHEAD_BYTES
+        budget = self._budget
+        if (
+            size_bytes > self._most_bytes
+            or budget.taken_messages >= budget.ceiling_messages
+            or budget.taken_bytes + size_bytes > budget.ceiling_bytes
+        ):
+            self._produce(topic, value, key, partition, on_delivery, timestamp, headers)
+            return
+        budget.taken_messages += 1
+        budget.taken_bytes += size_bytes
+        place = known.sticky
+        rows = place.rows
+        rows += (None, value, None, now_s, on_delivery or self._on_delivery)
+        place.size_bytes = batch_bytes = place.size_bytes + size_bytes
+        if not place.is_noticed:
+            self._engine.notice(place, now_s)
+        if batch_bytes >= self._batch_bytes or len(rows) >= self._batch_entries:
+            self._engine.seal(place)
+
+    def _produce(
+        self, topic: Any, value: Any, key: Any, partition: Any, on_delivery: Any, timestamp: Any, headers: Any
+    ) -> None:
+        self._check_usable()
+        key = as_bytes(key, "key")
+        value = as_bytes(value, "value")
+        pairs = as_headers(headers)
+        partition = as_partition(partition)
+        check_callback(on_delivery)
+        size_bytes = RECORD_OVERHEAD_BYTES + len(key or b"") + len(value or b"")
+        if pairs is not None:
+            size_bytes += headers_bytes(pairs)
+        if size_bytes > self._most_bytes:
+            raise refused(KafkaError.MSG_SIZE_TOO_LARGE)
+        known = self._known(topic)
+        time = as_time(timestamp, 0.0)
+        self._make_room(size_bytes)
+        now_s = monotonic_s()
+        row = (key, value, pairs, time or now_s, on_delivery or self._on_delivery)
+        if not known.partitions and self._hold(known, Held(partition, now_s, size_bytes, row)):
+            return
+        partitions = known.partitions
+        if partition < 0:
+            chosen = self._engine.partitioner.place(key, len(partitions))
+            if chosen is None:
+                chosen = known.sticky_choice.choose(len(partitions), int(now_s * 1000), random.randrange)
+                known.stick(partitions[chosen])
+        elif partition < len(partitions):
+            chosen = partition
+        else:
+            raise refused(KafkaError._UNKNOWN_PARTITION)
+        self._budget.take(size_bytes)
+        place = partitions[chosen]
+        place.rows += row
+        place.size_bytes += size_bytes
+        if not place.is_noticed:
+            self._engine.notice(place, now_s)
+        if place.size_bytes >= self._batch_bytes or len(place.rows) >= self._batch_entries:
+            self._engine.seal(place)
+
+    def _known(self, topic: Any) -> Topic:
+        check_topic(topic)
+        known = self._topics.get(topic)
+        if known is None:
+            with self._opening:
+                known = self._topics.get(topic)
+                if known is None:
+                    known = self._topics[topic] = Topic(topic, monotonic_s(), self._sticky_ms)
+                    self._engine.want(known)
+        return known
+
+    def _hold(self, topic: Topic, held: Held) -> bool:
+        """Keep a record until its topic is known; False where it is known by now."""
+        with topic.lock:
+            if topic.error is not None:
+                raise refused(topic.error.code(), topic.error.str())
+            if topic.partitions:
+                return False
+            self._budget.take(held.size_bytes)
+            topic.held.append(held)
+            is_first = len(topic.held) == 1
+        if is_first:
+            self._engine.want(topic)
+        return True
+
+    def _make_room(self, size_bytes: int) -> None:
+        budget, outbox = self._budget, self._outbox
+        if budget.has_room(size_bytes):
+            return
+        if not self._blocks or outbox.is_serving():
+            # A callback that waited for room would wait for its own reports.
+            raise BufferError("Local: Queue full")
+        while True:
+            outbox.changed.clear()
+            if budget.has_room(size_bytes):
+                return
+            self._check_usable()
+            if not outbox.serve():
+                outbox.changed.wait(WAIT_S)
+
+    # --- what became of it
+
+    def poll(self, timeout: float | None = None) -> int:
+        """Serve callbacks, waiting for the first one up to `timeout` seconds (None or less than 0: for ever). How many
+        were served."""
+        self._check_usable()
+        outbox = self._outbox
+        served = outbox.serve()
+        if served or timeout == 0:
+            return served
+        end_s = None if timeout is None or timeout < 0 else monotonic_s() + timeout
+        while True:
+            outbox.changed.clear()
+            served = outbox.serve()
+            if served or not _wait(outbox.changed, end_s):
+                return served
+            self._check_usable()
+
+    def flush(self, timeout: float | None = None) -> int:
+        """Send everything now and wait for every report, serving callbacks; how many records are left in the queue."""
+        self._check_usable()
+        budget, outbox = self._budget, self._outbox
+        end_s = None if timeout is None or timeout < 0 else monotonic_s() + timeout
+        self._engine.flush(+1)
+        try:
+            while True:
+                outbox.changed.clear()
+                outbox.serve()
+                if budget.messages == 0 or (not len(outbox) and not _wait(outbox.changed, end_s)):
+                    break
+        finally:
+            self._engine.flush(-1)
+        outbox.serve()
+        return budget.messages
+
+    def purge(self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True) -> None:
+        """Give up what is queued or under way; it is reported as purged by the next `poll` or `flush`."""
+        self._check_usable()
+        purging = self._purge(in_queue, in_flight)
+        if blocking:
+            self._thread.run(purging)
+        else:
+            purging.close()
+            self._thread.call_soon(lambda: self._engine.purge(in_queue=in_queue, in_flight=in_flight))
+
+    async def _purge(self, in_queue: bool, in_flight: bool) -> None:
+        self._engine.purge(in_queue=in_queue, in_flight=in_flight)
+
+    def list_topics(self, topic: str | None = None, timeout: float = -1) -> Metadata:
+        """The cluster's brokers and topics, or of one topic alone."""
+        self._check_usable()
+        names = None if topic is None else [topic]
+        return self._thread.run(self._engine.brokers.refresh(names), None if timeout < 0 else timeout)
+
+    def __len__(self) -> int:
+        """Records that are queued, under way, or not reported yet."""
+        return self._budget.messages
+
+    def __bool__(self) -> bool:
+        return True
+
+    # --- its end
+
+    def close(self, timeout: float | None = None) -> int:
+        """Flush for at most so long, and end. What is then not delivered is reported as purged; how many these were."""
+        if self._unusable is not None:
+            return 0
+        left = self.flush(timeout)
+        self._unusable, self._topics = CLOSED, {}
+        if self._finalizer.detach() is not None:
+            self._thread.run(self._engine.close())
+            self._thread.stop()
+        self._outbox.notify()
+        self._outbox.serve()
+        return left
+
+    def __enter__(self) -> Self:
+        self._check_usable()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _check_usable(self) -> None:
+        if self._unusable is not None:
+            raise KafkaException(KafkaError(KafkaError._STATE, self._unusable))
+
+    def _forked(self) -> None:
+        self._unusable, self._topics = FORKED, {}
+        self._finalizer.detach()
+
+
+WAIT_S: Final = 1.0
+
+
+def _wait(changed: threading.Event, end_s: float | None) -> bool:
+    """Until something has changed; False when the time is over."""
+    if end_s is None:
+        changed.wait(WAIT_S)
+        return True
+    left_s = end_s - monotonic_s()
+    if left_s <= 0:
+        return False
+    changed.wait(left_s)
+    return True
+
+
+class _Reporter:
+    """Brings reports from the engine's thread to the application's. It knows nothing of the producer, so that one that
+    nobody refers to any more goes away."""
+
+    def __init__(self, settings: "ProducerSettings", budget: Budget, outbox: Outbox) -> None:
+        self._budget = budget
+        self._outbox = outbox
+        self._only_errors = settings.delivery_report_only_error
+        self._error_cb = settings.error_cb
+
+    def deliver(self, report: Report) -> None:
+        records = report.records
+        if records.callbacks is None or (self._only_errors and report.error is None):
+            self._budget.give_back(records.size_bytes, records.count)
+            self._outbox.notify()
+        else:
+            self._outbox.put(report.error, report.messages(), records)
+
+    def tell(self, error: KafkaError) -> None:
+        error_cb = self._error_cb
+        if error_cb is not None:
+            self._outbox.put(error, iter(((lambda said, _: error_cb(said), None),)))
+
+
+_producers: "weakref.WeakSet[Producer]" = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for producer in tuple(_producers):
+        producer._forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def _abandon(engine: Engine, thread: LoopThread) -> None:
+    """Nobody refers to the producer any more: end its thread; what it had not sent is gone, as with confluent-kafka."""
+    engine.abandon()
+    thread.stop()

@@ -1,0 +1,121 @@
+"""Produce requests on their way: one connection to each node, requests of a node in their order."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from oncelog.client.errors import KafkaError, KafkaException
+from oncelog.client.net.connection import Connection
+from oncelog.client.sending import Answer, Produce
+from oncelog.wire.frames import MalformedFrame
+from oncelog.wire.hot_client import PRODUCE_KEY, PRODUCE_VERSIONS_BY_NAME, pack_produce, read_produce_answer
+
+if TYPE_CHECKING:
+    from oncelog.client.net.brokers import Brokers
+    from oncelog.client.properties import ProducerSettings
+
+ACKS_NOBODY: Final = 0
+OnAnswered = Callable[[int, list[Answer] | None, int], None]  # request, what it says, throttle time
+OnLost = Callable[[int, KafkaError, bool], None]  # request, why, whether any of it may have been sent
+
+
+class Requests:
+    def __init__(
+        self, brokers: "Brokers", settings: "ProducerSettings", on_answered: OnAnswered, on_lost: OnLost
+    ) -> None:
+        self._brokers = brokers
+        self._acks = settings.acks
+        self._client_id = settings.client_id
+        self._timeout_ms = settings.request_timeout_ms
+        self._on_answered = on_answered
+        self._on_lost = on_lost
+        self._connections: dict[int, Connection] = {}
+        self._waiting: dict[int, deque[Produce]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._names: dict[str, bytes] = {}
+
+    def send(self, request: Produce) -> None:
+        node_id = request.node_id
+        connection = self._connections.get(node_id)
+        if connection is not None and not connection.is_closed and node_id not in self._waiting:
+            self._write(connection, request)
+            return
+        waiting = self._waiting.get(node_id)
+        if waiting is None:
+            waiting = self._waiting[node_id] = deque()
+            task = asyncio.create_task(self._connect(node_id, waiting))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        waiting.append(request)
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _connect(self, node_id: int, waiting: deque[Produce]) -> None:
+        error: KafkaError | None = None
+        try:
+            connection = self._connections[node_id] = await self._brokers.connection(node_id)
+        except KafkaException as failure:
+            error = failure.error
+        del self._waiting[node_id]
+        for request in waiting:
+            if error is None:
+                self._write(connection, request)
+            else:
+                self._on_lost(request.request_id, error, False)
+
+    def _write(self, connection: Connection, request: Produce) -> None:
+        if connection.is_closed:
+            self._on_lost(request.request_id, connection.lost_by or KafkaError(KafkaError._TRANSPORT), False)
+            return
+        try:
+            version = connection.version(PRODUCE_KEY, *PRODUCE_VERSIONS_BY_NAME)
+        except KafkaException as failure:
+            self._on_lost(request.request_id, failure.error, False)
+            return
+        correlation_id = connection.next_correlation_id()
+        buffers = pack_produce(
+            version,
+            correlation_id,
+            self._client_id,
+            self._by_topic(request),
+            acks=self._acks,
+            timeout_ms=self._timeout_ms,
+        )
+        if self._acks == ACKS_NOBODY:
+            connection.send(buffers, correlation_id, None)
+            self._on_answered(request.request_id, None, 0)
+            return
+        request_id = request.request_id
+
+        def on_answer(frame: memoryview | None, error: KafkaError | None) -> None:
+            if frame is None:
+                self._on_lost(request_id, error or KafkaError(KafkaError._TRANSPORT), True)
+                return
+            try:
+                answer = read_produce_answer(version, frame)
+            except MalformedFrame as malformed:
+                rubbish = KafkaError(KafkaError._BAD_MSG, f"{connection.endpoint}: {malformed}")
+                self._on_lost(request_id, rubbish, True)
+                connection.close(rubbish)
+                return
+            answers = [
+                Answer(each.topic.decode(), each.partition, each.error_code, each.base_offset, each.append_time_ms,
+                       each.error_message)
+                for each in answer.partitions
+            ]  # fmt: skip
+            self._on_answered(request_id, answers, answer.throttle_ms)
+
+        connection.send(buffers, correlation_id, on_answer)
+
+    def _by_topic(self, request: Produce) -> list[tuple[bytes, list[tuple[int, Any]]]]:
+        topics: dict[bytes, list[tuple[int, Any]]] = {}
+        for batch in request.batches:
+            name = self._names.get(batch.topic)
+            if name is None:
+                name = self._names[batch.topic] = batch.topic.encode()
+            topics.setdefault(name, []).append((batch.partition, batch.data))
+        return list(topics.items())

@@ -1,0 +1,150 @@
+"""What the engine knows of topics: it makes unknown ones known, and fails their records where that cannot be."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from oncelog.client.errors import KafkaError, KafkaException, error_of, is_retriable
+from oncelog.client.producer.accumulator import Held, Partition, Topic
+from oncelog.client.sending import Place
+from oncelog.clock import monotonic_s
+
+if TYPE_CHECKING:
+    from oncelog.client.net.brokers import Brokers
+    from oncelog.client.net.metadata import TopicMetadata
+    from oncelog.client.properties import ProducerSettings
+
+UNKNOWN_TOPIC: Final = 3
+
+Fail = Callable[[Topic, list[Held], KafkaError], None]
+
+
+class Topics:
+    """`place` puts a record that was held into its partition; `fail` reports those that cannot be."""
+
+    def __init__(
+        self,
+        brokers: "Brokers",
+        settings: "ProducerSettings",
+        place: Callable[[Topic, Sequence[Partition], Held], None],
+        fail: Fail,
+        trouble: Callable[[KafkaError], None],
+    ) -> None:
+        self.known: dict[str, Topic] = {}  # threads that produce read it, and put new topics in
+        self._brokers = brokers
+        self._settings = settings
+        self._place = place
+        self._fail = fail
+        self._trouble = trouble
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    def want(self, topic: Topic) -> None:
+        """Records are held for it."""
+        if topic.name not in self._tasks and not topic.partitions:
+            task = self._tasks[topic.name] = asyncio.create_task(self._make_known(topic))
+            task.add_done_callback(lambda _: self._tasks.pop(topic.name, None))
+
+    def leaders(self) -> dict[Place, int | None]:
+        """Of all topics that were produced to."""
+        found: dict[Place, int | None] = {}
+        for name in tuple(self.known):
+            metadata = self._brokers.metadata.topics.get(name)
+            for index, each in (metadata.partitions if metadata is not None else {}).items():
+                found[name, index] = each.leader if each.leader >= 0 else None
+        return found
+
+    def look(self) -> None:
+        """The metadata is new: topics may have become known, or may have grown."""
+        for topic in tuple(self.known.values()):
+            metadata = self._brokers.metadata.topics.get(topic.name)
+            if metadata is not None and metadata.partitions:
+                self._adopt(topic, len(metadata.partitions))
+
+    def expire(self, now_s: float) -> float | None:
+        """Give up what was held for too long; when that is due again."""
+        due_s: float | None = None
+        timeout_s = self._settings.delivery_timeout_ms / 1000
+        for name in tuple(self._tasks):
+            topic = self.known.get(name)
+            if topic is None or not topic.held or not timeout_s:
+                continue
+            with topic.lock:
+                late = []
+                while topic.held and topic.held[0].since_s + timeout_s <= now_s:
+                    late.append(topic.held.popleft())
+                if topic.held:
+                    oldest_s = topic.held[0].since_s + timeout_s
+                    due_s = oldest_s if due_s is None else min(due_s, oldest_s)
+            if late:
+                self._fail(topic, late, KafkaError(KafkaError._MSG_TIMED_OUT))
+        return due_s
+
+    async def close(self) -> None:
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def give_up(self, error: KafkaError) -> None:
+        """Nothing that is held will be sent any more."""
+        for topic in tuple(self.known.values()):
+            self._refuse(topic, error, is_closed=False)
+
+    async def _make_known(self, topic: Topic) -> None:
+        attempt = 0
+        while not topic.partitions:
+            error: KafkaError | None = None
+            try:
+                metadata = (await self._brokers.refresh((topic.name,))).topics.get(topic.name)
+                error = self._error(topic, metadata)
+            except KafkaException as failure:
+                if not failure.error.retriable():
+                    error = failure.error
+                self._trouble(failure.error)
+            self.look()
+            if topic.partitions:
+                return
+            if error is not None:
+                self._refuse(topic, error, is_closed=True)
+                return
+            settings = self._settings
+            attempt += 1
+            pause_ms = min(settings.retry_backoff_ms * 2 ** min(attempt, 20), settings.retry_backoff_max_ms)
+            await asyncio.sleep(pause_ms / 1000)
+
+    def _error(self, topic: Topic, metadata: "TopicMetadata | None") -> KafkaError | None:
+        """Why records for it can never be sent, if so. One that is just being made is unknown for a while."""
+        code = UNKNOWN_TOPIC if metadata is None else metadata.error_code
+        waited_ms = (monotonic_s() - topic.opened_s) * 1000
+        if code == UNKNOWN_TOPIC:
+            is_patient = waited_ms < self._settings.topic_metadata_propagation_max_ms
+            return None if is_patient else KafkaError(KafkaError._UNKNOWN_TOPIC)
+        return None if code == 0 or is_retriable(code) else error_of(code)
+
+    def _adopt(self, topic: Topic, count: int) -> None:
+        have = len(topic.partitions)
+        if have >= count or (have and topic.is_pinned):
+            return
+        partitions = (*topic.partitions, *(Partition(topic.name, index) for index in range(have, count)))
+        unknown: list[Held] = []
+        with topic.lock:
+            for each in topic.held:
+                if each.partition < count:
+                    self._place(topic, partitions, each)
+                else:
+                    unknown.append(each)
+            topic.held.clear()
+            # The last step: whoever produces finds no partitions until then, and waits for the lock.
+            topic.partitions = partitions
+        if unknown:
+            self._fail(topic, unknown, KafkaError(KafkaError._UNKNOWN_PARTITION))
+
+    def _refuse(self, topic: Topic, error: KafkaError, *, is_closed: bool) -> None:
+        with topic.lock:
+            held, topic.held = list(topic.held), type(topic.held)()
+            if is_closed:
+                # The next record finds the topic unknown again, and asks anew.
+                topic.error = error
+                self.known.pop(topic.name, None)
+        if held:
+            self._fail(topic, held, error)
