@@ -1,0 +1,64 @@
+"""What kind of history a seed tells: which server, which settings, which faults."""
+
+from dataclasses import dataclass
+from random import Random
+
+from oncelog.client.sending import SenderLimits
+
+FOREVER = 1 << 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flavour:
+    """`name` picks the rules; the rest is drawn from the seed."""
+
+    name: str
+    is_leased: bool = False
+    is_idempotent: bool = True
+    clients: int = 1  # two of them replay the same records into the same slots
+    is_pinned: bool = False
+    has_faults: bool = True
+    lifetime_ms: int = FOREVER
+    forget_after_ms: int = FOREVER  # stock Kafka, by the records' timestamps
+    record_age_ms: int = 0  # how old the records' timestamps are
+    linger_ms: int = 800  # how long a request may live on in the network after its connection was cut
+    limits: SenderLimits = SenderLimits()
+    batches: int = 24
+    partitions: int = 1
+    duration_ms: int = 6_000
+
+
+NAMES = ("leased", "short leases", "stock", "forgetful", "old records", "shared", "plain")
+
+
+def flavour_of(seed: int, name: str | None = None) -> Flavour:
+    rng = Random(seed * 7919 + 17)
+    name = name or NAMES[seed % len(NAMES)]
+    is_brief = rng.random() < 0.3 and name != "shared"
+    limits = SenderLimits(
+        is_idempotent=name != "plain",
+        max_in_flight=rng.choice((1, 2, 5, 5)),
+        max_request_bytes=rng.choice((400, 100_000)),
+        delivery_timeout_ms=rng.choice((700, 1_500, 4_000)) if is_brief else 300_000,
+        retries=rng.choice((2, 5)) if rng.random() < 0.1 and name != "shared" else 2_147_483_647,
+        retry_backoff_ms=rng.choice((5, 50)),
+        retry_backoff_max_ms=200,
+        settle_ms=1_000,
+        forget_after_ms={"forgetful": 1_500, "old records": 5_000}.get(name, FOREVER),
+    )
+    is_leased = name in ("leased", "short leases")
+    return Flavour(
+        name=name,
+        is_leased=is_leased,
+        is_idempotent=limits.is_idempotent,
+        clients=2 if name == "shared" else 1,
+        is_pinned=is_leased and rng.random() < 0.2,
+        lifetime_ms={"short leases": 2_000, "leased": 60_000}.get(name, FOREVER),
+        forget_after_ms=limits.forget_after_ms,
+        record_age_ms=10_000 if name == "old records" else 0,
+        linger_ms=3_500 if is_leased else 800,
+        limits=limits,
+        batches=rng.randrange(6, 40),
+        partitions=rng.choice((1, 1, 2, 3)),
+        duration_ms=rng.choice((300, 2_000, 6_000)),
+    )

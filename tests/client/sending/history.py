@@ -1,0 +1,212 @@
+"""One history by its seed: what is produced when, what goes wrong when, and which promises were broken."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from random import Random
+
+from oncelog.client.sending import Identity, Place, Sender
+from oncelog.producers.sequences import sequence_after
+from tests.client.sending.cluster import NODES
+from tests.client.sending.flavours import Flavour, flavour_of
+from tests.client.sending.world import BROKER_ERRORS, Client, NewSender, World
+
+
+def real_sender(flavour: Flavour, random: Callable[[], float]) -> Sender:
+    return Sender(flavour.limits, random)
+
+
+def tell(
+    seed: int, new_sender: NewSender = real_sender, *, name: str | None = None, flavour: Flavour | None = None
+) -> "History":
+    history = History(flavour or flavour_of(seed, name), seed, new_sender)
+    history.world.run()
+    return history
+
+
+class History:
+    def __init__(self, flavour: Flavour, seed: int, new_sender: NewSender) -> None:
+        self.flavour = flavour
+        self.world = World(flavour, seed, new_sender)
+        self._rng = Random(seed ^ 0x5EED)
+        self.may_fail = (
+            flavour.limits.delivery_timeout_ms < 10_000 or flavour.limits.retries < 1_000 or flavour.is_pinned
+        )
+        self.planned: dict[Place, list[int]] = {place: [] for place in self.world.cluster.logs}
+        self._begin()
+        self._plan_work()
+        if flavour.has_faults:
+            self._plan_faults()
+
+    def _at(self, at_ms: int, what: Callable[[], None]) -> None:
+        self.world.after(at_ms, what)
+
+    def _begin(self) -> None:
+        world, flavour = self.world, self.flavour
+        shared = Identity(world.cluster.kafka_pid(), 0) if flavour.clients > 1 else None
+        for client in world.clients:
+            for place in world.cluster.logs:
+                if shared is not None:
+                    client.sender.resume(place, shared, 0, world.now_ms, is_shared=True)
+                if flavour.is_pinned:
+                    client.sender.pin(place)
+            client.learn_leaders()
+        if flavour.is_pinned:
+            for at_ms in range(0, flavour.duration_ms + 5_000, 150):
+                self._at(at_ms, self._save)
+
+    def _save(self) -> None:
+        for client in self.world.clients:
+            for place in self.world.cluster.logs:
+                client.sender.boundary(place)
+            client.pump()
+
+    def _plan_work(self) -> None:
+        """All clients send the same records; how these are cut into batches is up to each."""
+        rng, flavour = self._rng, self.flavour
+        for index, place in enumerate(self.planned):
+            times = sorted(rng.randrange(flavour.duration_ms) for _ in range(flavour.batches))
+            sizes = [rng.choice((1, 1, 2, 3, 6)) for _ in times]
+            records = list(range(index * 1_000_000, index * 1_000_000 + sum(sizes)))
+            self.planned[place] = records
+            for client in self.world.clients:
+                at = 0
+                for at_ms, size in zip(times, sizes, strict=True):
+                    if flavour.clients > 1:
+                        size = rng.randrange(1, 5)
+                    self._plan_batch(client, at_ms, place, tuple(records[at : at + size]))
+                    at += size
+                self._plan_batch(client, flavour.duration_ms, place, tuple(records[at:]))
+
+    def _plan_batch(self, client: Client, at_ms: int, place: Place, records: tuple[int, ...]) -> None:
+        if records:
+            self.world.reports_open += len(records)
+            self._at(at_ms, lambda: client.add(place, records))
+
+    # What goes wrong
+
+    def _plan_faults(self) -> None:
+        rng = self._rng
+        kinds = [self._cut, self._cut, self._cut_all, self._move, self._pause, self._swallow, self._go_down]
+        kinds += [self._refuse, self._refuse]
+        if rng.random() < 0.15 and self.flavour.clients == 1:
+            kinds += [self._too_large, self._poison]
+        for _ in range(rng.choice((0, 2, 5, 12))):
+            self._at(rng.randrange(self.flavour.duration_ms), rng.choice(kinds))
+        if self._poison in kinds:
+            self.may_fail = True
+
+    def _cut(self) -> None:
+        client = self._rng.choice(self.world.clients)
+        conns = [conn for conn in client.conns.values() if conn.is_open]
+        if conns:
+            self._rng.choice(conns).cut()
+
+    def _cut_all(self) -> None:
+        for client in self.world.clients:
+            for conn in list(client.conns.values()):
+                conn.cut()
+
+    def _move(self) -> None:
+        rng = self._rng
+        log = rng.choice(list(self.world.cluster.logs.values()))
+        log.move(rng.randrange(NODES), rng.random() < 0.5, self.world.now)
+
+    def _pause(self) -> None:
+        node = self._rng.randrange(NODES)
+        longest_ms = 3_000 if self.flavour.is_leased else 700
+        self.world.cluster.paused_until[node] = self.world.now_ms + self._rng.randrange(longest_ms)
+
+    def _swallow(self) -> None:
+        node = self._rng.randrange(NODES)
+        self.world.swallow_until[node] = self.world.now_ms + self._rng.choice((20, 300, 1_500))
+
+    def _go_down(self) -> None:
+        """The broker and its connections; its partitions are led by others soon."""
+        world, node = self.world, self._rng.randrange(NODES)
+        world.cluster.down_until[node] = world.now_ms + self._rng.choice((50, 1_000))
+        for client in world.clients:
+            conn = client.conns.get(node)
+            if conn is not None:
+                conn.cut()
+        for log in world.cluster.logs.values():
+            if log.leader == node and self._rng.random() < 0.7:
+                log.move((node + 1) % NODES, self._rng.random() < 0.5, world.now)
+
+    def _refuse(self) -> None:
+        rng = self._rng
+        log = rng.choice(list(self.world.cluster.logs.values()))
+        code, appends_first = rng.choice(BROKER_ERRORS)
+        if code == -1:
+            self.may_fail = True
+        log.error = self.world.now_ms + rng.choice((5, 60, 400)), code, appends_first
+
+    def _too_large(self) -> None:
+        log = self._rng.choice(list(self.world.cluster.logs.values()))
+        log.too_large_records = self._rng.choice((1, 2, 0))
+
+    def _poison(self) -> None:
+        self.world.cluster.poisoned.add(self._rng.choice(self._rng.choice(list(self.planned.values()))))
+
+    # Which promises were broken
+
+    def broken(self) -> list[str]:
+        return list(self._broken())
+
+    def _broken(self) -> Iterator[str]:
+        for client in self.world.clients:
+            yield from client.violations
+            yield from self._reports(client)
+        for place, log in self.world.cluster.logs.items():
+            records = log.records()
+            if self.flavour.is_idempotent:
+                yield from (f"duplicate: {record}" for record, times in Counter(records).items() if times > 1)
+                ahead = zip(records, records[1:], strict=False)
+                yield from (f"reorder: {later} before {earlier}" for later, earlier in ahead if later > earlier)
+                if self.flavour.clients == 1:
+                    yield from self._boundary(place)
+
+    def _reports(self, client: Client) -> Iterator[str]:
+        reported = Counter(
+            record for report, _ in client.delivered for record in _records(report.batch.payload)
+        ) + Counter(record for report in client.failed for record in _records(report.batch.payload))
+        planned = [record for records in self.planned.values() for record in records]
+        yield from (f"{record} was reported {reported[record]} times" for record in planned if reported[record] != 1)
+        where = {place: log.offsets() for place, log in self.world.cluster.logs.items()}
+        for report, _ in client.delivered:
+            offsets = where[report.batch.topic, report.batch.partition]
+            for index, record in enumerate(_records(report.batch.payload)):
+                if record not in offsets:
+                    yield f"gap: {record} was reported stored and is not"
+                elif report.base_offset >= 0 and report.base_offset + index not in offsets[record]:
+                    yield f"{record} was reported at {report.base_offset + index}, and lies at {offsets[record]}"
+        if self.flavour.clients == 1:
+            for failure in client.failed:
+                offsets = where[failure.batch.topic, failure.batch.partition]
+                for record in _records(failure.batch.payload):
+                    if not failure.maybe_stored and record in offsets:
+                        yield f"{record} was reported not stored, and is"
+        if client.failed and not self.may_fail:
+            yield f"failed without need: {client.failed[0]}"
+
+    def _boundary(self, place: Place) -> Iterator[str]:
+        sender, log = self.world.clients[0].sender, self.world.cluster.logs[place]
+        boundary = sender.boundary(place)
+        if boundary is None:
+            return
+        own = [
+            stored
+            for stored in log.batches
+            if stored.wire.records and (stored.wire.pid, stored.wire.generation) == boundary.identity
+        ]
+        if own:
+            wire = own[-1].wire
+            due = sequence_after(wire.first_sequence, len(wire.records))
+            if boundary.next_sequence != due:
+                yield f"the boundary says {boundary.next_sequence} where {due} is next"
+            if boundary.next_offset >= 0 and boundary.next_offset > own[-1].end_offset:
+                yield f"the boundary says offset {boundary.next_offset}, the log {own[-1].end_offset}"
+
+
+def _records(payload: object) -> tuple[int, ...]:
+    assert isinstance(payload, tuple)
+    return payload
