@@ -14,6 +14,7 @@ from io import BytesIO
 from types import EllipsisType, UnionType
 from typing import Any, NamedTuple, Union, get_args, get_origin
 
+from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
 OWN_PACKAGE = "oncelog.wire.own"
@@ -106,6 +107,8 @@ def _fit(hint: Any, value: Any) -> Any:
     if is_dataclass(hint) and isinstance(value, dict):
         return make(hint, value)
     if isinstance(hint, type) and isinstance(value, int):
+        if issubclass(hint, ErrorCode):
+            return ErrorCode(value)
         if issubclass(hint, timedelta):
             return timedelta(milliseconds=value)
         if issubclass(hint, datetime):

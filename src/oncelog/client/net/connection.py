@@ -157,8 +157,8 @@ class Connection(Receiving):
                 # It cannot be answered before those that were sent before it.
                 due_s = max(due_s, self._waiting[-1].due_s)
             self._waiting.append(_Waiting(correlation_id, on_answer, due_s))
-            if self._timer is None:
-                self._timer = self._loop.call_at(due_s, self._look_at_clock)
+            if self._timer is None or due_s < self._timer.when():
+                self._look_at_clock_at(due_s)
         if len(buffers) == 1:
             self._transport.write(buffers[0])
         else:
@@ -240,13 +240,19 @@ class Connection(Receiving):
         self.close(error)
         return error
 
+    def _look_at_clock_at(self, due_s: float) -> None:
+        """One timer serves all requests. It is not moved when one is answered: it looks again when it comes."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(due_s, self._look_at_clock)
+
     def _look_at_clock(self) -> None:
         self._timer = None
         if not self._waiting or self.is_closed:
             return
         due_s = self._waiting[0].due_s
         if due_s > self._loop.time():
-            self._timer = self._loop.call_at(due_s, self._look_at_clock)
+            self._look_at_clock_at(due_s)
             return
         count = len(self._waiting)
         words = f"{self.endpoint}: {count} request(s) timed out: disconnected, what became of them is unknown"
@@ -320,6 +326,6 @@ class Connection(Receiving):
         if isinstance(exc, SSLError):
             return tls_failure(self.endpoint, exc).error
         why = "the broker closed the connection" if exc is None else f"the connection broke: {exc}"
-        if exc is None and self._waiting and not self.answered_count:
+        if self._waiting and not self.answered_count:
             why += self.hint
         return KafkaError(KafkaError._TRANSPORT, f"{self.endpoint}: {why}", retriable=True)

@@ -63,7 +63,7 @@ class Metadata:
         return replace(self, brokers=MappingProxyType({**self.brokers, **{each.node_id: each for each in brokers}}))
 
     def with_leaders(self, leaders: Iterable[tuple[str, int, int, int]]) -> "Metadata":
-        """Topic, partition, node and epoch that an answer named (KIP-951); what is older than what is known is no news."""
+        """Topic, partition, node and epoch that an answer named (KIP-951); none goes back to an older epoch."""
         topics = dict(self.topics)
         for name, index, node_id, epoch in leaders:
             topic = topics.get(name)

@@ -81,8 +81,8 @@ class Opener:
                 family=_FAMILIES[settings.broker_address_family],
                 server_hostname=endpoint.host if self._tls is not None else None,
             )
-        except socket.gaierror as error:
-            words = f"{endpoint}: the host name cannot be resolved: {error.strerror or error}"
+        except (socket.gaierror, UnicodeError) as error:
+            words = f"{endpoint}: the host name cannot be resolved: {getattr(error, 'strerror', None) or error}"
             raise KafkaException(KafkaError(KafkaError._RESOLVE, words, retriable=True)) from None
         except ssl.SSLError as error:
             raise tls_failure(endpoint, error) from None
