@@ -1,1 +1,15 @@
-"""Who gets which partition, as pure functions of what the members said."""
+"""How a group's leader shares partitions out among the members. Pure, and the same answer for the same question."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from oncelog.client.groups.assignors.assignor import Assignor, Candidate, Counts, Shares
+from oncelog.client.groups.assignors.range import RangeAssignor
+from oncelog.client.groups.assignors.roundrobin import RoundRobinAssignor
+from oncelog.client.groups.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
+
+ASSIGNORS: Final[Mapping[str, Assignor]] = {
+    each.name: each for each in (RangeAssignor(), RoundRobinAssignor(), StickyAssignor(), CooperativeStickyAssignor())
+}
+
+__all__ = ["ASSIGNORS", "Assignor", "Candidate", "Counts", "Shares"]

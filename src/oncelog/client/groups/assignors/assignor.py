@@ -1,0 +1,45 @@
+"""What an assignor is asked, and what it answers."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from oncelog.client.groups.protocol import Partition, Subscription
+
+Counts = Mapping[str, int]  # partitions of each topic that there is
+Shares = dict[str, list[Partition]]  # by member id; every member has an entry
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A member, as its leader sees it."""
+
+    member_id: str
+    instance_id: str | None
+    subscription: Subscription
+
+    @property
+    def order(self) -> tuple[bool, str]:
+        """Kafka's order: members with a name of their own first, by that name, so that restarts change nothing."""
+        return (self.instance_id is None, self.member_id if self.instance_id is None else self.instance_id)
+
+
+class Assignor(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def is_cooperative(self) -> bool:
+        """Whether members keep their partitions while they join, and give up one by one what goes elsewhere."""
+
+    def userdata(self, previous: frozenset[Partition], generation: int) -> bytes:
+        """What a member adds to its subscription: what it had, and in which generation."""
+
+    def assign(self, counts: Counts, members: Sequence[Candidate]) -> Shares: ...
+
+
+def subscribers_by_topic(counts: Counts, members: Iterable[Candidate]) -> dict[str, list[Candidate]]:
+    """Who wants each topic that there is, in Kafka's order; topics by name."""
+    in_order = sorted(members, key=lambda member: member.order)
+    found = {topic: [each for each in in_order if topic in each.subscription.topics] for topic in sorted(counts)}
+    return {topic: wanting for topic, wanting in found.items() if wanting and counts[topic] > 0}

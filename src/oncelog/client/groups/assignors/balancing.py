@@ -1,0 +1,95 @@
+"""Partitions moved between members until they are as even as their subscriptions let them be."""
+
+from collections.abc import Mapping, Sequence
+from heapq import heapify, heappop, heappush
+
+from oncelog.client.groups.assignors.assignor import Candidate, Counts, Shares
+from oncelog.client.groups.protocol import Partition
+
+
+class Balance:
+    """Who has what while it is being worked out. Members are numbers here, in Kafka's order."""
+
+    def __init__(
+        self, counts: Counts, subscribers: Mapping[str, Sequence[Candidate]], members: Sequence[Candidate]
+    ) -> None:
+        self._members = [member.member_id for member in members]
+        number = {member_id: position for position, member_id in enumerate(self._members)}
+        self._wanting = {topic: [number[each.member_id] for each in wanting] for topic, wanting in subscribers.items()}
+        self._counts = counts
+        self._number = number
+        self._owned: list[dict[str, set[int]]] = [{} for _ in self._members]
+        self._loads = [0] * len(self._members)
+        self._kept: set[Partition] = set()
+
+    def keep(self, owners: Mapping[Partition, str]) -> None:
+        """Leave every partition that still is one with its owner, if that still wants it."""
+        for partition, member_id in sorted(owners.items()):
+            topic, index = partition
+            owner = self._number[member_id]
+            if owner in self._wanting.get(topic, ()) and 0 <= index < self._counts[topic]:
+                self._give(owner, topic, index)
+                self._kept.add(partition)
+
+    def give_out_rest(self) -> None:
+        """Every other partition to the member that has least; first the topics that fewest want, the hardest to place."""
+        heaps: dict[tuple[int, ...], list[tuple[int, int]]] = {}
+        for topic, wanting in sorted(self._wanting.items(), key=lambda each: (len(each[1]), each[0])):
+            heap = heaps.setdefault(tuple(wanting), [])
+            if not heap:
+                heap += [(self._loads[member], member) for member in wanting]
+                heapify(heap)
+            for index in range(self._counts[topic]):
+                if (topic, index) not in self._kept:
+                    self._give(self._least(heap), topic, index)
+
+    def _least(self, heap: list[tuple[int, int]]) -> int:
+        """Loads only grow here, so an entry that is out of date can be put back where it belongs."""
+        while True:
+            load, member = heappop(heap)
+            if load == self._loads[member]:
+                heappush(heap, (load + 1, member))
+                return member
+            heappush(heap, (self._loads[member], member))
+
+    def even_out(self, former: Mapping[Partition, set[str]]) -> None:
+        """Move one partition at a time from who has more to who has two or more fewer. Each move brings the sum of the
+        squares of the loads down, so there is an end."""
+        is_moving = True
+        while is_moving:
+            is_moving = False
+            for giver in sorted(range(len(self._members)), key=lambda member: (-self._loads[member], member)):
+                is_moving |= self._relieve(giver, former)
+
+    def _relieve(self, giver: int, former: Mapping[Partition, set[str]]) -> bool:
+        has_moved = False
+        for topic in sorted(self._owned[giver]):
+            while self._owned[giver][topic]:
+                taker = min(self._wanting[topic], key=lambda member: (self._loads[member], member))
+                if self._loads[taker] + 2 > self._loads[giver]:
+                    break
+                self._move(giver, taker, topic, former)
+                has_moved = True
+        return has_moved
+
+    def _move(self, giver: int, taker: int, topic: str, former: Mapping[Partition, set[str]]) -> None:
+        """Of its partitions, rather one that the taker had before, or that the giver had not."""
+        taker_id = self._members[taker]
+
+        def reluctance(index: int) -> tuple[bool, bool, int]:
+            return taker_id not in former.get((topic, index), ()), (topic, index) in self._kept, -index
+
+        index = min(self._owned[giver][topic], key=reluctance)
+        self._owned[giver][topic].remove(index)
+        self._loads[giver] -= 1
+        self._give(taker, topic, index)
+
+    def _give(self, member: int, topic: str, index: int) -> None:
+        self._owned[member].setdefault(topic, set()).add(index)
+        self._loads[member] += 1
+
+    def shares(self) -> Shares:
+        return {
+            member_id: sorted((topic, index) for topic, indexes in owned.items() for index in indexes)
+            for member_id, owned in zip(self._members, self._owned, strict=True)
+        }
