@@ -164,7 +164,7 @@ class Delivery:
         if isinstance(event, Failed):
             error = KafkaError(event.code, event.message)
         else:
-            self._handed[event.place.partition] = Position(event.offset, event.place.epoch)
+            self._handed[event.place.partition] = Position(event.offset, event.place.read_epoch)
             error = KafkaError(KafkaError._PARTITION_EOF, "Broker: No more messages")
         return ErrorMessage(error, topic, index, event.offset)
 

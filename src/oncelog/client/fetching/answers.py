@@ -39,12 +39,13 @@ _TOLD = frozenset({ErrorCodes.UNKNOWN_TOPIC_OR_PART, ErrorCodes.UNKNOWN_TOPIC_ID
 Events = deque[Event]
 
 
-def report(events: Events, place: Place, code: int, message: str) -> None:
-    """Tell the application, once until something has succeeded again."""
+def report(events: Events, place: Place, code: int, message: str, offset: int | None = None) -> None:
+    """Tell the application, once until something has succeeded again; of the place's own offset, or of another."""
     if place.reported_code != code:
         place.reported_code = code
         topic, partition = place.partition
-        events.append(Failed(place, place.version, code, f"{topic} [{partition}]: {message}", place.offset))
+        at = place.offset if offset is None else offset
+        events.append(Failed(place, place.version, code, f"{topic} [{partition}]: {message}", at))
 
 
 def report_refusal(events: Events, place: Place, code: int) -> None:
@@ -86,7 +87,7 @@ def refused(events: Events, place: Place, code: int, limits: FetchLimits, now_ms
 
 def offset_found(place: Place, found: FoundOffset) -> None:
     place.checked_epoch = place.leader_epoch
-    place.position(found.offset, found.leader_epoch)
+    place.position(found.offset, found.leader_epoch, is_read=False)
 
 
 def epoch_end_found(events: Events, place: Place, found: FoundEpochEnd, limits: FetchLimits) -> None:
@@ -94,19 +95,20 @@ def epoch_end_found(events: Events, place: Place, found: FoundEpochEnd, limits: 
     place.checked_epoch = place.leader_epoch
     place.stage = Stage.FETCH
     is_unknown = found.epoch == NO_EPOCH or found.end_offset < 0
-    if not is_unknown and found.end_offset >= place.offset:
+    differs_from = place.differs_from(found.epoch, found.end_offset)
+    if not is_unknown and differs_from >= place.offset:
         return
     code = ErrorCodes._LOG_TRUNCATION
     read = f"the log was truncated: offset {place.offset} with leader epoch {place.epoch} was read"
     if is_unknown:
-        report(events, place, code, f"{read}, and the new leader knows neither this epoch nor an earlier one")
+        report(events, place, code, f"{read}, and the new leader knows neither this epoch nor an earlier one", -1)
         reset(events, place, limits, code, read)
         return
-    report(events, place, code, f"{read}, and the new leader differs from offset {found.end_offset} on")
+    report(events, place, code, f"{read}, and the new leader differs from offset {differs_from} on", differs_from)
     if RESET_BY[limits.reset] is None:
         place.halt()
     else:
-        place.position(found.end_offset, found.epoch)
+        place.truncated_to(differs_from, found.epoch)
 
 
 def fetched(
@@ -148,7 +150,7 @@ def _chunk_of(events: Events, place: Place, found: Fetched, limits: FetchLimits,
         records[: seen.whole_bytes],
         found.aborted if limits.read_committed else [],
     )
-    place.offset, place.epoch = next_offset, seen.leader_epoch
+    place.read_up_to(next_offset, seen.epochs)
     place.checked_epoch = max(place.checked_epoch, place.leader_epoch)
     place.max_bytes = limits.partition_max_bytes
     events.append(chunk)

@@ -15,12 +15,13 @@ class Survey(NamedTuple):
     whole_bytes: int  # what lies behind is a batch that was cut off
     next_offset: int  # behind the last whole batch
     record_count: int
-    leader_epoch: int  # of the last whole batch
+    epochs: list[tuple[int, int]]  # the leaders that wrote it, each with the first offset of its own
 
 
 def survey(records: Buffer) -> Survey:
     at, end = 0, len(records)
     next_offset, record_count, leader_epoch = -1, 0, NO_EPOCH
+    epochs: list[tuple[int, int]] = []
     unpack_from = _walked.unpack_from
     while at + HEADER_BYTES <= end:
         base_offset, length, epoch, last_delta, count = unpack_from(records, at)
@@ -29,12 +30,14 @@ def survey(records: Buffer) -> Survey:
             break
         if length < HEADER_BYTES - LENGTH_PREFIX_BYTES:
             # A length that cannot be: nothing behind it can be told apart. Whoever decodes says so, with the offset.
-            return Survey(end, next_offset, record_count, leader_epoch)
+            return Survey(end, next_offset, record_count, epochs)
         next_offset = base_offset + last_delta + 1
-        leader_epoch = epoch
+        if epoch != leader_epoch:
+            leader_epoch = epoch
+            epochs.append((epoch, base_offset))
         record_count += count
         at = behind
-    return Survey(at, next_offset, record_count, leader_epoch)
+    return Survey(at, next_offset, record_count, epochs)
 
 
 def without_aborted(records: Buffer, aborted: list[tuple[int, int]], *, check_crc: bool = True) -> Buffer:

@@ -4,6 +4,8 @@ from enum import IntEnum
 
 from oncelog.client.fetching.values import EARLIEST, LATEST, NO_EPOCH, NO_NODE, STORED, Leader, Partition
 
+MOST_EPOCHS = 64
+
 
 class Stage(IntEnum):
     STORED = 0  # the group's committed offset has to be asked for
@@ -21,6 +23,7 @@ class Place:
         "due_ms",
         "end_reported_at",
         "epoch",
+        "epochs",
         "find",
         "high_watermark",
         "is_held_back",
@@ -47,6 +50,7 @@ class Place:
         self.stage = Stage.STORED
         self.offset = -1
         self.epoch = NO_EPOCH  # of the last record before `offset`
+        self.epochs: list[tuple[int, int]] = []  # of what was read last, each with its first offset
         self.find = LATEST
         self.leader = NO_NODE
         self.leader_epoch = NO_EPOCH
@@ -88,14 +92,47 @@ class Place:
         else:
             raise ValueError(f"no such offset: {offset}")
 
-    def position(self, offset: int, epoch: int) -> None:
+    def position(self, offset: int, epoch: int, *, is_read: bool = True) -> None:
+        """`is_read`: the epoch is that of the record before. Otherwise it is only the leader's, who may have written
+        nothing under it."""
         self.offset = offset
         self.epoch = epoch
+        known = [each for each in self.epochs if each[1] < offset]
+        if is_read and offset > 0 and not (known and known[-1][0] == epoch):
+            known = [(epoch, offset - 1)]
+        self.epochs = known if is_read and epoch != NO_EPOCH else []
         self.asking = 0
         if self.began_at is None:
             self.began_at = offset, epoch
         self.stage = Stage.FETCH
         self.check()
+
+    def read_up_to(self, offset: int, epochs: list[tuple[int, int]]) -> None:
+        """Records were fetched, written by these leaders."""
+        self.offset = offset
+        for epoch, first_offset in epochs:
+            if epoch != self.epoch:
+                self.epoch = epoch
+                self.epochs.append((epoch, first_offset))
+        del self.epochs[:-MOST_EPOCHS]
+
+    def truncated_to(self, offset: int, leaders_epoch: int) -> None:
+        """Go on there. Of a leader whose epoch there is newer than ours we do not know yet whether even that is sound."""
+        known = [epoch for epoch, first_offset in self.epochs if first_offset < offset]
+        epoch = known[-1] if known else leaders_epoch
+        if epoch < leaders_epoch:
+            self.checked_epoch = NO_EPOCH
+        self.position(offset, epoch)
+
+    @property
+    def read_epoch(self) -> int:
+        """The epoch of the last record, if one was read."""
+        return self.epochs[-1][0] if self.epochs else NO_EPOCH
+
+    def differs_from(self, epoch: int, end_offset: int) -> int:
+        """The first offset where what was read differs from the log of a leader whose last epoch, up to ours, is this
+        one and ends there. Where its epoch is older than ours, all that we have of newer ones differs too."""
+        return min([end_offset, *(first_offset for ours, first_offset in self.epochs if ours > epoch)])
 
     def reset_to(self, find: int) -> None:
         self.find = find
