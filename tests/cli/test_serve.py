@@ -29,6 +29,12 @@ def test_a_file_in_place_of_the_data_folder_is_named(tmp_path: Path, below: str)
     assert f"{data}: not a folder" in refusal("--listen", "127.0.0.1:0", "--data", data)
 
 
+def test_a_data_folder_that_takes_no_writing_is_refused_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "server.meta.tmp").mkdir()  # stands for a full disk, which refuses just this write
+    (said,) = refusal("--listen", "127.0.0.1:0", "--data", str(tmp_path)).splitlines()
+    assert said == f"Error: cannot write {tmp_path}/server.meta: Is a directory"
+
+
 @pytest.mark.parametrize("option", ["--listen", "--data", "--metrics"])
 def test_an_option_that_is_given_nothing_is_refused_with_an_example(option: str) -> None:
     said = refusal(option, "")

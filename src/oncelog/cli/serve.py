@@ -34,6 +34,7 @@ def command(
     from oncelog.cluster.file import DamagedFolder
     from oncelog.cluster.folder_lock import FolderInUse
     from oncelog.log.errors import LogError
+    from oncelog.server.ports import ClusterStorageError
     from oncelog.server.running import serve
     from oncelog.server.setting import SettingsError
     from oncelog.server.settings_reading import read_settings
@@ -55,7 +56,7 @@ def command(
         from oncelog.embedded import open_broker
 
         serve(lambda: open_broker(settings), click.echo)
-    except (SettingsError, FolderInUse, DamagedFolder, LogError) as refusal:
+    except (SettingsError, FolderInUse, DamagedFolder, ClusterStorageError, LogError) as refusal:
         raise click.ClickException(_one_below_the_other(str(refusal))) from refusal
     except OSError as refusal:
         raise click.ClickException(_in_words(refusal)) from refusal

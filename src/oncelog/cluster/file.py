@@ -130,7 +130,7 @@ class FileCluster:
         try:
             replace_file(self._disk, self._path, json.dumps(state, indent=2).encode() + b"\n")
         except OSError as error:
-            raise ClusterStorageError(f"cannot write {self._path}: {error}") from error
+            raise ClusterStorageError(f"cannot write {self._path}: {error.strerror or error}") from error
 
 
 def read_state(disk: Disk, folder: str) -> dict[str, Any]:

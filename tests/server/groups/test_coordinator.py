@@ -3,6 +3,8 @@
 import asyncio
 import errno
 
+import pytest
+
 from oncelog.log.memory_disk import MemoryDisk
 from oncelog.server.errors import ErrorCode
 from oncelog.server.groups.messages import JoinAnswer, Leaving, SyncAnswer, SyncRequest
@@ -149,6 +151,27 @@ async def test_a_disk_that_refuses_makes_clients_try_again_and_changes_nothing()
     assert house.offset("g", "t") == 5
     answer = await joined(house)
     assert (await synced(house, answer)).error is ErrorCode.not_coordinator
+
+
+@pytest.mark.parametrize("is_made", [True, False])
+async def test_a_disk_that_refuses_is_told_once_however_often_clients_try(
+    is_made: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = MemoryDisk()
+    house = House("offsets.topic.num.partitions=1", disk=disk)
+    house.make_topic("t")
+    if is_made:
+        house.commit("g", "t", 5)
+    for told in (1, 2):
+        caplog.clear()
+        disk.fail("pwritev" if is_made else "mkdir", errno.ENOSPC)
+        for number in range(20):
+            assert house.commit(f"g{number}", "t", 6) is not ErrorCode.none
+        said = [each for each in caplog.messages if "could not be" in each]
+        assert len(said) == (1 if is_made or told == 1 else 0)
+        disk.heal()
+        if is_made:
+            assert house.commit("g", "t", 7) is ErrorCode.none
 
 
 async def test_a_client_that_hangs_up_leaves_no_waiter_behind() -> None:

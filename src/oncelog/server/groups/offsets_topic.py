@@ -25,6 +25,7 @@ logger = logging.getLogger(__name__)
 
 # What a batch may grow to that holds one request: its keys and values, and some bytes of framing for each record.
 RECORD_OVERHEAD_BYTES = 32
+NOT_MADE = -1  # among the partitions in trouble: there is none yet
 
 KeyValue = tuple[bytes, bytes | None]
 OnSettled = Callable[[ErrorCode], None]
@@ -51,6 +52,7 @@ class OffsetsTopic:
         self._settings = settings
         self._topics = topics
         self._request_flush = request_flush
+        self._in_trouble: set[int] = set()  # partitions whose last append failed: said once, as clients go on trying
 
     def replay(self) -> Iterator[KeyValue]:
         topic = self._topics.get(OFFSETS_TOPIC)
@@ -92,9 +94,12 @@ class OffsetsTopic:
         try:
             staged = partition.log.append(batch, read_header(batch), now)
         except LogStorageError as refusal:
-            logger.warning("the group %r could not be stored: %s", group_id, refusal)
+            if partition.index not in self._in_trouble:
+                logger.warning("the group %r, and maybe others, could not be stored: %s", group_id, refusal)
+            self._in_trouble.add(partition.index)
             # What a client takes as: ask again who coordinates the group, and then try again.
             raise KafkaError(ErrorCode.not_coordinator, str(refusal)) from refusal
+        self._in_trouble.discard(partition.index)
         if partition.log.high_watermark < staged.end_offset:
             self._request_flush(partition)
         partition.wake()
@@ -123,5 +128,7 @@ class OffsetsTopic:
         try:
             return self._topics.create(OFFSETS_TOPIC, count, configs, now, is_internal=True)
         except KafkaError as refusal:
-            logger.error("%s could not be made: %s", OFFSETS_TOPIC, refusal)
+            if NOT_MADE not in self._in_trouble:
+                logger.error("%s could not be made: %s", OFFSETS_TOPIC, refusal)
+            self._in_trouble.add(NOT_MADE)
             raise KafkaError(ErrorCode.coordinator_not_available, str(refusal)) from refusal
