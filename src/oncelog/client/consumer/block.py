@@ -31,8 +31,7 @@ class Block:
         self._left = iter(offsets)
         self._runs = runs
         sources = repeat(runs[0][0]) if len(runs) == 1 else chain.from_iterable(repeat(*run) for run in runs)
-        # The offsets come first: once they are gone nothing else is taken.
-        self.rows: Iterator[Message] = map(Message, self._left, values, keys, timestamps_ms, headers, sources)
+        self.rows: Iterator[Message] = map(Message, values, keys, self._left, timestamps_ms, headers, sources)
 
     @property
     def taken(self) -> int:

@@ -111,8 +111,8 @@ class Place:
         """Records were fetched, written by these leaders."""
         self.offset = offset
         for epoch, first_offset in epochs:
-            if epoch != self.epoch:
-                self.epoch = epoch
+            self.epoch = epoch
+            if epoch != self.read_epoch:
                 self.epochs.append((epoch, first_offset))
         del self.epochs[:-MOST_EPOCHS]
 

@@ -1,0 +1,63 @@
+"""One server in this process for the tests of a module, and consumers that are closed whatever happens."""
+
+import threading
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import Any
+
+import pytest
+
+from oncelog.client.consumer.consumer import Consumer
+from oncelog.embedded import Server
+from tests.raw import RawConnection
+
+_numbers = count(1)
+
+MakeConsumer = Callable[..., Consumer]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with Server(settings={"group.initial.rebalance.delay.ms": "0"}) as server:
+        yield server
+
+
+@pytest.fixture
+def raw(server: Server) -> Iterator[RawConnection]:
+    with RawConnection(server.bootstrap_servers) as connection:
+        yield connection
+
+
+@pytest.fixture
+def make_consumer(server: Server) -> Iterator[MakeConsumer]:
+    """Consumers that read from the start and commit only when told to, unless a test says otherwise."""
+    before = set(threading.enumerate())
+    made: list[Consumer] = []
+
+    def make(**more: Any) -> Consumer:
+        properties = {
+            "bootstrap.servers": server.bootstrap_servers,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "fetch.wait.max.ms": 50,
+        } | {name if name == "on_commit" else name.replace("_", "."): value for name, value in more.items()}
+        consumer = Consumer(properties)
+        made.append(consumer)
+        return consumer
+
+    yield make
+    for consumer in made:
+        consumer.close()
+    assert set(threading.enumerate()) <= before, "a closed consumer leaves no thread behind"
+
+
+def new_topic(raw: RawConnection, partitions: int = 1, **configs: str) -> str:
+    name = f"topic-{next(_numbers)}"
+    assert raw.create_topic(name, partitions, {key.replace("_", "."): value for key, value in configs.items()}) == 0
+    return name
+
+
+@pytest.fixture
+def topic(raw: RawConnection) -> str:
+    """The name of a new topic with one partition."""
+    return new_topic(raw)

@@ -1,0 +1,163 @@
+"""Committed offsets: by hand, by the clock, at the end; and what the next consumer of the group begins with."""
+
+import threading
+from itertools import count
+from typing import Any
+
+import pytest
+
+from oncelog.client.errors import KafkaError, KafkaException
+from oncelog.client.types import OFFSET_INVALID, TopicPartition
+from tests.client.consumer.conftest import MakeConsumer, new_topic
+from tests.client.consumer.reading import PATIENCE_S, beginning, take, values, write
+from tests.raw import RawConnection
+from tests.waiting import until
+
+_groups = count(1)
+
+
+@pytest.fixture
+def group() -> str:
+    return f"group-{next(_groups)}"
+
+
+@pytest.fixture
+def written(raw: RawConnection, topic: str) -> str:
+    write(raw, topic, [str(i).encode() for i in range(100)])
+    return topic
+
+
+def committed(consumer: Any, topic: str, partition: int = 0) -> int:
+    return int(consumer.committed([TopicPartition(topic, partition)], PATIENCE_S)[0].offset)
+
+
+def test_what_was_handed_out_is_committed_and_the_next_of_the_group_goes_on_there(
+    written: str, group: str, make_consumer: MakeConsumer
+) -> None:
+    consumer = make_consumer(group_id=group)
+    consumer.assign([TopicPartition(written, 0)])
+    assert committed(consumer, written) == OFFSET_INVALID
+    take(consumer, 7)
+    (done,) = consumer.commit(asynchronous=False) or []
+    assert (done.topic, done.partition, done.offset, done.error) == (written, 0, 7, None)
+    assert committed(consumer, written) == 7
+    follower = make_consumer(group_id=group)
+    follower.assign([TopicPartition(written, 0)])
+    assert values(take(follower, 2)) == [b"7", b"8"]
+
+
+def test_a_record_or_offsets_can_be_named(written: str, group: str, make_consumer: MakeConsumer) -> None:
+    consumer = make_consumer(group_id=group)
+    consumer.assign(beginning(written))
+    message = take(consumer, 20)[10]
+    consumer.commit(message, asynchronous=False)
+    assert committed(consumer, written) == 11
+    consumer.commit(offsets=[TopicPartition(written, 0, 3, "with a note")], asynchronous=False)
+    (found,) = consumer.committed([TopicPartition(written, 0)], PATIENCE_S)
+    assert (found.offset, found.metadata) == (3, "with a note")
+
+
+def test_an_asynchronous_commit_is_told_to_the_callback_when_the_application_polls(
+    written: str, group: str, make_consumer: MakeConsumer
+) -> None:
+    told: list[tuple[Any, list[TopicPartition], str]] = []
+    came = threading.Event()
+
+    def on_commit(error: Any, partitions: list[TopicPartition]) -> None:
+        told.append((error, partitions, threading.current_thread().name))
+        came.set()
+
+    consumer = make_consumer(group_id=group, on_commit=on_commit)
+    consumer.assign(beginning(written))
+    take(consumer, 5)
+    assert consumer.commit() is None
+    consumer.pause([TopicPartition(written, 0)])
+    until(lambda: consumer.poll(0) is None and came.is_set(), "the outcome of a commit")
+    ((error, (partition,), thread),) = told
+    assert (error, partition.offset, thread) == (None, 5, threading.current_thread().name)
+
+
+def test_the_clock_commits_what_the_application_has_done_with_and_not_what_it_holds(
+    written: str, group: str, make_consumer: MakeConsumer
+) -> None:
+    consumer = make_consumer(group_id=group, enable_auto_commit=True, auto_commit_interval_ms=10)
+    observer = make_consumer(group_id=group)
+    consumer.assign(beginning(written))
+    for _ in range(6):
+        assert consumer.poll(PATIENCE_S) is not None
+    until(lambda: committed(observer, written) == 5, "a commit of the five records before the one in hand")
+    consumer.consume(10, PATIENCE_S)
+    until(lambda: committed(observer, written) == 6, "a commit of all before the ten in hand")
+    consumer.consume(1, PATIENCE_S)
+    until(lambda: committed(observer, written) == 16, "a commit of those ten")
+
+
+def test_close_commits_everything_that_was_handed_out(written: str, group: str, make_consumer: MakeConsumer) -> None:
+    consumer = make_consumer(group_id=group, enable_auto_commit=True)
+    consumer.assign(beginning(written))
+    take(consumer, 42)
+    consumer.close()
+    assert committed(make_consumer(group_id=group), written) == 42
+
+
+def test_without_automatic_commits_close_commits_nothing(written: str, group: str, make_consumer: MakeConsumer) -> None:
+    consumer = make_consumer(group_id=group)
+    consumer.assign(beginning(written))
+    take(consumer, 42)
+    consumer.close()
+    assert committed(make_consumer(group_id=group), written) == OFFSET_INVALID
+
+
+def test_stored_offsets_are_what_is_committed_where_the_application_stores_them(
+    written: str, group: str, make_consumer: MakeConsumer
+) -> None:
+    consumer = make_consumer(group_id=group, enable_auto_offset_store=False, enable_auto_commit=True)
+    consumer.assign(beginning(written))
+    messages = take(consumer, 50)
+    with pytest.raises(KafkaException) as raised:
+        consumer.commit(asynchronous=False)
+    assert raised.value.error.code() == KafkaError._NO_OFFSET
+    consumer.store_offsets(messages[8])
+    consumer.commit(asynchronous=False)
+    assert committed(consumer, written) == 9
+    consumer.store_offsets(offsets=[TopicPartition(written, 0, 33)])
+    consumer.close()
+    assert committed(make_consumer(group_id=group), written) == 33
+
+
+def test_storing_is_refused_where_it_goes_by_itself_or_nothing_is_assigned(
+    written: str, group: str, make_consumer: MakeConsumer
+) -> None:
+    consumer = make_consumer(group_id=group)
+    with pytest.raises(KafkaException) as raised:
+        consumer.store_offsets(offsets=[TopicPartition(written, 0, 1)])
+    assert raised.value.error.code() == KafkaError._INVALID_ARG
+    storing = make_consumer(group_id=group, enable_auto_offset_store=False)
+    with pytest.raises(KafkaException) as raised:
+        storing.store_offsets(offsets=[TopicPartition(written, 0, 1)])
+    assert raised.value.error.code() == KafkaError._STATE
+
+
+def test_a_commit_without_a_group_says_what_is_missing(written: str, make_consumer: MakeConsumer) -> None:
+    consumer = make_consumer()
+    consumer.assign([TopicPartition(written, 0)])
+    take(consumer, 1)
+    with pytest.raises(KafkaException, match=r"`group.id` is not set"):
+        consumer.commit(asynchronous=False)
+
+
+def test_a_partition_that_is_given_away_is_committed_first(
+    raw: RawConnection, group: str, make_consumer: MakeConsumer
+) -> None:
+    topic = new_topic(raw, partitions=2)
+    for partition in range(2):
+        write(raw, topic, [b"x"] * 10, partition=partition)
+    consumer = make_consumer(group_id=group, enable_auto_commit=True)
+    consumer.assign(beginning(topic))
+    take(consumer, 10)
+    consumer.incremental_assign(beginning(topic, 1))
+    consumer.incremental_unassign([TopicPartition(topic, 0)])
+    assert committed(consumer, topic) == 10
+    take(consumer, 10)
+    consumer.unassign()
+    assert committed(consumer, topic, 1) == 10
