@@ -12,6 +12,7 @@ from oncelog.log.partition import PartitionLog
 from oncelog.server.api import Api
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode, KafkaError
+from oncelog.server.packing import packed_aside
 from oncelog.server.partitions import ANY_EPOCH, partition_of, topic_of
 
 LATEST = -1
@@ -27,6 +28,7 @@ Found = tuple[int, int, int]  # timestamp, offset, leader epoch
 NOTHING: Found = (-1, -1, -1)
 
 
+@packed_aside
 async def handle(request: Any, call: Call) -> Any:
     asked: dict[str, dict[int, Any]] = {}
     twice: set[tuple[str, int]] = set()  # which of them is meant cannot be known: refused, as in Kafka

@@ -11,11 +11,13 @@ from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.names import INTERNAL_TOPICS
 from oncelog.server.operations import CLUSTER, NOT_ASKED, TOPIC
+from oncelog.server.packing import packed_aside
 from oncelog.server.topics import Topic
 
 ALL_TOPICS_IS_EMPTY_BEFORE = 1  # in version 0 an empty list asks for every topic, later null does
 
 
+@packed_aside
 async def handle(request: Any, call: Call) -> Any:
     host, port = call.broker.advertised(call)
     broker = call.new("MetadataResponseBroker", node_id=call.broker.node_id, host=host, port=port, rack=None)

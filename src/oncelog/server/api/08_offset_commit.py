@@ -13,6 +13,7 @@ from oncelog.server.api import Api
 from oncelog.server.errors import ErrorCode
 from oncelog.server.groups.offsets import TopicPartition
 from oncelog.server.groups.records import NO_EPOCH, CommittedOffset
+from oncelog.server.packing import packed_aside
 
 if TYPE_CHECKING:
     from oncelog.server.call import Call
@@ -26,6 +27,7 @@ BY_SERVER = -1  # a retention of its own that was not asked for
 Errors = list[list[ErrorCode]]  # of each partition of each topic, in the order of the request
 
 
+@packed_aside
 def handle(request: Any, call: "Call") -> Any | Awaitable[Any]:
     groups = call.broker.groups
     error = groups.check_commit(

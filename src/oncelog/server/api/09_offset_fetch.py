@@ -15,6 +15,7 @@ from oncelog.server.errors import ErrorCode
 from oncelog.server.groups.offsets import NO_OFFSET
 from oncelog.server.groups.records import NO_EPOCH
 from oncelog.server.groups.store import Settled
+from oncelog.server.packing import packed_aside
 
 if TYPE_CHECKING:
     from oncelog.server.call import Call
@@ -24,6 +25,7 @@ TOPIC_IDS = 10
 GROUP_ERROR = 2  # before this version an error of the group stands at each partition
 
 
+@packed_aside
 def handle(request: Any, call: "Call") -> Any | Awaitable[Any]:
     groups = request.groups if call.version >= MANY_GROUPS else (request,)
     wanted = tuple({each.group_id: each for each in groups}.values())

@@ -10,6 +10,7 @@ from typing import Any
 from oncelog.server.api import Api
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode
+from oncelog.server.packing import packed_aside
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 MANY_KEYS = 4
@@ -18,6 +19,7 @@ NO_TRANSACTIONS = (
 )
 
 
+@packed_aside
 def handle(request: Any, call: Call) -> Any:
     key_type = getattr(request, "key_type", GROUP)
     if call.version < MANY_KEYS:

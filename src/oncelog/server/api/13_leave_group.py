@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from oncelog.server.api import Api
 from oncelog.server.errors import ErrorCode
 from oncelog.server.groups.messages import Leaving
+from oncelog.server.packing import packed_aside
 
 if TYPE_CHECKING:
     from oncelog.server.call import Call
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 MANY_MEMBERS = 3
 
 
+@packed_aside
 def handle(request: Any, call: "Call") -> Any:
     if call.version >= MANY_MEMBERS:
         leavings = [Leaving(member_id=each.member_id, instance_id=each.group_instance_id) for each in request.members]

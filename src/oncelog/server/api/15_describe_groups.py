@@ -12,6 +12,7 @@ from oncelog.server.groups.group import Group
 from oncelog.server.groups.member import Member
 from oncelog.server.groups.state import State
 from oncelog.server.operations import GROUP, NOT_ASKED
+from oncelog.server.packing import packed_aside
 
 if TYPE_CHECKING:
     from oncelog.server.call import Call
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 NOT_FOUND = 6
 
 
+@packed_aside
 def handle(request: Any, call: "Call") -> Any:
     allowed = GROUP if getattr(request, "include_authorized_operations", False) else NOT_ASKED
     groups = tuple(_described(group_id, allowed, call) for group_id in dict.fromkeys(request.groups))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from oncelog.server.api import Api
 from oncelog.server.errors import ErrorCode
+from oncelog.server.packing import packed_aside
 
 if TYPE_CHECKING:
     from oncelog.server.call import Call
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 CLASSIC = "classic"
 
 
+@packed_aside
 def handle(request: Any, call: "Call") -> Any:
     states = {state.strip().lower() for state in getattr(request, "states_filter", ())}
     types = {each.strip().lower() for each in getattr(request, "types_filter", ())}

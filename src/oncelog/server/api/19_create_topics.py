@@ -13,10 +13,12 @@ from oncelog.server.call import Call
 from oncelog.server.config_resources import Entry, describe_configs
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.names import INTERNAL_TOPICS
+from oncelog.server.packing import packed_aside
 
 CONFIGS_SINCE = 5
 
 
+@packed_aside
 async def handle(request: Any, call: Call) -> Any:
     counts = Counter(asked.name for asked in request.topics)
     results = []

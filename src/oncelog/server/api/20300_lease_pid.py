@@ -11,11 +11,13 @@ from oncelog.producers.leases import Lease
 from oncelog.server.api import Api
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode, KafkaError
+from oncelog.server.packing import packed_aside
 from oncelog.server.partitions import partition_of, writable_topic
 from oncelog.server.ports import ClusterStorageError
 from oncelog.wire.own import LEASE_PID_KEY
 
 
+@packed_aside
 def handle(request: Any, call: Call) -> Any:
     granting = _Granting(call)
     return call.new(

@@ -14,6 +14,7 @@ from oncelog.server.api import Api
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.high_watermark import wait_for_high_watermark
+from oncelog.server.packing import packed_aside
 from oncelog.server.partitions import partition_of, writable_topic
 from oncelog.server.topics import Partition
 from oncelog.wire.own import RESUME_PID_KEY
@@ -41,6 +42,7 @@ class Fenced(NamedTuple):
     partition: Partition | None = None
 
 
+@packed_aside
 async def handle(request: Any, call: Call) -> Any:
     fenced = [
         [[_fence(producer, topic.name, index, call) for index in topic.partitions] for topic in producer.topics]

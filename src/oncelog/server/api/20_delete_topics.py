@@ -7,12 +7,14 @@ from uuid import UUID
 from oncelog.server.api import Api
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode, KafkaError
+from oncelog.server.packing import packed_aside
 from oncelog.server.topics import Topic
 
 IDS_SINCE = 6
 DISABLED_SINCE = 3  # older clients do not know TOPIC_DELETION_DISABLED
 
 
+@packed_aside
 async def handle(request: Any, call: Call) -> Any:
     if call.version >= IDS_SINCE:
         asked = [(each.name, each.topic_id) for each in request.topics]

@@ -10,11 +10,13 @@ from oncelog.log.errors import LogStorageError
 from oncelog.server.api import Api
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode, KafkaError
+from oncelog.server.packing import packed_aside
 from oncelog.server.partitions import partition_of, topic_of
 
 HIGH_WATERMARK = -1
 
 
+@packed_aside
 def handle(request: Any, call: Call) -> Any:
     return call.new(
         "DeleteRecordsResponse",

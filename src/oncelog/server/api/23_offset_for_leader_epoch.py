@@ -6,9 +6,11 @@ from typing import Any
 from oncelog.server.api import Api
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode, KafkaError
+from oncelog.server.packing import packed_aside
 from oncelog.server.partitions import partition_of, topic_of
 
 
+@packed_aside
 def handle(request: Any, call: Call) -> Any:
     return call.new(
         "OffsetForLeaderEpochResponse",

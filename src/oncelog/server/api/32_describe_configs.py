@@ -14,9 +14,11 @@ from oncelog.server.config_resources import (
     unsupported_resource,
 )
 from oncelog.server.errors import ErrorCode, KafkaError
+from oncelog.server.packing import packed_aside
 from oncelog.server.topic_rules import check_name
 
 
+@packed_aside
 def handle(request: Any, call: Call) -> Any:
     resources = {(each.resource_type, each.resource_name): each for each in request.resources}
     return call.new(

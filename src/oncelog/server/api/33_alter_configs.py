@@ -10,8 +10,10 @@ from oncelog.server.api import Api
 from oncelog.server.call import Call
 from oncelog.server.config_resources import replace
 from oncelog.server.errors import ErrorCode, KafkaError
+from oncelog.server.packing import packed_aside
 
 
+@packed_aside
 async def handle(request: Any, call: Call) -> Any:
     return await answer_each(request, call, "AlterConfigsResponse", _alter)
 

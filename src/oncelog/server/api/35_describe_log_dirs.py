@@ -6,11 +6,13 @@ from typing import Any
 from oncelog.server.api import Api, once
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode
+from oncelog.server.packing import packed_aside
 from oncelog.server.topics import Topic
 
 UNKNOWN_BYTES = -1
 
 
+@packed_aside
 def handle(request: Any, call: Call) -> Any:
     topics = call.broker.topics
     asked: list[tuple[Topic, tuple[int, ...] | None]]

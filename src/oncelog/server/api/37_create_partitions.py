@@ -9,8 +9,10 @@ from oncelog.server.api import Api
 from oncelog.server.call import Call
 from oncelog.server.config_resources import existing_topic
 from oncelog.server.errors import ErrorCode, KafkaError
+from oncelog.server.packing import packed_aside
 
 
+@packed_aside
 async def handle(request: Any, call: Call) -> Any:
     counts = Counter(asked.name for asked in request.topics)
     results = []

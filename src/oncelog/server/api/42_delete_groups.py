@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 from oncelog.server.api import Api
 from oncelog.server.errors import ErrorCode
 from oncelog.server.groups.store import Settled
+from oncelog.server.packing import packed_aside
 
 if TYPE_CHECKING:
     from oncelog.server.call import Call
 
 
+@packed_aside
 def handle(request: Any, call: "Call") -> Any | Awaitable[Any]:
     names = tuple(dict.fromkeys(request.groups_names))
     settled = [call.broker.groups.delete_group(name, call.now) for name in names]

@@ -5,8 +5,10 @@ from typing import Any
 from oncelog.server.api import Api
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode
+from oncelog.server.packing import packed_aside
 
 
+@packed_aside
 def handle(request: Any, call: Call) -> Any:
     return call.new(
         "ElectLeadersResponse",

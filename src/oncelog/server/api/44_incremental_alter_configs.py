@@ -6,8 +6,10 @@ from oncelog.server.alterations import answer_each
 from oncelog.server.api import Api
 from oncelog.server.call import Call
 from oncelog.server.config_resources import Change, alter
+from oncelog.server.packing import packed_aside
 
 
+@packed_aside
 async def handle(request: Any, call: Call) -> Any:
     return await answer_each(request, call, "IncrementalAlterConfigsResponse", _alter)
 

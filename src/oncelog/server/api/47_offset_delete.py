@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from oncelog.server.api import Api
 from oncelog.server.errors import ErrorCode
 from oncelog.server.groups.offsets import TopicPartition
+from oncelog.server.packing import packed_aside
 
 if TYPE_CHECKING:
     from oncelog.server.call import Call
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 Errors = list[list[ErrorCode]]  # of each partition of each topic, in the order of the request
 
 
+@packed_aside
 def handle(request: Any, call: "Call") -> Any | Awaitable[Any]:
     groups = call.broker.groups
     error = groups.check_delete_offsets(request.group_id)

@@ -8,12 +8,14 @@ from typing import Any
 from oncelog.server.api import Api, once
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode, KafkaError
+from oncelog.server.packing import packed_aside
 from oncelog.server.partitions import partition_of, topic_of
 
 NO_COORDINATOR_EPOCH = -1
 NO_TRANSACTION = -1
 
 
+@packed_aside
 def handle(request: Any, call: Call) -> Any:
     return call.new(
         "DescribeProducersResponse",
