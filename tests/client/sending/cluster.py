@@ -201,7 +201,7 @@ class Log:
             for base_offset, wire in self.batches
             if wire.pid == pid
             and wire.records
-            and base_offset >= from_offset
+            and base_offset + len(wire.records) > from_offset
             and (epoch is None or wire.generation == epoch)
         ]
 

@@ -43,8 +43,8 @@ def flavour_of(seed: int, name: str | None = None) -> Flavour:
         retries=rng.choice((2, 5)) if rng.random() < 0.1 and name != "shared" else 2_147_483_647,
         retry_backoff_ms=rng.choice((5, 50)),
         retry_backoff_max_ms=200,
-        settle_ms=1_000,
-        forget_after_ms={"forgetful": 1_500, "old records": 5_000}.get(name, FOREVER),
+        settle_ms=2_000,
+        forget_after_ms={"forgetful": 4_000, "old records": 5_000}.get(name, FOREVER),
     )
     is_leased = name in ("leased", "short leases")
     return Flavour(

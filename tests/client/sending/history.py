@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from random import Random
 
+from oncelog.client.error_codes import ErrorCodes as Code
 from oncelog.client.sending import Identity, Place, Sender
 from oncelog.producers.sequences import sequence_after
 from tests.client.sending.cluster import NODES
@@ -92,6 +93,8 @@ class History:
             kinds += [self._too_large, self._poison]
         for _ in range(rng.choice((0, 2, 5, 12))):
             self._at(rng.randrange(self.flavour.duration_ms), rng.choice(kinds))
+        if self.flavour.name in ("forgetful", "old records"):
+            kinds += [self._refuse_long, self._refuse_long]
         if self._poison in kinds:
             self.may_fail = True
 
@@ -139,6 +142,11 @@ class History:
         if code == -1:
             self.may_fail = True
         log.error = self.world.now_ms + rng.choice((5, 60, 400)), code, appends_first
+
+    def _refuse_long(self) -> None:
+        """Long enough for a broker to forget who wrote."""
+        for log in self.world.cluster.logs.values():
+            log.error = self.world.now_ms + self.flavour.forget_after_ms + 500, Code.NOT_ENOUGH_REPLICAS, False
 
     def _too_large(self) -> None:
         log = self._rng.choice(list(self.world.cluster.logs.values()))

@@ -28,7 +28,7 @@ class Counters:
 
 
 class Context:
-    __slots__ = ("actions", "counters", "due_ms", "forget_margin_ms", "limits", "random", "split", "wall_ahead_ms")
+    __slots__ = ("actions", "counters", "due_ms", "limits", "random", "remembered_ms", "split", "wall_ahead_ms")
 
     def __init__(self, limits: SenderLimits, random: Callable[[], float], split: Split) -> None:
         self.limits = limits
@@ -38,7 +38,9 @@ class Context:
         self.actions: list[Action] = []
         self.due_ms = FOREVER_MS  # nothing is due before, though something that was due may have been dealt with
         self.wall_ahead_ms = 0
-        self.forget_margin_ms = limits.forget_after_ms * 23 // 24
+        # What is sent now may arrive as late as `settle_ms` from now, and must still be remembered then.
+        longest_ms = limits.forget_after_ms
+        self.remembered_ms = longest_ms - max(longest_ms // 24, min(limits.settle_ms, longest_ms // 2))
 
     def wake_at(self, at_ms: int) -> None:
         if at_ms < self.due_ms:
@@ -56,4 +58,4 @@ class Context:
 
     def remembered_since_ms(self, now_ms: int) -> int:
         """Records with a timestamp above this one keep their producer in stock Kafka's memory."""
-        return now_ms + self.wall_ahead_ms - self.forget_margin_ms
+        return now_ms + self.wall_ahead_ms - self.remembered_ms

@@ -17,7 +17,7 @@ from oncelog.client.sending.context import Context
 from oncelog.client.sending.states import State
 from oncelog.client.sending.tenure import Tenure
 from oncelog.client.sending.verdicts import STORED, Kind, verdict_of
-from oncelog.producers.sequences import SEQUENCE_MASK
+from oncelog.producers.sequences import SEQUENCE_MASK, SEQUENCE_WINDOW
 
 NO_LEADER = -1
 
@@ -98,7 +98,7 @@ class Partition:
         if flying < len(self.open):
             batch = self.open[flying]
             if self.is_idempotent and not self._may_go_again(batch, now_ms):
-                return None
+                return None if self.open or self.state else self.take(now_ms)  # or they were stamped anew
             self.context.counters.retries += 1
         elif self.waiting:
             if self.is_idempotent:
@@ -209,10 +209,13 @@ class Partition:
             self.open.remove(batch)
         tenure = self.tenure
         if tenure is not None:
-            tenure.acknowledged = (batch.first_sequence + batch.record_count) & SEQUENCE_MASK
-            if not tenure.is_leased:
-                tenure.proven_timestamp_ms = batch.max_timestamp_ms
-        if base_offset >= 0:
+            # A later batch may be acknowledged first; it could only be stored behind this one.
+            behind = (batch.first_sequence + batch.record_count) & SEQUENCE_MASK
+            if (behind - tenure.acknowledged) & SEQUENCE_MASK < SEQUENCE_WINDOW:
+                tenure.acknowledged = behind
+                if not tenure.is_leased:
+                    tenure.proven_timestamp_ms = batch.max_timestamp_ms
+        if base_offset + batch.record_count > self.next_offset and base_offset >= 0:
             self.next_offset = base_offset + batch.record_count
         if not batch.is_reported:
             self.deliver(batch, base_offset, append_time_ms)
@@ -305,14 +308,20 @@ class Partition:
 
     def fail_waiting(self, code: int, message: str | None = None) -> None:
         while self.waiting:
-            self.context.fail(self.waiting.popleft(), code, message, False)
+            self._fail_first(code, message)
+
+    def _fail_first(self, code: int, message: str | None) -> None:
+        """The first waiting batch. Where others fill the same slots, nothing may move up into its place."""
+        self.context.fail(self.waiting.popleft(), code, message, False)
+        if self.tenure is not None and self.tenure.is_shared and self.state != State.STOPPED:
+            settling.stop(self, code, settling.SLOT_LOST)
 
     def expire(self, now_ms: int) -> None:
         """Reports what is older than delivery.timeout.ms."""
         deadline_ms = now_ms - self.context.limits.delivery_timeout_ms
         waiting = self.waiting
         while waiting and waiting[0].created_ms <= deadline_ms:
-            self.context.fail(waiting.popleft(), Code._MSG_TIMED_OUT, None, False)
+            self._fail_first(Code._MSG_TIMED_OUT, None)
         for batch in [each for each in self.open if each.created_ms <= deadline_ms and not each.is_reported]:
             self.abandon(batch, Code._MSG_TIMED_OUT)
         self._when_landed(now_ms)

@@ -164,6 +164,11 @@ class Sender:
         lane.is_pinned = True
         self._wake(lane)
 
+    def has_renewal(self, place: Place) -> bool:
+        """Whether the next `boundary` changes the lease."""
+        lane = self._partitions.get(place)
+        return lane is not None and lane.renewed is not None
+
     def throttled(self, node_id: int, until_ms: int) -> None:
         self._throttled[node_id] = until_ms
         self._context.wake_at(until_ms)
@@ -237,11 +242,15 @@ class Sender:
             lane.is_ready = False
             if lane.tenure is None and self._is_nameless(lane, now_ms):
                 nameless.append(lane)
-            if lane.state or (not lane.waiting and lane.flying == len(lane.open)) or now_ms < lane.not_before_ms:
+            if lane.state or (not lane.waiting and lane.flying == len(lane.open)):
                 continue
             if lane.leader == NO_LEADER:
                 self._want_metadata(lane.place[0], now_ms)
-            elif lane.leader not in self._throttled:
+            elif now_ms < lane.not_before_ms:
+                self._context.wake_at(lane.not_before_ms)
+            elif lane.leader in self._throttled:
+                self._context.wake_at(self._throttled[lane.leader])
+            else:
                 by_node.setdefault(lane.leader, []).append(lane)
         for node_id, lanes in by_node.items():
             self._fill_requests(node_id, lanes, now_ms)

@@ -41,7 +41,7 @@ def regroup(lane: "Partition", now_ms: int) -> None:
     is_over = bool(lane.open) and now_ms >= tenure.expires_at_ms
     if not (lane.has_gap or has_ghost or lane.is_refused or is_over):
         return
-    if in_doubt:
+    if in_doubt or (tenure.is_shared and not lane.has_gap):
         look_up(lane, now_ms)
     else:
         _restamp(lane, now_ms, keeps_identity=not lane.is_refused)
@@ -76,7 +76,7 @@ def looked_up(lane: "Partition", found: Found | None, now_ms: int) -> None:
         return
     if found.last_sequence >= 0:
         made_progress = _report_found(lane, found)
-        tenure.acknowledged = sequence_after(found.last_sequence)
+        tenure.acknowledged = _not_beyond(tenure, sequence_after(found.last_sequence))
     else:
         made_progress = False
     if made_progress:
@@ -85,6 +85,12 @@ def looked_up(lane: "Partition", found: Found | None, now_ms: int) -> None:
         _after_fence(lane, tenure, found, now_ms)
     else:
         _after_reading(lane, tenure, now_ms)
+
+
+def _not_beyond(tenure: Tenure, sequence: int) -> int:
+    """Another process that fills the same slots may be further than this one."""
+    ahead = (sequence - tenure.next_sequence) & SEQUENCE_MASK
+    return tenure.next_sequence if 0 < ahead < SEQUENCE_WINDOW else sequence
 
 
 def _after_fence(lane: "Partition", tenure: Tenure, found: Found, now_ms: int) -> None:
@@ -99,7 +105,8 @@ def _after_fence(lane: "Partition", tenure: Tenure, found: Found, now_ms: int) -
 
 
 def _after_reading(lane: "Partition", tenure: Tenure, now_ms: int) -> None:
-    goes_on = _is_contiguous(lane, tenure) and not lane.is_refused
+    # Where others write too, what was in the way may have been cut from the log since.
+    goes_on = _is_contiguous(lane, tenure) and (not lane.is_refused or tenure.is_shared)
     if goes_on and not is_forgettable(lane, now_ms):
         _send_as_it_is(lane, tenure)
         return
@@ -110,7 +117,7 @@ def _after_reading(lane: "Partition", tenure: Tenure, now_ms: int) -> None:
         lane.context.wake_at(settled_at_ms)
         return
     _clear_doubts(lane)
-    if goes_on or (_is_contiguous(lane, tenure) and not lane.is_refused):
+    if goes_on:
         _send_as_it_is(lane, tenure)
     else:
         _restamp(lane, now_ms, keeps_identity=False)
