@@ -106,15 +106,17 @@ class AppendingLog:
         if self.offline is not None and not self.come_back():
             raise LogStorageError(self.offline)
         (_, length, _, _, _, _, last_delta, _, max_ms, pid, generation, sequence, count) = header
-        if pid > 0:
-            decision, detail = self.producers.judge(pid, generation, sequence, count, now)
-            if decision:
-                return self._stage_replay(decision, detail, batch, header, now)
+        offset = self._staged_next
         append_time_ms = -1
         if self._stamps_time:
             append_time_ms = max_ms = now.wall_ms
+        if pid > 0 and not self.producers.accept_next(pid, generation, sequence, count, offset, max_ms, now):
+            decision, detail = self.producers.judge(pid, generation, sequence, count, now)
+            if decision:
+                return self._stage_replay(decision, detail, batch, header, now)
+            self.producers.accept(pid, generation, sequence, count, offset, max_ms, now)
+        if self._stamps_time:
             stamp_append_time(batch, 0, append_time_ms)
-        offset = self._staged_next
         _stamp(batch, 0, offset, length, self.leader_epoch)
         self._staged.append(batch)
         self._staged_bytes += length + 12
@@ -122,8 +124,6 @@ class AppendingLog:
         if max_ms > self._staged_max_ms:
             self._staged_max_ms = max_ms
         self.now = now
-        if pid > 0:
-            self.producers.accept(pid, generation, sequence, count, offset, max_ms, now)
         return Staged(Decision.APPEND, offset, append_time_ms, 0, end_offset)
 
     def commit(self) -> None:

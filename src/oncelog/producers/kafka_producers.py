@@ -72,6 +72,30 @@ class KafkaProducers:
         entries.seen_ms[row] = now.monotonic_ms
         entries.remember(row, first_sequence, record_count, base_offset, timestamp_ms)
 
+    def accept_next(
+        self,
+        pid: int,
+        epoch: int,
+        first_sequence: int,
+        record_count: int,
+        base_offset: int,
+        timestamp_ms: int,
+        now: Now,
+    ) -> bool:
+        """`judge` and `accept` at once for the usual case; False, with nothing done, for all others."""
+        row = self._rows.get(pid, -1)
+        entries = self.entries
+        if (
+            row < 0
+            or first_sequence != (entries.last_sequence[row] + 1) & SEQUENCE_MASK
+            or epoch != entries.generation[row]
+        ):
+            return False
+        self._rows.move_to_end(pid)
+        entries.seen_ms[row] = now.monotonic_ms
+        entries.remember(row, first_sequence, record_count, base_offset, timestamp_ms)
+        return True
+
     def known(self, pid: int) -> KnownProducer | None:
         row = self._rows.get(pid, -1)
         return None if row < 0 else self._known(row)

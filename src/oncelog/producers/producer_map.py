@@ -81,6 +81,21 @@ class ProducerMap:
         elif pid > 0:
             self._leased.accept(pid, generation, first_sequence, record_count, base_offset, timestamp_ms, now)
 
+    def accept_next(
+        self,
+        pid: int,
+        generation: int,
+        first_sequence: int,
+        record_count: int,
+        base_offset: int,
+        timestamp_ms: int,
+        now: Now,
+    ) -> bool:
+        """What `judge` calls APPEND at first sight is accepted at once. Of all else False is said, and nothing done."""
+        return pid >= FIRST_KAFKA_PID and self._kafka.accept_next(
+            pid, generation, first_sequence, record_count, base_offset, timestamp_ms, now
+        )
+
     def judge_fence(self, pid: int, generation: int, now: Now) -> Decision:
         """Whether a control batch may raise the pid's generation: APPEND, FENCED, UNKNOWN_PRODUCER or FULL."""
         if not 0 < pid < FIRST_KAFKA_PID:
