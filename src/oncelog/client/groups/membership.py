@@ -1,1 +1,440 @@
-"""A member of a group as a state machine."""
+"""A member of a group as a state machine: the classic protocol, from the member's side.
+
+It is told the time, what the application wants and what was answered; `actions` says what is to be done. At most one
+request of the course join, share, sync is under way, and at most one call of the application; heartbeats go on beside
+both. What it does next follows from a few facts, looked at in this order:
+
+    the application is called              wait for it
+    it left, or no longer polls            give back, say goodbye
+    no coordinator is known                find it
+    the partitions are lost                take them from the application
+    a new generation is wanted             give back what may not be kept, join, (leader: share), sync
+    the shares are not what is owned       take from and give to the application; then perhaps join again
+    otherwise                              settled
+
+An eager member gives everything back before it joins. A cooperative one joins with what it has, gives back what the
+shares say, and joins once more so that another may have it.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from itertools import count
+from typing import Final
+
+from oncelog.client.errors import KafkaError, error_of, is_retriable
+from oncelog.client.groups.assignors import Assignor, Candidate
+from oncelog.client.groups.heartbeats import Heartbeats
+from oncelog.client.groups.protocol import (
+    NO_GENERATION,
+    MalformedMessage,
+    Partition,
+    Subscription,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
+from oncelog.client.groups.steps import (
+    Action,
+    Assign,
+    CountPartitions,
+    FindCoordinator,
+    Heartbeat,
+    Join,
+    Joined,
+    Leave,
+    Member,
+    MemberLimits,
+    Report,
+    Revoke,
+    Sync,
+)
+
+Asked = FindCoordinator | Join | CountPartitions | Sync | Leave
+
+NOWHERE: Final = -1
+COORDINATOR_MOVED: Final = frozenset(
+    {KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NETWORK_EXCEPTION}
+)
+# The coordinator has forgotten the member, or goes on without it: what it owned may be another's by now.
+THROWN_OUT: Final = frozenset({KafkaError.UNKNOWN_MEMBER_ID, KafkaError.ILLEGAL_GENERATION})
+
+
+class Membership:
+    def __init__(self, limits: MemberLimits, assignors: Sequence[Assignor], random: Callable[[], float]) -> None:
+        self.limits = limits
+        self._assignors = {assignor.name: assignor for assignor in assignors}
+        self._is_cooperative = all(assignor.is_cooperative for assignor in assignors)
+        self._random = random
+        self._request_ids = count(1)
+        self._heartbeats = Heartbeats(limits.session_timeout_ms, limits.heartbeat_interval_ms)
+
+        self.member = Member(instance_id=limits.instance_id)
+        self.owned: frozenset[Partition] = frozenset()
+        self.counts: Mapping[str, int] | None = None  # what the leader shared out by
+        self.fatal: KafkaError | None = None
+
+        self._topics: frozenset[str] = frozenset()
+        self._is_leaving = False
+        self._is_polled_out = False
+        self._is_lost = False
+        self._join_reason: str | None = None
+        self._shares: frozenset[Partition] | None = None  # what the last sync said, until it is owned
+        self._previous: tuple[int, frozenset[Partition]] = (NO_GENERATION, frozenset())
+        self._node_id: int | None = None
+        self._asked: Asked | None = None  # the one request that is under way
+        self._joined: Joined | None = None
+        self._calling: Revoke | Assign | None = None
+        self._polled_ms = 0
+        self._retry_ms = 0
+        self._failures = 0
+        self._out: list[Action] = []
+
+    # --- what the application wants
+
+    def subscribe(self, topics: Collection[str], now_ms: int) -> None:
+        """Be a member that wants these topics; none at all is leaving."""
+        wanted = frozenset(topics)
+        if not wanted:
+            self.leave()
+        elif wanted != self._topics or self._is_leaving:
+            self._topics, self._is_leaving = wanted, False
+            self._polled_ms = now_ms
+            self._want_join("the subscription changed")
+
+    def leave(self) -> None:
+        if not self._is_leaving:
+            self._is_leaving = True
+            self._asked, self._joined, self._retry_ms = None, None, 0
+
+    def polled(self, now_ms: int) -> None:
+        self._polled_ms = now_ms
+        if self._is_polled_out:
+            self._is_polled_out = False
+            self._want_join("the application polls again")
+
+    def application_done(self) -> None:
+        """What `Revoke` or `Assign` asked of the application has been done."""
+        called, self._calling = self._calling, None
+        if isinstance(called, Assign):
+            self.owned |= called.partitions
+        elif called is not None:
+            self.owned -= called.partitions
+            if self._is_cooperative and not called.is_lost and self._shares is not None:
+                self._want_join("partitions were given back")
+
+    def partitions_counted(self, counts: Mapping[str, int]) -> None:
+        """How many partitions the topics have now; a leader that shared out by other numbers does so again."""
+        if self.counts is not None and dict(counts) != dict(self.counts):
+            self.counts = None
+            self._want_join("the partitions of a topic changed")
+
+    def rejoin(self, reason: str) -> None:
+        self._want_join(reason)
+
+    # --- what was answered
+
+    def coordinator_found(self, request_id: int, node_id: int) -> None:
+        if self._answered(request_id):
+            self._node_id = node_id
+            self._failures = 0
+
+    def joined(self, request_id: int, answer: Joined, now_ms: int) -> None:
+        asked = self._answered(request_id)
+        if asked is None:
+            return
+        if answer.error_code == KafkaError.MEMBER_ID_REQUIRED:
+            self.member = self.member._replace(member_id=answer.member_id)
+            self._want_join("a member id was given")
+        elif answer.error_code:
+            self._refused(answer.error_code, now_ms, asked)
+        else:
+            self._failures = 0
+            self._heartbeats.heard(now_ms)
+            self.member = self.member._replace(generation=answer.generation, member_id=answer.member_id)
+            self._joined = replace(answer, node_id=self._node_id if self._node_id is not None else NOWHERE)
+
+    def counted(self, request_id: int, counts: Mapping[str, int]) -> None:
+        """The answer to CountPartitions: the leader shares out."""
+        joined = self._joined
+        if not self._answered(request_id) or joined is None:
+            return
+        self.counts = dict(counts)
+        if joined.is_assigned_already:
+            self._sync(joined, {})
+            return
+        shares = self._assignors[joined.protocol_name].assign(counts, candidates(joined))
+        self._sync(joined, {member_id: encode_assignment(partitions) for member_id, partitions in shares.items()})
+
+    def synced(self, request_id: int, error_code: int, assignment: bytes, now_ms: int) -> None:
+        asked = self._answered(request_id)
+        if asked is None:
+            return
+        self._joined = None
+        if error_code:
+            self._refused(error_code, now_ms, asked)
+            return
+        try:
+            shares = decode_assignment(assignment)
+        except MalformedMessage as error:
+            self._report(KafkaError(KafkaError._BAD_MSG, f"the leader's assignment cannot be read: {error}"))
+            shares = frozenset()
+        self._failures = 0
+        self._heartbeats.heard(now_ms)
+        self._heartbeats.next_ms = now_ms + self.limits.heartbeat_interval_ms
+        self._shares = frozenset(each for each in shares if each[0] in self._topics)
+        self._previous = (self.member.generation, self._shares)
+
+    def beaten(self, request_id: int, error_code: int, now_ms: int) -> None:
+        """A heartbeat's answer."""
+        if not self._heartbeats.answered(request_id):
+            return
+        if error_code == 0:
+            return
+        if error_code == KafkaError.REBALANCE_IN_PROGRESS:
+            self._want_join("the group rebalances")
+        elif error_code in COORDINATOR_MOVED:
+            self._node_id = None
+        elif error_code in THROWN_OUT or not is_retriable(error_code):
+            self._refused(error_code, now_ms)
+        else:
+            self._heartbeats.next_ms = now_ms + self.limits.retry_backoff_ms
+
+    def left(self, request_id: int) -> None:
+        if self._answered(request_id):
+            self.member = Member(instance_id=self.limits.instance_id)
+
+    def failed(self, request_id: int, error: KafkaError, now_ms: int) -> None:
+        """No answer came: the connection broke, it took too long, or nobody could be asked."""
+        if self._heartbeats.failed(request_id):
+            self._node_id = None
+            return
+        asked = self._answered(request_id)
+        if asked is not None:
+            self._refused(error.code(), now_ms, asked, error)
+
+    def refused(self, code: int, generation: int, now_ms: int) -> None:
+        """A commit in this generation was answered so."""
+        if generation != self.member.generation or generation == NO_GENERATION:
+            return
+        if code == KafkaError.REBALANCE_IN_PROGRESS:
+            self._want_join("the group rebalances")
+        elif code in THROWN_OUT or code == KafkaError.FENCED_INSTANCE_ID:
+            self._refused(code, now_ms)
+
+    def _answered(self, request_id: int) -> Asked | None:
+        """The request that this answers. Answers to what was given up meanwhile say nothing."""
+        asked = self._asked
+        if asked is None or asked.request_id != request_id:
+            return None
+        self._asked = None
+        return asked
+
+    def _refused(self, code: int, now_ms: int, asked: Asked | None = None, error: KafkaError | None = None) -> None:
+        self._joined = None
+        if code == KafkaError.FENCED_INSTANCE_ID:
+            self._end(KafkaError(code, error_of(code).str(), fatal=True))
+            return
+        if code in THROWN_OUT:
+            self._thrown_out("the coordinator goes on without this member", code)
+            return
+        if not isinstance(asked, FindCoordinator | Leave):
+            self._want_join("the group rebalances" if code == KafkaError.REBALANCE_IN_PROGRESS else "it failed before")
+        if code == KafkaError.REBALANCE_IN_PROGRESS and not isinstance(asked, Join):
+            return
+        self._pause(now_ms)
+        if code in COORDINATOR_MOVED or code < 0:
+            self._node_id = None
+        if not is_retriable(code):
+            self._report(error or error_of(code))
+
+    def _end(self, error: KafkaError) -> None:
+        """Another bears this member's name now."""
+        self.fatal = error
+        self._is_lost = True
+        self._asked, self._joined, self._shares = None, None, None
+        self.member = Member(instance_id=self.limits.instance_id)
+        self._heartbeats.stop()
+        self._report(error)
+
+    def _thrown_out(self, reason: str, code: int = KafkaError.UNKNOWN_MEMBER_ID) -> None:
+        keeps_id = code == KafkaError.ILLEGAL_GENERATION
+        self.member = Member(NO_GENERATION, self.member.member_id if keeps_id else "", self.limits.instance_id)
+        self._heartbeats.stop()
+        self._asked, self._joined, self._shares, self.counts = None, None, None, None
+        self._is_lost = True
+        self._want_join(reason)
+
+    def _pause(self, now_ms: int) -> None:
+        longest_ms = self.limits.retry_backoff_max_ms
+        pause_ms = min(self.limits.retry_backoff_ms * 2 ** min(self._failures, 20), longest_ms)
+        self._failures += 1
+        self._retry_ms = now_ms + int(pause_ms * (0.8 + 0.4 * self._random()))
+
+    def _want_join(self, reason: str) -> None:
+        self._join_reason = self._join_reason or reason
+
+    def _report(self, error: KafkaError) -> None:
+        self._out.append(Report(error))
+
+    # --- what is to be done
+
+    @property
+    def is_settled(self) -> bool:
+        """A member with its partitions, and nothing going on."""
+        is_going_on = self._asked or self._calling or self._join_reason or self._shares is not None or self._is_lost
+        return self.member.generation != NO_GENERATION and not is_going_on and not self._is_leaving
+
+    @property
+    def is_out(self) -> bool:
+        """It has left: nothing is owned and nobody needs to be told."""
+        is_ending = self.fatal is not None or (self._is_leaving and not self._topics)
+        return is_ending and not self.owned and not self._calling and not self._asked
+
+    def actions(self, now_ms: int) -> list[Action]:
+        self._look_at_clocks(now_ms)
+        while self._calling is None and self._next():
+            continue
+        self._beat(now_ms)
+        out, self._out = self._out, []
+        return out
+
+    def next_due_ms(self) -> int | None:
+        """When to call `actions` again though nothing arrives."""
+        if self._is_stopped:
+            return None
+        due = [self._polled_ms + self.limits.rebalance_timeout_ms]
+        if self._retry_ms:
+            due.append(self._retry_ms)
+        if self.member.generation != NO_GENERATION and not self._is_joining:
+            due.append(self._heartbeats.expires_ms)
+            if self._node_id is not None and self._heartbeats.is_free:
+                due.append(self._heartbeats.next_ms)
+        return min(due)
+
+    @property
+    def _is_joining(self) -> bool:
+        """The coordinator knows that this member waits, and does not count its session meanwhile."""
+        return self._joined is not None or (self._asked is not None and self._node_id is not None)
+
+    @property
+    def _is_stopped(self) -> bool:
+        return self._is_leaving or self._is_polled_out or self.fatal is not None or not self._topics
+
+    def _look_at_clocks(self, now_ms: int) -> None:
+        if now_ms >= self._retry_ms:
+            self._retry_ms = 0
+        if self._is_stopped:
+            return
+        is_counted = self.member.generation != NO_GENERATION and not self._is_joining
+        if now_ms >= self._polled_ms + self.limits.rebalance_timeout_ms:
+            self._poll_out()
+        elif is_counted and now_ms >= self._heartbeats.expires_ms:
+            self._node_id = None
+            self._thrown_out("no heartbeat was answered for the time of a session", KafkaError.ILLEGAL_GENERATION)
+
+    def _poll_out(self) -> None:
+        """The application is stuck: let the others have its partitions."""
+        words = f"the application did not poll for {self.limits.rebalance_timeout_ms} ms (max.poll.interval.ms)"
+        self._report(KafkaError(KafkaError._MAX_POLL_EXCEEDED, words))
+        self._is_polled_out = True
+        if self.member.member_id and self._node_id is not None and self.limits.instance_id is None:
+            self._out.append(Leave(next(self._request_ids), self._node_id, self.member.member_id, words))
+        self._thrown_out(words)
+
+    def _next(self) -> bool:
+        """The next step, and whether there may be another one right after it."""
+        if self._is_lost:
+            self._is_lost = False
+            return not self.owned or self._call(Revoke(self.owned, is_lost=True))
+        if self._asked is not None or self._retry_ms or self.fatal is not None or not self._topics:
+            return False
+        if self._is_leaving:
+            return self._say_goodbye()
+        if self._is_polled_out:
+            return False
+        if self._node_id is None:
+            return self._ask(FindCoordinator(next(self._request_ids)))
+        if self._joined is not None:
+            return self._share_or_sync(self._joined)
+        if self._shares is not None:
+            return self._take_on(self._shares)
+        return self._join(self._node_id) if self._join_reason is not None else False
+
+    def _ask(self, action: Asked) -> bool:
+        self._asked = action
+        self._out.append(action)
+        return False
+
+    def _call(self, call: Revoke | Assign) -> bool:
+        self._calling = call
+        self._out.append(call)
+        return False
+
+    def _say_goodbye(self) -> bool:
+        self._shares, self._join_reason = None, None
+        if self.owned:
+            return self._call(Revoke(self.owned, is_lost=False))
+        member_id, self._topics = self.member.member_id, frozenset()
+        self._heartbeats.stop()
+        if member_id and self._node_id is not None and self.limits.instance_id is None:
+            return self._ask(Leave(next(self._request_ids), self._node_id, member_id, "the consumer is closed"))
+        self.member = Member(instance_id=self.limits.instance_id)
+        return False
+
+    def _join(self, node_id: int) -> bool:
+        keeps = frozenset(each for each in self.owned if self._is_cooperative and each[0] in self._topics)
+        if self.owned - keeps:
+            return self._call(Revoke(self.owned - keeps, is_lost=False))
+        reason, self._join_reason = self._join_reason or "", None
+        protocols = tuple((name, self._subscription(assignor)) for name, assignor in self._assignors.items())
+        return self._ask(Join(next(self._request_ids), node_id, self.member.member_id, protocols, reason))
+
+    def _subscription(self, assignor: Assignor) -> bytes:
+        generation, partitions = self._previous
+        subscription = Subscription(self._topics, owned=self.owned, generation=generation, rack=self.limits.rack)
+        return encode_subscription(replace(subscription, userdata=assignor.userdata(partitions, generation)))
+
+    def _share_or_sync(self, joined: Joined) -> bool:
+        is_leader = joined.leader_id == joined.member_id
+        if not is_leader:
+            self.counts = None
+        if not is_leader:
+            return self._sync(joined, {})
+        if joined.protocol_name not in self._assignors:
+            self._joined = None
+            self._report(error_of(KafkaError.INCONSISTENT_GROUP_PROTOCOL, f"{joined.protocol_name!r} was chosen"))
+            return False
+        topics = frozenset[str]().union(*(each.subscription.topics for each in candidates(joined)))
+        return self._ask(CountPartitions(next(self._request_ids), topics))
+
+    def _sync(self, joined: Joined, assignments: Mapping[str, bytes]) -> bool:
+        request_id = next(self._request_ids)
+        return self._ask(Sync(request_id, joined.node_id, self.member, joined.protocol_name, assignments))
+
+    def _take_on(self, shares: frozenset[Partition]) -> bool:
+        if self.owned - shares:
+            return self._call(Revoke(self.owned - shares, is_lost=False))
+        self._shares = None
+        added = shares - self.owned
+        return self._call(Assign(added)) if added or not self._is_cooperative else True
+
+    def _beat(self, now_ms: int) -> None:
+        if self.member.generation == NO_GENERATION or self._node_id is None or self._is_stopped:
+            return
+        if not self._is_joining and self._heartbeats.is_due(now_ms):
+            request_id = next(self._request_ids)
+            self._heartbeats.sent(request_id, now_ms)
+            self._out.append(Heartbeat(request_id, self._node_id, self.member))
+
+
+def candidates(joined: Joined) -> list[Candidate]:
+    """The members that the coordinator told the leader of. Who cannot be understood wants nothing."""
+    found = []
+    for member_id, instance_id, metadata in joined.members:
+        try:
+            subscription = decode_subscription(metadata)
+        except MalformedMessage:
+            subscription = Subscription(frozenset())
+        found.append(Candidate(member_id, instance_id, subscription))
+    return found

@@ -32,7 +32,7 @@ class Balance:
                 self._kept.add(partition)
 
     def give_out_rest(self) -> None:
-        """Every other partition to the member that has least; first the topics that fewest want, the hardest to place."""
+        """Every other partition to the member that has least; first those that fewest want, the hardest to place."""
         heaps: dict[tuple[int, ...], list[tuple[int, int]]] = {}
         for topic, wanting in sorted(self._wanting.items(), key=lambda each: (len(each[1]), each[0])):
             heap = heaps.setdefault(tuple(wanting), [])

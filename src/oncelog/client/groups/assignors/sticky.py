@@ -41,7 +41,7 @@ class StickyAssignor:
 
 
 class CooperativeStickyAssignor:
-    """Members keep what they have while they join. What is to move is taken away first, and given out in the next round."""
+    """Members keep what they have while they join. What is to move is taken away first and given out a round later."""
 
     name = "cooperative-sticky"
     is_cooperative = True

@@ -1,0 +1,50 @@
+"""When a member is to be heard of next, and when its session is over because nothing was heard of the coordinator."""
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Heartbeats:
+    session_timeout_ms: int
+    interval_ms: int
+    next_ms: int = 0
+    _heard_ms: int = 0
+    _asked: int | None = None
+    _asked_ms: int = 0
+
+    def heard(self, at_ms: int) -> None:
+        """The coordinator has counted the member's session from no earlier than this."""
+        self._heard_ms = max(self._heard_ms, at_ms)
+
+    def is_due(self, now_ms: int) -> bool:
+        return self._asked is None and now_ms >= self.next_ms
+
+    @property
+    def expires_ms(self) -> int:
+        return self._heard_ms + self.session_timeout_ms
+
+    @property
+    def is_free(self) -> bool:
+        """No answer is waited for."""
+        return self._asked is None
+
+    def sent(self, request_id: int, now_ms: int) -> None:
+        self._asked, self._asked_ms = request_id, now_ms
+        self.next_ms = now_ms + self.interval_ms
+
+    def answered(self, request_id: int) -> bool:
+        """Whether it is the answer that is waited for. The session counts from when it was sent, to be safe."""
+        if request_id != self._asked:
+            return False
+        self._asked = None
+        self.heard(self._asked_ms)
+        return True
+
+    def failed(self, request_id: int) -> bool:
+        if request_id != self._asked:
+            return False
+        self._asked = None
+        return True
+
+    def stop(self) -> None:
+        self._asked = None

@@ -1,0 +1,110 @@
+"""What a member of a group is told, and what it wants done: the values that pass in and out of `Membership`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from oncelog.client.errors import KafkaError
+from oncelog.client.groups.protocol import NO_GENERATION, Partition
+
+
+class Member(NamedTuple):
+    """Who a member is: what Heartbeat and OffsetCommit carry."""
+
+    generation: int = NO_GENERATION
+    member_id: str = ""
+    instance_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberLimits:
+    instance_id: str | None
+    session_timeout_ms: int
+    rebalance_timeout_ms: int  # max.poll.interval.ms: how long the others wait for a member that is to give back
+    heartbeat_interval_ms: int
+    retry_backoff_ms: int
+    retry_backoff_max_ms: int
+    rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """The answer to a JoinGroup; `members` (id, instance id, metadata) are told to the leader only."""
+
+    error_code: int
+    generation: int = NO_GENERATION
+    protocol_name: str = ""
+    leader_id: str = ""
+    member_id: str = ""
+    is_assigned_already: bool = False  # a leader that came back, for whom the old shares stay (KIP-814)
+    members: tuple[tuple[str, str | None, bytes], ...] = ()
+    node_id: int = -1  # who answered; the sync goes there too
+
+
+@dataclass(frozen=True, slots=True)
+class FindCoordinator:
+    request_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    request_id: int
+    node_id: int
+    member_id: str
+    protocols: tuple[tuple[str, bytes], ...]  # name and subscription, the most wanted first
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CountPartitions:
+    """The leader needs to know how many partitions these topics have; one that is not there is left out."""
+
+    request_id: int
+    topics: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    request_id: int
+    node_id: int
+    member: Member
+    protocol_name: str
+    assignments: Mapping[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    request_id: int
+    node_id: int
+    member: Member
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    request_id: int
+    node_id: int
+    member_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Revoke:
+    """The application gives these back; `application_done` says when. `is_lost`: they may be another's already."""
+
+    partitions: frozenset[Partition]
+    is_lost: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """The application takes these on; `application_done` says when."""
+
+    partitions: frozenset[Partition]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    error: KafkaError
+
+
+Action = FindCoordinator | Join | CountPartitions | Sync | Heartbeat | Leave | Revoke | Assign | Report
