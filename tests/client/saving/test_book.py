@@ -65,9 +65,9 @@ def test_a_save_waits_for_what_was_produced_before_it_and_for_nothing_else() -> 
 
 def test_the_keyless_counter_is_that_of_the_boundary() -> None:
     ours = book()
-    assert [ours.next_keyless("out") for _ in range(4)] == [0, 1, 2, 0]
+    assert [ours.keyless("out").choose(3) for _ in range(4)] == [0, 1, 2, 0]
     save = ours.begin_save()
-    ours.next_keyless("out")
+    ours.keyless("out").choose(3)
     assert ours.value(save, 5).topics["out"].keyless_counter == 4
 
 
@@ -100,3 +100,26 @@ def test_a_chain_without_an_open_end_is_a_defect_and_never_sent_on() -> None:
     ours.taken(PLACES[0], 1)
     with pytest.raises(CannotResume, match="no open span"):
         ours.stored(PLACES[0], 1, 0)
+
+
+def test_an_identity_that_changes_behind_the_boundary_leaves_a_closed_span_in_the_save() -> None:
+    ours = book()
+    place = PLACES[0]
+    ours.taken(place, 4)
+    save = ours.begin_save()
+    ours.taken(place, 3)
+    ours.stored(place, 4, 104)
+    ours.stored(place, 3, 107)
+    for each in PLACES:
+        ours.change_identity(save, each, NEXT)
+    value = ours.value(save, 5).topics["out"].partitions
+    assert value[0].spans == (Span(OURS, 4, 3), Span(NEXT, 0))
+    assert value[1].spans == (Span(NEXT, 0),)
+    assert ours.partitions[place].spans == (Span(NEXT, 0),)
+
+
+def test_what_was_handed_over_and_not_counted_yet_belongs_to_the_save() -> None:
+    ours = book()
+    save = ours.begin_save(lambda place: 2 if place == PLACES[1] else 0)
+    ours.taken(PLACES[1], 2)
+    assert ours.stored(PLACES[1], 2, 12) == [save]

@@ -91,10 +91,13 @@ class Partition:
     """The records of one partition that are in no batch yet."""
 
     __slots__ = (
+        "added_batches",
         "chunks",
         "done_batches",
         "is_noticed",
+        "is_wanted",
         "lock",
+        "most_entries",
         "opened_s",
         "partition",
         "place",
@@ -105,9 +108,11 @@ class Partition:
         "topic",
     )
 
-    def __init__(self, topic: str, partition: int) -> None:
+    def __init__(self, topic: str, partition: int, most_records: int = 1) -> None:
         self.topic = topic
         self.partition = partition
+        self.most_entries = most_records * COLUMNS  # with so many entries `produce` seals
+        self.is_wanted = False  # the engine would have them sealed now, however few
         self.place = (topic, partition)
         self.rows: list[Any] = []
         self.size_bytes = 0  # of what was appended since the last piece was taken; about right while many threads add
@@ -117,7 +122,8 @@ class Partition:
         self.is_noticed = False  # the engine knows that there are records
         self.opened_s = 0.0
         self.sealed_batches = 0  # counted by whoever has the lock
-        self.done_batches = 0  # counted by the engine's thread
+        self.added_batches = 0  # of these at the Sender, and those it is done with: counted by the engine's thread
+        self.done_batches = 0
         self.replay: PartitionReplay | None = None  # a resumed producer's first records are compared, not sent
         self.lock = Lock()  # whoever makes batches has it, so that they stay in order
 

@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.net.metadata import Metadata
@@ -11,14 +11,23 @@ from oncelog.client.producer.accumulator import RECORD_OVERHEAD_BYTES, Budget, H
 from oncelog.client.producer.arguments import as_bytes, as_headers, as_partition, as_time, check_topic, refused
 from oncelog.client.producer.delivery import ProducedMessage, Report
 from oncelog.client.producer.engine import Engine
+from oncelog.client.producer.resuming import begin, saved_value
 from oncelog.client.properties import producer_settings
 from oncelog.clock import monotonic_s
+
+if TYPE_CHECKING:
+    from oncelog.client.producer.resuming import Saving
+    from oncelog.client.saving.saved import SavedProducer
 
 
 class AsyncProducer:
     """For one event loop, the one that it is started on (`async with`, or `await start()`)."""
 
-    def __init__(self, properties: Mapping[str, Any], /, **more: Any) -> None:
+    def __init__(
+        self, properties: Mapping[str, Any], /, *, saved: "SavedProducer | str | None" = None, **more: Any
+    ) -> None:
+        """`saved`: go on as this producer, wherever and by whomever it was saved (docs/saved-producers.md)."""
+        self._saved = saved_value(saved)
         self._settings = settings = producer_settings({**properties, **more})
         self._budget = Budget(settings.queue_buffering_max_messages, settings.queue_buffering_max_kbytes * 1024)
         self._engine = Engine(settings, self._budget, self._deliver, self._tell)
@@ -32,7 +41,12 @@ class AsyncProducer:
         if not self._process_id:
             self._process_id = os.getpid()
             self._state = ""
-            await self._engine.start()
+            try:
+                await begin(self._engine, self._saved)
+            except BaseException:
+                self._state = "it could not be started"
+                await self._engine.close()
+                raise
         return self
 
     async def produce(
@@ -57,6 +71,7 @@ class AsyncProducer:
         if size_bytes > self._most_bytes:
             raise refused(KafkaError.MSG_SIZE_TOO_LARGE)
         check_topic(topic)
+        self._engine.saving.check(topic)
         time = as_time(timestamp, 0.0)
         if not self._budget.has_room(size_bytes):
             await self._wait_for_room(size_bytes)
@@ -111,6 +126,25 @@ class AsyncProducer:
     async def list_topics(self, topic: str | None = None) -> Metadata:
         self._check_usable()
         return await self._engine.brokers.refresh(None if topic is None else [topic])
+
+    # --- saved, and resumed
+
+    async def pin(self, *topics: str) -> None:
+        """Say which topics the saved producer is for, before the first record: their partition counts and an identity
+        are fixed. Save it then, before producing."""
+        self._check_usable()
+        await self._engine.saving.pin(topics)
+
+    async def saved(self) -> "SavedProducer":
+        """Wait until every record produced so far is stored, and say where that is, to be stored by the application
+        beside its input position, before it produces the next record."""
+        self._check_usable()
+        return await self._engine.saving.save()
+
+    @property
+    def saving(self) -> "Saving":
+        """What `commit_with_producer` asks."""
+        return self._engine.saving
 
     def __len__(self) -> int:
         return self._budget.messages

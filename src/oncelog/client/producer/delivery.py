@@ -41,9 +41,9 @@ class Records:
         self.partition = partition
         self.count = count
         self.size_bytes = size_bytes
-        self.keys: Sequence[bytes | None] = ()
-        self.values: Sequence[bytes | None] = ()
-        self.headers: Sequence[Any] = ()
+        self.keys: Sequence[bytes | None] | None = None  # None, too, where no record has one
+        self.values: Sequence[bytes | None] | None = None
+        self.headers: Sequence[Any] | None = None
         self.times: Sequence[float] = ()
         self.callbacks: Sequence[Any] | None = None
         self.wall_offset_s = 0.0  # what makes wall time of the monotonic clock
@@ -57,9 +57,11 @@ class Records:
             (Records(self.topic, self.partition, self.count - count, self.size_bytes - size_bytes), slice(count, None)),
         )
         for part, piece in parts:
-            part.keys, part.values, part.headers = self.keys[piece], self.values[piece], self.headers[piece]
-            part.times = self.times[piece]
+            part.keys = None if self.keys is None else self.keys[piece]
+            part.values = None if self.values is None else self.values[piece]
+            part.headers = None if self.headers is None else self.headers[piece]
             part.callbacks = None if self.callbacks is None else self.callbacks[piece]
+            part.times = self.times[piece]
             part.wall_offset_s, part.handle = self.wall_offset_s, self.handle
         return parts[0][0], parts[1][0]
 
@@ -138,16 +140,17 @@ class ProducedMessage:
         return base + self._at if base >= 0 else OFFSET_INVALID
 
     def key(self) -> bytes | None:
-        return self._report.records.keys[self._at]
+        keys = self._report.records.keys
+        return None if keys is None else keys[self._at]
 
     def value(self) -> bytes | None:
-        return self._report.records.values[self._at]
+        values = self._report.records.values
+        return None if values is None else values[self._at]
 
     def headers(self) -> list[tuple[str, bytes | None]] | None:
-        headers = self._report.records.headers[self._at]
-        if not headers:
-            return None
-        return [(name.decode(errors="replace"), value) for name, value in headers]
+        column = self._report.records.headers
+        headers = None if column is None else column[self._at]
+        return [(name.decode(errors="replace"), value) for name, value in headers] if headers else None
 
     def timestamp(self) -> tuple[int, int]:
         """What kind of time it is, and milliseconds since 1970."""

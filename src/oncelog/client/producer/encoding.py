@@ -39,46 +39,33 @@ class Encoder:
         self._codec = codec
         self._target_bytes = target_bytes
 
-    def encode(self, topic: str, partition: int, rows: list[Any], wall_offset_s: float) -> list[Encoded]:
+    def encode(
+        self, topic: str, partition: int, rows: list[Any], wall_offset_s: float, *, keeps_times: bool = False
+    ) -> list[Encoded]:
         """The batches of these rows, almost always one, with what is to be reported of each."""
-        records = self.records(topic, partition, rows, wall_offset_s)
-        keys, values, headers = rows[KEY::COLUMNS], rows[VALUE::COLUMNS], rows[HEADERS::COLUMNS]
-        times = rows[TIME::COLUMNS]
-        count = records.count
-        loops = compiled_loops() if count >= WORTH_COMPILED_RECORDS else None
-        if loops is not None and headers.count(None) == count:
-            parts = loops.encode_columns(keys, values, times, wall_offset_s, self._codec, self._target_bytes)
+        cells = _cells(rows)
+        records = _records(topic, partition, cells, wall_offset_s)
+        if keeps_times:
+            records.times = cells.times
+        loops = compiled_loops() if cells.row_count >= WORTH_COMPILED_RECORDS else None
+        if loops is not None and cells.headers is None:
+            parts = loops.encode_columns(
+                cells.keys, cells.values, cells.times, wall_offset_s, self._codec, self._target_bytes
+            )
             return _paired(parts, records)
-        if loops is None and count >= WORTH_IMPORT_RECORDS:
+        if loops is None and cells.row_count >= WORTH_IMPORT_RECORDS:
             fetch_compiled_loops()
-        return _paired(self._in_python(keys, values, headers, times, wall_offset_s, records.size_bytes), records)
+        return _paired(self._in_python(cells, wall_offset_s, records.size_bytes), records)
 
     @staticmethod
     def records(topic: str, partition: int, rows: list[Any], wall_offset_s: float) -> Records:
         """What is to be reported of these rows, and what they count against the budget."""
-        count = len(rows) // COLUMNS
-        keys, values, headers = rows[KEY::COLUMNS], rows[VALUE::COLUMNS], rows[HEADERS::COLUMNS]
-        callbacks = rows[CALLBACK::COLUMNS]
-        size_bytes = count * RECORD_OVERHEAD_BYTES + _sum_bytes(keys, count) + _sum_bytes(values, count)
-        if headers.count(None) != count:
-            size_bytes += sum(headers_bytes(each) for each in headers if each is not None)
-        records = Records(topic, partition, count, size_bytes)
-        if callbacks.count(None) != count:
-            records.keys, records.values, records.headers = keys, values, headers
-            records.times, records.callbacks = rows[TIME::COLUMNS], callbacks
-        records.wall_offset_s = wall_offset_s
-        return records
+        return _records(topic, partition, _cells(rows), wall_offset_s)
 
-    def _in_python(
-        self,
-        keys: list[bytes | None],
-        values: list[bytes | None],
-        headers: list[Any],
-        times: list[float],
-        wall_offset_s: float,
-        size_bytes: int,
-    ) -> list[tuple[bytearray, int]]:
-        times_ms = [time_ms(each, wall_offset_s) for each in times]
+    def _in_python(self, cells: "_Cells", wall_offset_s: float, size_bytes: int) -> list[tuple[bytearray, int]]:
+        nothing: list[Any] = [None] * cells.row_count
+        keys, values, headers = cells.keys or nothing, cells.values or nothing, cells.headers or nothing
+        times_ms = [time_ms(each, wall_offset_s) for each in cells.times]
         rows = list(zip(keys, values, headers, times_ms, strict=True))
         if size_bytes <= self._target_bytes:
             return [(build_batch(rows, codec=self._codec), len(rows))]
@@ -88,11 +75,43 @@ class Encoder:
         return parts
 
 
-def _sum_bytes(column: list[bytes | None], count: int) -> int:
-    nulls = column.count(None)
-    if nulls == count:
-        return 0
-    return sum(map(len, filter(None, column) if nulls else column))  # type: ignore[arg-type]
+class _Cells(NamedTuple):
+    """The columns of some rows; None where a column is null in every row."""
+
+    row_count: int
+    keys: list[bytes | None] | None
+    values: list[bytes | None] | None
+    headers: list[Any] | None
+    times: list[float]
+    callbacks: list[Any] | None
+    size_bytes: int
+
+
+def _cells(rows: list[Any]) -> _Cells:
+    count = len(rows) // COLUMNS
+    size_bytes = count * RECORD_OVERHEAD_BYTES
+    found: list[list[Any] | None] = []
+    for column in (KEY, VALUE, HEADERS, CALLBACK):
+        cells = rows[column::COLUMNS]
+        nulls = cells.count(None)
+        found.append(None if nulls == count else cells)
+        if nulls == count or column == CALLBACK:
+            continue
+        if column == HEADERS:
+            size_bytes += sum(headers_bytes(each) for each in cells if each is not None)
+        else:
+            size_bytes += sum(map(len, filter(None, cells) if nulls else cells))
+    keys, values, headers, callbacks = found
+    return _Cells(count, keys, values, headers, rows[TIME::COLUMNS], callbacks, size_bytes)
+
+
+def _records(topic: str, partition: int, cells: _Cells, wall_offset_s: float) -> Records:
+    records = Records(topic, partition, cells.row_count, cells.size_bytes)
+    if cells.callbacks is not None:
+        records.keys, records.values, records.headers = cells.keys, cells.values, cells.headers
+        records.times, records.callbacks = cells.times, cells.callbacks
+    records.wall_offset_s = wall_offset_s
+    return records
 
 
 def _pieces(

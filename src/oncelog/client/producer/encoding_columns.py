@@ -10,8 +10,8 @@ from oncelog.records.encode_columns import encode
 
 
 def encode_columns(
-    keys: Sequence[bytes | None],
-    values: Sequence[bytes | None],
+    keys: Sequence[bytes | None] | None,
+    values: Sequence[bytes | None] | None,
     times: Sequence[float],
     wall_offset_s: float,
     codec: int,
@@ -34,13 +34,12 @@ def _times_ms(times: Sequence[float], wall_offset_s: float) -> Any:
     return np.where(found < 0, -found, wall_ms).astype(np.int64)
 
 
-def _column(cells: Sequence[bytes | None]) -> BytesColumn | None:
-    count = len(cells)
-    nulls = cells.count(None)
-    if nulls == count:
+def _column(cells: Sequence[bytes | None] | None) -> BytesColumn | None:
+    if cells is None:
         return None
+    count = len(cells)
     valid = None
-    if nulls:
+    if None in cells:
         valid = np.fromiter((cell is not None for cell in cells), np.bool_, count)
         cells = [cell or b"" for cell in cells]
     data = b"".join(cells)  # type: ignore[arg-type]

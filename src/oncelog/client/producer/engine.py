@@ -8,17 +8,19 @@ it can holds the interpreter, and every time the loop takes it over costs millis
 import asyncio
 import random
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.client.errors import KafkaError, KafkaException, error_of, is_retriable
 from oncelog.client.net.brokers import Brokers
 from oncelog.client.partitioners import Partitioner, partitioner
-from oncelog.client.producer.accumulator import TIME, Budget, Held, Partition, Topic
+from oncelog.client.producer.accumulator import COLUMNS, TIME, Budget, Held, Partition, Topic
 from oncelog.client.producer.delivery import Records, Report, split
 from oncelog.client.producer.encoding import Encoder
 from oncelog.client.producer.identities import Identities
 from oncelog.client.producer.requests import Requests
+from oncelog.client.producer.resuming import Saving
 from oncelog.client.producer.topics import Topics
 from oncelog.client.sending import (
     Action,
@@ -29,6 +31,7 @@ from oncelog.client.sending import (
     LookUp,
     NeedIdentity,
     NeedMetadata,
+    Place,
     Produce,
     Sender,
     SenderLimits,
@@ -43,8 +46,11 @@ if TYPE_CHECKING:
 MOST_SEALED: Final = 10
 # What a request takes beside its batches; message.max.bytes counts it too.
 REQUEST_OVERHEAD_BYTES: Final = 1024
+# So long before records are due, whoever produces is asked to seal them.
+ASK_S: Final = 0.0005
 WALL_OFFSET_KEPT_S: Final = 1.0
 
+Prepare = Callable[[Topic, Sequence[Partition]], None]
 Deliver = Callable[[Report], None]
 Tell = Callable[[KafkaError], None]
 
@@ -60,11 +66,13 @@ class Engine:
         self.sender = Sender(_limits(settings), random.random, split)
         self.most_batch_records = settings.batch_num_messages
         self.most_batch_bytes = max(1, min(settings.batch_size, settings.message_max_bytes - REQUEST_OVERHEAD_BYTES))
+        self._most_entries = self.most_batch_records * COLUMNS
         self.codec = CODECS[settings.compression_type]
         self._encoder = Encoder(self.codec, self.most_batch_bytes)
-        self._deliver = deliver
+        self.report = deliver
         self._tell = tell
         self._linger_s = settings.linger_ms / 1000
+        self._ask_s = min(ASK_S, self._linger_s / 4)
         self._topics = Topics(self.brokers, settings, self._place_held, self._fail_held, tell)
         self.topics = self._topics.known
         self._requests = Requests(self.brokers, settings, self._answered, self._lost)
@@ -85,6 +93,9 @@ class Engine:
         self._wall_offset_s = wall_s() - monotonic_s()
         self._wall_offset_at_s = monotonic_s()
         self._is_closed = False
+        self._is_held = False
+        self._keeps_times = False
+        self.saving = Saving(self)
 
     # --- from any thread
 
@@ -119,12 +130,21 @@ class Engine:
         if not partition.lock.acquire(blocking=False):
             return False
         try:
-            if everything:
-                partition.is_noticed = False  # first: what comes from here on is noticed anew
+            if everything or partition.is_wanted:
+                everything = True
+                partition.is_wanted = False
+                partition.most_entries = self._most_entries
+                partition.is_noticed = False  # before they are taken: what comes from here on is noticed anew
             while partition.rows and (everything or self.is_full(partition)):
                 partition.chunks.append(partition.take(self.most_batch_records))
-            while partition.chunks and partition.batches_under_way < MOST_SEALED:
-                self._encode(partition, partition.chunks.popleft())
+            while partition.chunks and partition.batches_under_way < MOST_SEALED and not self._is_held:
+                if partition.replay is not None:
+                    rest = self.saving.offer(partition, partition.chunks.popleft(), partial(self._records, partition))
+                    if rest:
+                        partition.chunks.appendleft(rest)
+                        break
+                else:
+                    self._encode(partition, partition.chunks.popleft())
         finally:
             partition.lock.release()
         self.wake()
@@ -148,14 +168,23 @@ class Engine:
         self.wake()
 
     def _encode(self, partition: Partition, rows: list[Any]) -> None:
+        if self.saving.failure is not None:
+            self._report(self._records(partition, rows), self.saving.failure)
+            return
         first_s = rows[TIME] if rows[TIME] >= 0 else partition.opened_s
-        for data, records in self._encoder.encode(partition.topic, partition.partition, rows, self.wall_offset_s()):
+        encoded = self._encoder.encode(
+            partition.topic, partition.partition, rows, self.wall_offset_s(), keeps_times=self._keeps_times
+        )
+        for data, records in encoded:
             batch = Batch(partition.topic, partition.partition, data, records.count, int(first_s * 1000), records)
             partition.sealed_batches += 1
             self._inbox.append(batch)
         remaining = partition.rows[TIME : TIME + 1]
         if remaining and remaining[0] >= 0:
             partition.opened_s = remaining[0]
+
+    def _records(self, partition: Partition, rows: list[Any]) -> Records:
+        return self._encoder.records(partition.topic, partition.partition, rows, self.wall_offset_s())
 
     # --- its life
 
@@ -174,6 +203,7 @@ class Engine:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.saving.close()
         await self._identities.close()
         await self._topics.close()
         await self._requests.close()
@@ -185,20 +215,23 @@ class Engine:
 
     def purge(self, *, in_queue: bool, in_flight: bool) -> None:
         if in_queue:
-            self._topics.give_up(KafkaError(KafkaError._PURGE_QUEUE))
-            for topic in tuple(self.topics.values()):
-                for partition in topic.partitions:
-                    self._purge(partition)
+            self._drop_rows(KafkaError(KafkaError._PURGE_QUEUE))
         now_ms = _now_ms()
-        while self._inbox:
-            self.sender.add(self._inbox.popleft(), now_ms)
+        self._hand_over(now_ms)
         if in_queue:
             self.sender.give_up(now_ms, KafkaError._PURGE_QUEUE, in_flight=False)
         if in_flight:
             self.sender.give_up(now_ms, KafkaError._PURGE_INFLIGHT, in_flight=True)
         self._act(now_ms)
 
-    def _purge(self, partition: Partition) -> None:
+    def _drop_rows(self, error: KafkaError) -> None:
+        """Report what is in no batch yet as failed."""
+        self._topics.give_up(error)
+        for topic in tuple(self.topics.values()):
+            for partition in topic.partitions:
+                self._purge(partition, error)
+
+    def _purge(self, partition: Partition, error: KafkaError) -> None:
         with partition.lock:
             partition.is_noticed = False
             if partition.rows:
@@ -206,7 +239,7 @@ class Engine:
             while partition.chunks:
                 rows = partition.chunks.popleft()
                 records = self._encoder.records(partition.topic, partition.partition, rows, self.wall_offset_s())
-                self._report(records, error=KafkaError(KafkaError._PURGE_QUEUE))
+                self._report(records, error=error)
 
     # --- a turn of the loop
 
@@ -223,8 +256,8 @@ class Engine:
             self._topics.look()
             self.sender.leaders(self._topics.leaders(), now_ms)
         self._seal_due(now_s)
-        while self._inbox:
-            self.sender.add(self._inbox.popleft(), now_ms)
+        self._hand_over(now_ms)
+        self.saving.turn()
         self.sender.tick(now_ms)
         self._act(now_ms)
         self._plan(now_s, self._topics.expire(now_s))
@@ -233,21 +266,41 @@ class Engine:
         waiting = self._open
         while self._noticed:
             partition = self._noticed.popleft()
-            waiting.setdefault(partition, partition.opened_s + self._linger_s)
+            waiting.setdefault(partition, partition.opened_s + self._linger_s - self._ask_s)
         for partition, due_s in tuple(waiting.items()):
-            is_due = due_s <= now_s or self._flushes > 0
-            if not is_due:
+            if due_s > now_s and not self._flushes:
                 break
             really_due_s = partition.opened_s + self._linger_s
-            if not self._flushes and really_due_s > now_s and partition.rows:
-                # Older records have left in a full batch meanwhile.
-                del waiting[partition]
+            if self._flushes or really_due_s <= now_s:
+                if self._seal_now(partition):
+                    del waiting[partition]
+                continue
+            del waiting[partition]
+            if really_due_s - self._ask_s <= now_s:
+                # A thread that is producing just now seals by itself: it need not hand over the interpreter for that.
+                partition.is_wanted = True
+                partition.most_entries = 0
                 waiting[partition] = really_due_s
-            elif self._is_backed_up(partition) and not self.is_full(partition):
-                del waiting[partition]
-                self._deferred.add(partition)  # a small batch behind others would only wait there
-            elif self.seal(partition, everything=True):
-                del waiting[partition]
+            else:
+                # Older records have left in a full batch meanwhile.
+                waiting[partition] = really_due_s - self._ask_s
+
+    def _seal_now(self, partition: Partition) -> bool:
+        if self._is_backed_up(partition) and not self.is_full(partition):
+            self._deferred.add(partition)  # a small batch behind others would only wait there
+            return True
+        return self.seal(partition, everything=True)
+
+    def _hand_over(self, now_ms: int) -> None:
+        """To the Sender, what was made of records since the last turn."""
+        inbox = self._inbox
+        while inbox:
+            batch = inbox.popleft()
+            partition = self._partition(batch)
+            if partition is not None:
+                partition.added_batches += 1
+            self.saving.taken(batch)
+            self.sender.add(batch, now_ms)
 
     def _is_backed_up(self, partition: Partition) -> bool:
         return partition.batches_under_way >= self.settings.max_in_flight
@@ -255,7 +308,7 @@ class Engine:
     def _act(self, now_ms: int) -> None:
         for action in self.sender.actions(now_ms):
             self._do(action)
-        if self._inbox:
+        if self._inbox and not self._is_held:
             self.wake()
 
     def _do(self, action: Action) -> None:
@@ -285,7 +338,7 @@ class Engine:
         if due:
             wait_s = max(min(due) - now_s, 0.0005)
             self._timer = self._loop.call_later(wait_s, self._turn)
-            self._is_timed = wait_s <= self._linger_s
+            self._is_timed = wait_s <= self._linger_s - self._ask_s
             if self._noticed:
                 self.wake()
 
@@ -321,9 +374,13 @@ class Engine:
     # --- reports
 
     def _delivered(self, action: Delivered) -> None:
+        self._done(action.batch)
+        if self.saving.delivered(action):
+            self.report_delivered(action)
+
+    def report_delivered(self, action: Delivered) -> None:
         batch = action.batch
-        self._done(batch)
-        self._deliver(
+        self.report(
             Report(
                 batch.payload,  # type: ignore[arg-type]
                 base_offset=action.base_offset,
@@ -340,25 +397,74 @@ class Engine:
         self._done(batch)
         known = error_of(action.code, action.message)
         error = KafkaError(action.code, known.str(), retriable=known.retriable(), maybe_stored=action.maybe_stored)
+        self.saving.failed(batch, error)
         self._report(batch.payload, error, batch)  # type: ignore[arg-type]
 
     def _report(self, records: Records, error: KafkaError, batch: Batch | None = None) -> None:
         report = Report(records, error=error, done_s=monotonic_s())
         if batch is not None:
             report.pid, report.generation, report.first_sequence = batch.pid, batch.generation, batch.first_sequence
-        self._deliver(report)
+        self.report(report)
 
     def _done(self, batch: Batch) -> None:
-        topic = self.topics.get(batch.topic)
-        if topic is None or batch.partition >= len(topic.partitions):
+        partition = self._partition(batch)
+        if partition is None:
             return
-        partition = topic.partitions[batch.partition]
         partition.done_batches += 1
         if partition in self._deferred and not self._is_backed_up(partition):
             if self.seal(partition, everything=True):
                 self._deferred.discard(partition)
         elif partition.chunks or self.is_full(partition):
             self.seal(partition)
+
+    def _partition(self, batch: Batch) -> Partition | None:
+        topic = self.topics.get(batch.topic)
+        if topic is None or batch.partition >= len(topic.partitions):
+            return None
+        return topic.partitions[batch.partition]
+
+    # --- what saving asks
+
+    def keep_times(self) -> None:
+        """Which records were given a time by the user is to be known of every batch."""
+        self._keeps_times = True
+
+    def pin_topic(self, name: str, count: int, prepare: Prepare) -> None:
+        """This many partitions, whatever the cluster has; `prepare` comes before anything is put into them."""
+        self._topics.pin(name, count, prepare)
+
+    def pin_by(self, pin: Callable[[str], Awaitable[None]]) -> None:
+        """Have every topic pinned when it is first produced to."""
+        self._topics.pin_by = pin
+
+    def hold(self, is_held: bool) -> None:
+        """Nothing new goes to the Sender while this is on."""
+        self._is_held = is_held
+        self.wake()
+
+    def pending(self, place: Place) -> int:
+        """Records of a partition that were handed over and did not go to the Sender."""
+        partition = self._topics.partition(place)
+        if partition is None:
+            return 0
+        with partition.lock:  # nobody is making batches of them now
+            count = partition.record_count + sum(len(rows) // COLUMNS for rows in partition.chunks)
+            return count + sum(batch.record_count for batch in self._inbox if (batch.topic, batch.partition) == place)
+
+    def is_idle(self, place: Place) -> bool:
+        """Nothing of the partition is under way; what is held back does not count."""
+        partition = self._topics.partition(place)
+        if partition is None:
+            return self._topics.is_empty(place[0])
+        return partition.added_batches == partition.done_batches and (self._is_held or self.pending(place) == 0)
+
+    def stop(self, error: KafkaError) -> None:
+        """Nothing more is sent, whatever was taken is reported with this error."""
+        self._drop_rows(error)
+        now_ms = _now_ms()
+        self._hand_over(now_ms)
+        self.sender.give_up(now_ms, error.code(), in_flight=True)
+        self.wake()
 
     # --- records that had to wait for their topic
 
@@ -374,8 +480,7 @@ class Engine:
 
     def _fail_held(self, topic: Topic, late: list[Held], error: KafkaError) -> None:
         for each in late:
-            records = self._encoder.records(topic.name, each.partition, list(each.row), self.wall_offset_s())
-            self._report(records, error)
+            self._report(self._records(Partition(topic.name, each.partition), list(each.row)), error)
 
     def choose(self, topic: Topic, key: bytes | None, count: int, now_s: float) -> int:
         """The partition that a record's key, or chance, chooses."""

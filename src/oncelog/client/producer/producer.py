@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.net.loop_thread import LoopThread
 from oncelog.client.net.metadata import Metadata
-from oncelog.client.producer.accumulator import COLUMNS, RECORD_OVERHEAD_BYTES, Budget, Held, Topic, headers_bytes
+from oncelog.client.producer.accumulator import RECORD_OVERHEAD_BYTES, Budget, Held, Topic, headers_bytes
 from oncelog.client.producer.arguments import (
     as_bytes,
     as_headers,
@@ -27,11 +27,14 @@ from oncelog.client.producer.arguments import (
 )
 from oncelog.client.producer.delivery import Outbox, Report
 from oncelog.client.producer.engine import Engine
+from oncelog.client.producer.resuming import begin, saved_value
 from oncelog.client.properties import producer_settings
 from oncelog.clock import monotonic_s
 
 if TYPE_CHECKING:
+    from oncelog.client.producer.resuming import Saving
     from oncelog.client.properties import ProducerSettings
+    from oncelog.client.saving.saved import SavedProducer
 
 OnDelivery = Callable[[KafkaError | None, Any], object]
 
@@ -42,7 +45,11 @@ FORKED: Final = "this producer was made before the process forked: a forked proc
 class Producer:
     """A producer whose records are stored once and in order. All methods may be called from any thread."""
 
-    def __init__(self, properties: Mapping[str, Any], /, **more: Any) -> None:
+    def __init__(
+        self, properties: Mapping[str, Any], /, *, saved: "SavedProducer | str | None" = None, **more: Any
+    ) -> None:
+        """`saved`: go on as this producer, wherever and by whomever it was saved (docs/saved-producers.md)."""
+        value = saved_value(saved)
         settings = producer_settings({**properties, **more})
         self._settings = settings
         self._budget = Budget(settings.queue_buffering_max_messages, settings.queue_buffering_max_kbytes * 1024)
@@ -52,7 +59,6 @@ class Producer:
         self._on_delivery: Any = settings.on_delivery
         self._most_bytes = settings.message_max_bytes
         self._batch_bytes = self._engine.most_batch_bytes
-        self._batch_entries = self._engine.most_batch_records * COLUMNS
         self._blocks = settings.oncelog_queue_full == "block"
         self._sticky_ms = settings.sticky_partitioning_linger_ms
         self._unusable: str | None = None
@@ -61,7 +67,13 @@ class Producer:
         self._topics = self._engine.topics
         self._finalizer = weakref.finalize(self, _abandon, self._engine, self._thread)
         self._finalizer.atexit = False
-        self._thread.run(self._engine.start())
+        try:
+            self._thread.run(begin(self._engine, value))
+        except BaseException:
+            self._finalizer.detach()
+            self._thread.run(self._engine.close())
+            self._thread.stop()
+            raise
         _producers.add(self)
 
     # --- producing
@@ -113,7 +125,7 @@ class Producer:
         place.size_bytes = batch_bytes = place.size_bytes + size_bytes
         if not place.is_noticed:
             self._engine.notice(place, now_s)
-        if batch_bytes >= self._batch_bytes or len(rows) >= self._batch_entries:
+        if batch_bytes >= self._batch_bytes or len(rows) >= place.most_entries:
             self._engine.seal(place)
 
     def _produce(
@@ -130,6 +142,8 @@ class Producer:
             size_bytes += headers_bytes(pairs)
         if size_bytes > self._most_bytes:
             raise refused(KafkaError.MSG_SIZE_TOO_LARGE)
+        check_topic(topic)
+        self._engine.saving.check(topic)
         known = self._known(topic)
         time = as_time(timestamp, 0.0)
         self._make_room(size_bytes)
@@ -153,11 +167,10 @@ class Producer:
         place.size_bytes += size_bytes
         if not place.is_noticed:
             self._engine.notice(place, now_s)
-        if place.size_bytes >= self._batch_bytes or len(place.rows) >= self._batch_entries:
+        if place.size_bytes >= self._batch_bytes or len(place.rows) >= place.most_entries:
             self._engine.seal(place)
 
-    def _known(self, topic: Any) -> Topic:
-        check_topic(topic)
+    def _known(self, topic: str) -> Topic:
         known = self._topics.get(topic)
         if known is None:
             with self._opening:
@@ -249,6 +262,25 @@ class Producer:
         self._check_usable()
         names = None if topic is None else [topic]
         return self._thread.run(self._engine.brokers.refresh(names), None if timeout < 0 else timeout)
+
+    # --- saved, and resumed
+
+    def pin(self, *topics: str) -> None:
+        """Say which topics the saved producer is for, before the first record: their partition counts and an identity
+        are fixed. Save it then, before producing."""
+        self._check_usable()
+        self._thread.run(self._engine.saving.pin(topics))
+
+    def saved(self) -> "SavedProducer":
+        """Wait until every record produced so far is stored, and say where that is, to be stored by the application
+        beside its input position, before it produces the next record."""
+        self._check_usable()
+        return self._thread.run(self._engine.saving.save())
+
+    @property
+    def saving(self) -> "Saving":
+        """What `commit_with_producer` asks."""
+        return self._engine.saving
 
     def __len__(self) -> int:
         """Records that are queued, under way, or not reported yet."""

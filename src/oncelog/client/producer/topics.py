@@ -1,7 +1,7 @@
 """What the engine knows of topics: it makes unknown ones known, and fails their records where that cannot be."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from oncelog.client.errors import KafkaError, KafkaException, error_of, is_retriable
@@ -37,6 +37,8 @@ class Topics:
         self._fail = fail
         self._trouble = trouble
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        # Set where every topic is pinned as it is first produced to; then nothing else adopts one.
+        self.pin_by: Callable[[str], Awaitable[None]] | None = None
 
     def want(self, topic: Topic) -> None:
         """Records are held for it."""
@@ -57,7 +59,7 @@ class Topics:
         """The metadata is new: topics may have become known, or may have grown."""
         for topic in tuple(self.known.values()):
             metadata = self._brokers.metadata.topics.get(topic.name)
-            if metadata is not None and metadata.partitions:
+            if metadata is not None and metadata.partitions and (self.pin_by is None or topic.partitions):
                 self._adopt(topic, len(metadata.partitions))
 
     def expire(self, now_s: float) -> float | None:
@@ -97,6 +99,8 @@ class Topics:
             try:
                 metadata = (await self._brokers.refresh((topic.name,))).topics.get(topic.name)
                 error = self._error(topic, metadata)
+                if self.pin_by is not None and metadata is not None and metadata.partitions:
+                    await self.pin_by(topic.name)
             except KafkaException as failure:
                 if not failure.error.retriable():
                     error = failure.error
@@ -121,23 +125,52 @@ class Topics:
             return None if is_patient else KafkaError(KafkaError._UNKNOWN_TOPIC)
         return None if code == 0 or is_retriable(code) else error_of(code)
 
-    def _adopt(self, topic: Topic, count: int) -> None:
-        have = len(topic.partitions)
-        if have >= count or (have and topic.is_pinned):
-            return
-        partitions = (*topic.partitions, *(Partition(topic.name, index) for index in range(have, count)))
-        unknown: list[Held] = []
+    def partition(self, place: Place) -> Partition | None:
+        topic = self.known.get(place[0])
+        return None if topic is None or place[1] >= len(topic.partitions) else topic.partitions[place[1]]
+
+    def is_empty(self, name: str) -> bool:
+        """Whether nothing is held for a topic that is not known."""
+        topic = self.known.get(name)
+        return topic is None or not topic.held
+
+    def pin(self, name: str, count: int, prepare: Callable[[Topic, Sequence[Partition]], None]) -> None:
+        topic = self.known.get(name)
+        if topic is None:
+            topic = self.known[name] = Topic(name, monotonic_s(), 0)
         with topic.lock:
-            for each in topic.held:
-                if each.partition < count:
-                    self._place(topic, partitions, each)
-                else:
-                    unknown.append(each)
-            topic.held.clear()
-            # The last step: whoever produces finds no partitions until then, and waits for the lock.
-            topic.partitions = partitions
+            partitions = tuple(topic.partitions[:count])
+            partitions += tuple(self._new(name, index) for index in range(len(partitions), count))
+            prepare(topic, partitions)
+            unknown = self._fill(topic, partitions)
         if unknown:
             self._fail(topic, unknown, KafkaError(KafkaError._UNKNOWN_PARTITION))
+
+    def _adopt(self, topic: Topic, count: int) -> None:
+        have = len(topic.partitions)
+        if have >= count or topic.is_pinned:
+            return
+        partitions = (*topic.partitions, *(self._new(topic.name, index) for index in range(have, count)))
+        with topic.lock:
+            unknown = self._fill(topic, partitions)
+        if unknown:
+            self._fail(topic, unknown, KafkaError(KafkaError._UNKNOWN_PARTITION))
+
+    def _new(self, name: str, index: int) -> Partition:
+        return Partition(name, index, self._settings.batch_num_messages)
+
+    def _fill(self, topic: Topic, partitions: Sequence[Partition]) -> list[Held]:
+        """Put what was held where it belongs; the answer is what belongs nowhere."""
+        unknown: list[Held] = []
+        for each in topic.held:
+            if each.partition < len(partitions):
+                self._place(topic, partitions, each)
+            else:
+                unknown.append(each)
+        topic.held.clear()
+        # The last step: whoever produces finds no partitions until then, and waits for the lock.
+        topic.partitions = partitions
+        return unknown
 
     def _refuse(self, topic: Topic, error: KafkaError, *, is_closed: bool) -> None:
         with topic.lock:

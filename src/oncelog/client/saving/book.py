@@ -5,12 +5,13 @@ takes the first count as its boundary at once, and is complete when the second h
 produced meanwhile belongs to the next save.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from oncelog.client.partitioners import KeylessCounter
 from oncelog.client.saving.errors import CannotResume
 from oncelog.client.saving.saved import Identity, Place, SavedPartition, SavedProducer, SavedTopic, Span
-from oncelog.producers.sequences import sequence_after
+from oncelog.producers.sequences import records_behind, sequence_after
 
 
 @dataclass(slots=True)
@@ -24,20 +25,29 @@ class _Account:
 class _Topic:
     topic_id: str
     partition_count: int
-    keyless_counter: int
+    keyless: KeylessCounter
+
+    def saved(self) -> SavedTopic:
+        return SavedTopic(
+            topic_id=self.topic_id, partition_count=self.partition_count, keyless_counter=self.keyless.counter
+        )
 
 
 @dataclass(slots=True)
 class Save:
     """A boundary on its way to become a value."""
 
-    topics: dict[str, _Topic]
+    topics: dict[str, SavedTopic]  # without partitions so far
     waiting: dict[Place, int] = field(default_factory=dict)  # how many must be stored there
     partitions: dict[Place, SavedPartition] = field(default_factory=dict)
 
     @property
     def is_complete(self) -> bool:
         return not self.waiting
+
+
+def _nothing(place: Place) -> int:
+    return 0
 
 
 class Book:
@@ -51,7 +61,7 @@ class Book:
     # --- what is pinned
 
     def pin(self, name: str, topic_id: str, partition_count: int, keyless_counter: int = 0) -> None:
-        self._topics[name] = _Topic(topic_id, partition_count, keyless_counter)
+        self._topics[name] = _Topic(topic_id, partition_count, KeylessCounter(keyless_counter))
 
     def open(self, place: Place, partition: SavedPartition) -> None:
         self._accounts[place] = _Account(partition)
@@ -61,12 +71,9 @@ class Book:
         topic = self._topics.get(name)
         return None if topic is None else topic.partition_count
 
-    def next_keyless(self, name: str) -> int:
-        """The partition of the next record without a key."""
-        topic = self._topics[name]
-        partition = topic.keyless_counter % topic.partition_count
-        topic.keyless_counter += 1
-        return partition
+    def keyless(self, name: str) -> KeylessCounter:
+        """What places the topic's records without a key."""
+        return self._topics[name].keyless
 
     @property
     def topics(self) -> Iterable[str]:
@@ -105,24 +112,34 @@ class Book:
         self._saves = [save for save in self._saves if not save.is_complete]
         return complete
 
-    def change(self, place: Place, partition: SavedPartition) -> None:
-        """Another identity, or a later offset, for a partition where nothing is under way."""
-        self._accounts[place].partition = partition
+    def move(self, place: Place, next_offset: int) -> None:
+        """Nothing that is open lies below this offset."""
+        account = self._accounts[place]
+        offset = max(next_offset, account.partition.next_offset)
+        account.partition = replace(account.partition, next_offset=offset)
 
-    def change_identity(self, identity: Identity) -> None:
-        """All go on under this one from their boundary; only while nothing is under way anywhere."""
-        for account in self._accounts.values():
-            account.partition = replace(account.partition, spans=(Span(identity, 0),))
+    def change_identity(self, save: Save, place: Place, identity: Identity) -> None:
+        """From here on, with nothing under way, the partition goes on under another identity. What was stored between
+        the boundary of a save and here becomes a closed span of its value."""
+        account = self._accounts[place]
+        last = account.partition.last
+        account.partition = replace(account.partition, spans=(*account.partition.spans[:-1], Span(identity, 0)))
+        saved = save.partitions[place]
+        since = records_behind(last.next_sequence - 1, saved.last.next_sequence)
+        closed = (saved.last._replace(records=since),) if since else ()
+        save.partitions[place] = replace(saved, spans=(*saved.spans[:-1], *closed, Span(identity, 0)))
 
     # --- saving
 
-    def begin_save(self) -> Save:
-        save = Save({name: replace(topic) for name, topic in self._topics.items()})
+    def begin_save(self, pending: Callable[[Place], int] = _nothing) -> Save:
+        """`pending`: what the application handed over that was not told as `taken` yet."""
+        save = Save({name: topic.saved() for name, topic in self._topics.items()})
         for place, account in self._accounts.items():
-            if account.taken == account.stored:
+            goal = pending(place) + account.taken
+            if goal == account.stored:
                 save.partitions[place] = account.partition
             else:
-                save.waiting[place] = account.taken
+                save.waiting[place] = goal
         if not save.is_complete:
             self._saves.append(save)
         return save

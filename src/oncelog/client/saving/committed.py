@@ -59,12 +59,21 @@ class Committed(NamedTuple):
 
 
 def put_in(
-    positions: Sequence[Entry], saved: SavedProducer, save: int, *, limit_bytes: int = DEFAULT_LIMIT_BYTES
+    positions: Sequence[Entry],
+    saved: SavedProducer,
+    save: int,
+    *,
+    limit_bytes: int = DEFAULT_LIMIT_BYTES,
+    may_add: bool = True,
 ) -> list[Entry]:
-    """The entries of one OffsetCommit; BadSavedProducer, naming the limit, where they cannot hold the producer."""
+    """The entries of one OffsetCommit; BadSavedProducer, naming the limit, where they cannot hold the producer.
+
+    `may_add`: the group's cluster has the output topics too, so entries of theirs may be added.
+    """
     data = base64.urlsafe_b64encode(zlib.compress(saved.to_json().encode(), 9)).decode().rstrip("=")
     checksum = hashlib.sha256(f"{save}|{data}".encode()).hexdigest()[:_CHECKSUM_LETTERS]
-    places = [*((each, INPUT) for each in positions), *((each, ADDED) for each in _additions(positions, saved))]
+    additions = _additions(positions, saved) if may_add else []
+    places = [*((each, INPUT) for each in positions), *((each, ADDED) for each in additions)]
     # Every input entry gets a chunk, an empty one at the end, so that a position of another save is always found.
     cuts: list[tuple[Entry, str, str]] = []
     for number, (entry, kind) in enumerate(places):

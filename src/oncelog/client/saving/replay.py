@@ -74,8 +74,8 @@ class PartitionReplay:
         return len(self._outputs)
 
     @property
-    def slots_unread(self) -> int:
-        return self._unread
+    def outputs_to_come(self) -> int:
+        return self._untaken
 
     @property
     def slots_waiting(self) -> int:

@@ -1,0 +1,412 @@
+"""A producer that is saved and resumed: what the engine does more for it.
+
+Once topics are pinned (`pin`, or a saved value to start from), it is fixed which slot a record gets: in which
+partition, under which identity, as which sequence. So partition counts stay, records without a key are placed by a
+counter, the identity changes only where it is saved, and a record that fails ends it all, because the input position
+would be saved beyond it. Everything here runs on the engine's loop, but for `check` and `offer`.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from oncelog.client.errors import KafkaError, KafkaException, invalid_argument
+from oncelog.client.partitioners import KeylessCounter
+from oncelog.client.producer.accumulator import NEVER_S, Partition, Topic
+from oncelog.client.producer.delivery import Records
+from oncelog.client.producer.replaying import Replays
+from oncelog.client.saving.asking import EARLIEST, end_offsets
+from oncelog.client.saving.book import Book, Save
+from oncelog.client.saving.fencing import kafka_pid, lease
+from oncelog.client.saving.resume import Resumed, ResumedPartition, is_lease, resume, resume_partitions
+from oncelog.client.saving.saved import NEVER, Identity, Place, SavedPartition, SavedProducer, Span
+from oncelog.client.sending import Batch, Boundary, Delivered
+from oncelog.client.sending import Identity as SendingIdentity
+from oncelog.clock import monotonic_s, wall_s
+
+if TYPE_CHECKING:
+    from oncelog.client.producer.engine import Engine
+
+PAUSE_S: Final = 0.1
+NOT_PINNED: Final = (
+    "topic {name!r} is not part of this saved producer: its records could not be told apart when it is resumed; "
+    "call pin({name!r}) and save before producing to it"
+)
+NOT_SAVED: Final = (
+    "this producer took an identity that is saved nowhere yet: were it killed now, its records would not be found "
+    "again; store saved(), or commit with it, before the first record"
+)
+
+
+@dataclass(slots=True)
+class CounterChoice:
+    """In the place of the sticky choice: records without a key go round by the counter that is saved."""
+
+    counter: KeylessCounter
+    linger_ms: int = 0
+
+    def choose(self, count: int, now_ms: int, pick: Callable[[int], int]) -> int:
+        return self.counter.choose(count)
+
+
+def saved_value(saved: SavedProducer | str | bytes | Mapping[str, Any] | None) -> SavedProducer | None:
+    """As an application gives it: the value itself, or its JSON."""
+    return saved if saved is None or isinstance(saved, SavedProducer) else SavedProducer.from_json(saved)
+
+
+async def begin(engine: "Engine", saved: SavedProducer | None) -> None:
+    """Start the engine, as this saved producer or as the one that the properties name, if any."""
+    settings = engine.settings
+    if saved is not None and settings.oncelog_pid is not None:
+        raise invalid_argument("`saved` and `oncelog.pid` both name a producer to go on as: give one of them")
+    if (saved is not None or settings.oncelog_pid is not None) and not settings.enable_idempotence:
+        raise invalid_argument(
+            "a saved producer needs `enable.idempotence`: without it nothing tells its records apart"
+        )
+    await engine.start()
+    if saved is not None:
+        await engine.saving.resume(saved)
+    elif settings.oncelog_pid is not None:
+        engine.saving.resume_numbers(
+            settings.oncelog_pid, settings.oncelog_generation or 0, settings.oncelog_sequence or 0
+        )
+
+
+class Saving:
+    def __init__(self, engine: "Engine") -> None:
+        self._engine = engine
+        self._book: Book | None = None
+        self._is_leased = False
+        self._must_be_saved = False
+        self._failure: KafkaError | None = None  # why nothing more may be written
+        self._numbers: tuple[Identity, int] | None = None  # given as properties
+        self._waiting: dict[int, tuple[Save, asyncio.Future[None]]] = {}
+        self._doubtful: dict[Place, deque[Delivered]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._turn = asyncio.Lock()
+        self._replays = Replays(
+            engine.brokers, stored=self._dropped, report=engine.report, over=self._over, stop=self.stop
+        )
+        self.started_from: SavedProducer | None = None
+
+    # --- from any thread
+
+    def check(self, name: str) -> None:
+        """May records of this topic be produced now?"""
+        if self._failure is not None:
+            raise KafkaException(self._failure)
+        if self._book is not None and self._book.partition_count(name) is None and self._numbers is None:
+            raise KafkaException(KafkaError(KafkaError._STATE, NOT_PINNED.format(name=name)))
+        if self._must_be_saved:
+            raise KafkaException(KafkaError(KafkaError._STATE, NOT_SAVED))
+
+    def offer(self, partition: Partition, rows: list[Any], records: Callable[[list[Any]], Records]) -> list[Any]:
+        """Rows of a partition that is in its replay; those behind it are given back, to be held until it is over."""
+        rest = self._replays.offer(partition, rows, records)
+        self._engine.wake()
+        return rest
+
+    @property
+    def is_on(self) -> bool:
+        """Whether anything is pinned; then the times that users gave are kept, for comparing."""
+        return self._book is not None
+
+    @property
+    def failure(self) -> KafkaError | None:
+        return self._failure
+
+    # --- its beginning
+
+    async def resume(self, saved: SavedProducer) -> None:
+        """Go on where the value says; raises with nothing sent where that cannot be done."""
+        saved.check_partitioner(self._engine.partitioner.name)
+        resumed = await resume(self._engine.brokers, saved, _wall_ms())
+        book = self._book = Book(saved.cluster_id, saved.partitioner)
+        self.started_from = saved
+        for name, topic in saved.topics.items():
+            book.pin(name, topic.topic_id, topic.partition_count, topic.keyless_counter)
+        self._begin(resumed)
+
+    def resume_numbers(self, pid: int, generation: int, sequence: int) -> None:
+        """Identity and next sequence as the user saved them: for every partition that is written to."""
+        self._numbers = Identity(pid, generation), sequence
+        self._engine.pin_by(lambda name: self.pin([name]))
+
+    async def pin(self, names: Iterable[str]) -> None:
+        """From here on these topics' records can be saved: counts and identity are fixed, at the place reached."""
+        async with self._turn:
+            new = [name for name in names if self._book is None or self._book.partition_count(name) is None]
+            if not new:
+                return
+            brokers = self._engine.brokers
+            metadata = await brokers.refresh(new)
+            for name in new:
+                found = metadata.topics.get(name)
+                if found is None or not found.partitions:
+                    raise KafkaException(KafkaError(KafkaError._UNKNOWN_TOPIC, f"topic {name!r} is not there"))
+            if self._book is None:
+                self._book = Book(metadata.cluster_id or "", self._engine.partitioner.name)
+            places = [Place(name, at) for name in new for at in metadata.topics[name].partitions]
+            resumed = await self._first(places)
+            for name in new:
+                known = metadata.topics[name]
+                self._book.pin(name, str(known.topic_id or ""), len(known.partitions))
+            self._begin(resumed)
+
+    async def _first(self, places: list[Place]) -> Resumed:
+        """Where the partitions of a topic begin that is pinned: as they stand, or with an identity of their own."""
+        brokers = self._engine.brokers
+        if self._numbers is not None:
+            identity, sequence = self._numbers
+            starts = await end_offsets(brokers, places, EARLIEST)
+            return await resume_partitions(
+                brokers,
+                {
+                    place: SavedPartition(next_offset=starts[place], spans=(Span(identity, sequence),))
+                    for place in places
+                },
+                _wall_ms(),
+            )
+        boundaries = await self._settled(places)
+        is_leased = (await brokers.connection(None)).is_oncelog
+        ends = await end_offsets(brokers, places)
+        fresh: Identity | None = None
+        partitions = {}
+        for place in places:
+            boundary = boundaries[place]
+            if boundary is not None and boundary.next_offset >= 0:
+                identity, sequence, offset = self._identity(boundary), boundary.next_sequence, boundary.next_offset
+            else:
+                if fresh is None:
+                    fresh = await lease(brokers, places, _wall_ms()) if is_leased else await kafka_pid(brokers)
+                identity, sequence, offset = fresh, 0, ends[place]
+            saved = SavedPartition(next_offset=offset, spans=(Span(identity, sequence),))
+            partitions[place] = ResumedPartition(place, (), offset, identity, sequence, offset, saved)
+        return Resumed(partitions, is_leased=is_leased, must_be_saved=True)
+
+    async def _settled(self, places: list[Place]) -> dict[Place, Boundary | None]:
+        """What was produced before is waited for."""
+        self._engine.flush(+1)
+        try:
+            while any(not self._engine.is_idle(place) for place in places):
+                await asyncio.sleep(PAUSE_S)
+        finally:
+            self._engine.flush(-1)
+        return {place: self._engine.sender.boundary(place) for place in places}
+
+    def _begin(self, resumed: Resumed) -> None:
+        engine, book = self._engine, self._book
+        assert book is not None
+        now_ms = int(monotonic_s() * 1000)
+        self._is_leased = resumed.is_leased
+        self._must_be_saved = self._must_be_saved or resumed.must_be_saved
+        for place, each in resumed.partitions.items():
+            is_leased = resumed.is_leased and is_lease(each.identity)
+            book.open(place, each.partition)
+            engine.sender.resume(
+                place,
+                SendingIdentity(each.identity.pid, each.identity.generation),
+                each.next_sequence,
+                now_ms,
+                expires_at_ms=_monotonic_ms(each.identity.expires_at_ms) if is_leased else None,
+                next_offset=each.next_offset,
+                is_shared=not is_leased,
+            )
+            engine.sender.pin(place)
+        for name in {place.topic for place in resumed.partitions}:
+            count = book.partition_count(name)
+            assert count is not None
+            engine.pin_topic(name, count, self._prepare(resumed.partitions))
+        engine.wake()
+
+    def _prepare(self, resumed: Mapping[Place, ResumedPartition]) -> Callable[[Topic, Iterable[Partition]], None]:
+        """What is done to a topic before anyone can produce to its partitions."""
+
+        def prepare(topic: Topic, partitions: Iterable[Partition]) -> None:
+            assert self._book is not None
+            topic.is_pinned = True
+            topic.sticky_until_s = NEVER_S
+            topic.sticky_choice = CounterChoice(self._book.keyless(topic.name))  # type: ignore[assignment]
+            for partition in partitions:
+                each = resumed[Place(*partition.place)]
+                self._replays.begin(partition, each, any_generation=self._is_leased)
+
+        return prepare
+
+    # --- saving
+
+    async def save(self) -> SavedProducer:
+        """The value at this boundary: every record handed over before is stored. It is the caller's to store it before
+        the next record, since an identity may begin with it."""
+        async with self._turn:
+            value = await self._value()
+            self._engine.hold(False)
+            self._must_be_saved = False
+            return value
+
+    async def begin_commit(self) -> SavedProducer:
+        """As `save`; where an identity begins with the value, nothing is sent before `end_commit`."""
+        await self._turn.acquire()
+        try:
+            return await self._value()
+        except BaseException:
+            self._turn.release()
+            raise
+
+    def end_commit(self, *, is_stored: bool) -> None:
+        if is_stored:
+            self._must_be_saved = False
+        self._engine.hold(False)
+        self._turn.release()
+
+    async def _value(self) -> SavedProducer:
+        if self._failure is not None:
+            raise KafkaException(self._failure)
+        book = self._book
+        if book is None or not book.partitions:
+            raise KafkaException(KafkaError(KafkaError._STATE, "nothing is pinned: there is nothing to save yet"))
+        save = book.begin_save(self._pending)
+        if not save.is_complete:
+            done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting[id(save)] = save, done
+            self._engine.flush(+1)
+            try:
+                await done
+            finally:
+                self._engine.flush(-1)
+                self._waiting.pop(id(save), None)
+                book.forget(save)
+        await self._change_leases(book, save)
+        return book.value(save, _wall_ms())
+
+    async def _change_leases(self, book: Book, save: Save) -> None:
+        """Leases that wait to begin begin here, where they are saved; what is under way is let finish first."""
+        sender = self._engine.sender
+        places = [place for place in book.partitions if sender.has_renewal(place)]
+        if not places:
+            return
+        self._engine.hold(True)
+        while any(not self._engine.is_idle(place) for place in places):
+            if self._failure is not None:
+                raise KafkaException(self._failure)
+            await asyncio.sleep(PAUSE_S / 10)
+        for place in places:
+            boundary = sender.boundary(place)
+            assert boundary is not None, "an idle partition has a boundary"
+            book.change_identity(save, place, self._identity(boundary))
+
+    def _identity(self, boundary: Boundary) -> Identity:
+        expires_at_ms = NEVER
+        if boundary.expires_at_ms is not None:
+            expires_at_ms = boundary.expires_at_ms + _wall_ms() - int(monotonic_s() * 1000)
+        return Identity(*boundary.identity, expires_at_ms)
+
+    # --- what the engine tells
+
+    def taken(self, batch: Batch) -> None:
+        """A batch goes to the Sender."""
+        if self._book is not None and self._book.partition_count(batch.topic) is not None:
+            self._book.taken(Place(batch.topic, batch.partition), batch.record_count)
+
+    def turn(self) -> None:
+        """Something may have been offered."""
+        self._replays.match()
+
+    def delivered(self, action: Delivered) -> bool:
+        """False: it is looked at first, and reported later."""
+        batch = action.batch
+        place = Place(batch.topic, batch.partition)
+        if self._book is None or self._book.partition_count(batch.topic) is None:
+            return True
+        waiting = self._doubtful.get(place)
+        if waiting is None and not action.was_in_doubt:
+            self._stored(place, batch.record_count, action.base_offset + batch.record_count)
+            return True
+        if waiting is not None:
+            waiting.append(action)
+        else:
+            self._doubtful[place] = deque([action])
+            self._spawn(self._check_doubtful(place))
+        return False
+
+    def failed(self, batch: Batch, error: KafkaError) -> None:
+        """A record that failed would be lost when the input position is saved beyond it."""
+        if self._book is not None and self._book.partition_count(batch.topic) is not None:
+            self.stop(
+                KafkaException(
+                    KafkaError(
+                        error.code(),
+                        f"a record for {batch.topic}-{batch.partition} failed ({error.str()}), so this producer can be "
+                        "saved no more; end it, and go on from the last save: what is stored is recognised",
+                        fatal=True,
+                    )
+                )
+            )
+
+    def stop(self, failure: KafkaException) -> None:
+        """Nothing more is written."""
+        if self._failure is None:
+            self._failure = failure.error
+            self._replays.give_up(failure.error)
+            self._engine.stop(failure.error)
+            for _, done in self._waiting.values():
+                if not done.done():
+                    done.set_exception(KafkaException(failure.error))
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._replays.close()
+
+    async def _check_doubtful(self, place: Place) -> None:
+        """One after the other, so that reports and accounts stay in order."""
+        assert self._book is not None
+        waiting = self._doubtful[place]
+        while waiting:
+            action = waiting[0]
+            base_offset = action.base_offset
+            if action.was_in_doubt:
+                from_offset = self._book.partitions[place].next_offset
+                try:
+                    base_offset = await self._replays.check(action, from_offset, any_generation=self._is_leased)
+                except KafkaException as failure:
+                    self.stop(failure)
+            self._stored(place, action.batch.record_count, base_offset + action.batch.record_count)
+            self._engine.report_delivered(action._replace(base_offset=base_offset))
+            waiting.popleft()
+        del self._doubtful[place]
+
+    def _pending(self, place: Place) -> int:
+        """Records that were handed over and that the book was not told of yet."""
+        return self._engine.pending(place) + self._replays.outputs_waiting(place)
+
+    def _dropped(self, place: Place, records: int, next_offset: int) -> None:
+        assert self._book is not None
+        self._book.taken(place, records)
+        self._stored(place, records, next_offset)
+
+    def _stored(self, place: Place, records: int, next_offset: int) -> None:
+        assert self._book is not None
+        for save in self._book.stored(place, records, next_offset):
+            waiting = self._waiting.get(id(save))
+            if waiting is not None and not waiting[1].done():
+                waiting[1].set_result(None)
+
+    def _over(self, partition: Partition) -> None:
+        self._engine.seal(partition)
+
+    def _spawn(self, coroutine: Any) -> None:
+        task = asyncio.ensure_future(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _wall_ms() -> int:
+    return int(wall_s() * 1000)
+
+
+def _monotonic_ms(wall_ms: int) -> int:
+    return wall_ms - _wall_ms() + int(monotonic_s() * 1000)
