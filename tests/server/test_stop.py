@@ -63,7 +63,7 @@ def test_logs_are_closed_several_at_a_time(monkeypatch: pytest.MonkeyPatch, tmp_
 
 
 def test_one_log_that_cannot_be_closed_does_not_keep_others_from_it(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     sync = Flusher.sync
     is_closing = threading.Event()
@@ -81,6 +81,9 @@ def test_one_log_that_cannot_be_closed_does_not_keep_others_from_it(
             assert raw.produce("many", index, batch([b"x"])).error_code == 0
         is_closing.set()
     is_closing.clear()
+    assert [each for each in caplog.messages if "many-" in each] == [
+        f"{data}/many-1 is not closed cleanly: [Errno 5] no"
+    ]
 
     def scanned(again: Server) -> list[bool]:
         topic = again.broker.topics.get("many")

@@ -21,9 +21,9 @@ def close_all(logs: Iterable[PartitionLog]) -> None:
         left = iter(logs)
         while some := list(islice(left, AT_ONCE)):
             plans = [(log, plan) for log in some if (plan := _plan(log)) is not None]
-            for error in threads.map(_carry_out, [plan for _, plan in plans]):
+            for (log, _), error in zip(plans, threads.map(_carry_out, [plan for _, plan in plans]), strict=True):
                 if error is not None:
-                    logger.warning("a log was not closed cleanly: %s", error)
+                    logger.warning("%s is not closed cleanly: %s", log.folder, error)
             for log in some:
                 log.abandon()
 
@@ -35,7 +35,7 @@ def _plan(log: PartitionLog) -> FlushPlan | None:
     try:
         return log.begin_flush(log.now)
     except (OSError, LogStorageError) as error:
-        logger.warning("a log was not closed cleanly: %s", error)
+        logger.warning("%s is not closed cleanly: %s", log.folder, error)
         return None
 
 

@@ -10,12 +10,14 @@ from oncelog.server.api import Api
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.operations import NOT_ASKED, TOPIC
+from oncelog.server.packing import packed_aside
 from oncelog.server.partitions import topic_of
 from oncelog.server.topics import Topic
 
 MAX_PARTITIONS_A_PAGE = 2000
 
 
+@packed_aside
 def handle(request: Any, call: Call) -> Any:
     limit = min(max(request.response_partition_limit, 1), MAX_PARTITIONS_A_PAGE)
     cursor = request.cursor
