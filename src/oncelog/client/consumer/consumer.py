@@ -5,22 +5,23 @@ from there: most calls of `poll` touch neither the other thread nor a lock.
 """
 
 import threading
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from oncelog.client.consumer import arguments
 from oncelog.client.consumer.cluster_metadata import ClusterMetadata
 from oncelog.client.consumer.message import Message
 from oncelog.client.consumer.operations import ConsumerGroupMetadata, Operations
+from oncelog.client.consumer.subscription import Callbacks
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.net.loop_thread import LoopThread
 from oncelog.client.properties import consumer_settings
 from oncelog.client.types import TopicPartition
+from oncelog.clock import monotonic_s
 
-T = TypeVar("T")
+OnRebalance = Callable[[Any, list[TopicPartition]], Any]
 
 MOST_MESSAGES = 1_000_000
 CLOSE_TIMEOUT_S = 30.0
@@ -61,11 +62,11 @@ class Consumer:
         most = _count(num_messages)
         give_up_s = _give_up_s(arguments.timeout_s(timeout))
         self._must_be_open()
-        self._serve_calls()
         delivery = self._delivery
         delivery.begin_bulk()
         messages: list[Message] = []
         while len(messages) < most:
+            self._serve_calls()
             messages.extend(islice(delivery.rows, most - len(messages)))
             if len(messages) < most and not delivery.advance() and not self._wait(give_up_s):
                 break
@@ -81,12 +82,12 @@ class Consumer:
         give_up_s = _give_up_s(arguments.timeout_s(timeout))
         self._must_be_open()
         table_of = _table_of()
-        self._serve_calls()
         delivery = self._delivery
         delivery.begin_bulk()
         batches: list[Any] = []
         rows = 0
         while rows < most:
+            self._serve_calls()
             found = delivery.take_arrow(most - rows)
             if found is None:
                 if not self._wait(give_up_s):
@@ -133,14 +134,24 @@ class Consumer:
         self._something_came.clear()
         if self._calls or self._operations.core.engine.has_events:
             return True
-        left_s = None if give_up_s is None else give_up_s - time.monotonic()
+        left_s = None if give_up_s is None else give_up_s - monotonic_s()
         if left_s is not None and left_s <= 0:
             return False
-        return self._something_came.wait(left_s)
+        self._operations.is_waiting = True
+        try:
+            return self._something_came.wait(left_s)
+        finally:
+            self._operations.is_waiting = False
 
     def _serve_calls(self) -> None:
         while self._calls:
-            self._calls.popleft()()
+            call = self._calls.popleft()
+            try:
+                if call.function is not None:
+                    call.function()
+            finally:
+                if call.then is not None:
+                    self._run(call.then())
 
     def _must_be_open(self) -> None:
         if self._is_closed:
@@ -151,6 +162,38 @@ class Consumer:
             coroutine.close()
             raise RuntimeError("Consumer closed")
         return self._thread.run(coroutine, timeout_s)
+
+    # --- the group
+
+    def subscribe(
+        self,
+        topics: list[str],
+        on_assign: OnRebalance | None = None,
+        on_revoke: OnRebalance | None = None,
+        on_lost: OnRebalance | None = None,
+    ) -> None:
+        """Share these topics with the others of the group; what begins with ^ is a regular expression.
+
+        The callbacks get (consumer, partitions) in the thread that polls. They may assign other offsets; what they do
+        not assign or give back themselves is assigned and given back after them.
+        """
+        callbacks = Callbacks(self._bound(on_assign), self._bound(on_revoke), self._bound(on_lost))
+        self._run(self._operations.subscribe(topics, callbacks))
+
+    def _bound(self, callback: OnRebalance | None) -> Any:
+        if callback is None:
+            return None
+        if not callable(callback):
+            raise TypeError(f"a callback must be callable, not {callback!r}")
+        return lambda partitions: callback(self, partitions)
+
+    def unsubscribe(self) -> None:
+        """Give everything back; the callbacks come when the application polls."""
+        self._run(self._operations.unsubscribe())
+
+    def subscription(self) -> list[str]:
+        self._must_be_open()
+        return self._operations.subscription()
 
     # --- what is read
 
@@ -201,15 +244,13 @@ class Consumer:
         `producer` its saved state goes into the same commit, and it is always waited for.
         """
         if producer is not None:
-            return self._commit_with(producer, message, offsets)
+            positions: list[TopicPartition] = self._run(self._operations.commit_with(producer, message, offsets))
+            return positions
         if asynchronous:
             self._run(self._operations.commit_later(message, offsets))
             return None
         committed: list[TopicPartition] = self._run(self._operations.commit(message, offsets))
         return committed
-
-    def _commit_with(self, producer: Any, message: object, offsets: object) -> list[TopicPartition]:
-        raise KafkaException(KafkaError(KafkaError._NOT_IMPLEMENTED))
 
     def store_offsets(self, message: Message | None = None, offsets: list[TopicPartition] | None = None) -> None:
         """Say what is done with, for the next commit; with `enable.auto.offset.store` false nothing else does."""
@@ -241,8 +282,6 @@ class Consumer:
         found: ClusterMetadata = self._run(self._operations.list_topics(topic), arguments.timeout_s(timeout))
         return found
 
-    # --- the group
-
     def memberid(self) -> str | None:
         """What the group calls this consumer; None outside of any group."""
         self._must_be_open()
@@ -259,11 +298,22 @@ class Consumer:
         if self._is_closed:
             return
         try:
+            self._leave()
             self._run(self._operations.close(), CLOSE_TIMEOUT_S)
             self._serve_calls()
         finally:
             self._is_closed = True
             self._thread.stop()
+
+    def _leave(self) -> None:
+        """The group waits for our callbacks, so they are served until we are out of it."""
+        give_up_s = monotonic_s() + CLOSE_TIMEOUT_S
+        self._run(self._operations.begin_leaving(self._something_came.set))
+        while not self._operations.has_left and monotonic_s() < give_up_s:
+            self._something_came.clear()
+            self._serve_calls()
+            if not self._operations.has_left and not self._calls:
+                self._something_came.wait(give_up_s - monotonic_s())
 
     def __enter__(self) -> Self:
         return self
@@ -273,7 +323,7 @@ class Consumer:
 
 
 def _give_up_s(timeout_s: float | None) -> float | None:
-    return None if timeout_s is None else time.monotonic() + timeout_s
+    return None if timeout_s is None else monotonic_s() + timeout_s
 
 
 def _count(given: object, most: int = MOST_MESSAGES) -> int:

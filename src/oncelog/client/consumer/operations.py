@@ -13,9 +13,11 @@ from oncelog.client.consumer.cluster_metadata import ClusterMetadata, cluster_me
 from oncelog.client.consumer.core import PATIENCE_MS, Core
 from oncelog.client.consumer.delivery import Delivery
 from oncelog.client.consumer.reading import Position
+from oncelog.client.consumer.subscription import Callbacks, Subscription
 from oncelog.client.errors import KafkaError, KafkaException, error_of
 from oncelog.client.fetching.values import EARLIEST, LATEST, Chunk, Partition
 from oncelog.client.properties import ConsumerSettings
+from oncelog.client.saving.committing import HasSaving, commit_with_producer
 from oncelog.client.types import OFFSET_END, OFFSET_INVALID, TopicPartition
 
 
@@ -44,6 +46,9 @@ class Operations:
         def damaged(chunk: Chunk, position: Position) -> None:
             wake(lambda: engine.damaged(chunk, position))
 
+        self.is_waiting = False  # whether the application waits for records now
+        self.has_left = False
+        self._subscription: Subscription | None = None
         self.delivery = Delivery(engine.next_event, engine.taken, damaged, check_crcs=settings.check_crcs)
 
     def _read(self, *, is_explicit: bool) -> Mapping[Partition, Position]:
@@ -51,6 +56,48 @@ class Operations:
 
     async def start(self) -> None:
         await self.core.start()
+
+    def activity(self) -> object:
+        """None while the application waits for records, else what changes when it takes some."""
+        return None if self.is_waiting else self.delivery.activity()
+
+    # --- the group
+
+    async def subscribe(self, topics: object, callbacks: Callbacks) -> None:
+        names = arguments.topics(topics)
+        self.core.group_id()
+        if self._subscription is None:
+            if self.core.engine.fetcher.places:
+                await self.assign([])
+            self._subscription = Subscription(self)
+            self.core.group = self._subscription.group
+        await self._subscription.subscribe(names, callbacks)
+
+    async def unsubscribe(self) -> None:
+        if self._subscription is not None:
+            await self._subscription.subscribe((), self._subscription.callbacks)
+
+    def subscription(self) -> list[str]:
+        return [] if self._subscription is None else self._subscription.topics
+
+    async def begin_leaving(self, notify: Callable[[], None]) -> None:
+        """Leave the group while the application still serves its callbacks; `has_left` says when that is done."""
+
+        async def leave() -> None:
+            try:
+                if self._subscription is not None:
+                    await self._subscription.leave()
+            finally:
+                self.has_left = True
+                notify()
+
+        self.core.spawn(leave())
+
+    async def release(self, partitions: Iterable[Partition]) -> None:
+        gone = list(partitions)
+        for partition in gone:
+            self.delivery.forget(partition)
+        await self.core.unassign(gone)
 
     async def close(self) -> None:
         """What was handed out is committed where that goes by itself; then nothing is left."""
@@ -97,9 +144,7 @@ class Operations:
     async def incremental_unassign(self, partitions: object) -> None:
         gone = [self._assigned(each) for each in arguments.topic_partitions(partitions)]
         await self.commit_what_was_read(gone)
-        for partition in gone:
-            self.delivery.forget(partition)
-        await self.core.unassign(gone)
+        await self.release(gone)
 
     async def seek(self, partition: object) -> None:
         place = arguments.place_of(arguments.topic_partition(partition))
@@ -150,6 +195,28 @@ class Operations:
         if not wanted:
             raise KafkaException(KafkaError(KafkaError._NO_OFFSET, "Local: No offset stored"))
         return wanted
+
+    async def commit_with(self, producer: HasSaving, message: object, offsets: object) -> list[TopicPartition]:
+        """Positions and the producer's state in one commit."""
+        group_id = self.core.group_id()
+        if self.subscription() or self.settings.enable_auto_commit:
+            why = "subscribed" if self.subscription() else "committing by itself (`enable.auto.commit`)"
+            raise KafkaException(
+                KafkaError(
+                    KafkaError._STATE,
+                    f"this consumer is {why}: a producer is saved in a group of its own, by one consumer that was "
+                    "given its partitions with assign() and commits nothing else",
+                )
+            )
+        wanted = arguments.to_commit(message, offsets)
+        if wanted is None:
+            wanted = {each: ToCommit(*position) for each, position in self.delivery.handed().items()}
+        if not wanted:
+            raise KafkaException(KafkaError(KafkaError._NO_OFFSET, "Local: No offset stored"))
+        positions = told(wanted, dict.fromkeys(wanted, 0))
+        limit_bytes = self.settings.oncelog_offset_metadata_max_bytes
+        await commit_with_producer(self.core.brokers, group_id, positions, producer, limit_bytes=limit_bytes)
+        return positions
 
     async def commit_later(self, message: object = None, offsets: object = None) -> None:
         self.core.spawn(self.core.commit_in_background(self.wanted(message, offsets)))

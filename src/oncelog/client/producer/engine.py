@@ -425,6 +425,10 @@ class Engine:
 
     # --- what saving asks
 
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        return self._loop
+
     def keep_times(self) -> None:
         """Which records were given a time by the user is to be known of every batch."""
         self._keeps_times = True
@@ -436,6 +440,10 @@ class Engine:
     def pin_by(self, pin: Callable[[str], Awaitable[None]]) -> None:
         """Have every topic pinned when it is first produced to."""
         self._topics.pin_by = pin
+
+    @property
+    def is_held(self) -> bool:
+        return self._is_held
 
     def hold(self, is_held: bool) -> None:
         """Nothing new goes to the Sender while this is on."""

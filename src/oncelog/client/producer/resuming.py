@@ -38,6 +38,10 @@ NOT_SAVED: Final = (
     "this producer took an identity that is saved nowhere yet: were it killed now, its records would not be found "
     "again; store saved(), or commit with it, before the first record"
 )
+LEASE_NOT_SAVED: Final = (
+    "the commit with which this producer was to go on under a new lease failed, so it is not known under which one it "
+    "would be resumed; end it, and go on from the last save: what is stored is recognised"
+)
 
 
 @dataclass(slots=True)
@@ -107,6 +111,10 @@ class Saving:
         rest = self._replays.offer(partition, rows, records)
         self._engine.wake()
         return rest
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        return self._engine.loop
 
     @property
     def is_on(self) -> bool:
@@ -255,9 +263,11 @@ class Saving:
             self._turn.release()
             raise
 
-    def end_commit(self, *, is_stored: bool) -> None:
+    async def end_commit(self, *, is_stored: bool) -> None:
         if is_stored:
             self._must_be_saved = False
+        elif self._engine.is_held:
+            self.stop(KafkaException(KafkaError(KafkaError._STATE, LEASE_NOT_SAVED, fatal=True)))
         self._engine.hold(False)
         self._turn.release()
 

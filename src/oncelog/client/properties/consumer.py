@@ -108,6 +108,14 @@ class ConsumerSettings(ClientSettings):
         scope=CONSUMER,
     )
 
+    oncelog_offset_metadata_max_bytes: int = integer(
+        4096,
+        64,
+        INT_MAX,
+        "The brokers' offset.metadata.max.bytes, which bounds a saved producer in committed offsets.",
+        scope=CONSUMER,
+    )
+
     # What is told to the application
     on_commit: Callable[..., Any] | None = callback(  # noqa: RUF009
         "Called with (error, partitions) after a commit.", scope=CONSUMER

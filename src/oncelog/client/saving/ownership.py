@@ -12,7 +12,7 @@ session ended joins and looks again.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.client.errors import KafkaError, KafkaException, error_of, is_retriable
@@ -99,20 +99,24 @@ class Ownership:
         self._generation = -1
         self._turn = asyncio.Lock()
 
-    async def commit(self, positions: Sequence[Entry], saved: SavedProducer) -> None:
-        """Store positions and producer in one OffsetCommit, or raise with nothing stored."""
-        async with self._turn:
-            put_in(positions, saved, (self._save or 0) + 1, limit_bytes=self._limit_bytes)  # refuse before joining
-            await _patiently(lambda: self._commit_once(positions, saved))
+    async def commit(self, positions: Sequence[Entry], saved: SavedProducer, *, may_add: bool = True) -> None:
+        """Store positions and producer in one OffsetCommit, or raise with nothing stored. `may_add`: this cluster has
+        the output topics too."""
 
-    async def _commit_once(self, positions: Sequence[Entry], saved: SavedProducer) -> None:
+        def entries(save: int) -> list[Entry]:
+            return put_in(positions, saved, save, limit_bytes=self._limit_bytes, may_add=may_add)
+
+        async with self._turn:
+            entries((self._save or 0) + 1)  # refuse what does not fit before joining
+            await _patiently(lambda: self._commit_once(entries, saved))
+
+    async def _commit_once(self, entries: Callable[[int], list[Entry]], saved: SavedProducer) -> None:
         if not self._member_id and await self._look(saved):
             return
         assert self._save is not None
         save = self._save + 1
-        entries = put_in(positions, saved, save, limit_bytes=self._limit_bytes)
         try:
-            await self._send(entries)
+            await self._send(entries(save))
         except NotMember:
             self._member_id = ""
             raise KafkaException(KafkaError(KafkaError._WAIT_COORD, retriable=True)) from None
@@ -219,7 +223,7 @@ class Ownership:
         if OFFSET_METADATA_TOO_LARGE in codes:
             raise BadSavedProducer(
                 f"the brokers allow less metadata to an entry than the {self._limit_bytes} bytes that were counted on: "
-                f"set oncelog.{LIMIT_SETTING} to the brokers' {LIMIT_SETTING}. The save is incomplete and is refused "
+                f"set `oncelog.{LIMIT_SETTING}` to the brokers' {LIMIT_SETTING}. The save is incomplete and is refused "
                 "when it is loaded; commit again"
             )
         for code in sorted(codes):

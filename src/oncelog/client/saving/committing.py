@@ -1,0 +1,152 @@
+"""`consumer.commit(offsets, producer=producer)`: input positions and producer in one OffsetCommit.
+
+The producer waits until every record before is stored, and says where that is; the consumer's side stores it. The two
+may live on two clusters and on two threads. What was committed is committed again once a day for as long as both live,
+since brokers forget the offsets of a group in which nothing happens for a week.
+"""
+
+import asyncio
+import weakref
+from collections.abc import Coroutine, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+from oncelog.client.errors import KafkaError, KafkaException, invalid_argument
+from oncelog.client.saving.committed import DEFAULT_LIMIT_BYTES, Entry
+from oncelog.client.saving.ownership import Ownership
+from oncelog.clock import wall_s
+
+if TYPE_CHECKING:
+    from oncelog.client.net.brokers import Brokers
+    from oncelog.client.saving.saved import SavedProducer
+    from oncelog.client.types import TopicPartition
+
+T = TypeVar("T")
+
+AGAIN_S: Final = 24 * 60 * 60
+
+
+class Saving(Protocol):
+    """The producer's side, on its own loop."""
+
+    started_from: "SavedProducer | None"
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop: ...
+
+    async def begin_commit(self) -> "SavedProducer": ...
+
+    async def end_commit(self, *, is_stored: bool) -> None: ...
+
+    def stop(self, failure: KafkaException) -> None: ...
+
+
+class HasSaving(Protocol):
+    @property
+    def saving(self) -> Saving: ...
+
+
+class _Committer:
+    """One producer's commits to one group, on the loop of the consumer's brokers."""
+
+    def __init__(self, brokers: "Brokers", group: str, saving: Saving, limit_bytes: int) -> None:
+        self._brokers = brokers
+        self._saving = saving
+        self._ownership = Ownership(brokers, group, saving.started_from, limit_bytes=limit_bytes)
+        self._again: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._held: dict[tuple[str, int], Entry] = {}  # what was committed last
+        self._turn = asyncio.Lock()
+
+    async def commit(self, positions: Sequence[Entry], again_s: float) -> "SavedProducer":
+        async with self._turn:
+            value = await _on(self._saving.loop, self._saving.begin_commit())
+            is_stored = False
+            try:
+                await self._store(positions, value)
+                is_stored = True
+            finally:
+                await _on(self._saving.loop, self._saving.end_commit(is_stored=is_stored))
+        self._plan(value, again_s)
+        return value
+
+    async def _store(self, positions: Sequence[Entry], value: "SavedProducer") -> None:
+        metadata = self._brokers.metadata
+        if metadata.cluster_id is None:
+            metadata = await self._brokers.refresh(())
+        try:
+            await self._ownership.commit(positions, value, may_add=metadata.cluster_id == value.cluster_id)
+        except KafkaException as failure:
+            if failure.error.fatal():
+                self._saving.loop.call_soon_threadsafe(self._saving.stop, failure)
+            raise
+        self._saving.started_from = value
+        for each in positions:
+            self._held[each.topic, each.partition] = each
+
+    def _plan(self, value: "SavedProducer", again_s: float) -> None:
+        if self._again is not None:
+            self._again.cancel()
+        loop = asyncio.get_running_loop()
+        this = weakref.ref(self)
+
+        def again() -> None:
+            found = this()
+            if found is not None:
+                found._task = loop.create_task(found._commit_again(value, again_s))
+
+        self._again = loop.call_later(again_s, again)
+
+    async def _commit_again(self, value: "SavedProducer", again_s: float) -> None:
+        """The same boundary, made anew: it lives as long as its owner."""
+        async with self._turn:
+            fresh = replace(value, made_at_ms=int(wall_s() * 1000))
+            try:
+                await self._store(list(self._held.values()), fresh)
+            except KafkaException as failure:
+                if failure.error.fatal() or failure.error.code() == KafkaError._DESTROY:
+                    return  # taken over, or the consumer was closed
+        self._plan(fresh, again_s)
+
+
+_committers: "weakref.WeakKeyDictionary[Saving, dict[tuple[int, str], _Committer]]" = weakref.WeakKeyDictionary()
+
+
+async def commit_with_producer(
+    brokers: "Brokers",
+    group: str,
+    offsets: Sequence["TopicPartition"],
+    producer: HasSaving,
+    *,
+    limit_bytes: int = DEFAULT_LIMIT_BYTES,
+    again_s: float = AGAIN_S,
+) -> "SavedProducer":
+    """Store these positions and the producer, at the boundary that it has reached, in the group; what was stored.
+
+    Runs on the loop of the consumer's `brokers`. `limit_bytes` is the brokers' offset.metadata.max.bytes.
+    """
+    if not group:
+        raise invalid_argument("a producer is saved in a group: `group.id` must be set")
+    positions = [_entry(each) for each in offsets]
+    if not positions:
+        raise invalid_argument("there are no offsets to commit: a producer is saved together with its input position")
+    saving = producer.saving
+    committers = _committers.setdefault(saving, {})
+    committer = committers.get((id(brokers), group))
+    if committer is None:
+        committer = committers[id(brokers), group] = _Committer(brokers, group, saving, limit_bytes)
+    return await committer.commit(positions, again_s)
+
+
+def _entry(each: "TopicPartition") -> Entry:
+    if each.offset < 0:
+        raise invalid_argument(f"{each!r} names no offset that could be committed")
+    epoch = -1 if each.leader_epoch is None else each.leader_epoch
+    return Entry(each.topic, each.partition, each.offset, each.metadata or "", epoch)
+
+
+async def _on(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, T]) -> T:
+    """Have it run on the producer's loop, wherever we are."""
+    if loop is asyncio.get_running_loop():
+        return await coroutine
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, loop))
