@@ -18,7 +18,7 @@ MakeConsumer = Callable[..., Consumer]
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    with Server(settings={"group.initial.rebalance.delay.ms": "0"}) as server:
+    with Server(settings={"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "100"}) as server:
         yield server
 
 

@@ -11,10 +11,12 @@ from typing import Protocol, TypeVar
 
 from oncelog.client.consumer import asking
 from oncelog.client.consumer.asking import Committed, Member, ToCommit
+from oncelog.client.consumer.calls import Call
 from oncelog.client.consumer.engine import Engine
 from oncelog.client.consumer.reading import Position
 from oncelog.client.errors import KafkaError, KafkaException, error_of, exception_of, is_retriable
 from oncelog.client.fetching.values import Partition
+from oncelog.client.groups.coordinator import Group
 from oncelog.client.net.brokers import Brokers
 from oncelog.client.net.metadata import Metadata
 from oncelog.client.properties import ConsumerSettings
@@ -51,9 +53,9 @@ class Core:
         self.settings = settings
         self.brokers = Brokers(settings)
         self.engine = Engine(settings, self.brokers, self._find_committed, notify, wake)
-        self.calls: deque[Callable[[], object]] = deque()
+        self.calls: deque[Call] = deque()
+        self.group: Group | None = None
         self.stored: dict[Partition, ToCommit] = {}  # by store_offsets()
-        self.member = Member()
         self._read = read
         self._notify = notify
         self._coordinator = NOWHERE
@@ -79,9 +81,9 @@ class Core:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def call(self, function: Callable[[], object]) -> None:
-        """Have it called in the application's thread, when that polls next."""
-        self.calls.append(function)
+    def call(self, call: Call) -> None:
+        """Have it done in the application's thread, when that polls next."""
+        self.calls.append(call)
         self._notify()
 
     # --- what is read
@@ -134,6 +136,11 @@ class Core:
             raise KafkaException(KafkaError(KafkaError._UNKNOWN_GROUP, "Local: Unknown group: `group.id` is not set"))
         return self.settings.group_id
 
+    @property
+    def member(self) -> Member:
+        """Who this consumer is in its group now."""
+        return Member() if self.group is None else Member(*self.group.member)
+
     def to_commit(self, *, is_explicit: bool) -> dict[Partition, ToCommit]:
         """What was stored or handed out, as far as it is not committed already. When nobody asks for the commit, it
         is only what the application has surely done with, and never before what it has committed itself."""
@@ -153,7 +160,11 @@ class Core:
         group_id = self.group_id()
 
         async def attempt(node_id: int) -> tuple[int, dict[Partition, int]]:
-            codes = await asking.commit(self.brokers, node_id, group_id, offsets, self.member)
+            member = self.member
+            codes = await asking.commit(self.brokers, node_id, group_id, offsets, member)
+            if self.group is not None:
+                for code in set(codes.values()) - {0}:
+                    self.group.refused(code, member.generation)
             return next((code for code in codes.values() if code in _COORDINATOR_MOVED), 0), codes
 
         async with self._commit_turn:
@@ -232,7 +243,7 @@ class Core:
             failure = error.error
         on_commit = self.settings.on_commit
         if on_commit is not None:
-            self.call(lambda: on_commit(failure, asking.topic_partitions(offsets, codes)))
+            self.call(Call(lambda: on_commit(failure, asking.topic_partitions(offsets, codes))))
 
     # --- what the cluster says
 

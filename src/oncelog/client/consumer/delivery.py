@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from oncelog.client.consumer.decoding import Damaged
+from oncelog.client.consumer.engine import Told
 from oncelog.client.consumer.message import ErrorMessage, Message
 from oncelog.client.consumer.reading import ArrowReading, Position, Reading, RowReading
 from oncelog.client.errors import KafkaError
@@ -21,7 +22,7 @@ class Delivery:
 
     def __init__(
         self,
-        next_event: Callable[[], Event | None],
+        next_event: Callable[[], Event | Told | None],
         taken: Callable[[Chunk], None],
         damaged: Callable[[Chunk, Position], None],
         *,
@@ -35,8 +36,14 @@ class Delivery:
         self._reading: Reading | None = None
         self._handed: dict[Partition, Position] = {}  # behind what was handed out, without what is being read
         self._starts: dict[Partition, Position] = {}
+        self.asked = 0  # how often the application came for more
         self._put_back: Message | None = None
         self._before_bulk: Mapping[Partition, Position] | None = None
+
+    def activity(self) -> object:
+        """Something that changes whenever the application takes a record or asks for one."""
+        reading = self._reading
+        return self.asked, reading.taken if isinstance(reading, RowReading) else 0
 
     # --- what was handed out
 
@@ -83,10 +90,12 @@ class Delivery:
 
     def begin_bulk(self) -> None:
         """What was handed out before is done; what is handed out now is in hand until the application asks again."""
+        self.asked += 1
         self._before_bulk = self.handed()
 
     def end_bulk(self) -> None:
         """The application polls record by record: what it got in bulk is done."""
+        self.asked += 1
         self._before_bulk = None
 
     # --- records
@@ -159,7 +168,9 @@ class Delivery:
         self._handed[chunk.partition] = start
         return start
 
-    def _message_of(self, event: EndReached | Failed) -> Message:
+    def _message_of(self, event: EndReached | Failed | Told) -> Message:
+        if isinstance(event, Told):
+            return ErrorMessage(event.error, "", -1, -1)
         topic, index = event.place.partition
         if isinstance(event, Failed):
             error = KafkaError(event.code, event.message)

@@ -8,6 +8,7 @@ own to each broker, because a broker that waits for records answers nothing else
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from oncelog.client.consumer import asking
@@ -62,6 +63,13 @@ def limits_of(settings: ConsumerSettings) -> FetchLimits:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    error: KafkaError
+
+    is_current = True
+
+
 class Engine:
     """`notify` is called on the loop when there is something to take that was not there before."""
 
@@ -79,7 +87,7 @@ class Engine:
         self._find_committed = find_committed
         self._notify = notify
         self._wake = wake  # has a function called on the loop, from any thread
-        self._events: deque[Event] = deque()
+        self._events: deque[Event | Told] = deque()
         self._taken: deque[Chunk] = deque()
         self._connections: dict[int, Connection] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -104,7 +112,7 @@ class Engine:
     def has_events(self) -> bool:
         return bool(self._events)
 
-    def next_event(self) -> Event | None:
+    def next_event(self) -> Event | Told | None:
         return self._events.popleft() if self._events else None
 
     def taken(self, chunk: Chunk) -> None:
@@ -113,6 +121,11 @@ class Engine:
             self._wake(self.pump)
 
     # --- what the loop is told
+
+    def tell(self, error: KafkaError) -> None:
+        """Something that belongs to no partition, to be handed out like the others."""
+        self._events.append(Told(error))
+        self._notify()
 
     def damaged(self, chunk: Chunk, position: Position) -> None:
         self.fetcher.fetch_again(chunk, position.offset, position.leader_epoch, self._now_ms())

@@ -33,6 +33,10 @@ class RowReading:
         self._block = next(self._blocks, None)
         return None if self._block is None else self._block.rows
 
+    @property
+    def taken(self) -> int:
+        return 0 if self._block is None else self._block.taken
+
     def position(self, in_hand: int = 0) -> Position:
         """Behind what was taken; without the last `in_hand` records of it."""
         block = self._block

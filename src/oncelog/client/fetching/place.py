@@ -117,7 +117,7 @@ class Place:
         del self.epochs[:-MOST_EPOCHS]
 
     def truncated_to(self, offset: int, leaders_epoch: int) -> None:
-        """Go on there. Of a leader whose epoch there is newer than ours we do not know yet whether even that is sound."""
+        """Go on there. Where the leader's epoch is newer than ours, we do not know yet whether even that is sound."""
         known = [epoch for epoch, first_offset in self.epochs if first_offset < offset]
         epoch = known[-1] if known else leaders_epoch
         if epoch < leaders_epoch:

@@ -1,0 +1,178 @@
+"""A consumer in a group: which topics it wants, and what becomes of the partitions that the group gives and takes.
+
+The group waits for the application: its callbacks run where it polls (`Call`), and only when they are through are
+partitions given back or read.
+"""
+
+import asyncio
+import re
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from oncelog.client.consumer.calls import Call
+from oncelog.client.errors import KafkaError, KafkaException, invalid_argument
+from oncelog.client.fetching.values import STORED, Partition
+from oncelog.client.groups.coordinator import Group
+from oncelog.client.types import TopicPartition
+
+if TYPE_CHECKING:
+    from oncelog.client.consumer.operations import Operations
+
+PATTERN_MARK = "^"
+UNKNOWN_TOPIC_LOOK_MS = 1000
+POLLS_LOOK_MS = 1000
+
+OnRebalance = Callable[[list[TopicPartition]], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Callbacks:
+    on_assign: OnRebalance | None = None
+    on_revoke: OnRebalance | None = None
+    on_lost: OnRebalance | None = None
+
+
+class Subscription:
+    """The listener of a `Group`."""
+
+    def __init__(self, operations: "Operations") -> None:
+        self._operations = operations
+        self._core = operations.core
+        self._settings = operations.settings
+        self.group = Group(self._settings, self._core.brokers, self)
+        self._names: frozenset[str] = frozenset()
+        self._patterns: list[re.Pattern[str]] = []
+        self.callbacks = Callbacks()
+        self._watch: asyncio.Task[None] | None = None
+        self._polls: asyncio.Task[None] | None = None
+        self._told_unknown: set[str] = set()
+
+    @property
+    def topics(self) -> list[str]:
+        return sorted(self._names | {pattern.pattern for pattern in self._patterns})
+
+    async def subscribe(self, topics: Sequence[str], callbacks: Callbacks) -> None:
+        patterns = [_compiled(each) for each in topics if each.startswith(PATTERN_MARK)]
+        self._names = frozenset(each for each in topics if not each.startswith(PATTERN_MARK))
+        self._patterns = patterns
+        self.callbacks = callbacks
+        self._told_unknown.clear()
+        if self._watch is not None:
+            self._watch.cancel()
+        if not topics:
+            self.group.subscribe(())
+            return
+        self._watch = asyncio.ensure_future(self._look_for_topics())
+        if self._polls is None:
+            self._polls = asyncio.ensure_future(self._look_for_polls())
+
+    async def leave(self) -> None:
+        for task in (self._watch, self._polls):
+            if task is not None:
+                task.cancel()
+        await self.group.leave()
+
+    # --- which topics there are
+
+    async def _look_for_topics(self) -> None:
+        """Tell the group which topics match, now and whenever they change."""
+        wanted: frozenset[str] | None = None
+        while True:
+            try:
+                metadata = await self._core.brokers.refresh(None if self._patterns else self._names)
+            except KafkaException:
+                await asyncio.sleep(self._settings.retry_backoff_ms / 1000)
+                continue
+            known = {name: topic for name, topic in metadata.topics.items() if not topic.error_code}
+            matched = {
+                name
+                for name, topic in known.items()
+                if not topic.is_internal and any(pattern.search(name) for pattern in self._patterns)
+            }
+            unknown = self._names - known.keys()
+            self._tell_unknown(unknown)
+            found = frozenset(self._names & known.keys() | matched)
+            if found != wanted and (found or wanted is not None):
+                wanted = found
+                self.group.subscribe(found)
+            await asyncio.sleep(self._look_again_ms(bool(unknown)) / 1000)
+
+    def _look_again_ms(self, is_one_unknown: bool) -> int:
+        interval_ms = self._settings.topic_metadata_refresh_interval_ms
+        if interval_ms <= 0:
+            interval_ms = self._settings.metadata_max_age_ms
+        return min(interval_ms, UNKNOWN_TOPIC_LOOK_MS) if is_one_unknown else interval_ms
+
+    def _tell_unknown(self, unknown: frozenset[str]) -> None:
+        for name in sorted(unknown - self._told_unknown):
+            words = f"Subscribed topic not available: {name}: Broker: Unknown topic or partition"
+            self.failed(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART, words))
+        self._told_unknown = set(unknown)
+
+    # --- whether the application polls
+
+    async def _look_for_polls(self) -> None:
+        """Polling must cost nothing, so nobody is told of a poll: it shows by what has been handed out since."""
+        pause_ms = min(POLLS_LOOK_MS, max(10, self._settings.max_poll_interval_ms // 10))
+        before: object = None
+        while True:
+            now = self._operations.activity()
+            if now is None or now != before:
+                self.group.polled()
+            before = now
+            await asyncio.sleep(pause_ms / 1000)
+
+    # --- what the group says
+
+    async def revoked(self, partitions: frozenset[Partition], *, is_lost: bool) -> None:
+        callbacks = self.callbacks
+        callback = callbacks.on_revoke
+        if is_lost and callbacks.on_lost is not None:
+            callback = callbacks.on_lost
+        await self._in_application(callback, partitions, lambda: self._let_go(partitions, is_lost))
+
+    async def assigned(self, added: frozenset[Partition]) -> None:
+        await self._in_application(self.callbacks.on_assign, added, lambda: self._take(added))
+
+    def failed(self, error: KafkaError) -> None:
+        self._core.engine.tell(error)
+
+    async def _in_application(
+        self,
+        callback: OnRebalance | None,
+        partitions: frozenset[Partition],
+        then: Callable[[], Coroutine[Any, Any, None]],
+    ) -> None:
+        """Wait until the application polls, has its callback, and what follows is done."""
+        done = asyncio.get_running_loop().create_future()
+        told = [TopicPartition(*each) for each in sorted(partitions)]
+
+        async def follow() -> None:
+            try:
+                await then()
+            finally:
+                if not done.done():
+                    done.set_result(None)
+
+        self._core.call(Call(None if callback is None else lambda: callback(told), follow))
+        await done
+
+    async def _let_go(self, partitions: frozenset[Partition], is_lost: bool) -> None:
+        """What the callback has not given back itself. Of lost ones nothing is committed: they are someone else's."""
+        left = [each for each in partitions if each in self._core.engine.fetcher.places]
+        if not is_lost:
+            await self._operations.commit_what_was_read(left)
+        await self._operations.release(left)
+
+    async def _take(self, added: frozenset[Partition]) -> None:
+        """What the callback has not assigned itself, from the committed offsets."""
+        places = self._core.engine.fetcher.places
+        await self._core.assign_more((each, STORED, -1) for each in sorted(added) if each not in places)
+
+
+def _compiled(topic: str) -> "re.Pattern[str]":
+    try:
+        return re.compile(topic)
+    except re.error as error:
+        raise invalid_argument(f"{topic!r} is no regular expression: {error}") from None
