@@ -64,10 +64,13 @@ def _by_name(name: str, call: Call, may_create: bool, operations: int) -> Any:
     topic = call.broker.topics.get(name)
     if topic is None and may_create and name not in INTERNAL_TOPICS:
         try:
-            topic = call.broker.topics.auto_create(name, call.now)
+            call.broker.topics.auto_create(name, call.now)
         except KafkaError as refusal:
-            is_on_its_way = refusal.code is ErrorCode.topic_already_exists  # somebody else is making it: ask again
-            return _refused(call, name, None, ErrorCode.leader_not_available if is_on_its_way else refusal.code)
+            if refusal.code is not ErrorCode.topic_already_exists:  # else somebody else is making it
+                return _refused(call, name, None, refusal.code)
+        # Ask again, as in Kafka, though it is there by now. librdkafka's idempotent producer lives on that question: it
+        # drops its bootstrap connection for the first answer and without another would sit out a timer of 500 ms.
+        return _refused(call, name, None, ErrorCode.leader_not_available)
     if topic is None:
         return _refused(call, name, None, ErrorCode.unknown_topic_or_partition)
     return _found(topic, call, operations)
