@@ -2,13 +2,14 @@
 
 import asyncio
 import errno
+from random import Random
 
 import pytest
 
 from oncelog.log.memory_disk import MemoryDisk
 from oncelog.server.errors import ErrorCode
 from oncelog.server.groups.messages import JoinAnswer, Leaving, SyncAnswer, SyncRequest
-from oncelog.server.groups.offsets import TopicPartition
+from oncelog.server.groups.offsets import ENTRY_BYTES, Offsets, TopicPartition
 from oncelog.server.groups.records import CommittedOffset
 from oncelog.server.groups.state import State
 from oncelog.server.names import OFFSETS_TOPIC
@@ -172,6 +173,40 @@ async def test_a_disk_that_refuses_is_told_once_however_often_clients_try(
         disk.heal()
         if is_made:
             assert house.commit("g", "t", 7) is ErrorCode.none
+
+
+async def test_what_all_groups_commit_is_bounded_and_who_commits_again_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("oncelog.server.groups.coordinator.OFFSETS_BYTES", 100_000)
+    house = House("offsets.topic.num.partitions=1")
+    house.make_topic("t")
+    answers = [house.commit(f"g{number}", "t", 1, metadata="m" * 3000) for number in range(100)]
+    count = answers.count(ErrorCode.none)
+    assert 20 < count < 34 and answers == [ErrorCode.none] * count + [ErrorCode.coordinator_not_available] * (
+        100 - count
+    )
+    assert f"g{count}" not in house.groups.groups
+    assert house.commit("g0", "t", 2, metadata="m" * 3000) is ErrorCode.none
+    assert house.commit("g0", "t", 2, metadata="m" * 4096) is ErrorCode.coordinator_not_available
+    house = house.after_restart()
+    assert house.commit("new", "t", 1, metadata="m" * 3000) is ErrorCode.coordinator_not_available
+    assert house.commit("g0", "t", 3) is ErrorCode.none  # without metadata: there is room again
+    assert house.commit("new", "t", 1, metadata="m" * 2000) is ErrorCode.none
+
+
+def test_what_is_held_of_offsets_is_counted_to_the_byte_whatever_comes_and_goes() -> None:
+    random, offsets = Random(3), Offsets()
+    for number in range(3000):
+        at = (f"g{random.randrange(4)}", f"t{random.randrange(3)}", random.randrange(5))
+        if random.random() < 0.6:
+            offsets.put(*at, CommittedOffset(number, -1, "m" * random.randrange(50), 0))
+        elif random.random() < 0.9:
+            offsets.remove(*at)
+        else:
+            offsets.forget(at[0])
+        held = [each for group in offsets.groups() for _, each in offsets.of_group(group)]
+        assert offsets.held_bytes == sum(ENTRY_BYTES + len(each.metadata) for each in held)
 
 
 async def test_a_client_that_hangs_up_leaves_no_waiter_behind() -> None:

@@ -40,6 +40,7 @@ logger = logging.getLogger(__name__)
 
 MAX_GROUPS = 100_000  # each takes some kilobytes; a client that makes up names must not take all memory
 MEMBERS_BYTES = 256 * 2**20  # what members of all groups say of themselves and are assigned
+OFFSETS_BYTES = 512 * 2**20  # what all groups have committed, with its metadata
 HOUSEKEEPING = None  # the name of the coordinator's own alarm
 MINUTE_MS = 60_000
 
@@ -174,6 +175,10 @@ class GroupCoordinator:
         """After `check_commit`. All of them are stored, or none."""
         if not committed:
             return ErrorCode.none
+        offsets = self._store.offsets
+        growth_bytes = offsets.growth_bytes(group_id, committed)
+        if growth_bytes > 0 and offsets.held_bytes + growth_bytes > OFFSETS_BYTES:
+            return ErrorCode.coordinator_not_available
         group = self.groups.get(group_id)
         if group is None:
             if not self._has_room():

@@ -1,6 +1,6 @@
 """The committed offsets of all groups, in memory: a plain map, and what may be forgotten of it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from oncelog.server.groups.group import Group
@@ -9,6 +9,7 @@ from oncelog.server.groups.state import State
 from oncelog.server.groups.subscription import CONSUMER_PROTOCOL
 
 NO_OFFSET = -1
+ENTRY_BYTES = 320  # what one offset takes in memory beside its text, about
 
 
 class TopicPartition(NamedTuple):
@@ -19,24 +20,32 @@ class TopicPartition(NamedTuple):
 class Offsets:
     def __init__(self) -> None:
         self._of_group: dict[str, dict[str, dict[int, CommittedOffset]]] = {}
+        self.held_bytes = 0  # about
 
     def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
         return self._of_group.get(group_id, {}).get(topic, {}).get(partition)
 
     def put(self, group_id: str, topic: str, partition: int, committed: CommittedOffset) -> None:
-        self._of_group.setdefault(group_id, {}).setdefault(topic, {})[partition] = committed
+        partitions = self._of_group.setdefault(group_id, {}).setdefault(topic, {})
+        self.held_bytes += _size_bytes(committed) - _size_bytes(partitions.get(partition))
+        partitions[partition] = committed
+
+    def growth_bytes(self, group_id: str, committed: Mapping[TopicPartition, CommittedOffset]) -> int:
+        """By how much more would be held with these."""
+        return sum(_size_bytes(each) - _size_bytes(self.get(group_id, *at)) for at, each in committed.items())
 
     def remove(self, group_id: str, topic: str, partition: int) -> None:
         topics = self._of_group.get(group_id, {})
         partitions = topics.get(topic, {})
-        partitions.pop(partition, None)
+        self.held_bytes -= _size_bytes(partitions.pop(partition, None))
         if not partitions:
             topics.pop(topic, None)
         if not topics:
             self._of_group.pop(group_id, None)
 
     def forget(self, group_id: str) -> None:
-        self._of_group.pop(group_id, None)
+        for topics in self._of_group.pop(group_id, {}).values():
+            self.held_bytes -= sum(map(_size_bytes, topics.values()))
 
     def groups(self) -> list[str]:
         return list(self._of_group)
@@ -60,6 +69,10 @@ class Offsets:
                 if not exists(topic):
                     found.setdefault(group_id, []).extend(TopicPartition(topic, each) for each in partitions)
         return found
+
+
+def _size_bytes(committed: CommittedOffset | None) -> int:
+    return 0 if committed is None else ENTRY_BYTES + len(committed.metadata)
 
 
 def expired(group: Group, offsets: Offsets, retention_ms: int, wall_ms: int) -> list[TopicPartition]:
