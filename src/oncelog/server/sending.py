@@ -21,6 +21,7 @@ Answer = bytes | bytearray | memoryview
 STRAIGHT_BYTES = 64 * 1024  # less than this is copied sooner than arranged for
 TRIAL_ANSWERS = 8  # of which the first does not count
 LONG_RUN_ANSWERS = 256
+FIRST_RUN_ANSWERS = 48  # straight; fewer would tell more about a young connection's small window than about the way
 LONGEST_S = 0.02  # a client that asks again later than this was busy with other things
 
 _NOW = socket.MSG_DONTWAIT
@@ -38,7 +39,7 @@ class Pace:
         self._s_per_byte: dict[bool, float] = {}  # by way: straight or not
         self._is_straight = True
         self._is_long = True
-        self._left = LONG_RUN_ANSWERS
+        self._left = FIRST_RUN_ANSWERS
         self._run_s = 0.0
         self._run_bytes = 0
         self._since_s = 0.0
