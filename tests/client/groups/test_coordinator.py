@@ -1,0 +1,146 @@
+"""A member over real connections: what happens to it, and what the application is told."""
+
+import asyncio
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewPartitions
+
+from oncelog.client.errors import KafkaError
+from oncelog.client.groups.steps import Member
+from oncelog.embedded import Server
+from tests.client.groups.mixed import make_topic
+from tests.client.groups.support import Ours, until
+
+_numbers = count()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with Server(settings={"group.min.session.timeout.ms": "300"}) as server:
+        yield server
+
+
+@pytest.fixture
+def servers(server: Server) -> str:
+    return server.bootstrap_servers
+
+
+@pytest.fixture
+def topic(servers: str) -> str:
+    name = f"topic-{next(_numbers)}"
+    make_topic(servers, name)
+    return name
+
+
+@pytest.mark.parametrize("assignor", ["range", "roundrobin", "sticky", "cooperative-sticky"])
+async def test_members_share_and_take_over(servers: str, topic: str, assignor: str) -> None:
+    async with Ours(servers, topic, assignor) as first:
+        first.group.subscribe([topic])
+        await until(lambda: len(first.owned) == 6, [first])
+        async with Ours(servers, topic, assignor) as second:
+            second.group.subscribe([topic])
+            await until(lambda: len(first.owned) == len(second.owned) == 3, [first, second])
+            assert not first.owned & second.owned
+        await until(lambda: len(first.owned) == 6, [first])
+    assert first.owned == set() and first.errors == []
+    assert first.group.member == Member()
+
+
+async def test_new_partitions_are_shared_out_too(servers: str, topic: str) -> None:
+    async with Ours(servers, topic, "cooperative-sticky") as one, Ours(servers, topic, "cooperative-sticky") as two:
+        one.group.subscribe([topic])
+        two.group.subscribe([topic])
+        await until(lambda: len(one.owned) == len(two.owned) == 3, [one, two])
+        admin = AdminClient({"bootstrap.servers": servers})
+        admin.create_partitions([NewPartitions(topic, 8)])[topic].result(30)
+        await until(lambda: len(one.owned) == len(two.owned) == 4, [one, two])
+
+
+async def test_another_subscription_changes_what_is_owned(servers: str, topic: str) -> None:
+    make_topic(servers, f"{topic}-too", 2)
+    async with Ours(servers, topic, "cooperative-sticky") as one:
+        one.group.subscribe([topic])
+        await until(lambda: len(one.owned) == 6, [one])
+        one.group.subscribe([topic, f"{topic}-too"])
+        await until(lambda: len(one.owned) == 8, [one])
+        one.group.subscribe([f"{topic}-too"])
+        await until(lambda: {name for name, _ in one.owned} == {f"{topic}-too"} and one.group.is_settled, [one])
+        one.group.subscribe([])
+        await until(lambda: not one.owned, [one])
+        one.group.subscribe([topic])
+        await until(lambda: len(one.owned) == 6, [one])
+
+
+async def test_a_member_that_is_not_polled_loses_its_partitions_and_comes_back_with_the_next_poll(
+    servers: str, topic: str
+) -> None:
+    limits = {"session_timeout_ms": 300, "max_poll_interval_ms": 500}
+    async with Ours(servers, topic, "range", **limits) as stuck, Ours(servers, topic, "range") as other:
+        stuck.group.subscribe([topic])
+        other.group.subscribe([topic])
+        await until(lambda: len(stuck.owned) == len(other.owned) == 3, [stuck, other])
+        while not stuck.errors or len(other.owned) < 6:
+            other.group.polled()
+            other.changed.clear()
+            waits = [asyncio.ensure_future(each.changed.wait()) for each in (stuck, other)]
+            await asyncio.wait(waits, timeout=0.1, return_when=asyncio.FIRST_COMPLETED)
+        assert stuck.errors == [KafkaError(KafkaError._MAX_POLL_EXCEEDED)]
+        assert stuck.told[-1][0] == "lost" and stuck.owned == set()
+        await until(lambda: len(stuck.owned) == len(other.owned) == 3, [stuck, other])
+
+
+async def test_a_static_member_keeps_its_partitions_over_a_restart(servers: str, topic: str) -> None:
+    async with Ours(servers, topic, "range") as other:
+        other.group.subscribe([topic])
+        async with Ours(servers, topic, "range", group_instance_id="one") as first:
+            first.group.subscribe([topic])
+            await until(lambda: len(first.owned) == len(other.owned) == 3, [first, other])
+            kept, told = set(first.owned), list(other.told)
+        async with Ours(servers, topic, "range", group_instance_id="one") as again:
+            again.group.subscribe([topic])
+            await until(lambda: again.group.is_settled, [again, other])
+            assert again.owned == kept and other.told == told
+
+
+async def test_of_two_members_with_one_name_the_older_is_fenced_for_good(servers: str, topic: str) -> None:
+    async with Ours(servers, topic, "range", group_instance_id="one") as older:
+        older.group.subscribe([topic])
+        await until(lambda: len(older.owned) == 6, [older])
+        async with Ours(servers, topic, "range", group_instance_id="one") as newer:
+            newer.group.subscribe([topic])
+            await until(lambda: len(newer.owned) == 6 and bool(older.errors), [older, newer])
+            assert older.errors == [KafkaError(KafkaError.FENCED_INSTANCE_ID)] and older.errors[0].fatal()
+            await until(lambda: not older.owned, [older])
+            assert older.told[-1][0] == "lost" and older.group.fatal is not None
+
+
+async def test_a_member_that_the_coordinator_forgot_is_told_that_it_lost_and_joins_again(
+    server: Server, servers: str, topic: str
+) -> None:
+    async with Ours(servers, topic, "cooperative-sticky") as one:
+        one.group.subscribe([topic])
+        await until(lambda: len(one.owned) == 6, [one])
+        one.group.refused(KafkaError.UNKNOWN_MEMBER_ID, one.group.member.generation)
+        await until(lambda: len(one.owned) == 6 and one.group.is_settled, [one])
+        assert [what for what, _ in one.told] == ["assigned", "lost", "assigned"]
+
+
+async def test_a_callback_that_fails_is_told_and_the_group_goes_on(servers: str, topic: str) -> None:
+    class Failing(Ours):
+        async def assigned(self, added: frozenset[tuple[str, int]]) -> None:
+            await super().assigned(added)
+            raise RuntimeError("of the application")
+
+    async with Failing(servers, topic, "range") as one:
+        one.group.subscribe([topic])
+        await until(lambda: one.group.is_settled, [one])
+        assert one.errors == [KafkaError(KafkaError._APPLICATION)]
+        assert "of the application" in one.errors[0].str()
+
+
+async def test_leaving_without_ever_having_joined_is_nothing(servers: str, topic: str) -> None:
+    async with Ours(servers, topic, "range") as one:
+        await one.group.leave()
+    assert one.told == [] and one.errors == []
