@@ -1,1 +1,35 @@
 """Topics, configurations, offsets, groups, producers: what a command line needs."""
+
+from oncelog.client.admin.admin import Admin
+from oncelog.client.admin.values import (
+    AlterConfig,
+    AlterOperation,
+    ConfigEntry,
+    ConfigResource,
+    ConfigSource,
+    DeletedRecords,
+    FoundOffset,
+    GroupDescription,
+    GroupListing,
+    GroupOffsets,
+    MemberDescription,
+    ProducerState,
+    ResourceType,
+)
+
+__all__ = [
+    "Admin",
+    "AlterConfig",
+    "AlterOperation",
+    "ConfigEntry",
+    "ConfigResource",
+    "ConfigSource",
+    "DeletedRecords",
+    "FoundOffset",
+    "GroupDescription",
+    "GroupListing",
+    "GroupOffsets",
+    "MemberDescription",
+    "ProducerState",
+    "ResourceType",
+]

@@ -1,0 +1,304 @@
+"""`Admin`: what there is in a cluster, and changes to it; shaped as confluent-kafka's AdminClient.
+
+A method that is given many things answers with a future for each, because each may fail by itself; `result()` waits.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
+from concurrent.futures import Future
+from functools import partial
+from types import TracebackType
+from typing import Any, TypeVar
+
+from oncelog.client.admin import arguments, configs, groups, topics
+from oncelog.client.admin.asking import Patience
+from oncelog.client.admin.values import (
+    ConfigEntry,
+    ConfigResource,
+    DeletedRecords,
+    FoundOffset,
+    GroupDescription,
+    GroupListing,
+    GroupOffsets,
+    ProducerState,
+)
+from oncelog.client.consumer.cluster_metadata import ClusterMetadata, cluster_metadata
+from oncelog.client.errors import KafkaError, KafkaException
+from oncelog.client.net.brokers import Brokers
+from oncelog.client.net.loop_thread import LoopThread
+from oncelog.client.properties import admin_settings
+from oncelog.client.types import NewPartitions, NewTopic, TopicPartition
+
+T = TypeVar("T")
+Key = TypeVar("Key", bound=Hashable)
+
+LIST_TIMEOUT_S = 60.0
+
+
+class Admin:
+    """Made from librdkafka's properties. Nothing is connected before the first question."""
+
+    def __init__(self, properties: Mapping[str, object]) -> None:
+        self._settings = admin_settings(properties)
+        self._thread = LoopThread("oncelog-admin")
+        try:
+            self._brokers: Brokers = self._thread.run(self._start())
+        except BaseException:
+            self._thread.stop()
+            raise
+        self._is_closed = False
+
+    async def _start(self) -> Brokers:
+        brokers = Brokers(self._settings)
+        await brokers.start()
+        return brokers
+
+    def close(self) -> None:
+        """Futures that are not done yet fail; the second time nothing happens."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            self._thread.run(self._brokers.close())
+        finally:
+            self._thread.stop()
+
+    def __enter__(self) -> "Admin":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # --- the cluster
+
+    def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
+        """Brokers, topics and partitions as they are now."""
+        name = None if topic is None else arguments.text("a topic", topic)
+
+        async def ask() -> ClusterMetadata:
+            return cluster_metadata(await self._brokers.refresh(None if name is None else [name]), name)
+
+        return self._wait(ask(), timeout)
+
+    # --- topics
+
+    def create_topics(
+        self,
+        new_topics: Sequence[NewTopic],
+        *,
+        operation_timeout: float = 0,
+        request_timeout: float = -1,
+        validate_only: bool = False,
+    ) -> dict[str, "Future[None]"]:
+        wanted = arguments.all_of(NewTopic, "new_topics", new_topics, lambda each: each.topic)
+        patience = self._patience(request_timeout, operation_timeout)
+        return self._futures(
+            [each.topic for each in wanted],
+            partial(topics.create_topics, self._brokers, wanted, patience, validate_only=validate_only),
+        )
+
+    def delete_topics(
+        self, topic_names: Sequence[str], *, operation_timeout: float = 0, request_timeout: float = -1
+    ) -> dict[str, "Future[None]"]:
+        names = arguments.texts("topics", topic_names)
+        patience = self._patience(request_timeout, operation_timeout)
+        return self._futures(names, partial(topics.delete_topics, self._brokers, names, patience))
+
+    def create_partitions(
+        self,
+        new_partitions: Sequence[NewPartitions],
+        *,
+        operation_timeout: float = 0,
+        request_timeout: float = -1,
+        validate_only: bool = False,
+    ) -> dict[str, "Future[None]"]:
+        wanted = arguments.all_of(NewPartitions, "new_partitions", new_partitions, lambda each: each.topic)
+        patience = self._patience(request_timeout, operation_timeout)
+        return self._futures(
+            [each.topic for each in wanted],
+            partial(topics.create_partitions, self._brokers, wanted, patience, validate_only=validate_only),
+        )
+
+    def delete_records(
+        self, offsets: Sequence[TopicPartition], *, operation_timeout: float = 0, request_timeout: float = -1
+    ) -> dict[TopicPartition, "Future[DeletedRecords]"]:
+        """Everything before these offsets; OFFSET_END stands for all that there is."""
+        return self._by_partition(
+            offsets,
+            lambda before: topics.delete_records(
+                self._brokers, before, self._patience(request_timeout, operation_timeout)
+            ),
+        )
+
+    def list_offsets(
+        self, timestamps: Mapping[TopicPartition, int], *, request_timeout: float = -1
+    ) -> dict[TopicPartition, "Future[FoundOffset]"]:
+        """First offsets at or after these times in milliseconds; -1 the end, -2 the beginning, -3 the latest time."""
+        places = [TopicPartition(each.topic, each.partition, at) for each, at in timestamps.items()]
+        return self._by_partition(
+            places, lambda wanted: topics.list_offsets(self._brokers, wanted, self._patience(request_timeout))
+        )
+
+    def describe_producers(
+        self, partitions: Sequence[TopicPartition], *, request_timeout: float = -1
+    ) -> dict[TopicPartition, "Future[list[ProducerState]]"]:
+        """The producers that each partition's leader remembers."""
+        return self._by_partition(
+            partitions,
+            lambda asked: topics.describe_producers(self._brokers, list(asked), self._patience(request_timeout)),
+        )
+
+    # --- configurations
+
+    def describe_configs(
+        self, resources: Sequence[ConfigResource], *, request_timeout: float = -1
+    ) -> dict[ConfigResource, "Future[dict[str, ConfigEntry]]"]:
+        wanted = arguments.all_of(ConfigResource, "resources", resources, lambda each: each)
+        patience = self._patience(request_timeout)
+        return self._futures(wanted, partial(configs.describe_configs, self._brokers, wanted, patience))
+
+    def incremental_alter_configs(
+        self, resources: Sequence[ConfigResource], *, request_timeout: float = -1, validate_only: bool = False
+    ) -> dict[ConfigResource, "Future[None]"]:
+        wanted = arguments.all_of(ConfigResource, "resources", resources, lambda each: each)
+        patience = self._patience(request_timeout)
+        return self._futures(
+            wanted,
+            partial(configs.incremental_alter_configs, self._brokers, wanted, patience, validate_only=validate_only),
+        )
+
+    # --- groups
+
+    def list_consumer_groups(
+        self, *, states: Sequence[str] = (), request_timeout: float = -1
+    ) -> "Future[list[GroupListing]]":
+        """Raises where one of the brokers could not be asked, since its groups would be missing."""
+
+        async def ask() -> list[GroupListing]:
+            found, failures = await groups.list_groups(self._brokers, self._patience(request_timeout), states)
+            if failures:
+                raise failures[0]
+            return found
+
+        return self._future(ask)
+
+    def describe_consumer_groups(
+        self, group_ids: Sequence[str], *, request_timeout: float = -1
+    ) -> dict[str, "Future[GroupDescription]"]:
+        names = arguments.texts("groups", group_ids)
+        patience = self._patience(request_timeout)
+        return self._futures(names, partial(groups.describe_groups, self._brokers, names, patience))
+
+    def delete_consumer_groups(
+        self, group_ids: Sequence[str], *, request_timeout: float = -1
+    ) -> dict[str, "Future[None]"]:
+        names = arguments.texts("groups", group_ids)
+        patience = self._patience(request_timeout)
+        return self._futures(names, partial(groups.delete_groups, self._brokers, names, patience))
+
+    def list_consumer_group_offsets(
+        self, wanted: Sequence[GroupOffsets], *, request_timeout: float = -1
+    ) -> dict[str, "Future[GroupOffsets]"]:
+        return self._by_group(wanted, groups.group_offsets, request_timeout)
+
+    def alter_consumer_group_offsets(
+        self, wanted: Sequence[GroupOffsets], *, request_timeout: float = -1
+    ) -> dict[str, "Future[GroupOffsets]"]:
+        return self._by_group(wanted, groups.alter_group_offsets, request_timeout)
+
+    def delete_consumer_group_offsets(
+        self, wanted: Sequence[GroupOffsets], *, request_timeout: float = -1
+    ) -> dict[str, "Future[GroupOffsets]"]:
+        return self._by_group(wanted, groups.delete_group_offsets, request_timeout)
+
+    # --- futures
+
+    def _patience(self, request_timeout_s: float, operation_timeout_s: float = 0) -> Patience:
+        request = arguments.seconds("request_timeout", request_timeout_s)
+        operation = arguments.seconds("operation_timeout", operation_timeout_s)
+        request_ms = int(request * 1000) if request >= 0 else self._settings.socket_timeout_ms
+        return Patience(request_ms, max(0, int(operation * 1000)))
+
+    def _wait(self, coroutine: Coroutine[Any, Any, T], timeout_s: float) -> T:
+        limit_s = LIST_TIMEOUT_S if timeout_s is None or timeout_s < 0 else timeout_s
+        try:
+            return self._thread.run(coroutine, limit_s)
+        except TimeoutError:
+            words = f"no answer in {limit_s:g} s"
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, words, retriable=True)) from None
+
+    def _future(self, ask: Callable[[], Coroutine[Any, Any, T]]) -> "Future[T]":
+        self._refuse_if_closed()
+        return asyncio.run_coroutine_threadsafe(ask(), self._thread.loop)
+
+    def _futures(
+        self, keys: Sequence[Key], ask: Callable[[], Coroutine[Any, Any, dict[Key, Any]]]
+    ) -> dict[Key, "Future[Any]"]:
+        self._refuse_if_closed()
+        futures: dict[Key, Future[Any]] = {key: Future() for key in keys}
+        for each in futures.values():
+            each.set_running_or_notify_cancel()
+
+        async def answer() -> None:
+            try:
+                outcomes = await ask()
+            except KafkaException as failure:
+                outcomes = dict.fromkeys(futures, failure)
+            except asyncio.CancelledError:
+                outcomes = dict.fromkeys(
+                    futures, KafkaException(KafkaError(KafkaError._DESTROY, "the admin was closed meanwhile"))
+                )
+            except BaseException as failure:
+                _fail_all(futures.values(), failure)
+                raise
+            for key, future in futures.items():
+                _settle(future, outcomes.get(key, _no_answer(key)))
+
+        asyncio.run_coroutine_threadsafe(answer(), self._thread.loop)
+        return futures
+
+    def _by_partition(
+        self,
+        given: Sequence[TopicPartition],
+        ask: Callable[[dict[tuple[str, int], int]], Coroutine[Any, Any, dict[tuple[str, int], Any]]],
+    ) -> dict[TopicPartition, "Future[Any]"]:
+        wanted = arguments.all_of(TopicPartition, "partitions", given, lambda each: each)
+        by_place = {(each.topic, each.partition): each for each in wanted}
+
+        async def answer() -> dict[TopicPartition, Any]:
+            found = await ask({place: each.offset for place, each in by_place.items()})
+            return {by_place[place]: outcome for place, outcome in found.items()}
+
+        return self._futures(wanted, answer)
+
+    def _by_group(
+        self,
+        given: Sequence[GroupOffsets],
+        ask: Callable[[Brokers, GroupOffsets, Patience], Coroutine[Any, Any, GroupOffsets]],
+        request_timeout_s: float,
+    ) -> dict[str, "Future[GroupOffsets]"]:
+        wanted = arguments.all_of(GroupOffsets, "groups", given, lambda each: each.group_id)
+        patience = self._patience(request_timeout_s)
+        return {each.group_id: self._future(partial(ask, self._brokers, each, patience)) for each in wanted}
+
+    def _refuse_if_closed(self) -> None:
+        if self._is_closed:
+            raise KafkaException(KafkaError(KafkaError._STATE, "the admin is closed"))
+
+
+def _settle(future: "Future[Any]", outcome: object) -> None:
+    if isinstance(outcome, BaseException):
+        future.set_exception(outcome)
+    else:
+        future.set_result(outcome)
+
+
+def _fail_all(futures: Any, failure: BaseException) -> None:
+    for future in futures:
+        future.set_exception(failure)
+
+
+def _no_answer(key: object) -> KafkaException:
+    return KafkaException(KafkaError(KafkaError._BAD_MSG, f"the broker's answer says nothing of {key}"))

@@ -1,0 +1,47 @@
+"""What an application hands in, looked at before anything is sent."""
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import TypeVar
+
+from oncelog.client.errors import invalid_argument
+
+T = TypeVar("T")
+
+
+def text(what: str, given: object) -> str:
+    if not isinstance(given, str):
+        raise TypeError(f"{what} is a str, not {type(given).__name__}")
+    if not given:
+        raise invalid_argument(f"{what} has an empty name")
+    return given
+
+
+def texts(what: str, given: object) -> list[str]:
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise TypeError(f"{what}: a list of str is expected, not {type(given).__name__}")
+    return _distinct(what, [text(f"an entry of {what}", each) for each in given], lambda each: each)
+
+
+def all_of(kind: type[T], what: str, given: object, key: Callable[[T], Hashable]) -> list[T]:
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise TypeError(f"{what}: a list of {kind.__name__} is expected, not {type(given).__name__}")
+    entries: list[T] = []
+    for each in given:
+        if not isinstance(each, kind):
+            raise TypeError(f"{what}: a list of {kind.__name__} is expected, not of {type(each).__name__}")
+        entries.append(each)
+    return _distinct(what, entries, key)
+
+
+def _distinct(what: str, entries: list[T], key: Callable[[T], Hashable]) -> list[T]:
+    if not entries:
+        raise invalid_argument(f"{what} is empty: nothing is asked for")
+    if len({key(each) for each in entries}) < len(entries):
+        raise invalid_argument(f"{what} names something twice")
+    return entries
+
+
+def seconds(what: str, given: object) -> float:
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        raise TypeError(f"{what} is a number of seconds, not {type(given).__name__}")
+    return given

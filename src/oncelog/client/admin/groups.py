@@ -1,0 +1,268 @@
+"""Consumer groups: who is there, who is a member, what is committed."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from oncelog.client.admin.asking import Outcomes, Patience, ask, ask_each, refusal
+from oncelog.client.admin.values import GroupDescription, GroupListing, GroupOffsets, MemberDescription
+from oncelog.client.errors import KafkaError, KafkaException, error_of, exception_of
+from oncelog.client.groups.protocol import MalformedMessage, Partition, decode_assignment
+from oncelog.client.types import OFFSET_INVALID, TopicPartition
+
+if TYPE_CHECKING:
+    from oncelog.client.net.brokers import Brokers
+
+NO_GENERATION = -1
+DEAD = "Dead"
+
+
+async def list_groups(
+    brokers: "Brokers", patience: Patience, states: Sequence[str] = ()
+) -> tuple[list[GroupListing], list[KafkaException]]:
+    """All groups of all brokers, and the failures of brokers that could not be asked."""
+    await brokers.refresh(())
+    nodes = sorted(brokers.metadata.brokers)
+
+    async def once(left: list[int]) -> Outcomes[int]:
+        return await ask_each(brokers, {node_id: [node_id] for node_id in left}, ask_node)
+
+    async def ask_node(node_id: int, _: list[int]) -> Outcomes[int]:
+        answer = await brokers.request(
+            node_id,
+            "list_groups",
+            lambda spoken: spoken.new("ListGroupsRequest", states_filter=tuple(states), types_filter=()),
+            timeout_ms=patience.request_timeout_ms,
+        )
+        return {node_id: refusal(answer.error_code) or [_listing(each) for each in answer.groups]}
+
+    found: list[GroupListing] = []
+    failures: list[KafkaException] = []
+    for outcome in (await ask(nodes, patience, once)).values():
+        if isinstance(outcome, KafkaException):
+            failures.append(outcome)
+        else:
+            found += outcome
+    wanted = [each for each in found if not states or each.state in ("", *states)]
+    return sorted(wanted, key=lambda each: each.group_id), failures
+
+
+def _listing(said: Any) -> GroupListing:
+    return GroupListing(str(said.group_id), getattr(said, "group_state", ""), said.protocol_type)
+
+
+async def _ask_coordinators(
+    brokers: "Brokers",
+    group_ids: Sequence[str],
+    patience: Patience,
+    ask_node: Callable[[int, list[str]], Awaitable[Outcomes[str]]],
+) -> Outcomes[str]:
+    async def once(left: list[str]) -> Outcomes[str]:
+        by_node: dict[int, list[str]] = {}
+        outcomes: Outcomes[str] = {}
+        for group_id in left:
+            try:
+                by_node.setdefault(await brokers.coordinator(group_id), []).append(group_id)
+            except KafkaException as failure:
+                outcomes[group_id] = failure
+        return outcomes | await ask_each(brokers, by_node, ask_node)
+
+    return await ask(group_ids, patience, once)
+
+
+async def describe_groups(brokers: "Brokers", group_ids: Sequence[str], patience: Patience) -> Outcomes[str]:
+    async def ask_node(node_id: int, asked: list[str]) -> Outcomes[str]:
+        answer = await brokers.request(
+            node_id,
+            "describe_groups",
+            lambda spoken: spoken.new(
+                "DescribeGroupsRequest", groups=tuple(asked), include_authorized_operations=False
+            ),
+            timeout_ms=patience.request_timeout_ms,
+        )
+        return {
+            str(each.group_id): refusal(each.error_code, getattr(each, "error_message", None))
+            or _description(each, node_id)
+            for each in answer.groups
+        }
+
+    outcomes = await _ask_coordinators(brokers, group_ids, patience, ask_node)
+    for group_id, outcome in outcomes.items():
+        if isinstance(outcome, GroupDescription) and outcome.state == DEAD:
+            # Kafka's way to say that there is no such group.
+            outcomes[group_id] = exception_of(KafkaError.GROUP_ID_NOT_FOUND, f"group {group_id}")
+    return outcomes
+
+
+def _description(said: Any, node_id: int) -> GroupDescription:
+    members = tuple(
+        MemberDescription(
+            each.member_id,
+            each.client_id,
+            each.client_host,
+            getattr(each, "group_instance_id", None),
+            _assigned(bytes(each.member_assignment)),
+        )
+        for each in said.members
+    )
+    return GroupDescription(
+        str(said.group_id), said.group_state, said.protocol_type, said.protocol_data, node_id, members
+    )
+
+
+def _assigned(assignment: bytes) -> tuple[Partition, ...]:
+    """Groups of other kinds (Connect's) put other bytes there."""
+    try:
+        return tuple(sorted(decode_assignment(assignment)))
+    except MalformedMessage:
+        return ()
+
+
+async def delete_groups(brokers: "Brokers", group_ids: Sequence[str], patience: Patience) -> Outcomes[str]:
+    async def ask_node(node_id: int, asked: list[str]) -> Outcomes[str]:
+        answer = await brokers.request(
+            node_id,
+            "delete_groups",
+            lambda spoken: spoken.new("DeleteGroupsRequest", groups_names=tuple(asked)),
+            timeout_ms=patience.request_timeout_ms,
+        )
+        return {str(each.group_id): refusal(each.error_code) for each in answer.results}
+
+    return await _ask_coordinators(brokers, group_ids, patience, ask_node)
+
+
+async def group_offsets(brokers: "Brokers", wanted: GroupOffsets, patience: Patience) -> GroupOffsets:
+    """What is committed; of all partitions where none are named."""
+
+    async def ask_node(node_id: int, _: list[str]) -> Outcomes[str]:
+        def build(spoken: Any) -> Any:
+            topics = (
+                None
+                if wanted.topic_partitions is None
+                else tuple(
+                    spoken.new("OffsetFetchRequestTopic", name=topic, partition_indexes=tuple(indexes))
+                    for topic, indexes in _indexes(wanted.topic_partitions).items()
+                )
+            )
+            return spoken.new("OffsetFetchRequest", group_id=wanted.group_id, topics=topics, require_stable=False)
+
+        answer = await brokers.request(
+            node_id, "offset_fetch", build, versions=(2, 7), timeout_ms=patience.request_timeout_ms
+        )
+        return {wanted.group_id: refusal(answer.error_code) or [_committed(*each) for each in _cells(answer)]}
+
+    outcome = (await _ask_coordinators(brokers, [wanted.group_id], patience, ask_node))[wanted.group_id]
+    if isinstance(outcome, KafkaException):
+        raise outcome
+    return GroupOffsets(wanted.group_id, sorted(outcome))
+
+
+def _committed(topic: str, said: Any) -> TopicPartition:
+    offset = int(said.committed_offset)
+    return TopicPartition(
+        topic,
+        int(said.partition_index),
+        offset if offset >= 0 else OFFSET_INVALID,
+        said.metadata or None,
+        getattr(said, "committed_leader_epoch", None),
+        error=error_of(int(said.error_code)) if said.error_code else None,
+    )
+
+
+async def alter_group_offsets(brokers: "Brokers", wanted: GroupOffsets, patience: Patience) -> GroupOffsets:
+    """Commit for a group that has no members; a group that has some refuses it."""
+    offsets = {(each.topic, each.partition): each for each in wanted.topic_partitions or ()}
+
+    async def ask_node(node_id: int, _: list[str]) -> Outcomes[str]:
+        def build(spoken: Any) -> Any:
+            topics = tuple(
+                spoken.new(
+                    "OffsetCommitRequestTopic",
+                    name=topic,
+                    partitions=tuple(
+                        spoken.new(
+                            "OffsetCommitRequestPartition",
+                            partition_index=index,
+                            committed_offset=offsets[topic, index].offset,
+                            committed_leader_epoch=-1,
+                            committed_metadata=offsets[topic, index].metadata or "",
+                        )
+                        for index in indexes
+                    ),
+                )
+                for topic, indexes in _indexes(list(offsets.values())).items()
+            )
+            return spoken.new(
+                "OffsetCommitRequest",
+                group_id=wanted.group_id,
+                generation_id_or_member_epoch=NO_GENERATION,
+                generation_id=NO_GENERATION,
+                member_id="",
+                group_instance_id=None,
+                retention_time_ms=-1,
+                topics=topics,
+            )
+
+        answer = await brokers.request(
+            node_id, "offset_commit", build, versions=(2, 8), timeout_ms=patience.request_timeout_ms
+        )
+        return {wanted.group_id: _told(answer, offsets)}
+
+    return await _offsets_changed(brokers, wanted, patience, ask_node)
+
+
+async def delete_group_offsets(brokers: "Brokers", wanted: GroupOffsets, patience: Patience) -> GroupOffsets:
+    partitions = {(each.topic, each.partition): each for each in wanted.topic_partitions or ()}
+
+    async def ask_node(node_id: int, _: list[str]) -> Outcomes[str]:
+        def build(spoken: Any) -> Any:
+            topics = tuple(
+                spoken.new(
+                    "OffsetDeleteRequestTopic",
+                    name=topic,
+                    partitions=tuple(
+                        spoken.new("OffsetDeleteRequestPartition", partition_index=index) for index in indexes
+                    ),
+                )
+                for topic, indexes in _indexes(list(partitions.values())).items()
+            )
+            return spoken.new("OffsetDeleteRequest", group_id=wanted.group_id, topics=topics)
+
+        answer = await brokers.request(node_id, "offset_delete", build, timeout_ms=patience.request_timeout_ms)
+        return {wanted.group_id: refusal(answer.error_code) or _told(answer, partitions)}
+
+    return await _offsets_changed(brokers, wanted, patience, ask_node)
+
+
+async def _offsets_changed(
+    brokers: "Brokers",
+    wanted: GroupOffsets,
+    patience: Patience,
+    ask_node: Callable[[int, list[str]], Awaitable[Outcomes[str]]],
+) -> GroupOffsets:
+    outcome = (await _ask_coordinators(brokers, [wanted.group_id], patience, ask_node))[wanted.group_id]
+    if isinstance(outcome, KafkaException):
+        raise outcome
+    return GroupOffsets(wanted.group_id, outcome)
+
+
+def _told(answer: Any, given: dict[Partition, TopicPartition]) -> list[TopicPartition] | KafkaException:
+    """One error that all have is the group's; else each has its own."""
+    codes = {(topic, int(each.partition_index)): int(each.error_code) for topic, each in _cells(answer)}
+    if codes and len(set(codes.values())) == 1 and (failure := refusal(next(iter(codes.values())))):
+        return failure
+    told = []
+    for partition, code in codes.items():
+        each = given[partition]
+        told.append(TopicPartition(*partition, each.offset, each.metadata, error=error_of(code) if code else None))
+    return sorted(told)
+
+
+def _cells(answer: Any) -> list[tuple[str, Any]]:
+    return [(str(topic.name), each) for topic in answer.topics for each in topic.partitions]
+
+
+def _indexes(partitions: Sequence[TopicPartition]) -> dict[str, list[int]]:
+    topics: dict[str, list[int]] = {}
+    for each in partitions:
+        topics.setdefault(each.topic, []).append(each.partition)
+    return topics

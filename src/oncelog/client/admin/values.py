@@ -1,0 +1,129 @@
+"""What an admin is given and what it answers, shaped as in confluent-kafka where that has the thing."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from oncelog.client.groups.protocol import Partition
+from oncelog.client.types import TopicPartition
+
+
+class ResourceType(IntEnum):
+    """Of what a configuration is."""
+
+    TOPIC = 2
+    BROKER = 4
+
+
+class ConfigSource(IntEnum):
+    """Who set a value."""
+
+    UNKNOWN = 0
+    DYNAMIC_TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+
+
+class AlterOperation(IntEnum):
+    """What an incremental change does with one value."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    name: str
+    value: str | None
+    source: ConfigSource = ConfigSource.UNKNOWN
+    is_read_only: bool = False
+    is_sensitive: bool = False
+    documentation: str | None = None
+
+    @property
+    def is_default(self) -> bool:
+        return self.source is ConfigSource.DEFAULT_CONFIG
+
+
+@dataclass(frozen=True, slots=True)
+class AlterConfig:
+    name: str
+    value: str | None = None
+    operation: AlterOperation = AlterOperation.SET
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigResource:
+    """A topic or a broker; to change it, with what is to change."""
+
+    type: ResourceType
+    name: str
+    changes: Sequence[AlterConfig] = field(default=(), compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupListing:
+    group_id: str
+    state: str
+    protocol_type: str
+
+    @property
+    def is_simple(self) -> bool:
+        """A group that only stores offsets: nobody ever joined it."""
+        return self.protocol_type == ""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberDescription:
+    member_id: str
+    client_id: str
+    host: str
+    group_instance_id: str | None
+    assignment: tuple[Partition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    group_id: str
+    state: str
+    protocol_type: str
+    partition_assignor: str
+    coordinator: int
+    members: tuple[MemberDescription, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOffsets:
+    """A group and partitions; to be changed with offsets, answered with offsets or errors."""
+
+    group_id: str
+    topic_partitions: Sequence[TopicPartition] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FoundOffset:
+    """Where in a partition; -1 where there is no such record."""
+
+    offset: int
+    timestamp_ms: int = -1
+    leader_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerState:
+    """A producer that a partition remembers."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    current_transaction_start_offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedRecords:
+    low_watermark: int

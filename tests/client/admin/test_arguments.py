@@ -1,0 +1,76 @@
+"""What an admin refuses before anything is sent: no server is there, so whatever were sent would time out."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from oncelog.client.admin import Admin, AlterConfig, ConfigResource, ResourceType
+from oncelog.client.errors import KafkaError, KafkaException
+from oncelog.client.types import NewTopic, TopicPartition
+
+
+@pytest.fixture
+def admin() -> Iterator[Admin]:
+    with Admin({"bootstrap.servers": "127.0.0.1:1"}) as admin:
+        yield admin
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda admin: admin.create_topics("a"),
+        lambda admin: admin.create_topics(["a"]),
+        lambda admin: admin.delete_topics("a"),
+        lambda admin: admin.delete_topics([1]),
+        lambda admin: admin.list_topics(7),
+        lambda admin: admin.describe_configs(["a"]),
+        lambda admin: admin.list_consumer_group_offsets(["g"]),
+        lambda admin: admin.delete_topics(["a"], request_timeout="1"),
+    ],
+)
+def test_a_wrong_type_is_a_type_error_that_names_what_is_wanted(admin: Admin, ask: Callable[[Admin], object]) -> None:
+    with pytest.raises(TypeError, match=r"is a str|list of|number of seconds"):
+        ask(admin)
+
+
+@pytest.mark.parametrize(
+    ("ask", "words"),
+    [
+        (lambda admin: admin.create_topics([]), "new_topics is empty"),
+        (lambda admin: admin.delete_topics(["a", "a"]), "topics names something twice"),
+        (lambda admin: admin.delete_topics([""]), "empty name"),
+        (lambda admin: admin.delete_records([TopicPartition("a", 0, 1), TopicPartition("a", 0, 2)]), "twice"),
+        (lambda admin: admin.describe_consumer_groups([]), "groups is empty"),
+    ],
+)
+def test_what_cannot_be_meant_is_an_invalid_argument(admin: Admin, ask: Callable[[Admin], object], words: str) -> None:
+    with pytest.raises(KafkaException, match=words) as refused:
+        ask(admin)
+    assert refused.value.error == KafkaError._INVALID_ARG
+
+
+def test_where_nobody_listens_every_future_says_so_in_time(admin: Admin) -> None:
+    futures = admin.create_topics([NewTopic("a"), NewTopic("b")], request_timeout=0.2)
+    for future in futures.values():
+        failure = future.exception(timeout=30)
+        assert isinstance(failure, KafkaException)
+        assert failure.error in (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._TIMED_OUT)
+    with pytest.raises(KafkaException):
+        admin.list_topics(timeout=0.2)
+
+
+def test_a_closed_admin_is_told_and_closing_twice_is_nothing() -> None:
+    admin = Admin({"bootstrap.servers": "127.0.0.1:1"})
+    waiting = admin.delete_topics(["a"], request_timeout=60)["a"]
+    admin.close()
+    admin.close()
+    assert isinstance(waiting.exception(timeout=10), KafkaException)
+    with pytest.raises(KafkaException, match="closed"):
+        admin.delete_topics(["a"])
+    with pytest.raises(KafkaException, match="closed"):
+        admin.list_consumer_groups()
+
+
+def test_a_resource_is_the_same_whatever_is_to_change_in_it() -> None:
+    changed = ConfigResource(ResourceType.TOPIC, "a", [AlterConfig("retention.ms", "1")])
+    assert {ConfigResource(ResourceType.TOPIC, "a"): 1}[changed] == 1
