@@ -181,7 +181,8 @@ def test_a_group_with_members_is_described_and_not_to_be_removed(
         {"bootstrap.servers": server.bootstrap_servers, "group.id": group, "auto.offset.reset": "earliest"}
     )
     theirs.subscribe([filled])
-    assert theirs.poll(WAIT_S).error() is None
+    first = theirs.poll(WAIT_S)
+    assert first is not None and first.error() is None
 
     described = admin.describe_consumer_groups([group])[group].result(WAIT_S)
     assert (described.state, described.protocol_type, described.partition_assignor) == ("Stable", "consumer", "range")
