@@ -137,7 +137,7 @@ class Engine:
                 partition.is_noticed = False  # before they are taken: what comes from here on is noticed anew
             while partition.rows and (everything or self.is_full(partition)):
                 partition.chunks.append(partition.take(self.most_batch_records))
-            while partition.chunks and partition.batches_under_way < MOST_SEALED and not self._is_held:
+            while partition.chunks and partition.batches_under_way < MOST_SEALED:
                 if partition.replay is not None:
                     rest = self.saving.offer(partition, partition.chunks.popleft(), partial(self._records, partition))
                     if rest:
@@ -256,7 +256,8 @@ class Engine:
             self._topics.look()
             self.sender.leaders(self._topics.leaders(), now_ms)
         self._seal_due(now_s)
-        self._hand_over(now_ms)
+        if not self._is_held:
+            self._hand_over(now_ms)
         self.saving.turn()
         self.sender.tick(now_ms)
         self._act(now_ms)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from oncelog.client.producer.engine import Engine
 
 PAUSE_S: Final = 0.1
+NOT_KNOWN_MS: Final = 1 << 60
 NOT_PINNED: Final = (
     "topic {name!r} is not part of this saved producer: its records could not be told apart when it is resumed; "
     "call pin({name!r}) and save before producing to it"
@@ -419,4 +420,5 @@ def _wall_ms() -> int:
 
 
 def _monotonic_ms(wall_ms: int) -> int:
-    return wall_ms - _wall_ms() + int(monotonic_s() * 1000)
+    """Where it is not known when a lease ends (numbers given as properties), the server says so when it has."""
+    return NOT_KNOWN_MS if wall_ms == NEVER else wall_ms - _wall_ms() + int(monotonic_s() * 1000)

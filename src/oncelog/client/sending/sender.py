@@ -193,6 +193,7 @@ class Sender:
         tenure = lane.adopt_renewed()
         if tenure is None:
             return None
+        self._context.wake_at(tenure.renew_at_ms)  # a lease that begins here is to be renewed in its turn
         expires_at_ms = tenure.expires_at_ms if tenure.is_leased else None
         return Boundary(tenure.identity, tenure.acknowledged, lane.next_offset, expires_at_ms)
 

@@ -1,0 +1,358 @@
+"""A whole producer, saved and resumed: on oncelog and on a real Kafka that forgets producers after three seconds."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from oncelog.client.errors import KafkaError, KafkaException
+from oncelog.client.producer.asynchronous import AsyncProducer
+from oncelog.client.producer.producer import Producer
+from oncelog.client.saving import BadSavedProducer, CannotResume, SavedProducer
+from oncelog.embedded import Server
+from tests.client.saving.stored import Stored, stored
+from tests.raw import RawConnection
+from tests.waiting import until
+
+PARTITIONS = 3
+only_kafka = pytest.mark.parametrize("bootstrap_servers", ["kafka"], indirect=True)
+only_oncelog = pytest.mark.parametrize("bootstrap_servers", ["oncelog"], indirect=True)
+
+
+@pytest.fixture
+def out(raw: RawConnection, topic: str) -> str:
+    assert raw.create_topic(topic, PARTITIONS) == 0
+    return topic
+
+
+@pytest.fixture
+def start(bootstrap_servers: str) -> Iterator[Callable[..., Producer]]:
+    """Starts producers; those that a test leaves behind, as a crash would, are ended with it."""
+    started: list[Producer] = []
+
+    def make(saved: SavedProducer | str | None = None, **properties: Any) -> Producer:
+        started.append(Producer({"bootstrap.servers": bootstrap_servers, "linger.ms": 1}, saved=saved, **properties))
+        return started[-1]
+
+    yield make
+    for each in started:
+        each.close(0)
+
+
+def feed(producer: Producer, topic: str, first: int, last: int, *, timestamps: int = 0) -> list[Any]:
+    """Records that are the same every time; every third has no key, so that the counter places it. Their reports."""
+    reports: list[Any] = []
+
+    def told(error: KafkaError | None, message: Any) -> None:
+        reports.append(error or (message.partition(), message.offset(), message.pid(), message.sequence()))
+
+    for number in range(first, last):
+        producer.produce(
+            topic,
+            f"value {number}",
+            key=f"key {number % 7}" if number % 3 else None,
+            headers=[("number", b"%d" % number)],
+            timestamp=timestamps and timestamps + number,
+            on_delivery=told,
+        )
+    assert producer.flush(30) == 0
+    return reports
+
+
+def exactly(found: Stored, last: int) -> None:
+    """Every number below `last` once, and in order within its partition."""
+    assert sorted(found.numbers()) == list(range(last))
+    assert all(numbers == sorted(numbers) for numbers in found.by_partition().values())
+
+
+def test_what_was_written_after_the_save_is_not_written_again(
+    start: Callable[..., Producer], raw: RawConnection, out: str
+) -> None:
+    first = start()
+    first.pin(out)
+    first.saved()
+    feed(first, out, 0, 100)
+    saved = first.saved()
+    written = feed(first, out, 100, 200)
+    again = start(saved.to_json())
+    reports = feed(again, out, 100, 300)
+    assert sorted(reports[: len(written)]) == sorted(written) or set(written) <= set(reports)
+    exactly(stored(raw, out), 300)
+
+
+def test_the_replay_is_reported_with_its_original_offsets_and_sequences(
+    start: Callable[..., Producer], raw: RawConnection, out: str
+) -> None:
+    first = start()
+    first.pin(out)
+    saved = first.saved()
+    written = feed(first, out, 0, 50)
+    again = start(saved)
+    assert sorted(feed(again, out, 0, 50)) == sorted(written)
+    assert stored(raw, out).total == 50
+
+
+def test_a_chain_of_crashes_with_and_without_saves_between_stays_exact(
+    start: Callable[..., Producer], raw: RawConnection, out: str
+) -> None:
+    producer = start()
+    producer.pin(out)
+    saved = producer.saved()
+    begin = 0
+    for last, saves_at in ((40, 20), (90, None), (95, 95), (200, 150)):
+        producer = start(saved)
+        if saves_at is not None:
+            feed(producer, out, begin, saves_at)
+            saved = producer.saved()
+            feed(producer, out, saves_at, last)
+            begin = saves_at
+        else:
+            feed(producer, out, begin, last)
+    feed(start(saved), out, begin, 250)
+    exactly(stored(raw, out), 250)
+
+
+def test_a_difference_stops_before_anything_more_is_written(
+    start: Callable[..., Producer], raw: RawConnection, out: str
+) -> None:
+    first = start()
+    first.pin(out)
+    saved = first.saved()
+    feed(first, out, 0, 30)
+    again = start(saved)
+    errors: list[KafkaError | None] = []
+    for number in range(60):
+        try:
+            again.produce(out, f"other {number}", partition=0, on_delivery=lambda error, _: errors.append(error))
+        except KafkaException as refusal:
+            assert "nothing more is written" in refusal.error.str()
+            break
+    assert again.flush(30) == 0
+    assert errors
+    assert all(error is not None for error in errors)
+    assert stored(raw, out).total == 30
+    with pytest.raises(KafkaException, match=f"{out}-0, sequence 0 of producer"):
+        again.saved()
+    with pytest.raises(KafkaException, match="nothing more is written"):
+        again.produce(out, b"x")
+
+
+def test_a_copy_that_runs_at_the_same_time_by_mistake_does_no_harm(
+    start: Callable[..., Producer], raw: RawConnection, out: str
+) -> None:
+    first = start()
+    first.pin(out)
+    saved = first.saved()
+    feed(first, out, 0, 10)
+    copy = start(saved)
+    for step in range(10, 60, 10):
+        for producer in (first, copy):
+            begin = 0 if producer is copy and step == 10 else step
+            try:
+                feed(producer, out, begin, step + 10)
+            except KafkaException as fenced:
+                assert producer is first, fenced
+    exactly(stored(raw, out), 60)
+
+
+def test_a_pinned_producer_must_be_saved_before_its_first_record(start: Callable[..., Producer], out: str) -> None:
+    producer = start()
+    producer.pin(out)
+    with pytest.raises(KafkaException, match="saved nowhere yet"):
+        producer.produce(out, b"x")
+    producer.saved()
+    producer.produce(out, b"x")
+    assert producer.flush(30) == 0
+
+
+def test_another_topic_is_refused_until_it_is_pinned(
+    start: Callable[..., Producer], raw: RawConnection, out: str
+) -> None:
+    producer = start()
+    producer.pin(out)
+    producer.saved()
+    other = f"{out}-other"
+    assert raw.create_topic(other) == 0
+    with pytest.raises(KafkaException, match=rf"call pin\('{other}'\)"):
+        producer.produce(other, b"x")
+    producer.pin(other)
+    producer.saved()
+    producer.produce(other, b"x")
+    assert producer.flush(30) == 0
+
+
+def test_a_producer_that_was_pinned_late_goes_on_where_it_stands(
+    start: Callable[..., Producer], raw: RawConnection, out: str
+) -> None:
+    producer = start()
+    for number in range(20):
+        producer.produce(out, f"value {number}", key=b"k")
+    producer.pin(out)
+    saved = producer.saved()
+    feed(producer, out, 20, 40)
+    feed(start(saved), out, 20, 60)
+    exactly(stored(raw, out), 60)
+
+
+def test_partitions_that_were_added_are_not_used_by_a_replay(
+    start: Callable[..., Producer], raw: RawConnection, out: str
+) -> None:
+    producer = start()
+    producer.pin(out)
+    saved = producer.saved()
+    feed(producer, out, 0, 30)
+    topics = [{"name": out, "count": PARTITIONS + 2, "assignments": None}]
+    raw.call("create_partitions", 1, topics=topics, timeout=10_000, validate_only=False)
+    until(lambda: raw.offset_at(out, PARTITIONS + 1, -1).error_code == 0, "the new partitions are there")
+    feed(start(saved), out, 0, 50)
+    found = stored(raw, out, PARTITIONS + 2)
+    exactly(found, 50)
+    assert set(found.by_partition()) <= set(range(PARTITIONS))
+
+
+def test_bad_values_are_refused_before_anything_is_sent(
+    start: Callable[..., Producer], raw: RawConnection, out: str
+) -> None:
+    producer = start()
+    producer.pin(out)
+    saved = producer.saved()
+    value = json.loads(saved.to_json())
+    for bad, words in (
+        (saved.to_json()[:-20], "cut short"),
+        (json.dumps(value | {"oncelog.saved": 9}), "newer oncelog"),
+        (json.dumps(value | {"cluster": "x"}), "checksum"),
+    ):
+        with pytest.raises(BadSavedProducer, match=words):
+            start(bad)
+    with pytest.raises(BadSavedProducer, match="partitioner=consistent_random, and is started with"):
+        start(saved, partitioner="murmur2")
+    with pytest.raises(KafkaException, match=r"needs `enable\.idempotence`"):
+        start(saved, **{"enable.idempotence": False})
+    assert raw.delete_topic(out) == 0
+    with pytest.raises(BadSavedProducer, match="is not there"):
+        start(saved)
+    until(lambda: raw.create_topic(out, PARTITIONS) == 0, "the name is free again")
+    with pytest.raises(BadSavedProducer, match="deleted and made again"):
+        start(saved)
+    assert stored(raw, out).total == 0
+
+
+def test_initial_numbers_as_properties_resume_as_well(
+    start: Callable[..., Producer], raw: RawConnection, out: str
+) -> None:
+    first = start()
+    reports: list[Any] = []
+    for number in range(10):
+        first.produce(out, f"value {number}", partition=1, on_delivery=lambda _, message: reports.append(message))
+    assert first.flush(30) == 0
+    last = reports[-1]
+    numbers = {"oncelog.pid": last.pid(), "oncelog.generation": last.generation(), "oncelog.sequence": 5}
+    again = start(None, **numbers)
+    for number in range(5, 15):
+        again.produce(out, f"value {number}", partition=1)
+    assert again.flush(30) == 0
+    exactly(stored(raw, out), 15)
+
+
+async def test_the_asyncio_twin_saves_and_resumes(bootstrap_servers: str, raw: RawConnection, out: str) -> None:
+    properties = {"bootstrap.servers": bootstrap_servers, "linger.ms": 1}
+    first = AsyncProducer(properties)
+    await first.start()
+    await first.pin(out)
+    saved = await first.saved()
+    for number in range(20):
+        await first.produce(out, f"value {number}", partition=0)
+    await first.flush()
+    async with AsyncProducer(properties, saved=saved) as again:
+        futures = [await again.produce(out, f"value {number}", partition=0) for number in range(30)]
+        messages = [await each for each in futures]
+        assert [each.offset() for each in messages][:20] == list(range(20))
+        assert (await again.saved()).topics[out].partitions[0].last.next_sequence == 30
+    exactly(stored(raw, out), 30)
+    await first.close()
+
+
+@only_kafka
+def test_forgotten_by_kafka_after_its_expiration_and_resumed_without_a_duplicate(
+    start: Callable[..., Producer], raw: RawConnection, out: str
+) -> None:
+    first = start()
+    first.pin(out)
+    first.saved()
+    feed(first, out, 0, 60)
+    saved = first.saved()
+    feed(first, out, 60, 120)
+    until(lambda: all_forgotten(raw, out), "the broker forgets the producer")
+    feed(start(saved), out, 60, 180)
+    exactly(stored(raw, out), 180)
+
+
+@only_kafka
+def test_records_of_two_days_ago_are_resumed_without_a_duplicate(
+    start: Callable[..., Producer], raw: RawConnection, out: str
+) -> None:
+    two_days_ago = 1_500_000_000_000
+    first = start()
+    first.pin(out)
+    first.saved()
+    feed(first, out, 0, 60, timestamps=two_days_ago)
+    saved = first.saved()
+    feed(first, out, 60, 120, timestamps=two_days_ago)
+    until(lambda: all_forgotten(raw, out), "the broker forgets a producer of old records at once")
+    feed(start(saved), out, 60, 180, timestamps=two_days_ago)
+    exactly(stored(raw, out), 180)
+
+
+@only_kafka
+def test_what_retention_took_is_told_and_nothing_is_sent(
+    start: Callable[..., Producer], raw: RawConnection, out: str
+) -> None:
+    first = start()
+    first.pin(out)
+    saved = first.saved()
+    feed(first, out, 0, 60)
+    until(lambda: all_forgotten(raw, out), "the broker forgets the producer")
+    raw.call(
+        "delete_records", 1, topics=[{"name": out, "partitions": [{"partition_index": 0, "offset": -1}]}], timeout=9_000
+    )
+    with pytest.raises(CannotResume, match="Start without a saved producer"):
+        start(saved)
+
+
+def all_forgotten(raw: RawConnection, topic: str) -> bool:
+    return all(not raw.describe_producers(topic, at).active_producers for at in range(PARTITIONS))
+
+
+@contextmanager
+def short_leases(lifetime_ms: int) -> Iterator[Server]:
+    with Server(settings={"oncelog.lease.lifetime.ms": str(lifetime_ms)}) as server:
+        yield server
+
+
+def test_leases_that_end_all_the_time_change_only_where_they_are_saved() -> None:
+    """With a lifetime of two seconds a lease is due for renewal after 1.9 of them."""
+    with short_leases(2_000) as server, RawConnection(server.bootstrap_servers) as raw:
+        assert raw.create_topic("out", PARTITIONS) == 0
+        producer = Producer({"bootstrap.servers": server.bootstrap_servers, "linger.ms": 1})
+        producer.pin("out")
+        saved = producer.saved()
+        pids: set[int] = set()
+        number = 0
+
+        def saved_under_another_lease() -> bool:
+            nonlocal saved, number
+            feed(producer, "out", number, number + 5)
+            number += 5
+            saved = producer.saved()
+            pids.update(identity.pid for identity in saved.identities)
+            return len(pids) >= 4
+
+        until(saved_under_another_lease, "three changes of lease")
+        feed(producer, "out", number, number + 7)  # and then it is killed
+        again = Producer({"bootstrap.servers": server.bootstrap_servers, "linger.ms": 1}, saved=saved)
+        feed(again, "out", number, number + 20)
+        exactly(stored(raw, "out"), number + 20)
+        for each in (producer, again):
+            each.close(0)
