@@ -1,4 +1,4 @@
-"""What was written comes out: by poll, by consume, by iteration, through every codec, however many records there are."""
+"""What was written comes out: by poll, by consume, by iteration, through every codec, few records or many."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A cluster that exists only in memory, for the fetching machine: it elects whom it likes, loses and delays as the seed says.
+"""A cluster that exists only in memory, for the fetching machine: it elects whom it likes, as the seed says.
 
 Each partition has three replicas with logs of their own. Consumers read whatever their leader has, so an election of a
 replica that lags behind truncates what was read already: the worst that can happen to a consumer, and often.
@@ -111,7 +111,7 @@ class SimulatedCluster:
 
     def fetch(self, request: Fetch) -> list[Fetched]:
         left_bytes = request.max_bytes
-        answers = []
+        answers: list[Fetched] = []
         for asked in request.asked:
             partition = self.partitions[asked.partition]
             error = self._error(request.node_id, partition, asked.leader_epoch)

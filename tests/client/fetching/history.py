@@ -1,4 +1,4 @@
-"""One simulated history: an application, the machine, and a network between it and the cluster, all moved by one seed."""
+"""One simulated history: an application, the machine, and the network to its cluster, all moved by one seed."""
 
 import random
 from collections import Counter

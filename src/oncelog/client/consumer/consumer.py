@@ -5,25 +5,25 @@ from there: most calls of `poll` touch neither the other thread nor a lock.
 """
 
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from types import TracebackType
 from typing import Any, Self
 
 from oncelog.client.consumer import arguments
+from oncelog.client.consumer.asked import MOST_ROWS, arrow_tables, count_of, give_up_at_s, is_error, raise_for
 from oncelog.client.consumer.cluster_metadata import ClusterMetadata
 from oncelog.client.consumer.message import Message
 from oncelog.client.consumer.operations import ConsumerGroupMetadata, Operations
 from oncelog.client.consumer.subscription import Callbacks
-from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.net.loop_thread import LoopThread
-from oncelog.client.properties import consumer_settings
+from oncelog.client.properties import ConsumerSettings, consumer_settings
 from oncelog.client.types import TopicPartition
 from oncelog.clock import monotonic_s
 
 OnRebalance = Callable[[Any, list[TopicPartition]], Any]
 
-MOST_MESSAGES = 1_000_000
 CLOSE_TIMEOUT_S = 30.0
 
 
@@ -36,17 +36,15 @@ class Consumer:
         self._thread = LoopThread("oncelog-consumer")
         self._is_closed = False
         try:
-            self._operations = self._thread.run(self._start(settings))
+            self._operations = self._thread.run(_start(settings, self._something_came.set, self._thread.call_soon))
         except BaseException:
             self._thread.stop()
             raise
+        # A consumer that was forgotten does not leave its thread behind.
+        self._finalizer = weakref.finalize(self, self._thread.stop)
+        self._finalizer.atexit = False
         self._delivery = self._operations.delivery
         self._calls = self._operations.core.calls
-
-    async def _start(self, settings: Any) -> Operations:
-        operations = Operations(settings, self._something_came.set, self._thread.call_soon)
-        await operations.start()
-        return operations
 
     # --- records
 
@@ -59,8 +57,8 @@ class Consumer:
 
     def consume(self, num_messages: int = 1, timeout: float | None = -1) -> list[Message]:
         """As many as there are, up to `num_messages`; fewer only when the timeout is over."""
-        most = _count(num_messages)
-        give_up_s = _give_up_s(arguments.timeout_s(timeout))
+        most = count_of(num_messages)
+        give_up_s = give_up_at_s(arguments.timeout_s(timeout))
         self._must_be_open()
         delivery = self._delivery
         delivery.begin_bulk()
@@ -78,10 +76,10 @@ class Consumer:
         The columns are those of Spark's Kafka source: key, value, topic, partition, offset, timestamp, timestampType
         (0 the producer's, 1 the log's), headers. Needs the extra `oncelog[columns]`.
         """
-        most = _count(num_messages, MOST_MESSAGES * 1000)
-        give_up_s = _give_up_s(arguments.timeout_s(timeout))
+        most = count_of(num_messages, MOST_ROWS)
+        give_up_s = give_up_at_s(arguments.timeout_s(timeout))
         self._must_be_open()
-        table_of = _table_of()
+        table_of = arrow_tables()
         delivery = self._delivery
         delivery.begin_bulk()
         batches: list[Any] = []
@@ -93,10 +91,10 @@ class Consumer:
                 if not self._wait(give_up_s):
                     break
             elif isinstance(found, Message):
-                if batches and _is_error(found):
+                if batches and is_error(found):
                     delivery.put_back(found)
                     break
-                _raise_for(found)
+                raise_for(found)
             else:
                 batches.append(found)
                 rows += found.num_rows
@@ -114,11 +112,11 @@ class Consumer:
             if found is not None and found.error() is None:
                 yield found
             elif found is not None:
-                _raise_for(found)
+                raise_for(found)
 
     def _next(self, timeout_s: float | None) -> Message | None:
         """`poll`, where nothing lies ready."""
-        give_up_s = _give_up_s(timeout_s)
+        give_up_s = give_up_at_s(timeout_s)
         self._must_be_open()
         delivery = self._delivery
         while True:
@@ -303,7 +301,7 @@ class Consumer:
             self._serve_calls()
         finally:
             self._is_closed = True
-            self._thread.stop()
+            self._finalizer()
 
     def _leave(self) -> None:
         """The group waits for our callbacks, so they are served until we are out of it."""
@@ -322,32 +320,7 @@ class Consumer:
         self.close()
 
 
-def _give_up_s(timeout_s: float | None) -> float | None:
-    return None if timeout_s is None else monotonic_s() + timeout_s
-
-
-def _count(given: object, most: int = MOST_MESSAGES) -> int:
-    if isinstance(given, bool) or not isinstance(given, int):
-        raise TypeError(f"a number of messages is an int, not {given!r}")
-    if not 0 <= given <= most:
-        raise ValueError(f"num_messages must be between 0 and {most}, not {given}")
-    return given
-
-
-def _is_error(message: Message) -> bool:
-    error = message.error()
-    return error is not None and error.code() != KafkaError._PARTITION_EOF
-
-
-def _raise_for(message: Message) -> None:
-    error = message.error()
-    if error is not None and _is_error(message):
-        raise KafkaException(error)
-
-
-def _table_of() -> Any:
-    try:
-        from oncelog.client.consumer.arrow import table_of
-    except ImportError:
-        raise ImportError("consume_arrow() needs pyarrow and numba: install oncelog[columns]") from None
-    return table_of
+async def _start(settings: ConsumerSettings, notify: Callable[[], None], wake: Callable[..., None]) -> Operations:
+    operations = Operations(settings, notify, wake)
+    await operations.start()
+    return operations

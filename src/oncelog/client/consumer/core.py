@@ -48,7 +48,7 @@ class Core:
         settings: ConsumerSettings,
         read: Read,
         notify: Callable[[], None],
-        wake: Callable[[Callable[[], None]], None],
+        wake: Callable[[Callable[[], None]], object],
     ) -> None:
         self.settings = settings
         self.brokers = Brokers(settings)

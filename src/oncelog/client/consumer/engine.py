@@ -79,7 +79,7 @@ class Engine:
         brokers: Brokers,
         find_committed: FindCommitted,
         notify: Callable[[], None],
-        wake: Callable[[Callable[[], None]], None],
+        wake: Callable[[Callable[[], None]], object],
     ) -> None:
         self.fetcher = Fetcher(limits_of(settings))
         self._settings = settings

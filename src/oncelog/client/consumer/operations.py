@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from oncelog.client.consumer import arguments
 from oncelog.client.consumer.asking import ToCommit
-from oncelog.client.consumer.asking import topic_partitions as told
+from oncelog.client.consumer.asking import topic_partitions as committed_offsets
 from oncelog.client.consumer.cluster_metadata import ClusterMetadata, cluster_metadata
 from oncelog.client.consumer.core import PATIENCE_MS, Core
 from oncelog.client.consumer.delivery import Delivery
@@ -37,7 +37,7 @@ class Operations:
         self,
         settings: ConsumerSettings,
         notify: Callable[[], None],
-        wake: Callable[[Callable[[], None]], None],
+        wake: Callable[[Callable[[], None]], object],
     ) -> None:
         self.settings = settings
         self.core = Core(settings, self._read, notify, wake)
@@ -184,7 +184,7 @@ class Operations:
         failed = {code for code in codes.values() if code}
         if failed and len(codes) == 1:
             raise KafkaException(error_of(failed.pop()))
-        return told(wanted, codes)
+        return committed_offsets(wanted, codes)
 
     def wanted(self, message: object, offsets: object) -> dict[Partition, ToCommit]:
         """What a commit is to name; raises where there is nothing."""
@@ -213,7 +213,7 @@ class Operations:
             wanted = {each: ToCommit(*position) for each, position in self.delivery.handed().items()}
         if not wanted:
             raise KafkaException(KafkaError(KafkaError._NO_OFFSET, "Local: No offset stored"))
-        positions = told(wanted, dict.fromkeys(wanted, 0))
+        positions = committed_offsets(wanted, {})
         limit_bytes = self.settings.oncelog_offset_metadata_max_bytes
         await commit_with_producer(self.core.brokers, group_id, positions, producer, limit_bytes=limit_bytes)
         return positions

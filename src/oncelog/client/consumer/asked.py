@@ -1,0 +1,41 @@
+"""What both faces make of what the application asks for, and of errors that come where records would."""
+
+from typing import Any
+
+from oncelog.client.consumer.message import Message
+from oncelog.client.errors import KafkaError, KafkaException
+from oncelog.clock import monotonic_s
+
+MOST_MESSAGES = 1_000_000
+MOST_ROWS = 1_000_000_000
+
+
+def give_up_at_s(timeout_s: float | None) -> float | None:
+    return None if timeout_s is None else monotonic_s() + timeout_s
+
+
+def count_of(given: object, most: int = MOST_MESSAGES) -> int:
+    if isinstance(given, bool) or not isinstance(given, int):
+        raise TypeError(f"a number of messages is an int, not {given!r}")
+    if not 0 <= given <= most:
+        raise ValueError(f"num_messages must be between 0 and {most}, not {given}")
+    return given
+
+
+def is_error(message: Message) -> bool:
+    error = message.error()
+    return error is not None and error.code() != KafkaError._PARTITION_EOF
+
+
+def raise_for(message: Message) -> None:
+    error = message.error()
+    if error is not None and is_error(message):
+        raise KafkaException(error)
+
+
+def arrow_tables() -> Any:
+    try:
+        from oncelog.client.consumer.arrow import table_of
+    except ImportError:
+        raise ImportError("consume_arrow() needs pyarrow and numba: install oncelog[columns]") from None
+    return table_of
