@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from oncelog.client.consumer.consumer import Consumer
     from oncelog.client.errors import KafkaError, KafkaException
     from oncelog.client.producer.asynchronous import AsyncProducer
     from oncelog.client.producer.producer import Producer

@@ -1,0 +1,200 @@
+"""The copy job of examples/, killed again and again with kill -9, and what its destination holds in the end.
+
+    python -m tests.client.saving.kills --kills 200 --server kafka
+
+The source is fed all the while. Each life of the job ends at a moment that the seed chooses, while it starts, resumes,
+copies or saves; now and then two of them run at once. The last life copies to the end. Then every record of the source
+must stand in the destination once, in its partition, in its order, with its key, value, headers and time.
+"""
+
+import argparse
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from confluent_kafka import Producer
+
+from tests.client.saving.stored import stored
+from tests.peers.apache import ApacheKafka
+from tests.peers.oncelog_process import SOURCES, OncelogProcess
+from tests.peers.server_process import ServerProcess
+from tests.raw import RawConnection
+
+JOB = Path(__file__).parents[3] / "examples" / "copy_job.py"
+PARTITIONS = 3
+FED_A_SECOND = 4_000
+FORGETFUL = {"producer.id.expiration.ms": "3000", "producer.id.expiration.check.interval.ms": "300"}
+SHORT_LEASES = {"oncelog.lease.lifetime.ms": "6000", "group.initial.rebalance.delay.ms": "0"}
+TWIN_CHANCE = 0.2
+OLD_CHANCE = 0.1  # of a record's time lying days back
+LONGEST_LIFE_S = 1.5
+LAST_LIFE_S = 180
+TAKEN_OVER = 3
+
+
+class Feed(threading.Thread):
+    """Fills the source, by another client than ours."""
+
+    def __init__(self, servers: str, topic: str, seed: int) -> None:
+        super().__init__(name="feed", daemon=True)
+        self._producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True})
+        self._topic = topic
+        self._random = random.Random(seed)
+        self._stopped = threading.Event()
+        self.fed = 0
+
+    def run(self) -> None:
+        now_ms = 1_800_000_000_000
+        while not self._stopped.wait(0.05):
+            for _ in range(FED_A_SECOND // 20):
+                age_ms = 172_800_000 if self._random.random() < OLD_CHANCE else 0
+                self._producer.produce(
+                    self._topic,
+                    b"record %d" % self.fed,
+                    key=b"%d" % (self.fed % 100) if self.fed % 3 else None,
+                    partition=self._random.randrange(PARTITIONS),
+                    headers=[("number", b"%d" % self.fed)],
+                    timestamp=now_ms + self.fed - age_ms,
+                )
+                self.fed += 1
+            self._producer.poll(0)
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self.join()
+        if self._producer.flush(60):
+            raise AssertionError("the source could not be filled")
+
+
+@dataclass
+class Tally:
+    seed: int
+    kills: int = 0
+    twins: int = 0
+    ended_by_themselves: dict[int, int] = field(default_factory=dict)  # by exit code
+    copied: int = 0
+
+    def __str__(self) -> str:
+        return (
+            f"seed {self.seed}: {self.kills} kills, {self.twins} lives of two at once, ended by themselves "
+            f"{self.ended_by_themselves}, {self.copied} records, every one of them once"
+        )
+
+
+class Campaign:
+    def __init__(self, server: ServerProcess, folder: Path, seed: int) -> None:
+        self._servers = server.bootstrap_servers
+        self._folder = folder
+        self._random = random.Random(seed)
+        self._lives: list[subprocess.Popen[bytes]] = []
+        self.tally = Tally(seed)
+        self.source, self.destination = f"source-{seed}", f"destination-{seed}"
+        with RawConnection(server.port) as raw:
+            for topic in (self.source, self.destination):
+                assert raw.create_topic(topic, PARTITIONS) == 0
+        self._feed = Feed(self._servers, self.source, seed)
+
+    def __enter__(self) -> Self:
+        self._feed.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for life in self._lives:
+            if life.poll() is None:
+                life.kill()
+                life.wait()
+
+    def run(self, kills: int) -> Tally:
+        while self.tally.kills < kills:
+            self._one_life()
+        self._feed.stop()
+        self._last_life()
+        self._audit()
+        return self.tally
+
+    def _one_life(self) -> None:
+        lives = [self._start()]
+        if self._random.random() < TWIN_CHANCE:
+            lives.append(self._start())
+            self.tally.twins += 1
+        for life in lives:
+            try:
+                code = life.wait(self._random.uniform(0.2, LONGEST_LIFE_S))
+            except subprocess.TimeoutExpired:
+                life.kill()
+                life.wait()
+                self.tally.kills += 1
+            else:
+                self._ended(life, code)
+
+    def _ended(self, life: subprocess.Popen[bytes], code: int) -> None:
+        """One of two that run at once is told that it was taken over; anything else is a failure."""
+        self.tally.ended_by_themselves[code] = self.tally.ended_by_themselves.get(code, 0) + 1
+        assert code == TAKEN_OVER, f"seed {self.tally.seed}: a life ended with {code}:\n{self._log()}"
+
+    def _last_life(self) -> None:
+        life = self._start("--until-end")
+        code = life.wait(LAST_LIFE_S)
+        assert code == 0, f"seed {self.tally.seed}: the last life ended with {code}:\n{self._log()}"
+
+    def _start(self, *more: str) -> subprocess.Popen[bytes]:
+        order = [sys.executable, str(JOB), "--servers", self._servers, "--source", self.source]
+        order += ["--destination", self.destination, "--group", self.source, "--save-every", "0.1", *more]
+        with open(self._folder / "jobs.log", "ab") as log:
+            life = subprocess.Popen(order, stdout=log, stderr=log, env={"PYTHONPATH": str(SOURCES), "PATH": ""})
+        self._lives.append(life)
+        return life
+
+    def _log(self) -> str:
+        return (self._folder / "jobs.log").read_text(errors="replace")[-4_000:]
+
+    def _audit(self) -> None:
+        port = int(self._servers.rpartition(":")[2])
+        with RawConnection(port) as raw:
+            wanted = stored(raw, self.source, PARTITIONS)
+            found = stored(raw, self.destination, PARTITIONS)
+        assert wanted.total == self._feed.fed, "the source is not what was fed"
+        for partition in range(PARTITIONS):
+            expected = [record._replace(offset=0) for at, record in wanted.records if at == partition]
+            actual = [record._replace(offset=0) for at, record in found.records if at == partition]
+            if expected != actual:
+                at = next(
+                    (at for at, (one, other) in enumerate(zip(expected, actual, strict=False)) if one != other), -1
+                )
+                raise AssertionError(
+                    f"seed {self.tally.seed}: partition {partition} has {len(actual)} records of {len(expected)}; the "
+                    f"first difference is at {at}: {actual[at : at + 3]} where {expected[at : at + 3]} should be"
+                )
+        self.tally.copied = found.total
+
+
+def server_of(kind: str, folder: Path) -> ServerProcess:
+    """Leases of six seconds and a Kafka that forgets after three: what else happens once a day happens all the time."""
+    if kind == "oncelog":
+        return OncelogProcess(folder, settings=SHORT_LEASES)
+    return ApacheKafka(folder, settings=FORGETFUL)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--server", choices=("oncelog", "kafka"), default="oncelog")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="kills-") as name:
+        folder = Path(name)
+        with server_of(options.server, folder) as server, Campaign(server, folder, options.seed) as campaign:
+            began_s = time.monotonic()
+            tally = campaign.run(options.kills)
+            sys.stdout.write(f"{options.server}: {tally}; {time.monotonic() - began_s:.0f} s\n")
+
+
+if __name__ == "__main__":
+    main()
