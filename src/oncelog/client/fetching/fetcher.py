@@ -45,6 +45,8 @@ Answer = TypeVar("Answer", Fetched, FoundOffset, FoundEpochEnd)
 # may be there at once, and the next fetch has to wait for this one.
 HELD_BACK_WAIT_MS = 10
 
+_LED = frozenset({Stage.FIND, Stage.CHECK, Stage.FETCH})
+
 
 class Fetcher:
     def __init__(self, limits: FetchLimits) -> None:
@@ -122,7 +124,7 @@ class Fetcher:
         for place in self._places.values():
             by_stage[place.stage].append(place)
         self._ask_committed(by_stage[Stage.STORED], now_ms, actions)
-        led = by_stage[Stage.FIND] + by_stage[Stage.CHECK] + by_stage[Stage.FETCH]
+        led = [place for stage in _LED for place in by_stage[stage]]
         self._ask_metadata([place for place in led if place.leader == NO_NODE], now_ms, actions)
         for node_id, places in self._ready(by_stage[Stage.FIND], now_ms).items():
             found = [(place.partition, place.leader_epoch, place.find) for place in places]
@@ -136,9 +138,12 @@ class Fetcher:
     def next_due_ms(self, now_ms: int) -> int | None:
         """When to call `actions` again though nothing has happened."""
         dues = [place.due_ms for place in self._places.values() if not place.asking and place.due_ms > now_ms]
-        if not self._metadata_asked and self._metadata_due_ms > now_ms:
+        if not self._metadata_asked and self._metadata_due_ms > now_ms and self._is_one_leaderless():
             dues.append(self._metadata_due_ms)
         return min(dues, default=None)
+
+    def _is_one_leaderless(self) -> bool:
+        return any(place.leader == NO_NODE and place.stage in _LED for place in self._places.values())
 
     def _begin(self, places: list[Place]) -> int:
         request_id = next(self._ids)
@@ -190,18 +195,25 @@ class Fetcher:
         if not wanted:
             return None
         room_bytes = self.limits.queued_bytes - self.queued_bytes - sum(size for _, size in self._fetches.values())
-        least_bytes = min(wanted[0].max_bytes, share_bytes)
-        if room_bytes < least_bytes and (self.queued_bytes or self._fetches):
+        sizes = [self._partition_bytes(place, share_bytes) for place in wanted]
+        if room_bytes < sizes[0] and (self.queued_bytes or self._fetches):
             self.is_held_back = True
             return None
-        asked_bytes = sum(place.max_bytes for place in wanted)
-        # One place alone may go over the bounds: its next batch may be larger than they are.
-        most_bytes = max(min(self.limits.max_bytes, share_bytes, room_bytes, asked_bytes), wanted[0].max_bytes)
+        most_bytes = max(min(self.limits.max_bytes, share_bytes, room_bytes, sum(sizes)), sizes[0])
         request_id = self._begin(wanted)
         self._fetches[request_id] = (node_id, most_bytes)
-        asked = [AskedPartition(each.partition, each.offset, each.leader_epoch, each.max_bytes) for each in wanted]
+        asked = [
+            AskedPartition(each.partition, each.offset, each.leader_epoch, size)
+            for each, size in zip(wanted, sizes, strict=True)
+        ]
         wait_ms = min(self.limits.wait_ms, HELD_BACK_WAIT_MS) if is_held_back else self.limits.wait_ms
         return Fetch(node_id, request_id, asked, wait_ms, self.limits.min_bytes, most_bytes)
+
+    def _partition_bytes(self, place: Place, share_bytes: int) -> int:
+        """No broker gets more than its share, or others would never be asked. A batch that is known to be larger than
+        what was asked for is an exception."""
+        is_larger = place.max_bytes > self.limits.partition_max_bytes
+        return place.max_bytes if is_larger else max(1, min(place.max_bytes, share_bytes))
 
     # What has arrived
 

@@ -1,0 +1,175 @@
+"""What cannot be meant is refused with words that say why; damage is told with its place and never passed over."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oncelog.client.consumer import decoding
+from oncelog.client.consumer.consumer import Consumer
+from oncelog.client.errors import KafkaError, KafkaException
+from oncelog.client.types import TopicPartition
+from oncelog.embedded import Server
+from tests.client.consumer.conftest import MakeConsumer
+from tests.client.consumer.reading import PATIENCE_S, beginning, take, write
+from tests.raw import RawConnection
+
+Ask = Callable[[Consumer], Any]
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda consumer: consumer.poll("soon"),
+        lambda consumer: consumer.poll(True),
+        lambda consumer: consumer.consume("ten"),
+        lambda consumer: consumer.consume_arrow(1.5),
+        lambda consumer: consumer.assign(TopicPartition("a", 0)),
+        lambda consumer: consumer.assign("a"),
+        lambda consumer: consumer.assign([("a", 0)]),
+        lambda consumer: consumer.assign([TopicPartition(5, 0)]),  # type: ignore[arg-type]
+        lambda consumer: consumer.seek("a"),
+        lambda consumer: consumer.commit(message="a"),
+        lambda consumer: consumer.commit(offsets=[5]),
+        lambda consumer: consumer.committed(None),
+        lambda consumer: consumer.list_topics(5),
+        lambda consumer: consumer.subscribe(["a"], on_assign="call me"),
+        lambda consumer: consumer.offsets_for_times([TopicPartition("a", 0, "noon")]),  # type: ignore[arg-type]
+    ],
+)
+def test_wrong_types_are_type_errors(make_consumer: MakeConsumer, ask: Ask) -> None:
+    with pytest.raises(TypeError):
+        ask(make_consumer(group_id="bad-input"))
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda consumer: consumer.assign([TopicPartition("", 0)]),
+        lambda consumer: consumer.assign([TopicPartition("a")]),
+        lambda consumer: consumer.assign([TopicPartition("a", 0, -5)]),
+        lambda consumer: consumer.assign([TopicPartition("a", 0, 2**63)]),
+        lambda consumer: consumer.commit(offsets=[TopicPartition("a", 0)]),
+        lambda consumer: consumer.subscribe([""]),
+    ],
+)
+def test_values_that_cannot_be_are_invalid_arguments(make_consumer: MakeConsumer, ask: Ask) -> None:
+    with pytest.raises(KafkaException) as raised:
+        ask(make_consumer(group_id="bad-input"))
+    assert raised.value.error.code() == KafkaError._INVALID_ARG
+
+
+def test_a_count_of_messages_has_bounds(make_consumer: MakeConsumer) -> None:
+    consumer = make_consumer()
+    for count in (-1, 1_000_001):
+        with pytest.raises(ValueError, match="num_messages"):
+            consumer.consume(count)
+
+
+def test_a_closed_consumer_says_so(make_consumer: MakeConsumer) -> None:
+    consumer = make_consumer(group_id="bad-input")
+    consumer.close()
+    consumer.close()
+    for ask in (consumer.poll, consumer.consume, consumer.consume_arrow, consumer.commit, consumer.assignment):
+        with pytest.raises(RuntimeError, match="closed"):
+            ask()
+    assert list(consumer) == []
+
+
+def test_a_topic_that_does_not_exist_is_told_once_and_read_when_it_does(
+    raw: RawConnection, make_consumer: MakeConsumer
+) -> None:
+    consumer = make_consumer()
+    consumer.assign(beginning("comes-later"))
+    told = consumer.poll(PATIENCE_S)
+    assert told is not None
+    assert told.error() == KafkaError.UNKNOWN_TOPIC_OR_PART
+    assert (told.topic(), told.partition()) == ("comes-later", 0)
+    assert consumer.poll(0.3) is None
+    raw.create_topic("comes-later")
+    write(raw, "comes-later", [b"here"])
+    assert take(consumer, 1)[0].value() == b"here"
+
+
+def test_a_partition_that_does_not_exist_is_told(topic: str, make_consumer: MakeConsumer) -> None:
+    consumer = make_consumer()
+    consumer.assign(beginning(topic, 7))
+    told = consumer.poll(PATIENCE_S)
+    assert told is not None
+    assert told.error() == KafkaError._UNKNOWN_PARTITION
+
+
+def test_iteration_and_arrow_raise_what_poll_hands_out(make_consumer: MakeConsumer) -> None:
+    consumer = make_consumer()
+    consumer.assign(beginning("nowhere-one"))
+    with pytest.raises(KafkaException, match="nowhere-one"):
+        next(iter(consumer))
+    consumer.assign(beginning("nowhere-two"))
+    with pytest.raises(KafkaException, match="nowhere-two"):
+        consumer.consume_arrow(1, PATIENCE_S)
+
+
+def test_an_offset_that_is_not_in_the_log_follows_the_reset_policy(
+    raw: RawConnection, topic: str, make_consumer: MakeConsumer
+) -> None:
+    write(raw, topic, [b"only"])
+    lost = TopicPartition(topic, 0, 99)
+    early = make_consumer(auto_offset_reset="earliest")
+    early.assign([lost])
+    assert take(early, 1)[0].offset() == 0
+    strict = make_consumer(auto_offset_reset="error")
+    strict.assign([lost])
+    told = strict.poll(PATIENCE_S)
+    assert told is not None
+    error = told.error()
+    assert error == KafkaError._AUTO_OFFSET_RESET
+    assert "offset 99" in str(error)
+    strict.seek(TopicPartition(topic, 0, 0))
+    assert take(strict, 1)[0].offset() == 0
+
+
+def test_without_a_committed_offset_and_a_reset_policy_there_is_nowhere_to_begin(
+    topic: str, make_consumer: MakeConsumer
+) -> None:
+    consumer = make_consumer(group_id="bad-input-fresh", auto_offset_reset="error")
+    consumer.assign([TopicPartition(topic, 0)])
+    told = consumer.poll(PATIENCE_S)
+    assert told is not None
+    assert told.error() == KafkaError._NO_OFFSET
+
+
+@pytest.mark.parametrize("count", [3, decoding.FEW_RECORDS], ids=["record by record", "in columns"])
+def test_damage_is_told_with_its_offset_after_what_is_sound_and_again_until_someone_moves_on(
+    server: Server, raw: RawConnection, topic: str, make_consumer: MakeConsumer, count: int
+) -> None:
+    for at in range(3):
+        write(raw, topic, [b"batch %d" % at] * count)
+    (segment,) = Path(server.data_dir).glob(f"{topic}-0/*.log")
+    data = bytearray(segment.read_bytes())
+    data[data.index(b"batch 1") + 3] ^= 1
+    segment.write_bytes(data)
+    consumer = make_consumer(fetch_error_backoff_ms=10)
+    consumer.assign(beginning(topic))
+    assert [each.offset() for each in take(consumer, count)] == list(range(count))
+    for _ in range(2):
+        told = consumer.poll(PATIENCE_S)
+        assert told is not None
+        error = told.error()
+        assert error is not None
+        assert (error.code(), told.offset()) == (KafkaError._BAD_MSG, count)
+        assert f"offset {count}" in error.str() and "CRC" in error.str()
+        assert consumer.position([TopicPartition(topic, 0)])[0].offset == count
+    consumer.seek(TopicPartition(topic, 0, 2 * count))
+    assert take(consumer, 1)[0].value() == b"batch 2"
+
+
+def test_who_does_not_want_checksums_gets_what_is_there(
+    server: Server, raw: RawConnection, topic: str, make_consumer: MakeConsumer
+) -> None:
+    write(raw, topic, [b"sound"])
+    (segment,) = Path(server.data_dir).glob(f"{topic}-0/*.log")
+    segment.write_bytes(segment.read_bytes().replace(b"sound", b"found"))
+    consumer = make_consumer(check_crcs=False)
+    consumer.assign(beginning(topic))
+    assert take(consumer, 1)[0].value() == b"found"
