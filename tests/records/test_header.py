@@ -8,7 +8,7 @@ import pytest
 from oncelog.records.build import build_batch
 from oncelog.records.codecs import compress
 from oncelog.records.errors import BadBatch, BadBatchKind
-from oncelog.records.header import check_produced, headers, read_header, stamp, stamp_append_time
+from oncelog.records.header import check_produced, headers, read_header, stamp, stamp_append_time, stamp_producer
 from oncelog.records.read import records_of
 from tests.records.samples import GOLDEN, TIMESTAMP_MS, some_records, with_true_crc
 
@@ -131,3 +131,12 @@ def test_headers_leaves_a_partial_batch_at_the_end_out() -> None:
         found = list(headers(one + two[:cut]))
         assert found == [(0, read_header(one))]
     assert [at for at, _ in headers(one + two)] == [0, len(one)]
+
+
+def test_a_producers_stamp_changes_its_three_fields_and_the_crc_alone() -> None:
+    """Written over what build_batch makes without a producer, it gives what build_batch makes with one."""
+    records = [(b"key", b"value", (), 1_000), (None, b"x" * 5_000, (), 3_000)]
+    batch = build_batch(records, codec=3)
+    assert stamp_producer(batch, 0, 2**40, 32_767, 2**31 - 1) == 3_000
+    assert batch == build_batch(records, codec=3, producer_id=2**40, producer_epoch=32_767, base_sequence=2**31 - 1)
+    assert check_produced(batch).producer_id == 2**40

@@ -1,7 +1,7 @@
 """Simulated brokers with the real rules: `ProducerMap` judges, the log is a list, a leader may move and cut its tail.
 
-Faults that live here: a new leader without what was not yet replicated; a request that is refused before the append; one
-that is answered with an error after it; batches that are too large; stock Kafka's memory, which forgets a producer by the
+Faults that live here: a new leader without what was not yet replicated; a request that is refused before the append, or
+answered with an error after it; batches that are too large; stock Kafka's memory, which forgets a producer by the
 timestamps of its records, and remembers five batches.
 """
 
@@ -80,7 +80,13 @@ class Producers:
             producers.fence(wire.pid, wire.generation, now)
             return
         producers.accept(
-            wire.pid, wire.generation, wire.first_sequence, len(wire.records), stored.base_offset, wire.timestamp_ms, now
+            wire.pid,
+            wire.generation,
+            wire.first_sequence,
+            len(wire.records),
+            stored.base_offset,
+            wire.timestamp_ms,
+            now,
         )
         if wire.pid >= FIRST_KAFKA_PID:
             self._kafka[wire.pid] = producers, wire.timestamp_ms
@@ -175,7 +181,9 @@ class Log:
             if stored.wire.pid >= 0:
                 self.producers.accept(stored, now)
 
-    def look_up(self, identity: Identity, from_offset: int, must_fence: bool, fence_with: int, now: Now) -> Found | None:
+    def look_up(
+        self, identity: Identity, from_offset: int, must_fence: bool, fence_with: int, now: Now
+    ) -> Found | None:
         """What an engine does for a LookUp, in one step. None: not now, something is not replicated yet."""
         if self.high_watermark < self.end_offset:
             return None
@@ -229,9 +237,7 @@ class Cluster:
         self.replication_ms = rng.choice((0, 0, 5, 30))
         self.down_until = [0] * NODES
         self.paused_until = [0] * NODES
-        self.logs = {
-            ("t", index): Log(self, ("t", index), rng.randrange(NODES)) for index in range(flavour.partitions)
-        }
+        self.logs = {("t", index): Log(self, ("t", index), rng.randrange(NODES)) for index in range(flavour.partitions)}
 
     def new_producers(self) -> Producers:
         return Producers(self.flavour, self.issuer)

@@ -1,11 +1,12 @@
 """What kind of history a seed tells: which server, which settings, which faults."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 
 from oncelog.client.sending import SenderLimits
 
 FOREVER = 1 << 40
+MANY = 2_147_483_647
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,25 +23,26 @@ class Flavour:
     forget_after_ms: int = FOREVER  # stock Kafka, by the records' timestamps
     record_age_ms: int = 0  # how old the records' timestamps are
     linger_ms: int = 800  # how long a request may live on in the network after its connection was cut
-    limits: SenderLimits = SenderLimits()
+    limits: SenderLimits = field(default_factory=SenderLimits)
     batches: int = 24
     partitions: int = 1
     duration_ms: int = 6_000
 
 
-NAMES = ("leased", "short leases", "stock", "forgetful", "old records", "shared", "plain")
+NAMES = ("leased", "short leases", "stock", "impatient", "forgetful", "old records", "shared", "plain")
 
 
 def flavour_of(seed: int, name: str | None = None) -> Flavour:
     rng = Random(seed * 7919 + 17)
     name = name or NAMES[seed % len(NAMES)]
-    is_brief = rng.random() < 0.3 and name != "shared"
+    is_impatient = name == "impatient"  # gives records up while others are under way
+    is_brief = is_impatient or (rng.random() < 0.3 and name != "shared")
     limits = SenderLimits(
         is_idempotent=name != "plain",
         max_in_flight=rng.choice((1, 2, 5, 5)),
         max_request_bytes=rng.choice((400, 100_000)),
-        delivery_timeout_ms=rng.choice((700, 1_500, 4_000)) if is_brief else 300_000,
-        retries=rng.choice((2, 5)) if rng.random() < 0.1 and name != "shared" else 2_147_483_647,
+        delivery_timeout_ms=rng.choice((300, 700, 1_500)) if is_brief else 300_000,
+        retries=rng.choice((0, 2, 5)) if rng.random() < (0.4 if is_impatient else 0.1) and name != "shared" else MANY,
         retry_backoff_ms=rng.choice((5, 50)),
         retry_backoff_max_ms=200,
         settle_ms=2_000,
@@ -59,6 +61,6 @@ def flavour_of(seed: int, name: str | None = None) -> Flavour:
         linger_ms=3_500 if is_leased else 800,
         limits=limits,
         batches=rng.randrange(6, 40),
-        partitions=rng.choice((1, 1, 2, 3)),
-        duration_ms=rng.choice((300, 2_000, 6_000)),
+        partitions=1 if is_impatient else rng.choice((1, 1, 2, 3)),
+        duration_ms=rng.choice((300, 1_000) if name in ("impatient", "forgetful") else (300, 2_000, 6_000)),
     )

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from random import Random
 
 from oncelog.client.error_codes import ErrorCodes as Code
@@ -89,12 +90,16 @@ class History:
         rng = self._rng
         kinds = [self._cut, self._cut, self._cut_all, self._move, self._pause, self._swallow, self._go_down]
         kinds += [self._refuse, self._refuse]
-        if rng.random() < 0.15 and self.flavour.clients == 1:
+        is_impatient = self.flavour.name == "impatient"
+        if is_impatient:
+            kinds += [self._hold_up, self._hold_up]
+        if rng.random() < (0.4 if is_impatient else 0.15) and self.flavour.clients == 1:
             kinds += [self._too_large, self._poison]
-        for _ in range(rng.choice((0, 2, 5, 12))):
+        for _ in range(rng.choice((5, 10, 20) if is_impatient else (0, 2, 5, 12))):
             self._at(rng.randrange(self.flavour.duration_ms), rng.choice(kinds))
         if self.flavour.name in ("forgetful", "old records"):
             kinds += [self._refuse_long, self._refuse_long]
+            self._at(rng.randrange(self.flavour.duration_ms), self._refuse_long)
         if self._poison in kinds:
             self.may_fail = True
 
@@ -108,6 +113,17 @@ class History:
         for client in self.world.clients:
             for conn in list(client.conns.values()):
                 conn.cut()
+
+    def _hold_up(self) -> None:
+        """Requests pile up before slow brokers, are cut off, and live on while what follows them is refused."""
+        held_ms = self._rng.choice((30, 150))
+        self.world.cluster.paused_until = [self.world.now_ms + held_ms] * NODES
+        self._at(held_ms - 1, self._cut_all)
+        self._at(held_ms, lambda: self._refuse_everywhere(self._rng.choice((20, 150, 690)), Code.NOT_ENOUGH_REPLICAS))
+
+    def _refuse_everywhere(self, for_ms: int, code: int) -> None:
+        for log in self.world.cluster.logs.values():
+            log.error = self.world.now_ms + for_ms, code, False
 
     def _move(self) -> None:
         rng = self._rng
@@ -144,9 +160,13 @@ class History:
         log.error = self.world.now_ms + rng.choice((5, 60, 400)), code, appends_first
 
     def _refuse_long(self) -> None:
-        """Long enough for a broker to forget who wrote."""
-        for log in self.world.cluster.logs.values():
-            log.error = self.world.now_ms + self.flavour.forget_after_ms + 500, Code.NOT_ENOUGH_REPLICAS, False
+        """Stores without an answer, and then refuses for long enough to forget who wrote."""
+        world = self.world
+        world.swallow_until = [world.now_ms + self._rng.choice((30, 200))] * NODES
+        for_ms = self.flavour.forget_after_ms + 700
+        self._at(
+            world.swallow_until[0] - world.now_ms, lambda: self._refuse_everywhere(for_ms, Code.NOT_ENOUGH_REPLICAS)
+        )
 
     def _too_large(self) -> None:
         log = self._rng.choice(list(self.world.cluster.logs.values()))
@@ -168,8 +188,7 @@ class History:
             records = log.records()
             if self.flavour.is_idempotent:
                 yield from (f"duplicate: {record}" for record, times in Counter(records).items() if times > 1)
-                ahead = zip(records, records[1:], strict=False)
-                yield from (f"reorder: {later} before {earlier}" for later, earlier in ahead if later > earlier)
+                yield from (f"reorder: {one} before {other}" for one, other in pairwise(records) if one > other)
                 if self.flavour.clients == 1:
                     yield from self._boundary(place)
 

@@ -68,14 +68,6 @@ def _stamp_anew_what_is_in_doubt(look_up: Any) -> Any:
     return broken
 
 
-def _believe_the_log_at_once(after_reading: Any) -> Any:
-    def broken(lane: Partition, tenure: Tenure, now_ms: int) -> None:
-        lane.looked_at_ms = now_ms + 100_000
-        after_reading(lane, tenure, now_ms)
-
-    return broken
-
-
 def _ask_without_a_fence(look_up: Any) -> Any:
     def broken(lane: Partition, now_ms: int) -> None:
         look_up(lane, now_ms)
@@ -96,13 +88,6 @@ def _first_batch_in_company(init: Any) -> Any:
 def _in_doubt_is_not_stored(fail: Any) -> Any:
     def broken(self: Context, batch: Batch, code: int, message: str | None, maybe_stored: bool) -> None:
         fail(self, batch, code, message, False)
-
-    return broken
-
-
-def _epochs_stay(bumped: Any) -> Any:
-    def broken(self: Tenure, now_ms: int) -> Tenure:
-        return Tenure(self.identity, self.acknowledged, None, now_ms)
 
     return broken
 
@@ -165,14 +150,6 @@ def _refused_for_good(verdict_of: Any) -> Any:
     return broken
 
 
-def _gaps_stay(regroup: Any) -> Any:
-    def broken(lane: Partition, now_ms: int) -> None:
-        lane.has_gap = False
-        regroup(lane, now_ms)
-
-    return broken
-
-
 def _lost_means_not_sent(lost: Any) -> Any:
     def broken(self: Sender, request_id: int, now_ms: int, **named: Any) -> None:
         lost(self, request_id, now_ms, was_sent=False)
@@ -183,24 +160,62 @@ def _lost_means_not_sent(lost: Any) -> Any:
 MUTANTS = (
     Mutant("new sequences on a retry", "stock", "duplicate", Partition, "take", _new_sequences_on_retry),
     Mutant(
-        "a new lease before the old one is done", "short leases", "", Partition, "_tenure_for_new",
+        "a new lease before the old one is done",
+        "short leases",
+        "",
+        Partition,
+        "_tenure_for_new",
         _new_lease_before_the_old_one_is_done,
     ),
-    Mutant("leases used for twice as long", "short leases", "sent on a lease that ended", Tenure, "__init__", _twice_as_long),
-    Mutant("what is in doubt is stamped anew", "short leases", "duplicate", settling, "look_up", _stamp_anew_what_is_in_doubt),
-    Mutant("the log is believed at once", "stock", "duplicate", settling, "_after_reading", _believe_the_log_at_once),
+    Mutant(
+        "leases used for twice as long",
+        "short leases",
+        "sent on a lease that ended",
+        Tenure,
+        "__init__",
+        _twice_as_long,
+    ),
+    Mutant(
+        "what is in doubt is stamped anew",
+        "short leases",
+        "duplicate",
+        settling,
+        "look_up",
+        _stamp_anew_what_is_in_doubt,
+    ),
     Mutant("a lease that ended is not fenced", "short leases", "duplicate", settling, "look_up", _ask_without_a_fence),
-    Mutant("a pid's first batch in company", "stock", "", Tenure, "__init__", _first_batch_in_company),
-    Mutant("what stock Kafka forgets is sent again", "forgetful", "duplicate", settling, "is_forgettable", lambda _: lambda *_: False),
-    Mutant("old records are sent again unasked", "old records", "duplicate", settling, "is_forgettable", lambda _: lambda *_: False),
-    Mutant("in doubt is reported as not stored", "stock", "reported not stored", Context, "fail", _in_doubt_is_not_stored),
-    Mutant("a lost request was never sent", "stock", "reported not stored", Sender, "lost", _lost_means_not_sent),
-    Mutant("an error after the append is a no", "stock", "", partition, "verdict_of", _unsure_is_no),
+    Mutant("a pid's first batch in company", "impatient", "", Tenure, "__init__", _first_batch_in_company),
+    Mutant(
+        "what stock Kafka forgets is sent again",
+        "forgetful",
+        "duplicate",
+        settling,
+        "is_forgettable",
+        lambda _: lambda *_: False,
+    ),
+    Mutant(
+        "old records are sent again unasked",
+        "old records",
+        "duplicate",
+        settling,
+        "is_forgettable",
+        lambda _: lambda *_: False,
+    ),
+    Mutant(
+        "in doubt is reported as not stored",
+        "impatient",
+        "reported not stored",
+        Context,
+        "fail",
+        _in_doubt_is_not_stored,
+    ),
+    Mutant("a lost request was never sent", "impatient", "reported not stored", Sender, "lost", _lost_means_not_sent),
+    Mutant("an error after the append is a no", "impatient", "", partition, "verdict_of", _unsure_is_no),
     Mutant("not the leader is for good", "leased", "failed without need", partition, "verdict_of", _refused_for_good),
-    Mutant("epochs are not bumped", "stock", "", Tenure, "bumped", _epochs_stay),
     Mutant("one more in flight", "leased", "requests in flight", Partition, "__init__", _one_more_in_flight),
     Mutant("a failure is not reported", "stock", "was reported 0 times", Context, "fail", _no_word_of_failures),
-    Mutant("a delivery is reported twice", "leased", "was reported 2 times", Partition, "deliver", _every_delivery_twice),
+    Mutant(
+        "a delivery is reported twice", "leased", "was reported 2 times", Partition, "deliver", _every_delivery_twice
+    ),
     Mutant("what the log holds is cut one too far", "shared", "", settling, "_report_found", _cut_one_too_far),
-    Mutant("a gap stays open", "stock", "", settling, "regroup", _gaps_stay),
 )

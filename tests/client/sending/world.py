@@ -56,9 +56,7 @@ class World:
         self.cluster = Cluster(flavour, self.rng, self.after)
         self.swallow_until = [0] * NODES
         self.reports_open = 0
-        self.clients = [
-            Client(self, index, new_sender(flavour, self.rng.random)) for index in range(flavour.clients)
-        ]
+        self.clients = [Client(self, index, new_sender(flavour, self.rng.random)) for index in range(flavour.clients)]
 
     @property
     def now(self) -> Now:
@@ -178,7 +176,7 @@ class Conn:
         world = self.client.world
         rng = world.rng
         survivors = rng.randrange(len(self.arriving) + 1)
-        late_ms = rng.choice((1, 20, world.flavour.linger_ms - 100)) if survivors else 0
+        late_ms = rng.choice((1, 20, 60, 150, world.flavour.linger_ms - 100)) if survivors else 0
         for index, request in enumerate(self.arriving):
             if index < survivors:
                 late_ms = min(late_ms + rng.randrange(3), world.flavour.linger_ms)

@@ -107,6 +107,8 @@ class Partition:
                     return None
                 batch = self.waiting.popleft()
                 sequence = tenure.next_sequence
+                if sequence == 0:
+                    self.context.wake_at(tenure.renew_at_ms)  # only a lease that is used is renewed
                 batch.stamp(tenure.identity, sequence)
                 tenure.next_sequence = (sequence + batch.record_count) & SEQUENCE_MASK
             else:

@@ -182,6 +182,8 @@ def _restamp(lane: "Partition", now_ms: int, *, keeps_identity: bool) -> None:
         return
     while lane.open:
         batch = lane.open.pop()
+        if batch.is_reported:
+            continue
         batch.unstamp()
         lane.waiting.appendleft(batch)
         lane.context.counters.restamps += 1
