@@ -98,9 +98,9 @@ class AsyncProducer:
         place.rows += row
         place.size_bytes += size_bytes
         if not place.is_noticed:
-            self._engine.notice(place, now_s)
-        if self._engine.is_full(place):
-            self._engine.seal(place)
+            self._engine.sealing.notice(place, now_s)
+        if self._engine.sealing.is_full(place):
+            self._engine.sealing.seal(place)
         return future
 
     send = produce

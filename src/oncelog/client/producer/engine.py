@@ -9,18 +9,17 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.client.errors import KafkaError, KafkaException, error_of, is_retriable
 from oncelog.client.net.brokers import Brokers
 from oncelog.client.partitioners import Partitioner, partitioner
-from oncelog.client.producer.accumulator import COLUMNS, TIME, Budget, Held, Partition, Topic
+from oncelog.client.producer.accumulator import Budget, Held, Partition, Topic
 from oncelog.client.producer.delivery import Records, Report, split
-from oncelog.client.producer.encoding import Encoder
 from oncelog.client.producer.identities import Identities
 from oncelog.client.producer.requests import Requests
 from oncelog.client.producer.resuming import Saving
+from oncelog.client.producer.sealing import Sealing
 from oncelog.client.producer.topics import Topics
 from oncelog.client.sending import (
     Action,
@@ -36,19 +35,12 @@ from oncelog.client.sending import (
     Sender,
     SenderLimits,
 )
-from oncelog.clock import monotonic_s, wall_s
-from oncelog.records.codecs import CODECS
+from oncelog.clock import monotonic_s
 
 if TYPE_CHECKING:
     from oncelog.client.properties import ProducerSettings
 
-# Batches of a partition that are encoded and not acknowledged; records behind them wait as they are, in less memory.
-MOST_SEALED: Final = 10
-# What a request takes beside its batches; message.max.bytes counts it too.
-REQUEST_OVERHEAD_BYTES: Final = 1024
-# So long before records are due, whoever produces is asked to seal them.
-ASK_S: Final = 0.0005
-WALL_OFFSET_KEPT_S: Final = 1.0
+LEAST_WAIT_S: Final = 0.0005
 
 Prepare = Callable[[Topic, Sequence[Partition]], None]
 Deliver = Callable[[Report], None]
@@ -64,38 +56,23 @@ class Engine:
         self.partitioner: Partitioner = partitioner(settings.partitioner)
         self.brokers = Brokers(settings)
         self.sender = Sender(_limits(settings), random.random, split)
-        self.most_batch_records = settings.batch_num_messages
-        self.most_batch_bytes = max(1, min(settings.batch_size, settings.message_max_bytes - REQUEST_OVERHEAD_BYTES))
-        self._most_entries = self.most_batch_records * COLUMNS
-        self.codec = CODECS[settings.compression_type]
-        self._encoder = Encoder(self.codec, self.most_batch_bytes)
-        self.report = deliver
+        self.sealing = Sealing(settings, self)
+        self.report: Deliver = deliver
         self._tell = tell
-        self._linger_s = settings.linger_ms / 1000
-        self._ask_s = min(ASK_S, self._linger_s / 4)
         self._topics = Topics(self.brokers, settings, self._place_held, self._fail_held, tell)
         self.topics = self._topics.known
         self._requests = Requests(self.brokers, settings, self._answered, self._lost)
         self._identities = Identities(self.brokers, self.sender, settings, tell, self.wake)
-        self._inbox: deque[Batch] = deque()
-        self._noticed: deque[Partition] = deque()
         self._wanted: deque[Topic] = deque()
-        self._open: dict[Partition, float] = {}  # with records in no batch, and when they are due
-        self._deferred: set[Partition] = set()  # due, but with enough batches before them
-        self._flushes = 0
         self._is_woken = True  # until it is started
-        self._is_timed = False
         self._timer: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop
         self._metadata: object = None
         self._refreshing: set[str] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._wall_offset_s = wall_s() - monotonic_s()
-        self._wall_offset_at_s = monotonic_s()
         self._is_closed = False
         self._is_held = False
-        self._keeps_times = False
-        self.saving = Saving(self)
+        self.saving = self.sealing.saving = Saving(self)
 
     # --- from any thread
 
@@ -113,78 +90,10 @@ class Engine:
         self._wanted.append(topic)
         self.wake()
 
-    def notice(self, partition: Partition, now_s: float) -> None:
-        """The first record after a while has come."""
-        partition.opened_s = now_s
-        partition.is_noticed = True
-        self._noticed.append(partition)
-        if not self._is_timed or self._flushes or not self._linger_s:
-            self.wake()
-
-    def is_full(self, partition: Partition) -> bool:
-        return partition.size_bytes >= self.most_batch_bytes or partition.record_count >= self.most_batch_records
-
-    def seal(self, partition: Partition, *, everything: bool = False) -> bool:
-        """Make batches of what is there, of what is too little for a full one only with `everything`. False: somebody
-        else is at it, and wakes the engine when it is done."""
-        if not partition.lock.acquire(blocking=False):
-            return False
-        try:
-            if everything or partition.is_wanted:
-                everything = True
-                partition.is_wanted = False
-                partition.most_entries = self._most_entries
-                partition.is_noticed = False  # before they are taken: what comes from here on is noticed anew
-            while partition.rows and (everything or self.is_full(partition)):
-                partition.chunks.append(partition.take(self.most_batch_records))
-            while partition.chunks and partition.batches_under_way < MOST_SEALED:
-                if partition.replay is not None:
-                    rest = self.saving.offer(partition, partition.chunks.popleft(), partial(self._records, partition))
-                    if rest:
-                        partition.chunks.appendleft(rest)
-                        break
-                else:
-                    self._encode(partition, partition.chunks.popleft())
-        finally:
-            partition.lock.release()
-        self.wake()
-        return True
-
-    def add(self, batches: Sequence[Batch]) -> None:
-        """Batches that were made elsewhere."""
-        self._inbox.extend(batches)
-        self.wake()
-
-    def wall_offset_s(self) -> float:
-        """What makes wall time of the monotonic clock."""
-        now_s = monotonic_s()
-        if now_s - self._wall_offset_at_s > WALL_OFFSET_KEPT_S:
-            self._wall_offset_s, self._wall_offset_at_s = wall_s() - now_s, now_s
-        return self._wall_offset_s
-
     def flush(self, by: int) -> None:
         """While anybody flushes (+1 when it begins, -1 when it is over) nothing lingers."""
-        self._flushes += by
+        self.sealing.flushes += by
         self.wake()
-
-    def _encode(self, partition: Partition, rows: list[Any]) -> None:
-        if self.saving.failure is not None:
-            self._report(self._records(partition, rows), self.saving.failure)
-            return
-        first_s = rows[TIME] if rows[TIME] >= 0 else partition.opened_s
-        encoded = self._encoder.encode(
-            partition.topic, partition.partition, rows, self.wall_offset_s(), keeps_times=self._keeps_times
-        )
-        for data, records in encoded:
-            batch = Batch(partition.topic, partition.partition, data, records.count, int(first_s * 1000), records)
-            partition.sealed_batches += 1
-            self._inbox.append(batch)
-        remaining = partition.rows[TIME : TIME + 1]
-        if remaining and remaining[0] >= 0:
-            partition.opened_s = remaining[0]
-
-    def _records(self, partition: Partition, rows: list[Any]) -> Records:
-        return self._encoder.records(partition.topic, partition.partition, rows, self.wall_offset_s())
 
     # --- its life
 
@@ -229,22 +138,13 @@ class Engine:
         self._topics.give_up(error)
         for topic in tuple(self.topics.values()):
             for partition in topic.partitions:
-                self._purge(partition, error)
-
-    def _purge(self, partition: Partition, error: KafkaError) -> None:
-        with partition.lock:
-            partition.is_noticed = False
-            if partition.rows:
-                partition.chunks.append(partition.take(partition.record_count))
-            while partition.chunks:
-                rows = partition.chunks.popleft()
-                records = self._encoder.records(partition.topic, partition.partition, rows, self.wall_offset_s())
-                self._report(records, error=error)
+                for records in self.sealing.drop(partition):
+                    self._report(records, error)
 
     # --- a turn of the loop
 
     def _turn(self) -> None:
-        self._is_woken = self._is_timed = False
+        self._is_woken = self.sealing.is_timed = False
         if self._is_closed:
             return
         now_s = monotonic_s()
@@ -255,7 +155,7 @@ class Engine:
             self._metadata = self.brokers.metadata
             self._topics.look()
             self.sender.leaders(self._topics.leaders(), now_ms)
-        self._seal_due(now_s)
+        self.sealing.seal_due(now_s)
         if not self._is_held:
             self._hand_over(now_ms)
         self.saving.turn()
@@ -263,38 +163,9 @@ class Engine:
         self._act(now_ms)
         self._plan(now_s, self._topics.expire(now_s))
 
-    def _seal_due(self, now_s: float) -> None:
-        waiting = self._open
-        while self._noticed:
-            partition = self._noticed.popleft()
-            waiting.setdefault(partition, partition.opened_s + self._linger_s - self._ask_s)
-        for partition, due_s in tuple(waiting.items()):
-            if due_s > now_s and not self._flushes:
-                break
-            really_due_s = partition.opened_s + self._linger_s
-            if self._flushes or really_due_s <= now_s:
-                if self._seal_now(partition):
-                    del waiting[partition]
-                continue
-            del waiting[partition]
-            if really_due_s - self._ask_s <= now_s:
-                # A thread that is producing just now seals by itself: it need not hand over the interpreter for that.
-                partition.is_wanted = True
-                partition.most_entries = 0
-                waiting[partition] = really_due_s
-            else:
-                # Older records have left in a full batch meanwhile.
-                waiting[partition] = really_due_s - self._ask_s
-
-    def _seal_now(self, partition: Partition) -> bool:
-        if self._is_backed_up(partition) and not self.is_full(partition):
-            self._deferred.add(partition)  # a small batch behind others would only wait there
-            return True
-        return self.seal(partition, everything=True)
-
     def _hand_over(self, now_ms: int) -> None:
         """To the Sender, what was made of records since the last turn."""
-        inbox = self._inbox
+        inbox = self.sealing.sealed
         while inbox:
             batch = inbox.popleft()
             partition = self._partition(batch)
@@ -303,13 +174,10 @@ class Engine:
             self.saving.taken(batch)
             self.sender.add(batch, now_ms)
 
-    def _is_backed_up(self, partition: Partition) -> bool:
-        return partition.batches_under_way >= self.settings.max_in_flight
-
     def _act(self, now_ms: int) -> None:
         for action in self.sender.actions(now_ms):
             self._do(action)
-        if self._inbox and not self._is_held:
+        if self.sealing.sealed and not self._is_held:
             self.wake()
 
     def _do(self, action: Action) -> None:
@@ -329,7 +197,7 @@ class Engine:
 
     def _plan(self, now_s: float, held_due_s: float | None) -> None:
         """When to have the next turn though nobody wakes us."""
-        due = [due_s for due_s in (held_due_s, next(iter(self._open.values()), None)) if due_s is not None]
+        due = [due_s for due_s in (held_due_s, self.sealing.next_due_s()) if due_s is not None]
         sender_due_ms = self.sender.next_due_ms()
         if sender_due_ms is not None:
             due.append(sender_due_ms / 1000)
@@ -337,11 +205,9 @@ class Engine:
             self._timer.cancel()
             self._timer = None
         if due:
-            wait_s = max(min(due) - now_s, 0.0005)
+            wait_s = max(min(due) - now_s, LEAST_WAIT_S)
             self._timer = self._loop.call_later(wait_s, self._turn)
-            self._is_timed = wait_s <= self._linger_s - self._ask_s
-            if self._noticed:
-                self.wake()
+            self.sealing.timed(wait_s)
 
     # --- what the Sender wants done
 
@@ -412,11 +278,7 @@ class Engine:
         if partition is None:
             return
         partition.done_batches += 1
-        if partition in self._deferred and not self._is_backed_up(partition):
-            if self.seal(partition, everything=True):
-                self._deferred.discard(partition)
-        elif partition.chunks or self.is_full(partition):
-            self.seal(partition)
+        self.sealing.done(partition)
 
     def _partition(self, batch: Batch) -> Partition | None:
         topic = self.topics.get(batch.topic)
@@ -432,7 +294,7 @@ class Engine:
 
     def keep_times(self) -> None:
         """Which records were given a time by the user is to be known of every batch."""
-        self._keeps_times = True
+        self.sealing.keeps_times = True
 
     def pin_topic(self, name: str, count: int, prepare: Prepare) -> None:
         """This many partitions, whatever the cluster has; `prepare` comes before anything is put into them."""
@@ -456,9 +318,7 @@ class Engine:
         partition = self._topics.partition(place)
         if partition is None:
             return 0
-        with partition.lock:  # nobody is making batches of them now
-            count = partition.record_count + sum(len(rows) // COLUMNS for rows in partition.chunks)
-            return count + sum(batch.record_count for batch in self._inbox if (batch.topic, batch.partition) == place)
+        return self.sealing.pending(partition)
 
     def is_idle(self, place: Place) -> bool:
         """Nothing of the partition is under way; what is held back does not count."""
@@ -485,11 +345,11 @@ class Engine:
         partition.rows += held.row
         partition.size_bytes += held.size_bytes
         if not partition.is_noticed:
-            self.notice(partition, held.since_s)
+            self.sealing.notice(partition, held.since_s)
 
     def _fail_held(self, topic: Topic, late: list[Held], error: KafkaError) -> None:
         for each in late:
-            self._report(self._records(Partition(topic.name, each.partition), list(each.row)), error)
+            self._report(self.sealing.records(Partition(topic.name, each.partition), list(each.row)), error)
 
     def choose(self, topic: Topic, key: bytes | None, count: int, now_s: float) -> int:
         """The partition that a record's key, or chance, chooses."""

@@ -58,7 +58,7 @@ class Producer:
         self._engine = Engine(settings, self._budget, reporter.deliver, reporter.tell)
         self._on_delivery: Any = settings.on_delivery
         self._most_bytes = settings.message_max_bytes
-        self._batch_bytes = self._engine.most_batch_bytes
+        self._batch_bytes = self._engine.sealing.most_batch_bytes
         self._blocks = settings.oncelog_queue_full == "block"
         self._sticky_ms = settings.sticky_partitioning_linger_ms
         self._unusable: str | None = None
@@ -124,9 +124,9 @@ class Producer:
         rows += (None, value, None, now_s, on_delivery or self._on_delivery)
         place.size_bytes = batch_bytes = place.size_bytes + size_bytes
         if not place.is_noticed:
-            self._engine.notice(place, now_s)
+            self._engine.sealing.notice(place, now_s)
         if batch_bytes >= self._batch_bytes or len(rows) >= place.most_entries:
-            self._engine.seal(place)
+            self._engine.sealing.seal(place)
 
     def _produce(
         self, topic: Any, value: Any, key: Any, partition: Any, on_delivery: Any, timestamp: Any, headers: Any
@@ -166,9 +166,9 @@ class Producer:
         place.rows += row
         place.size_bytes += size_bytes
         if not place.is_noticed:
-            self._engine.notice(place, now_s)
+            self._engine.sealing.notice(place, now_s)
         if place.size_bytes >= self._batch_bytes or len(place.rows) >= place.most_entries:
-            self._engine.seal(place)
+            self._engine.sealing.seal(place)
 
     def _known(self, topic: str) -> Topic:
         known = self._topics.get(topic)

@@ -407,7 +407,7 @@ class Saving:
                 waiting[1].set_result(None)
 
     def _over(self, partition: Partition) -> None:
-        self._engine.seal(partition)
+        self._engine.sealing.seal(partition)
 
     def _spawn(self, coroutine: Any) -> None:
         task = asyncio.ensure_future(coroutine)

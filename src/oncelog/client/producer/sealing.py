@@ -1,0 +1,235 @@
+"""Records into batches: when, by whom, and how many at a time.
+
+A batch is made as soon as there is enough for a full one, by the thread that brought the last record: it may as well
+work as wait. What is too little is sealed by the engine when it has lingered long enough. But taking the interpreter
+over from a thread that produces without a pause costs milliseconds, so such a thread is asked first to do it itself.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from oncelog.client.producer.accumulator import COLUMNS, TIME, Partition
+from oncelog.client.producer.delivery import Records, Report
+from oncelog.client.producer.encoding import Encoder
+from oncelog.client.sending import Batch
+from oncelog.clock import monotonic_s, wall_s
+from oncelog.records.codecs import CODECS
+
+if TYPE_CHECKING:
+    from oncelog.client.producer.resuming import Saving
+    from oncelog.client.properties import ProducerSettings
+
+# Batches of a partition that are encoded and not acknowledged; records behind them wait as they are, in less memory.
+MOST_SEALED: Final = 10
+# What a request takes beside its batches; message.max.bytes counts it too.
+REQUEST_OVERHEAD_BYTES: Final = 1024
+# So long before records are due, whoever produces is asked to seal them.
+ASK_S: Final = 0.0005
+WALL_OFFSET_KEPT_S: Final = 1.0
+
+
+class Owner(Protocol):
+    """What is asked of the engine."""
+
+    report: Callable[[Report], None]
+
+    def wake(self) -> None: ...
+
+
+class BulkRows(list[Any]):
+    """Rows that came from a bulk send, which is told what becomes of them."""
+
+    handle: Any = None
+
+
+class Sealing:
+    saving: "Saving"
+
+    def __init__(self, settings: "ProducerSettings", owner: Owner) -> None:
+        self.most_batch_records = settings.batch_num_messages
+        self.most_batch_bytes = max(1, min(settings.batch_size, settings.message_max_bytes - REQUEST_OVERHEAD_BYTES))
+        self.codec = CODECS[settings.compression_type]
+        self.sealed: deque[Batch] = deque()  # on their way to the Sender
+        self.flushes = 0  # how many are flushing: then nothing lingers
+        self.is_timed = False  # the engine will look before anything new is due
+        self.keeps_times = False
+        self._owner = owner
+        self._encoder = Encoder(self.codec, self.most_batch_bytes)
+        self._most_entries = self.most_batch_records * COLUMNS
+        self._max_in_flight = settings.max_in_flight
+        self._linger_s = settings.linger_ms / 1000
+        self._ask_s = min(ASK_S, self._linger_s / 4)
+        self._noticed: deque[Partition] = deque()
+        self._open: dict[Partition, float] = {}  # with records in no batch, and when to look after them
+        self._deferred: set[Partition] = set()  # due, but with enough batches before them
+        self._wall_offset_s = wall_s() - monotonic_s()
+        self._wall_offset_at_s = monotonic_s()
+
+    # --- from any thread
+
+    def notice(self, partition: Partition, now_s: float) -> None:
+        """The first record after a while has come."""
+        partition.opened_s = now_s
+        partition.is_noticed = True
+        self._noticed.append(partition)
+        if not self.is_timed or self.flushes or not self._linger_s:
+            self._owner.wake()
+
+    def is_full(self, partition: Partition) -> bool:
+        return partition.size_bytes >= self.most_batch_bytes or partition.record_count >= self.most_batch_records
+
+    def seal(self, partition: Partition, *, everything: bool = False) -> bool:
+        """Make batches of what is there, of what is too little for a full one only with `everything`. False: somebody
+        else is at it, and wakes the engine when it is done."""
+        if not partition.lock.acquire(blocking=False):
+            return False
+        try:
+            self._take(partition, everything=everything or partition.is_wanted)
+            while partition.chunks and partition.batches_under_way < MOST_SEALED:
+                if not self._encode_next(partition):
+                    break
+        finally:
+            partition.lock.release()
+        self._owner.wake()
+        return True
+
+    def put(self, partition: Partition, batches: Callable[[], Sequence[Batch]]) -> None:
+        """Batches that are made elsewhere, behind all that was produced before."""
+        with partition.lock:
+            self._take(partition, everything=True)
+            while partition.chunks and self._encode_next(partition):
+                pass
+            for batch in batches():
+                partition.sealed_batches += 1
+                self.sealed.append(batch)
+        self._owner.wake()
+
+    def put_rows(self, partition: Partition, rows: BulkRows) -> None:
+        """Rows of a bulk send that are not made batches of yet, because they are to be compared first."""
+        with partition.lock:
+            self._take(partition, everything=True)
+            partition.chunks.append(rows)
+        self.seal(partition)
+
+    def wall_offset_s(self) -> float:
+        """What makes wall time of the monotonic clock."""
+        now_s = monotonic_s()
+        if now_s - self._wall_offset_at_s > WALL_OFFSET_KEPT_S:
+            self._wall_offset_s, self._wall_offset_at_s = wall_s() - now_s, now_s
+        return self._wall_offset_s
+
+    def records(self, partition: Partition, rows: list[Any], handle: Any = None) -> Records:
+        """What is to be reported of rows."""
+        records = self._encoder.records(partition.topic, partition.partition, rows, self.wall_offset_s())
+        records.handle = handle
+        return records
+
+    def _take(self, partition: Partition, *, everything: bool) -> None:
+        """What makes a whole batch becomes a chunk; with `everything` the rest does, too."""
+        if everything:
+            partition.is_wanted = False
+            partition.most_entries = self._most_entries
+            partition.is_noticed = False  # before they are taken: what comes from here on is noticed anew
+        while partition.rows and (everything or self.is_full(partition)):
+            partition.chunks.append(partition.take(self.most_batch_records))
+
+    def _encode_next(self, partition: Partition) -> bool:
+        """The oldest chunk; False where it must wait."""
+        rows = partition.chunks.popleft()
+        handle = rows.handle if isinstance(rows, BulkRows) else None
+        if partition.replay is not None:
+            rest = self.saving.offer(partition, rows, partial(self.records, partition, handle=handle))
+            if rest:
+                if handle is not None:
+                    rest = BulkRows(rest)
+                    rest.handle = handle
+                partition.chunks.appendleft(rest)
+                return False
+        elif self.saving.failure is not None:
+            failure = self.saving.failure
+            self._owner.report(Report(self.records(partition, rows, handle), error=failure, done_s=monotonic_s()))
+        else:
+            self._encode(partition, rows, handle)
+        return True
+
+    def _encode(self, partition: Partition, rows: list[Any], handle: Any) -> None:
+        first_s = rows[TIME] if rows[TIME] >= 0 else partition.opened_s
+        encoded = self._encoder.encode(
+            partition.topic, partition.partition, rows, self.wall_offset_s(), keeps_times=self.keeps_times
+        )
+        for data, records in encoded:
+            records.handle = handle
+            batch = Batch(partition.topic, partition.partition, data, records.count, int(first_s * 1000), records)
+            partition.sealed_batches += 1
+            self.sealed.append(batch)
+        remaining = partition.rows[TIME : TIME + 1]
+        if remaining and remaining[0] >= 0:
+            partition.opened_s = remaining[0]
+
+    # --- from the engine's thread
+
+    def seal_due(self, now_s: float) -> None:
+        """What has lingered long enough."""
+        waiting = self._open
+        while self._noticed:
+            partition = self._noticed.popleft()
+            waiting.setdefault(partition, partition.opened_s + self._linger_s - self._ask_s)
+        for partition, due_s in tuple(waiting.items()):
+            if due_s > now_s and not self.flushes:
+                break
+            really_due_s = partition.opened_s + self._linger_s
+            if self.flushes or really_due_s <= now_s:
+                if self._seal_now(partition):
+                    del waiting[partition]
+                continue
+            del waiting[partition]
+            if really_due_s - self._ask_s <= now_s:
+                partition.is_wanted = True
+                partition.most_entries = 0
+                waiting[partition] = really_due_s
+            else:
+                # Older records have left in a full batch meanwhile.
+                waiting[partition] = really_due_s - self._ask_s
+
+    def next_due_s(self) -> float | None:
+        return next(iter(self._open.values()), None)
+
+    def timed(self, wait_s: float) -> None:
+        """The engine's next turn comes by itself after this time."""
+        self.is_timed = wait_s <= self._linger_s - self._ask_s
+        if self._noticed:
+            self._owner.wake()
+
+    def done(self, partition: Partition) -> None:
+        """A batch of the partition is acknowledged, or was given up."""
+        if partition in self._deferred and not self._is_backed_up(partition):
+            if self.seal(partition, everything=True):
+                self._deferred.discard(partition)
+        elif partition.chunks or self.is_full(partition):
+            self.seal(partition)
+
+    def pending(self, partition: Partition) -> int:
+        """Records that were handed over and did not go to the Sender."""
+        with partition.lock:  # nobody is making batches of them now
+            count = partition.record_count + sum(len(rows) // COLUMNS for rows in partition.chunks)
+            mine = (each for each in self.sealed if (each.topic, each.partition) == partition.place)
+            return count + sum(batch.record_count for batch in mine)
+
+    def drop(self, partition: Partition) -> list[Records]:
+        """Take out what is in no batch yet; what is to be reported of it."""
+        with partition.lock:
+            self._take(partition, everything=True)
+            chunks = list(partition.chunks)
+            partition.chunks.clear()
+        return [self.records(partition, rows, getattr(rows, "handle", None)) for rows in chunks]
+
+    def _seal_now(self, partition: Partition) -> bool:
+        if self._is_backed_up(partition) and not self.is_full(partition):
+            self._deferred.add(partition)  # a small batch behind others would only wait there
+            return True
+        return self.seal(partition, everything=True)
+
+    def _is_backed_up(self, partition: Partition) -> bool:
+        return partition.batches_under_way >= self._max_in_flight
