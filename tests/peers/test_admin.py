@@ -152,6 +152,19 @@ def test_producers_that_a_partition_remembers_are_told(admin: Admin, filled: str
     assert futures[asked[1]].result(WAIT_S) == []
 
 
+def test_leases_are_told_by_oncelog_and_no_feature_elsewhere(admin: Admin, filled: str, server: ServerProcess) -> None:
+    here, beyond = TopicPartition(filled, 0), TopicPartition(filled, 7)
+    futures = admin.describe_leases([here, beyond])
+    if server.name != "oncelog":
+        assert code_of(futures[here].exception(WAIT_S)) == KafkaError._UNSUPPORTED_FEATURE
+        return
+    told = futures[here].result(WAIT_S)
+    (producer,) = told.producers
+    assert (producer.last_sequence, producer.last_offset, producer.last_timestamp_ms) == (2, 2, 2_000)
+    assert (producer.is_leased, told.lifetime_ms, told.capacity) == (False, 86_400_000, 65_536)
+    assert code_of(futures[beyond].exception(WAIT_S)) == KafkaError.UNKNOWN_TOPIC_OR_PART
+
+
 def test_a_groups_offsets_are_committed_listed_and_removed(admin: Admin, filled: str, server: ServerProcess) -> None:
     group = f"group-of-{filled}"
     wanted = GroupOffsets(group, [TopicPartition(filled, 0, 2, "where I was"), TopicPartition(filled, 1, 0)])

@@ -336,8 +336,8 @@ def test_a_new_producer_inherits_nothing_from_the_one_whose_memory_it_gets() -> 
     partition.fence(2, 6)
     partition.send(2**32 + 1, 0, 0, "b")
     assert list(partition.map.live(partition.clock.now())) == [
-        (2, 6, -1, -1, -1),
-        (2**32 + 1, 0, 0, partition.clock.now().wall_ms, partition.next_offset - 1),
+        (2, 6, -1, -1, -1, DAY_MS),
+        (2**32 + 1, 0, 0, partition.clock.now().wall_ms, partition.next_offset - 1, -1),
     ]
     assert partition.send(2**32 + 1, 0, 2**31 - 1, "c").decision is OUT_OF_ORDER
 
@@ -385,3 +385,20 @@ def test_a_pid_can_be_leased_again_once_the_numbers_have_gone_round() -> None:
         *range(2**32 - 100, 2**32),
         *range(1, 51),
     ]
+
+
+def test_what_is_left_of_a_lease_is_counted_from_its_first_message_and_is_never_less_than_nothing() -> None:
+    partition = Partition(Granted({PID: 0}))
+
+    def left_ms() -> list[int]:
+        return [one.lease_left_ms for one in partition.map.live(partition.clock.now())]
+
+    partition.clock.advance(HOUR_MS)
+    partition.send(PID, 7, 0, "a")
+    assert left_ms() == [DAY_MS]
+    partition.clock.advance(HOUR_MS)
+    partition.send(PID, 7, 1, "b")
+    assert left_ms() == [DAY_MS - HOUR_MS]
+    partition.clock.advance(DAY_MS)
+    assert left_ms() == [0]
+    assert (partition.map.lease_capacity, partition.map.lease_lifetime_ms) == (65_536, DAY_MS)

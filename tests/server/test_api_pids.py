@@ -1,4 +1,4 @@
-"""lease_pid, resume_pid and DescribeProducers: a producer's identity over the wire."""
+"""lease_pid, resume_pid, describe_leases and DescribeProducers: a producer's identity over the wire."""
 
 from typing import Any
 
@@ -167,6 +167,25 @@ def test_producers_are_described(raw: RawConnection, topic: str) -> None:
     assert (kafka.producer_epoch, kafka.last_sequence, kafka.last_timestamp) == (epoch, 2, 1234)
     assert (leased.producer_epoch, leased.last_sequence) == (granted.generation, 6)
     assert raw.describe_producers(topic, 3).error_code is ErrorCode.unknown_topic_or_partition
+
+
+def test_leases_are_described(server: Server, raw: RawConnection, topic: str) -> None:
+    pid, epoch = raw.init_producer_id()
+    raw.produce(topic, 0, batch([b"a", b"b", b"c"], pid=pid, epoch=epoch, sequence=0, timestamp_ms=1234))
+    granted = lease(raw, (topic, [0]))[0].partitions[0]
+    send(raw, topic, granted.producer_id, granted.generation, 0, 7)
+    asked = [{"name": topic, "partitions": [0, 3, 0]}]
+    (answer,) = raw.call("describe_leases", 0, package=OWN_PACKAGE, topics=asked).topics
+    here, nowhere = answer.partitions
+    lifetime_ms = server.settings.oncelog_lease_lifetime_ms
+    assert (here.capacity, here.lifetime_ms) == (server.settings.oncelog_producer_ring_entries, lifetime_ms)
+    leased, kafka = here.producers
+    assert (leased.producer_id, leased.generation) == (granted.producer_id, granted.generation)
+    assert (leased.last_sequence, leased.last_offset) == (6, 9)
+    assert 0 < leased.lease_left_ms <= lifetime_ms
+    assert (kafka.producer_id, kafka.generation, kafka.lease_left_ms) == (pid, epoch, -1)
+    assert (kafka.last_sequence, kafka.last_offset, kafka.last_timestamp_ms) == (2, 2, 1234)
+    assert (nowhere.error_code, nowhere.capacity) == (ErrorCode.unknown_topic_or_partition, -1)
 
 
 def test_stock_clients_read_over_a_fence(server: Server, raw: RawConnection, topic: str) -> None:

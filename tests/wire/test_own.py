@@ -1,4 +1,4 @@
-"""lease_pid and resume_pid byte by byte: these bytes are the ones of docs/protocol.md."""
+"""lease_pid, resume_pid and describe_leases byte by byte: these bytes are the ones of docs/protocol.md."""
 
 import re
 from io import BytesIO
@@ -69,11 +69,56 @@ RESUME_ANSWER = {
         }
     ]
 }
+DESCRIBE_REQUEST = {"topics": [{"name": "orders", "partitions": [0, 1]}]}
+DESCRIBE_ANSWER = {
+    "topics": [
+        {
+            "name": "orders",
+            "partitions": [
+                {
+                    "partition_index": 0,
+                    "error_code": ErrorCode.none,
+                    "error_message": None,
+                    "capacity": 65_536,
+                    "lifetime_ms": 86_400_000,
+                    "producers": [
+                        {
+                            "producer_id": 101,
+                            "generation": 4660,
+                            "last_sequence": 41,
+                            "last_offset": 42,
+                            "last_timestamp_ms": 1_700_000_000_000,
+                            "lease_left_ms": 3_600_000,
+                        },
+                        {
+                            "producer_id": 1 << 32,
+                            "generation": 0,
+                            "last_sequence": 0,
+                            "last_offset": 43,
+                            "last_timestamp_ms": 1_700_000_000_000,
+                            "lease_left_ms": -1,
+                        },
+                    ],
+                },
+                {
+                    "partition_index": 1,
+                    "error_code": ErrorCode.unknown_topic_or_partition,
+                    "error_message": "no",
+                    "capacity": -1,
+                    "lifetime_ms": -1,
+                    "producers": [],
+                },
+            ],
+        }
+    ]
+}
 CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "lease_pid request": ("lease_pid", "request", LEASE_REQUEST),
     "lease_pid response": ("lease_pid", "response", LEASE_ANSWER),
     "resume_pid request": ("resume_pid", "request", RESUME_REQUEST),
     "resume_pid response": ("resume_pid", "response", RESUME_ANSWER),
+    "describe_leases request": ("describe_leases", "request", DESCRIBE_REQUEST),
+    "describe_leases response": ("describe_leases", "response", DESCRIBE_ANSWER),
 }
 
 
@@ -112,6 +157,7 @@ def test_the_documented_bytes_are_read_back(title: str) -> None:
 def test_keys_are_the_documented_ones() -> None:
     assert message("lease_pid", 0, OWN_PACKAGE).request.__api_key__ == 20300
     assert message("resume_pid", 0, OWN_PACKAGE).request.__api_key__ == 20301
+    assert message("describe_leases", 0, OWN_PACKAGE).request.__api_key__ == 20302
 
 
 def test_kio_writes_what_it_reads() -> None:

@@ -19,6 +19,7 @@ OVERFLOW = 2  # replay may hold so many times the capacity
 # A client sends a batch again until delivery.timeout.ms, two minutes by default, then gives it up. So whoever sent
 # nothing for five times as long has nothing under way that could arrive twice, and may give way in a full table.
 GRACE_MS = 600_000
+NO_LEASE = -1
 
 
 class KafkaProducers:
@@ -102,6 +103,10 @@ class KafkaProducers:
 
     def rows(self) -> Iterator[tuple[int, int]]:
         return iter(self._rows.items())
+
+    def lease_left_ms(self, row: int, now: Now) -> int:
+        """These pids are not leased."""
+        return NO_LEASE
 
     def places(self) -> "tuple[array[int], array[int]]":
         return array("q", self._rows.keys()), array("I", self._rows.values())

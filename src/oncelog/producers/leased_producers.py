@@ -25,13 +25,14 @@ class LeasedProducers:
 
     def __init__(self, grants: Grants, lifetime_ms: int, capacity: int) -> None:
         self._grants = grants
+        self.lifetime_ms = lifetime_ms
+        self.capacity = capacity
         self._kept_ms = lifetime_ms * LIFETIMES_KEPT
-        self._capacity = capacity
         self.clear()
 
     def clear(self) -> None:
-        self.entries = Entries(self._capacity)
-        self.ring = Ring(self._capacity)
+        self.entries = Entries(self.capacity)
+        self.ring = Ring(self.capacity)
         self._pid = 0  # the last pid looked up and found, since the same one usually comes again
         self._row = -1
 
@@ -93,6 +94,10 @@ class LeasedProducers:
     def rows(self) -> Iterator[tuple[int, int]]:
         return iter(self.ring)
 
+    def lease_left_ms(self, row: int, now: Now) -> int:
+        """By the arrival of its first message here; 0 for an entry that has outlived its lease."""
+        return max(0, self.entries.seen_ms[row] + self.lifetime_ms - now.monotonic_ms)
+
     def places(self) -> "tuple[array[int], array[int]]":
         return self.ring.places()
 
@@ -109,11 +114,11 @@ class LeasedProducers:
         return expired
 
     def is_full(self, now: Now) -> bool:
-        return len(self.ring) >= self._capacity and not self._oldest_is_over(now)
+        return len(self.ring) >= self.capacity and not self._oldest_is_over(now)
 
     def insert(self, pid: int, generation: int, seen_ms: int) -> int:
         """A new entry. The oldest makes room only at a bound that no live entry can reach (see docs/producers.md)."""
-        if len(self.ring) >= self._capacity * OVERFLOW:
+        if len(self.ring) >= self.capacity * OVERFLOW:
             self._drop_oldest()
         row = self.entries.take(generation, seen_ms)
         self.ring.insert(pid, row)
@@ -121,7 +126,7 @@ class LeasedProducers:
         return row
 
     def _insert(self, pid: int, generation: int, now: Now) -> int:
-        if len(self.ring) >= self._capacity:
+        if len(self.ring) >= self.capacity:
             self.expire(now)
         return self.insert(pid, generation, now.monotonic_ms)
 

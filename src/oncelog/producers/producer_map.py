@@ -33,6 +33,7 @@ class LiveProducer(NamedTuple):
     last_sequence: int  # -1: fenced, but nothing accepted yet
     timestamp_ms: int  # of its last batch, -1 where there was none
     last_offset: int  # of its last record, -1 where that is not known
+    lease_left_ms: int  # 0 when the lease is over, -1 where the pid is not leased
 
 
 class ProducerMap:
@@ -126,11 +127,21 @@ class ProducerMap:
                     kind.entries.last_sequence[row],
                     kind.entries.timestamp_ms[row],
                     kind.entries.last_offset(row),
+                    kind.lease_left_ms(row, now),
                 )
                 for kind in (self._leased, self._kafka)
                 for pid, row in kind.rows()
             ]
         )
+
+    @property
+    def lease_capacity(self) -> int:
+        """How many leased producers there is room for."""
+        return self._leased.capacity
+
+    @property
+    def lease_lifetime_ms(self) -> int:
+        return self._leased.lifetime_ms
 
     @property
     def leases_live(self) -> int:

@@ -18,13 +18,13 @@ from kio.serial import entity_reader, entity_writer
 from oncelog.wire.bounds import Bounds
 from oncelog.wire.frames import Buffer, MalformedFrame, skip_tagged_fields
 from oncelog.wire.nulls import arrays_of, refuse_nulls
-from oncelog.wire.own import LEASE_PID_KEY, RESUME_PID_KEY
+from oncelog.wire.own import DESCRIBE_LEASES_KEY, LEASE_PID_KEY, RESUME_PID_KEY
 
 CORRELATION_ID_BYTES = 4
 # A cluster of a hundred thousand partitions answers Metadata with some hundred thousand elements.
 MOST_ANSWERED_ELEMENTS = 20_000_000
 
-OWN_KEYS = {"lease_pid": LEASE_PID_KEY, "resume_pid": RESUME_PID_KEY}
+OWN_KEYS = {"lease_pid": LEASE_PID_KEY, "resume_pid": RESUME_PID_KEY, "describe_leases": DESCRIBE_LEASES_KEY}
 
 _head = Struct(">ihhi")  # length, key, version, correlation id
 _int16 = Struct(">h")

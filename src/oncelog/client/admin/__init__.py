@@ -12,7 +12,9 @@ from oncelog.client.admin.values import (
     GroupDescription,
     GroupListing,
     GroupOffsets,
+    LeaseState,
     MemberDescription,
+    PartitionLeases,
     ProducerState,
     ResourceType,
 )
@@ -29,7 +31,9 @@ __all__ = [
     "GroupDescription",
     "GroupListing",
     "GroupOffsets",
+    "LeaseState",
     "MemberDescription",
+    "PartitionLeases",
     "ProducerState",
     "ResourceType",
 ]

@@ -20,6 +20,7 @@ from oncelog.client.admin.values import (
     GroupDescription,
     GroupListing,
     GroupOffsets,
+    PartitionLeases,
     ProducerState,
 )
 from oncelog.client.consumer.cluster_metadata import ClusterMetadata, cluster_metadata
@@ -148,6 +149,16 @@ class Admin:
         return self._by_partition(
             partitions,
             lambda asked: topics.describe_producers(self._brokers, list(asked), self._patience(request_timeout)),
+        )
+
+    def describe_leases(
+        self, partitions: Sequence[TopicPartition], *, request_timeout: float = -1
+    ) -> dict[TopicPartition, "Future[PartitionLeases]"]:
+        """The same with last offsets, what is left of leases, and the room for them. Only oncelog can answer; elsewhere
+        it fails with `_UNSUPPORTED_FEATURE`."""
+        return self._by_partition(
+            partitions,
+            lambda asked: topics.describe_leases(self._brokers, list(asked), self._patience(request_timeout)),
         )
 
     # --- configurations

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from oncelog.client.admin.asking import Outcomes, Patience, ask, ask_controller, ask_each, refusal
-from oncelog.client.admin.values import DeletedRecords, FoundOffset, ProducerState
+from oncelog.client.admin.values import DeletedRecords, FoundOffset, LeaseState, PartitionLeases, ProducerState
 from oncelog.client.errors import KafkaError, KafkaException, exception_of
 from oncelog.client.groups.protocol import Partition
 from oncelog.client.types import NewPartitions, NewTopic
@@ -248,3 +248,39 @@ def _producer(state: Any) -> ProducerState:
         int(state.last_timestamp),
         None if start < 0 else start,
     )
+
+
+async def describe_leases(
+    brokers: "Brokers", partitions: Sequence[Partition], patience: Patience
+) -> Outcomes[Partition]:
+    async def ask_node(node_id: int, asked: list[Partition]) -> Outcomes[Partition]:
+        def build(spoken: Any) -> Any:
+            topics = tuple(
+                spoken.new("DescribeLeasesTopic", name=topic, partitions=tuple(indexes))
+                for topic, indexes in _by_topic(asked).items()
+            )
+            return spoken.new("DescribeLeasesRequest", topics=topics)
+
+        answer = await brokers.request(node_id, "describe_leases", build, timeout_ms=patience.request_timeout_ms)
+        return {
+            (str(topic.name), int(each.partition_index)): refusal(each.error_code, each.error_message) or _leases(each)
+            for topic in answer.topics
+            for each in topic.partitions
+        }
+
+    return await ask_leaders(brokers, partitions, patience, ask_node)
+
+
+def _leases(said: Any) -> PartitionLeases:
+    producers = tuple(
+        LeaseState(
+            int(each.producer_id),
+            int(each.generation),
+            int(each.last_sequence),
+            int(each.last_offset),
+            int(each.last_timestamp_ms),
+            int(each.lease_left_ms),
+        )
+        for each in said.producers
+    )
+    return PartitionLeases(int(said.capacity), int(said.lifetime_ms), producers)

@@ -125,5 +125,30 @@ class ProducerState:
 
 
 @dataclass(frozen=True, slots=True)
+class LeaseState:
+    """A producer that a partition of an oncelog server remembers."""
+
+    producer_id: int
+    generation: int
+    last_sequence: int
+    last_offset: int  # -1 where that is not known
+    last_timestamp_ms: int
+    lease_left_ms: int  # 0 when the lease is over, -1 where the pid is not leased
+
+    @property
+    def is_leased(self) -> bool:
+        return self.lease_left_ms >= 0
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLeases:
+    """What a partition of an oncelog server remembers of its producers."""
+
+    capacity: int  # how many leased ones there is room for
+    lifetime_ms: int
+    producers: tuple[LeaseState, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class DeletedRecords:
     low_watermark: int
