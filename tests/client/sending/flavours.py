@@ -18,6 +18,7 @@ class Flavour:
     is_idempotent: bool = True
     clients: int = 1  # two of them replay the same records into the same slots
     is_pinned: bool = False
+    first_sequence: int = 0  # where a producer that was saved before goes on
     has_faults: bool = True
     lifetime_ms: int = FOREVER
     forget_after_ms: int = FOREVER  # stock Kafka, by the records' timestamps
@@ -54,6 +55,7 @@ def flavour_of(seed: int, name: str | None = None) -> Flavour:
         is_leased=is_leased,
         is_idempotent=limits.is_idempotent,
         clients=2 if name == "shared" else 1,
+        first_sequence=2**31 - rng.randrange(60) if name in ("stock", "shared") and rng.random() < 0.3 else 0,
         is_pinned=is_leased and rng.random() < 0.2,
         lifetime_ms={"short leases": 2_000, "leased": 60_000}.get(name, FOREVER),
         forget_after_ms=limits.forget_after_ms,

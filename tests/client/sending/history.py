@@ -44,11 +44,13 @@ class History:
 
     def _begin(self) -> None:
         world, flavour = self.world, self.flavour
-        shared = Identity(world.cluster.kafka_pid(), 0) if flavour.clients > 1 else None
+        is_shared = flavour.clients > 1
+        saved = Identity(world.cluster.kafka_pid(), 0) if is_shared or flavour.first_sequence else None
         for client in world.clients:
             for place in world.cluster.logs:
-                if shared is not None:
-                    client.sender.resume(place, shared, 0, world.now_ms, is_shared=True)
+                if saved is not None:
+                    first = flavour.first_sequence % 2**31
+                    client.sender.resume(place, saved, first, world.now_ms, is_shared=is_shared)
                 if flavour.is_pinned:
                     client.sender.pin(place)
             client.learn_leaders()

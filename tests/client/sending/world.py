@@ -80,10 +80,13 @@ class World:
             if not self.reports_open:
                 break
         # What was lost on its way and lives on must find its slots taken, also after the last report.
-        stop_ms = self.now_ms + self.flavour.linger_ms + 2 * REQUEST_TIMEOUT_MS
-        while events and events[0][0] <= stop_ms:
-            self.now_ms, _, what = heappop(events)
+        self.run_until(self.now_ms + self.flavour.linger_ms + 2 * REQUEST_TIMEOUT_MS)
+
+    def run_until(self, stop_ms: int) -> None:
+        while self._events and self._events[0][0] <= stop_ms:
+            self.now_ms, _, what = heappop(self._events)
             what()
+        self.now_ms = stop_ms
 
 
 class Request:
@@ -203,6 +206,7 @@ class Client:
         self.expiry: dict[Identity, int] = {}
         self.sent: list[tuple[int, Wire]] = []
         self.violations: list[str] = []
+        self.is_dead = False
         self._flying: dict[Place, int] = {}
         self._due_ms = 1 << 62
         sender.set_wall_clock(WALL_MS + world.now_ms, world.now_ms)
@@ -215,6 +219,8 @@ class Client:
         self.pump()
 
     def pump(self) -> None:
+        if self.is_dead:
+            return
         world, sender = self.world, self.sender
         actions = sender.actions(world.now_ms)
         while actions:
