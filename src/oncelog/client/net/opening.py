@@ -12,7 +12,7 @@ from oncelog import __version__
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.net.connection import Connection, Endpoint
 from oncelog.client.net.sasl.exchange import Credentials, authenticate
-from oncelog.client.net.tls import tls_context, tls_failure
+from oncelog.client.net.tls import WANTS_CERTIFICATE, tls_context, tls_failure
 from oncelog.wire.requests import known_versions, request_schema
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class Opener:
         return connection
 
     async def _make_ready(self, connection: Connection) -> None:
-        connection.hint = "" if self._tls is not None else _WANTS_TLS
+        connection.hint = WANTS_CERTIFICATE if self._tls is not None else _WANTS_TLS
         await negotiate(connection)
         connection.hint = ""
         if self._credentials is not None:

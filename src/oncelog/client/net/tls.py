@@ -18,6 +18,7 @@ _IP_MISMATCH = 64
 _EXPIRED = 10
 
 CHECK_CA = "is `ssl.ca.location` the authority that signed it?"
+WANTS_CERTIFICATE = "; does it want `ssl.certificate.location`, signed by an authority that the broker trusts?"
 
 
 def tls_context(settings: "ClientSettings") -> ssl.SSLContext | None:
@@ -60,7 +61,9 @@ def _load_own_certificate(context: ssl.SSLContext, settings: "ClientSettings") -
         key = settings.ssl_key_location or _as_file(settings.ssl_key_pem, texts)
         if certificate is None:
             if key is not None:
-                raise invalid_argument("`ssl.key.location` says nothing without `ssl.certificate.location`")
+                raise invalid_argument(
+                    "`ssl.key.location` or `ssl.key.pem` says nothing without `ssl.certificate.location`"
+                )
             return
         name = "ssl.key.location" if key else "ssl.certificate.location"
         password = settings.ssl_key_password or ""
@@ -87,7 +90,7 @@ def _load(name: str, value: str, load: Callable[[], T]) -> T:
         raise invalid_argument(f"`{name}`: there is no file {value}") from None
     except ssl.SSLError as error:
         hint = "; is `ssl.key.password` right?" if name == "ssl.key.location" else ""
-        raise invalid_argument(f"`{name}`: {value} cannot be used: {error.reason or error}{hint}") from None
+        raise invalid_argument(f"`{name}`: {value} cannot be used: {_reason(error)}{hint}") from None
     except OSError as error:
         raise invalid_argument(f"`{name}`: {value} cannot be read: {error.strerror or error}") from None
 
@@ -118,12 +121,14 @@ def _why_refused(error: ssl.SSLCertVerificationError) -> str:
 
 
 def _why_broken(error: ssl.SSLError) -> str:
-    reason = (error.reason or str(error)).lower().replace("_", " ")
+    reason = _reason(error)
     if "wrong version number" in reason or "record layer failure" in reason or "http request" in reason:
         return "the broker answers without TLS: is it a plaintext listener? (`security.protocol`)"
     if "certificate required" in reason or "bad certificate" in reason or "handshake failure" in reason:
-        return (
-            f"the broker refuses this client ({reason}): it may want a certificate "
-            "(`ssl.certificate.location` and `ssl.key.location`) signed by an authority that it trusts"
-        )
+        return f"the broker refuses this client ({reason}){WANTS_CERTIFICATE}"
     return f"TLS failed: {reason}"
+
+
+def _reason(error: ssl.SSLError) -> str:
+    """OpenSSL's word for it; an error that Python itself made has none."""
+    return (getattr(error, "reason", None) or str(error)).lower().replace("_", " ")

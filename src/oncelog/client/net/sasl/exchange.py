@@ -3,6 +3,7 @@
 import asyncio
 import secrets
 from collections.abc import Callable
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from oncelog.client.errors import KafkaError, KafkaException
@@ -78,7 +79,8 @@ async def _prove(connection: Connection, credentials: Credentials) -> int:
             challenge = bytes(answer.auth_bytes)
             message = mechanism.answer(challenge)
             if message is None:
-                return int(getattr(answer, "session_lifetime_ms", 0))
+                has_lifetime = hasattr(answer, "session_lifetime")  # from version 1 on
+                return answer.session_lifetime // timedelta(milliseconds=1) if has_lifetime else 0
     except AuthenticationRefused as refused:
         raise _refused(connection, f"{credentials.mechanism}: {refused}") from None
     raise _refused(connection, f"{credentials.mechanism}: no end after {MOST_ROUNDS} messages")
