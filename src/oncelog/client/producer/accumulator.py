@@ -42,6 +42,7 @@ class Budget:
         "_most_messages",
         "_returned_bytes",
         "_returned_messages",
+        "bulk_messages",
         "ceiling_bytes",
         "ceiling_messages",
         "taken_bytes",
@@ -56,32 +57,41 @@ class Budget:
         self._returned_bytes = 0
         self.taken_messages = 0
         self.taken_bytes = 0
+        self.bulk_messages = 0  # of bulk sends, which only the bound on bytes counts
         self.ceiling_messages = self._most_messages
         self.ceiling_bytes = self._most_bytes
 
     @property
     def messages(self) -> int:
-        return self.taken_messages - self._returned_messages
+        return self.taken_messages - self._returned_messages + self.bulk_messages
 
     @property
     def size_bytes(self) -> int:
         return self.taken_bytes - self._returned_bytes
 
-    def has_room(self, size_bytes: int, messages: int = 1) -> bool:
+    def has_room(self, size_bytes: int) -> bool:
         """What is larger than the whole bound fits while there is nothing else, or it never would."""
-        fits = (
-            self.taken_messages + messages <= self.ceiling_messages
-            and self.taken_bytes + size_bytes <= self.ceiling_bytes
-        )
+        fits = self.taken_messages < self.ceiling_messages and self.taken_bytes + size_bytes <= self.ceiling_bytes
         return fits or self.messages == 0
 
-    def take(self, size_bytes: int, messages: int = 1) -> None:
-        self.taken_messages += messages
+    def has_room_for_bytes(self, size_bytes: int) -> bool:
+        return self.taken_bytes + size_bytes <= self.ceiling_bytes or self.taken_bytes == self._returned_bytes
+
+    def take(self, size_bytes: int) -> None:
+        self.taken_messages += 1
         self.taken_bytes += size_bytes
 
-    def give_back(self, size_bytes: int, messages: int) -> None:
+    def take_bulk(self, size_bytes: int, messages: int) -> None:
         with self._lock:
-            self._returned_messages += messages
+            self.bulk_messages += messages
+            self.taken_bytes += size_bytes
+
+    def give_back(self, size_bytes: int, messages: int, *, is_bulk: bool = False) -> None:
+        with self._lock:
+            if is_bulk:
+                self.bulk_messages -= messages
+            else:
+                self._returned_messages += messages
             self._returned_bytes += size_bytes
             self.ceiling_messages = self._returned_messages + self._most_messages
             self.ceiling_bytes = self._returned_bytes + self._most_bytes

@@ -49,6 +49,10 @@ class Records:
         self.wall_offset_s = 0.0  # what makes wall time of the monotonic clock
         self.handle: Any = None  # of a bulk send
 
+    def give_back(self, budget: Budget) -> None:
+        """They are done."""
+        budget.give_back(self.size_bytes, self.count, is_bulk=self.handle is not None)
+
     def cut(self, count: int) -> "tuple[Records, Records]":
         """The first so many records and the others."""
         size_bytes = self.size_bytes * count // self.count
@@ -242,7 +246,7 @@ class Outbox:
                 break
             if records is not None:
                 # Before the calls, so that a callback finds room to produce the next record.
-                self._budget.give_back(records.size_bytes, records.count)
+                records.give_back(self._budget)
             try:
                 for call, message in calls:
                     served += 1

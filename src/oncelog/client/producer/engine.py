@@ -90,6 +90,10 @@ class Engine:
         self._wanted.append(topic)
         self.wake()
 
+    async def know(self, name: str) -> Topic:
+        """The topic, once its partitions are known; for those who must place many records at once."""
+        return await self._topics.know(name)
+
     def flush(self, by: int) -> None:
         """While anybody flushes (+1 when it begins, -1 when it is over) nothing lingers."""
         self.sealing.flushes += by

@@ -32,6 +32,7 @@ from oncelog.client.properties import producer_settings
 from oncelog.clock import monotonic_s
 
 if TYPE_CHECKING:
+    from oncelog.client.producer.bulk import BulkSend
     from oncelog.client.producer.resuming import Saving
     from oncelog.client.properties import ProducerSettings
     from oncelog.client.saving.saved import SavedProducer
@@ -209,6 +210,48 @@ class Producer:
             if not outbox.serve():
                 outbox.changed.wait(WAIT_S)
 
+    def send(
+        self,
+        topic: str,
+        data: Any,
+        on_delivery: "Callable[[KafkaError | None, BulkSend], object] | None" = None,
+    ) -> "BulkSend":
+        """Take all rows of an Arrow table or record batch, with columns `value` and, where wanted, `key`, `headers`,
+        `partition` and `timestamp`. It waits while queue.buffering.max.kbytes are taken, serving callbacks.
+
+        Nothing is sent when anything is wrong with any row. What becomes of the rows is told by what is returned, and
+        to `on_delivery`, once, from `poll` or `flush`. Needs the extra `[columns]`.
+        """
+        try:
+            from oncelog.client.producer.bulk import BulkSend, Sending
+        except ImportError as missing:
+            raise ImportError(f"send() needs the extra oncelog[columns]: {missing}") from None
+        self._check_usable()
+        check_topic(topic)
+        check_callback(on_delivery)
+        self._engine.saving.check(topic)
+        outbox = self._outbox
+        handle = BulkSend(topic, lambda error, done: outbox.put(error, iter(((on_delivery, done),))), on_delivery)
+        sending = Sending(self._engine, data, handle)
+        sending.know(self._thread.run(self._engine.know(topic)))
+        try:
+            for piece in sending.pieces():
+                self._make_room_for_bytes(piece.size_bytes)
+                sending.send(piece)
+        finally:
+            sending.finish()
+        return handle
+
+    def _make_room_for_bytes(self, size_bytes: int) -> None:
+        budget, outbox = self._budget, self._outbox
+        while not budget.has_room_for_bytes(size_bytes):
+            outbox.changed.clear()
+            if budget.has_room_for_bytes(size_bytes):
+                return
+            self._check_usable()
+            if outbox.is_serving() or not outbox.serve():
+                outbox.changed.wait(WAIT_S)
+
     # --- what became of it
 
     def poll(self, timeout: float | None = None) -> int:
@@ -347,8 +390,12 @@ class _Reporter:
 
     def deliver(self, report: Report) -> None:
         records = report.records
-        if records.callbacks is None or (self._only_errors and report.error is None):
-            self._budget.give_back(records.size_bytes, records.count)
+        if records.handle is not None:
+            records.give_back(self._budget)
+            records.handle.report(report)
+            self._outbox.notify()
+        elif records.callbacks is None or (self._only_errors and report.error is None):
+            records.give_back(self._budget)
             self._outbox.notify()
         else:
             self._outbox.put(report.error, report.messages(), records)

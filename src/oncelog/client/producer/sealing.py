@@ -95,13 +95,13 @@ class Sealing:
         self._owner.wake()
         return True
 
-    def put(self, partition: Partition, batches: Callable[[], Sequence[Batch]]) -> None:
+    def put(self, partition: Partition, batches: Sequence[Batch]) -> None:
         """Batches that are made elsewhere, behind all that was produced before."""
         with partition.lock:
             self._take(partition, everything=True)
             while partition.chunks and self._encode_next(partition):
                 pass
-            for batch in batches():
+            for batch in batches:
                 partition.sealed_batches += 1
                 self.sealed.append(batch)
         self._owner.wake()

@@ -46,6 +46,20 @@ class Topics:
             task = self._tasks[topic.name] = asyncio.create_task(self._make_known(topic))
             task.add_done_callback(lambda _: self._tasks.pop(topic.name, None))
 
+    async def know(self, name: str) -> Topic:
+        """The topic with its partitions; raises where it cannot be had before a record would be given up."""
+        topic = self.known.get(name)
+        if topic is None:
+            topic = self.known[name] = Topic(name, monotonic_s(), self._settings.sticky_partitioning_linger_ms)
+        self.want(topic)
+        task = self._tasks.get(name)
+        if task is not None and not topic.partitions:
+            timeout_s = self._settings.delivery_timeout_ms / 1000 or None
+            await asyncio.wait((task,), timeout=timeout_s)
+        if not topic.partitions:
+            raise KafkaException(topic.error or KafkaError(KafkaError._MSG_TIMED_OUT))
+        return topic
+
     def leaders(self) -> dict[Place, int | None]:
         """Of all topics that were produced to."""
         found: dict[Place, int | None] = {}
