@@ -65,7 +65,7 @@ void answer(String line) {
     StringBuilder out = new StringBuilder("=");
     for (var each : new TreeMap<>(make(parts[0]).assignPartitions(topics, members)).entrySet()) {
         out.append(each.getKey()).append("|");
-        for (TopicPartition place : each.getValue()) out.append(place.topic()).append(":").append(place.partition()).append(",");
+        for (TopicPartition place : each.getValue()) out.append(place.topic() + ":" + place.partition() + ",");
         out.append(";");
     }
     System.out.println(out);

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 from itertools import count
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
@@ -10,6 +11,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from oncelog.client.errors import KafkaError
 from oncelog.client.groups.steps import Member
 from oncelog.embedded import Server
+from oncelog.wire.requests import RequestSchema
 from tests.client.groups.mixed import make_topic
 from tests.client.groups.support import Ours, until
 
@@ -117,14 +119,35 @@ async def test_of_two_members_with_one_name_the_older_is_fenced_for_good(servers
 
 
 async def test_a_member_that_the_coordinator_forgot_is_told_that_it_lost_and_joins_again(
-    server: Server, servers: str, topic: str
+    servers: str, topic: str
 ) -> None:
     async with Ours(servers, topic, "cooperative-sticky") as one:
         one.group.subscribe([topic])
         await until(lambda: len(one.owned) == 6, [one])
+        await remove(one)
+        await until(lambda: [what for what, _ in one.told] == ["assigned", "lost", "assigned"], [one])
+        assert len(one.owned) == 6
+
+
+async def test_a_commit_that_was_refused_tells_the_member_at_once(servers: str, topic: str) -> None:
+    async with Ours(servers, topic, "range", heartbeat_interval_ms=5000) as one:
+        one.group.subscribe([topic])
+        await until(lambda: one.group.is_settled, [one])
+        await remove(one)
         one.group.refused(KafkaError.UNKNOWN_MEMBER_ID, one.group.member.generation)
-        await until(lambda: len(one.owned) == 6 and one.group.is_settled, [one])
-        assert [what for what, _ in one.told] == ["assigned", "lost", "assigned"]
+        await until(lambda: [what for what, _ in one.told] == ["assigned", "lost", "assigned"], [one])
+
+
+async def remove(member: Ours) -> None:
+    """Out of the group, behind its back."""
+
+    def build(spoken: RequestSchema) -> Any:
+        gone = spoken.new("MemberIdentity", member_id=member.group.member.member_id, group_instance_id=None)
+        return spoken.new("LeaveGroupRequest", group_id=member.group.group_id, members=(gone,))
+
+    node_id = await member.brokers.coordinator(member.group.group_id)
+    answer = await member.brokers.request(node_id, "leave_group", build, versions=(3, 5))
+    assert int(answer.members[0].error_code) == 0
 
 
 async def test_a_callback_that_fails_is_told_and_the_group_goes_on(servers: str, topic: str) -> None:

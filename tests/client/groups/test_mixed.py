@@ -39,5 +39,5 @@ async def test_a_cooperative_member_keeps_what_need_not_move(servers: str, topic
         async with Theirs(servers, topic, "cooperative-sticky") as second:
             await until(lambda: are_shared([first], [second]), [first])
             kept = set(first.owned)
-    gave = [partitions for what, partitions in first.told if what == "revoked"][0]
+    gave = next(partitions for what, partitions in first.told if what == "revoked")
     assert len(kept) == len(gave) == 3 and not kept & set(gave)

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 _log: Final = logging.getLogger("oncelog.client")
 
+Build = Callable[[RequestSchema], Any]
 Request = FindCoordinator | Join | CountPartitions | Sync | Heartbeat | Leave
 
 JOIN_VERSIONS: Final = (2, 9)
@@ -97,6 +98,7 @@ class Group:
         assignors = [ASSIGNORS[name] for name in settings.partition_assignment_strategy]
         self._machine = Membership(limits, assignors, random)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._asking: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._watched: frozenset[str] = frozenset()
         self._changed = asyncio.Event()
@@ -180,12 +182,21 @@ class Group:
         elif isinstance(action, Revoke | Assign):
             self._start(self._call(action))
         else:
-            self._start(self._ask(action))
+            self._ask_soon(action)
 
-    def _start(self, doing: Coroutine[Any, Any, None]) -> None:
+    def _ask_soon(self, action: Request) -> None:
+        is_in_course = not isinstance(action, Heartbeat)
+        if is_in_course and self._asking is not None:
+            self._asking.cancel()  # there is one at a time, so what is still waited for was given up
+        task = self._start(self._ask(action))
+        if is_in_course:
+            self._asking = task
+
+    def _start(self, doing: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(doing)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _call(self, action: Revoke | Assign) -> None:
         try:
@@ -207,6 +218,8 @@ class Group:
             _log.exception("a group's %s failed in a way that nobody thought of", type(action).__name__)
             error = KafkaError(KafkaError._FAIL, f"{type(action).__name__}: {unexpected!r}")
             self._machine.failed(action.request_id, error, self._now_ms())
+        if self._asking is asyncio.current_task():
+            self._asking = None
         self._advance()
 
     async def _find(self, action: FindCoordinator) -> None:
@@ -233,14 +246,7 @@ class Group:
                 reason=action.reason[:REASON_CHARACTERS],
             )
 
-        answer = await self._brokers.request(
-            action.node_id,
-            "join_group",
-            build,
-            versions=JOIN_VERSIONS,
-            timeout_ms=settings.max_poll_interval_ms + JOIN_SLACK_MS,
-            purpose=JOINING,
-        )
+        answer = await self._ask_and_wait(action.node_id, "join_group", build, JOIN_VERSIONS)
         joined = Joined(
             int(answer.error_code),
             int(answer.generation_id),
@@ -280,15 +286,18 @@ class Group:
                 assignments=shares,
             )
 
-        answer = await self._brokers.request(
-            action.node_id,
-            "sync_group",
-            build,
-            versions=SYNC_VERSIONS,
-            timeout_ms=self._settings.max_poll_interval_ms + JOIN_SLACK_MS,
-            purpose=JOINING,
-        )
+        answer = await self._ask_and_wait(action.node_id, "sync_group", build, SYNC_VERSIONS)
         self._machine.synced(action.request_id, int(answer.error_code), answer.assignment, self._now_ms())
+
+    async def _ask_and_wait(self, node_id: int, name: str, build: Build, versions: tuple[int, int]) -> Any:
+        """Given up, it takes its connection along: the broker would hold the next join back until this is answered."""
+        connection = await self._brokers.connection(node_id, JOINING)
+        timeout_ms = self._settings.max_poll_interval_ms + JOIN_SLACK_MS
+        try:
+            return await connection.request(name, build, versions=versions, timeout_ms=timeout_ms)
+        except asyncio.CancelledError:
+            connection.close()
+            raise
 
     async def _beat(self, action: Heartbeat) -> None:
         def build(spoken: RequestSchema) -> Any:

@@ -11,6 +11,7 @@ class Heartbeats:
     _heard_ms: int = 0
     _asked: int | None = None
     _asked_ms: int = 0
+    _generation: int = -1
 
     def heard(self, at_ms: int) -> None:
         """The coordinator has counted the member's session from no earlier than this."""
@@ -28,17 +29,20 @@ class Heartbeats:
         """No answer is waited for."""
         return self._asked is None
 
-    def sent(self, request_id: int, now_ms: int) -> None:
-        self._asked, self._asked_ms = request_id, now_ms
+    def sent(self, request_id: int, generation: int, now_ms: int) -> None:
+        self._asked, self._asked_ms, self._generation = request_id, now_ms, generation
         self.next_ms = now_ms + self.interval_ms
 
-    def answered(self, request_id: int) -> bool:
-        """Whether it is the answer that is waited for. The session counts from when it was sent, to be safe."""
+    def answered(self, request_id: int, generation: int) -> bool:
+        """Whether it is the answer that is waited for, and still says something about this generation."""
         if request_id != self._asked:
             return False
         self._asked = None
+        return generation == self._generation
+
+    def confirmed(self) -> None:
+        """The last one was taken; the session counts from when it was sent, to be safe."""
         self.heard(self._asked_ms)
-        return True
 
     def failed(self, request_id: int) -> bool:
         if request_id != self._asked:

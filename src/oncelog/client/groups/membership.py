@@ -78,6 +78,9 @@ class Membership:
         self._is_leaving = False
         self._is_polled_out = False
         self._is_lost = False
+        # A join or sync got no answer. One sent again may be told of a generation that began long ago, without its
+        # session beginning anew; so a heartbeat comes first, and nothing is taken on before it is answered.
+        self._has_doubt = False
         self._join_reason: str | None = None
         self._shares: frozenset[Partition] | None = None  # what the last sync said, until it is owned
         self._previous: tuple[int, frozenset[Partition]] = (NO_GENERATION, frozenset())
@@ -85,6 +88,8 @@ class Membership:
         self._asked: Asked | None = None  # the one request that is under way
         self._joined: Joined | None = None
         self._calling: Revoke | Assign | None = None
+        self._asked_ms = 0
+        self._now_ms = 0
         self._polled_ms = 0
         self._retry_ms = 0
         self._failures = 0
@@ -111,7 +116,7 @@ class Membership:
         self._polled_ms = now_ms
         if self._is_polled_out:
             self._is_polled_out = False
-            self._want_join("the application polls again")
+            self._join_reason = "the application polls again"
 
     def application_done(self) -> None:
         """What `Revoke` or `Assign` asked of the application has been done."""
@@ -150,7 +155,6 @@ class Membership:
             self._refused(answer.error_code, now_ms, asked)
         else:
             self._failures = 0
-            self._heartbeats.heard(now_ms)
             self.member = self.member._replace(generation=answer.generation, member_id=answer.member_id)
             self._joined = replace(answer, node_id=self._node_id if self._node_id is not None else NOWHERE)
 
@@ -180,17 +184,22 @@ class Membership:
             self._report(KafkaError(KafkaError._BAD_MSG, f"the leader's assignment cannot be read: {error}"))
             shares = frozenset()
         self._failures = 0
-        self._heartbeats.heard(now_ms)
-        self._heartbeats.next_ms = now_ms + self.limits.heartbeat_interval_ms
+        self._heartbeats.next_ms = now_ms
+        if not self._has_doubt:
+            self._heartbeats.heard(self._asked_ms)
+            self._heartbeats.next_ms += self.limits.heartbeat_interval_ms
         self._shares = frozenset(each for each in shares if each[0] in self._topics)
         self._previous = (self.member.generation, self._shares)
 
     def beaten(self, request_id: int, error_code: int, now_ms: int) -> None:
         """A heartbeat's answer."""
-        if not self._heartbeats.answered(request_id):
+        if not self._heartbeats.answered(request_id, self.member.generation):
             return
-        if error_code == 0:
-            return
+        if error_code in (0, KafkaError.REBALANCE_IN_PROGRESS):
+            self._heartbeats.confirmed()
+            self._has_doubt = self._has_doubt and self._is_joining
+        if error_code == 0 or (self._is_joining and error_code != KafkaError.UNKNOWN_MEMBER_ID):
+            return  # while it joins, the answer to that says how things stand
         if error_code == KafkaError.REBALANCE_IN_PROGRESS:
             self._want_join("the group rebalances")
         elif error_code in COORDINATOR_MOVED:
@@ -211,6 +220,7 @@ class Membership:
             return
         asked = self._answered(request_id)
         if asked is not None:
+            self._has_doubt = self._has_doubt or isinstance(asked, Join | Sync)
             self._refused(error.code(), now_ms, asked, error)
 
     def refused(self, code: int, generation: int, now_ms: int) -> None:
@@ -261,6 +271,7 @@ class Membership:
         keeps_id = code == KafkaError.ILLEGAL_GENERATION
         self.member = Member(NO_GENERATION, self.member.member_id if keeps_id else "", self.limits.instance_id)
         self._heartbeats.stop()
+        self._has_doubt = isinstance(self._asked, Join | Sync)
         self._asked, self._joined, self._shares, self.counts = None, None, None, None
         self._is_lost = True
         self._want_join(reason)
@@ -292,6 +303,7 @@ class Membership:
         return is_ending and not self.owned and not self._calling and not self._asked
 
     def actions(self, now_ms: int) -> list[Action]:
+        self._now_ms = now_ms
         self._look_at_clocks(now_ms)
         while self._calling is None and self._next():
             continue
@@ -306,16 +318,28 @@ class Membership:
         due = [self._polled_ms + self.limits.rebalance_timeout_ms]
         if self._retry_ms:
             due.append(self._retry_ms)
-        if self.member.generation != NO_GENERATION and not self._is_joining:
+        if self._is_expiring:
             due.append(self._heartbeats.expires_ms)
-            if self._node_id is not None and self._heartbeats.is_free:
-                due.append(self._heartbeats.next_ms)
+        if self._is_beating and self._heartbeats.is_free:
+            due.append(self._heartbeats.next_ms)
         return min(due)
 
     @property
     def _is_joining(self) -> bool:
-        """The coordinator knows that this member waits, and does not count its session meanwhile."""
         return self._joined is not None or (self._asked is not None and self._node_id is not None)
+
+    @property
+    def _is_beating(self) -> bool:
+        """A member that waits to join, which the coordinator keeps anyway, goes on only for what it still owns: should
+        the join be lost on its way, that would be given to another after the time of a session."""
+        is_member = self.member.generation != NO_GENERATION and self._node_id is not None
+        return is_member and (bool(self.owned) or not self._is_joining)
+
+    @property
+    def _is_expiring(self) -> bool:
+        """Whether there is anything to lose. That a join was answered says nothing about when the session began: it
+        may be the answer to one that was sent before. A sync and a heartbeat begin it anew."""
+        return self.member.generation != NO_GENERATION and bool(self.owned)
 
     @property
     def _is_stopped(self) -> bool:
@@ -326,10 +350,9 @@ class Membership:
             self._retry_ms = 0
         if self._is_stopped:
             return
-        is_counted = self.member.generation != NO_GENERATION and not self._is_joining
         if now_ms >= self._polled_ms + self.limits.rebalance_timeout_ms:
             self._poll_out()
-        elif is_counted and now_ms >= self._heartbeats.expires_ms:
+        elif self._is_expiring and now_ms >= self._heartbeats.expires_ms:
             self._node_id = None
             self._thrown_out("no heartbeat was answered for the time of a session", KafkaError.ILLEGAL_GENERATION)
 
@@ -362,7 +385,7 @@ class Membership:
         return self._join(self._node_id) if self._join_reason is not None else False
 
     def _ask(self, action: Asked) -> bool:
-        self._asked = action
+        self._asked, self._asked_ms = action, self._now_ms
         self._out.append(action)
         return False
 
@@ -413,6 +436,8 @@ class Membership:
         return self._ask(Sync(request_id, joined.node_id, self.member, joined.protocol_name, assignments))
 
     def _take_on(self, shares: frozenset[Partition]) -> bool:
+        if self._has_doubt:
+            return False
         if self.owned - shares:
             return self._call(Revoke(self.owned - shares, is_lost=False))
         self._shares = None
@@ -420,11 +445,9 @@ class Membership:
         return self._call(Assign(added)) if added or not self._is_cooperative else True
 
     def _beat(self, now_ms: int) -> None:
-        if self.member.generation == NO_GENERATION or self._node_id is None or self._is_stopped:
-            return
-        if not self._is_joining and self._heartbeats.is_due(now_ms):
+        if self._node_id is not None and self._is_beating and not self._is_stopped and self._heartbeats.is_due(now_ms):
             request_id = next(self._request_ids)
-            self._heartbeats.sent(request_id, now_ms)
+            self._heartbeats.sent(request_id, self.member.generation, now_ms)
             self._out.append(Heartbeat(request_id, self._node_id, self.member))
 
 

@@ -1,0 +1,279 @@
+"""A group in a world of its own: our members' state machines, our server's coordinator, a network that loses things,
+and a clock that jumps from one event to the next. A history is a seed.
+
+Two things are checked all the time: no partition is with two members at once, and a member is never given what it has.
+"""
+
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from itertools import count
+from random import Random
+from typing import Any
+
+from oncelog.client.errors import KafkaError
+from oncelog.client.groups.assignors import ASSIGNORS
+from oncelog.client.groups.membership import Membership
+from oncelog.client.groups.protocol import Partition
+from oncelog.client.groups.steps import (
+    Assign,
+    CountPartitions,
+    FindCoordinator,
+    Heartbeat,
+    Join,
+    Joined,
+    Leave,
+    MemberLimits,
+    Report,
+    Revoke,
+    Sync,
+)
+from oncelog.clock import ManualClock
+from oncelog.server.errors import ErrorCode
+from oncelog.server.groups.group import Group
+from oncelog.server.groups.messages import (
+    Answer,
+    Assigned,
+    GroupLimits,
+    JoinAnswer,
+    JoinRequest,
+    Leaving,
+    Replaced,
+    SyncRequest,
+)
+
+SESSION_MS = 2000
+POLL_MS = 20_000
+HANG_MS = 1500  # how long an answer that never comes is waited for
+CUT = KafkaError(KafkaError._TRANSPORT, "cut", retriable=True)
+
+
+@dataclass(eq=False)
+class Sim:
+    """One process with one member."""
+
+    world: "World"
+    name: str
+    machine: Membership
+    owned: set[Partition] = field(default_factory=set)
+    errors: list[KafkaError] = field(default_factory=list)
+    is_dead: bool = False
+
+    def run(self) -> None:
+        """Do what the machine wants, and come back when it wants to be woken."""
+        if self.is_dead:
+            return
+        world = self.world
+        for action in self.machine.actions(world.now_ms):
+            if isinstance(action, Report):
+                self.errors.append(action.error)
+            elif isinstance(action, Revoke | Assign):
+                self._call(action)
+            else:
+                world.send(self, action)
+        due_ms = self.machine.next_due_ms()
+        if due_ms is not None:
+            assert due_ms > world.now_ms, "it would be woken again at once, for nothing"
+            world.at(due_ms, 0, self.run)
+
+    def _call(self, action: Revoke | Assign) -> None:
+        if isinstance(action, Assign):
+            for partition in action.partitions:
+                owner = self.world.owners.get(partition)
+                assert owner is None, f"{partition} is with {owner.name} and given to {self.name}: {self.world.told()}"
+                self.world.owners[partition] = self
+            assert not action.partitions & self.owned
+            self.owned |= action.partitions
+        elif action.is_lost:
+            self.give_up(action.partitions)
+        self.world.at(self.world.now_ms + self.world.chance.choice((0, 1, 30)), 1, lambda: self._done(action))
+
+    def _done(self, action: Revoke | Assign) -> None:
+        if self.is_dead:
+            return
+        if isinstance(action, Revoke) and not action.is_lost:
+            self.give_up(action.partitions)
+        self.machine.application_done()
+        self.run()
+
+    def give_up(self, partitions: Any) -> None:
+        for partition in list(partitions):
+            assert self.world.owners.pop(partition) is self
+            self.owned.discard(partition)
+
+    def poll(self) -> None:
+        if not self.is_dead:
+            self.machine.polled(self.world.now_ms)
+            self.run()
+            self.world.at(self.world.now_ms + 1000, 1, self.poll)
+
+
+@dataclass(eq=False)
+class Waiter:
+    member: Sim
+    request_id: int
+
+
+class World:
+    def __init__(self, seed: int, assignors: tuple[str, ...], topics: dict[str, int]) -> None:
+        self.chance = Random(seed)
+        self.clock = ManualClock(monotonic_ms=1)
+        self.topics = topics
+        self.assignors = assignors
+        self.owners: dict[Partition, Sim] = {}
+        self.members: list[Sim] = []
+        self.loses = 0.0  # how likely a request, or its answer, is lost
+        limits = GroupLimits(min_session_timeout_ms=1, initial_rebalance_delay_ms=0)
+        self.group = Group("g", limits, self.clock.now())
+        self._events: list[tuple[int, int, int, Any]] = []
+        self._order = count()
+        self._lines: list[str] = []
+
+    @property
+    def now_ms(self) -> int:
+        return self.clock.now().monotonic_ms
+
+    def told(self) -> str:
+        return "\n".join(self._lines[-60:])
+
+    def at(self, at_ms: int, rank: int, do: Any) -> None:
+        """Of what happens in the same millisecond, members' own timers come first, the coordinator's last."""
+        heappush(self._events, (at_ms, rank, next(self._order), do))
+
+    def run_until(self, end_ms: int) -> None:
+        while self._events and self._events[0][0] <= end_ms:
+            at_ms, _, _, do = heappop(self._events)
+            self.clock.advance(max(at_ms - self.now_ms, 0))
+            do()
+        self.clock.advance(max(end_ms - self.now_ms, 0))
+
+    def comes(self, topics: set[str], instance_id: str | None = None) -> Sim:
+        limits = MemberLimits(
+            instance_id=instance_id,
+            session_timeout_ms=SESSION_MS,
+            rebalance_timeout_ms=POLL_MS,
+            heartbeat_interval_ms=300,
+            retry_backoff_ms=20,
+            retry_backoff_max_ms=200,
+        )
+        machine = Membership(limits, [ASSIGNORS[name] for name in self.assignors], self.chance.random)
+        member = Sim(self, f"m{len(self.members)}", machine)
+        self.members.append(member)
+        machine.subscribe(topics, self.now_ms)
+        member.poll()
+        return member
+
+    def dies(self, member: Sim) -> None:
+        """Killed: its partitions are free at once, and nobody is told."""
+        member.is_dead = True
+        member.give_up(member.owned)
+        self._lines.append(f"{self.now_ms} {member.name} dies")
+
+    # --- the network
+
+    def send(self, member: Sim, action: Any) -> None:
+        self._lines.append(f"{self.now_ms} {member.name} {type(action).__name__} {getattr(action, 'reason', '')}")
+        if self.chance.random() < self.loses:
+            self._fail(member, action.request_id)
+        else:
+            self.at(self.now_ms + self.chance.randint(0, 5), 1, lambda: self._arrives(member, action))
+
+    def answer(self, member: Sim, request_id: int, tell: Any) -> None:
+        if self.chance.random() < self.loses:
+            self._fail(member, request_id)
+            return
+
+        def told() -> None:
+            if not member.is_dead:
+                tell()
+                member.run()
+
+        self.at(self.now_ms + self.chance.randint(0, 5), 1, told)
+
+    def _fail(self, member: Sim, request_id: int) -> None:
+        pause_ms = self.chance.choice((0, 10, HANG_MS))
+
+        def told() -> None:
+            if not member.is_dead:
+                member.machine.failed(request_id, CUT, self.now_ms)
+                member.run()
+
+        self.at(self.now_ms + pause_ms, 1, told)
+
+    # --- the coordinator
+
+    def _arrives(self, member: Sim, action: Any) -> None:
+        machine, request_id, now = member.machine, action.request_id, self.clock.now()
+        if isinstance(action, FindCoordinator):
+            self.answer(member, request_id, lambda: machine.coordinator_found(request_id, 1))
+        elif isinstance(action, CountPartitions):
+            counts = {topic: self.topics[topic] for topic in action.topics if topic in self.topics}
+            self.answer(member, request_id, lambda: machine.counted(request_id, counts))
+        elif isinstance(action, Heartbeat):
+            who = action.member
+            error = self.group.heartbeat(who.member_id, who.instance_id, who.generation, now)
+            self.answer(member, request_id, lambda: machine.beaten(request_id, int(error), self.now_ms))
+        elif isinstance(action, Leave):
+            _, effects = self.group.leave([Leaving(member_id=action.member_id)], now)
+            self._carry_out(effects)
+            self.answer(member, request_id, lambda: machine.left(request_id))
+        elif isinstance(action, Join):
+            self._carry_out(self.group.join(self._join_request(member, action), Waiter(member, request_id), now))
+        elif isinstance(action, Sync):
+            self._carry_out(self.group.sync(self._sync_request(action), Waiter(member, request_id), now))
+        self._set_alarm()
+
+    def _join_request(self, member: Sim, action: Join) -> JoinRequest:
+        return JoinRequest(
+            member_id=action.member_id,
+            fresh_id=f"{member.name}-{action.request_id}",
+            protocol_type="consumer",
+            protocols=action.protocols,
+            session_timeout_ms=SESSION_MS,
+            rebalance_timeout_ms=POLL_MS,
+            instance_id=member.machine.limits.instance_id,
+            needs_known_id=True,
+            may_skip_assignment=True,
+        )
+
+    def _sync_request(self, action: Sync) -> SyncRequest:
+        who = action.member
+        return SyncRequest(
+            member_id=who.member_id,
+            generation=who.generation,
+            instance_id=who.instance_id,
+            assignments=action.assignments,
+        )
+
+    def _carry_out(self, effects: Any) -> None:
+        for effect in effects:
+            if isinstance(effect, Answer):
+                self._answered(effect.waiter, effect.answer)
+            elif isinstance(effect.pending, Assigned | Replaced):
+                self._carry_out(self.group.stored(effect.pending, ErrorCode.none, self.clock.now()))
+
+    def _answered(self, waiter: Any, answer: Any) -> None:
+        member, request_id = waiter.member, waiter.request_id
+        if isinstance(answer, JoinAnswer):
+            joined = Joined(
+                int(answer.error),
+                answer.generation,
+                answer.protocol_name or "",
+                answer.leader,
+                answer.member_id,
+                answer.skip_assignment,
+                tuple((each.member_id, each.instance_id, each.metadata) for each in answer.members),
+            )
+            self.answer(member, request_id, lambda: member.machine.joined(request_id, joined, self.now_ms))
+        else:
+            error, assignment = int(answer.error), answer.assignment
+            self.answer(member, request_id, lambda: member.machine.synced(request_id, error, assignment, self.now_ms))
+
+    def _set_alarm(self) -> None:
+        wake_ms = self.group.wake_ms
+        if wake_ms is not None:
+            self.at(max(wake_ms, self.now_ms), 2, self._tick)
+
+    def _tick(self) -> None:
+        if self.group.wake_ms is not None and self.group.wake_ms <= self.now_ms:
+            self._carry_out(self.group.tick(self.clock.now()))
+            self._set_alarm()
