@@ -217,7 +217,7 @@ def test_after_a_timeout_in_doubt_the_log_is_asked_before_anything_moves_up() ->
     assert [action.maybe_stored for action in stage.take(Failed)] == [True]
     assert stage.sent() == []
     (asked,) = stage.take(LookUp)
-    assert asked[1:] == (STOCK, 1, False)
+    assert asked[1:] == (STOCK, 1, False, 1)
 
 
 def test_without_a_fence_not_there_counts_only_when_nothing_can_be_under_way() -> None:

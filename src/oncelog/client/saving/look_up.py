@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.saving.asking import EARLIEST, end_offsets
 from oncelog.client.saving.errors import CannotResume
 from oncelog.client.saving.fencing import fence
@@ -10,7 +11,13 @@ from oncelog.client.saving.resume import remembered_or_none
 from oncelog.client.saving.saved import HighWater, Place
 from oncelog.client.saving.saved import Identity as SavedIdentity
 from oncelog.client.sending.actions import Found, LookUp, StoredSpan
-from oncelog.producers.sequences import NO_SEQUENCE, is_newer_generation
+from oncelog.producers.sequences import (
+    NO_SEQUENCE,
+    SEQUENCE_MASK,
+    SEQUENCE_WINDOW,
+    is_newer_generation,
+    sequence_after,
+)
 
 if TYPE_CHECKING:
     from oncelog.client.net.brokers import Brokers
@@ -25,13 +32,31 @@ async def look_up(brokers: "Brokers", asked: LookUp) -> Found:
             # What precedes a fence that is below the high watermark is below it too.
             spans = await _spans(brokers, asked, place) if fenced.last_sequence != NO_SEQUENCE else []
             return Found(fenced.last_sequence, fenced.generation, spans)
-    else:
+    remembered = None
+    if not asked.must_fence:
         remembered = (await remembered_or_none(brokers, {place: identity.pid}))[place]
         _refuse_other_epoch(place, identity, remembered)
+        if remembered is not None and remembered.generation != identity.generation:
+            remembered = None  # our epoch has not arrived there; an older one's sequences are not ours
         if remembered is not None and asked.from_offset < 0:
             return Found(remembered.last_sequence, identity.generation)
     spans = await _spans(brokers, asked, place)
-    return Found(spans[-1].last_sequence if spans else NO_SEQUENCE, identity.generation, spans)
+    last_sequence = spans[-1].last_sequence if spans else NO_SEQUENCE
+    if remembered is not None:
+        _refuse_what_may_be_stored_yet(place, remembered, last_sequence, asked.acknowledged)
+    return Found(last_sequence, identity.generation, spans)
+
+
+def _refuse_what_may_be_stored_yet(place: Place, known: HighWater, last_sequence: int, acknowledged: int) -> None:
+    """The leader knows of more than lies below the high watermark. Were that called "not there", it would be sent under
+    another identity, and stored twice when the followers catch up."""
+    if last_sequence == NO_SEQUENCE and acknowledged < 0:
+        return
+    expected = sequence_after(last_sequence) if last_sequence != NO_SEQUENCE else acknowledged
+    above = (sequence_after(known.last_sequence) - expected) & SEQUENCE_MASK
+    if 0 < above < SEQUENCE_WINDOW:
+        message = f"{place.topic}-{place.partition}: {above} records are not below the high watermark yet"
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, message, retriable=True))
 
 
 def _refuse_other_epoch(place: Place, identity: SavedIdentity, known: HighWater | None) -> None:

@@ -34,13 +34,15 @@ class LookUp(NamedTuple):
 
     With `must_fence` (leases): ask resume_pid with a generation newer than the identity's, which at once keeps out
     everything that may still be under way; on UNKNOWN_PRODUCER_ID read the log. Without it: DescribeProducers, then
-    the log from `from_offset` on. Only what is below the high watermark counts.
+    the log from `from_offset` on. Only what is below the high watermark counts, and "not there" only when nothing of
+    the identity lies above it, for that may come to be stored yet.
     """
 
     place: Place
     identity: Identity
     from_offset: int  # nothing of the identity that is still open lies below; -1 when that is not known
     must_fence: bool
+    acknowledged: int = -1  # the slot behind the last record that is surely stored; -1 when nobody says
 
 
 class Delivered(NamedTuple):

@@ -63,7 +63,9 @@ def look_up(lane: "Partition", now_ms: int) -> None:
     lane.state = State.LOOKING_UP
     lane.looked_at_ms = now_ms
     lane.context.counters.look_ups += 1
-    lane.context.actions.append(LookUp(lane.place, tenure.identity, lane.from_offset, tenure.is_leased))
+    lane.context.actions.append(
+        LookUp(lane.place, tenure.identity, lane.from_offset, tenure.is_leased, tenure.acknowledged)
+    )
 
 
 def looked_up(lane: "Partition", found: Found | None, now_ms: int) -> None:
