@@ -23,15 +23,29 @@ SCHEMA = pa.schema(
 )
 
 
-def record_batch(columns: "Columns", topic: str, partition: int) -> Any:
+class PartitionColumns:
+    """Topic and partition as columns: made once for as many rows as were ever needed, and cut to size."""
+
+    def __init__(self, topic: str, partition: int) -> None:
+        self._topic = pa.scalar(topic, pa.string())
+        self._partition = pa.scalar(partition, pa.int32())
+        self._rows = 0
+        self._columns: tuple[Any, Any] = (None, None)
+
+    def of(self, rows: int) -> tuple[Any, Any]:
+        if rows > self._rows:
+            self._rows = rows
+            self._columns = pa.repeat(self._topic, rows), pa.repeat(self._partition, rows)
+        topics, partitions = self._columns
+        return topics.slice(0, rows), partitions.slice(0, rows)
+
+
+def record_batch(columns: "Columns", own: PartitionColumns) -> Any:
     """All of a partition's decoded columns as a RecordBatch of `SCHEMA`."""
     decoded = to_arrow(columns)
-    rows = columns.row_count
-    own = {
-        "topic": pa.repeat(pa.scalar(topic, pa.string()), rows),
-        "partition": pa.repeat(pa.scalar(partition, pa.int32()), rows),
-    }
-    arrays = [own[name] if name in own else decoded.column(name) for name in SCHEMA.names]
+    key, value, headers, offset, timestamp, timestamp_type = decoded.columns
+    topics, partitions = own.of(columns.row_count)
+    arrays = [key, value, topics, partitions, offset, timestamp, timestamp_type, headers]
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 

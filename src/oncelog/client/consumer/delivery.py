@@ -36,6 +36,7 @@ class Delivery:
         self._reading: Reading | None = None
         self._handed: dict[Partition, Position] = {}  # behind what was handed out, without what is being read
         self._starts: dict[Partition, Position] = {}
+        self._columns: dict[Partition, Any] = {}  # of Arrow data, what is the same in every chunk of a partition
         self.asked = 0  # how often the application came for more
         self._put_back: Message | None = None
         self._before_bulk: Mapping[Partition, Position] | None = None
@@ -62,6 +63,7 @@ class Delivery:
         self._let_go(partition)
         self._handed.pop(partition, None)
         self._starts.pop(partition, None)
+        self._columns.pop(partition, None)
 
     def _let_go(self, partition: Partition) -> None:
         if self._reading is not None and self._reading.chunk.partition == partition:
@@ -133,7 +135,9 @@ class Delivery:
                 position = reading.position()
                 reading.drop()
                 self.rows = _NO_ROWS
-                self._reading = reading = ArrowReading(reading.chunk, position, check_crcs=self._check_crcs)
+                self._reading = reading = ArrowReading(
+                    reading.chunk, position, self._columns, check_crcs=self._check_crcs
+                )
             if reading is not None:
                 try:
                     rows = reading.take(most_rows)
@@ -145,7 +149,7 @@ class Delivery:
             found = self._next()
             if not isinstance(found, Chunk):
                 return found
-            self._reading = ArrowReading(found, self._begin(found), check_crcs=self._check_crcs)
+            self._reading = ArrowReading(found, self._begin(found), self._columns, check_crcs=self._check_crcs)
 
     def put_back(self, message: Message) -> None:
         """An error that comes too late for what is being collected: it is the next thing to be handed out."""

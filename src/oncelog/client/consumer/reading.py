@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from oncelog.client.consumer.block import Block
 from oncelog.client.consumer.decoding import blocks_of, columns_of, committed_records
 from oncelog.client.consumer.message import Message
-from oncelog.client.fetching.values import Chunk
+from oncelog.client.fetching.values import Chunk, Partition
 
 if TYPE_CHECKING:
+    from oncelog.client.consumer.arrow import PartitionColumns
     from oncelog.records.column_types import Columns
 
 
@@ -50,8 +51,13 @@ class RowReading:
 
 
 class ArrowReading:
-    def __init__(self, chunk: Chunk, start: Position, *, check_crcs: bool) -> None:
+    """`known` is kept from chunk to chunk: the columns that are the same in each."""
+
+    def __init__(
+        self, chunk: Chunk, start: Position, known: "dict[Partition, PartitionColumns]", *, check_crcs: bool
+    ) -> None:
         self.chunk = chunk
+        self._known = known
         self._at = start
         self._columns = _columns_of(chunk, start.offset, check_crcs)
         self._batch: Any = None
@@ -70,12 +76,15 @@ class ArrowReading:
         return rows
 
     def _next_batch(self) -> bool:
-        from oncelog.client.consumer.arrow import record_batch
+        from oncelog.client.consumer.arrow import PartitionColumns, record_batch
 
         columns = next(self._columns, None)
         if columns is None:
             return False
-        self._batch = record_batch(columns, *self.chunk.partition)
+        own = self._known.get(self.chunk.partition)
+        if own is None:
+            own = self._known[self.chunk.partition] = PartitionColumns(*self.chunk.partition)
+        self._batch = record_batch(columns, own)
         self._offsets = columns.offset
         self._epochs = columns.batches
         self._taken = 0
