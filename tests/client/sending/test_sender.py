@@ -448,6 +448,17 @@ def test_a_throttled_broker_gets_nothing_until_then() -> None:
     assert len(stage.sent()) == 1
 
 
+def test_a_broker_that_asks_for_a_pause_gets_it() -> None:
+    stage = Stage(is_leased=True)
+    stage.add("a")
+    (request,) = stage.sent()
+    stage.sender.answered(request.request_id, [Answer(*PLACE, 0, 0)], stage.now_ms, throttle_ms=30)
+    stage.add("b")
+    assert stage.sent() == []
+    stage.pass_ms(30)
+    assert len(stage.sent()) == 1
+
+
 def test_an_answer_that_leaves_a_batch_out_proves_nothing_about_it() -> None:
     stage = Stage(delivery_timeout_ms=1_000)
     stage.add("a")

@@ -56,6 +56,7 @@ class World:
         self.cluster = Cluster(flavour, self.rng, self.after)
         self.swallow_until = [0] * NODES
         self.reports_open = 0
+        self.throttles = 0.05 if flavour.has_faults and self.rng.random() < 0.2 else 0.0
         self.clients = [Client(self, index, new_sender(flavour, self.rng.random)) for index in range(flavour.clients)]
 
     @property
@@ -164,7 +165,9 @@ class Conn:
     def _answered(self, request: Request) -> None:
         if self.is_open and self.outstanding.pop(request.id, None) is not None:
             self.client.landed(request.wires)
-            self.client.sender.answered(request.id, request.answers, self.client.world.now_ms)
+            world = self.client.world
+            throttle_ms = world.rng.randrange(1, 60) if world.rng.random() < world.throttles else 0
+            self.client.sender.answered(request.id, request.answers, world.now_ms, throttle_ms=throttle_ms)
             self.client.pump()
 
     def _time_out(self, request: Request) -> None:
@@ -329,7 +332,10 @@ class Client:
         found = None
         if world.now_ms >= max(world.cluster.down_until[log.leader], world.cluster.paused_until[log.leader]):
             found = log.look_up(action.identity, action.from_offset, action.must_fence, fence_with, world.now)
-        if found is None or (world.flavour.has_faults and world.rng.random() < 0.3):
+        if world.flavour.name == "impatient" and world.rng.random() < 0.05:
+            self.sender.looked_up(action.place, None, world.now_ms)  # what was there may be gone by retention
+            self.pump()
+        elif found is None or (world.flavour.has_faults and world.rng.random() < 0.3):
             world.after(20, lambda: self._ask(action, (fence_with + 1) % 32_768))
         else:
             self._tell(action, found)

@@ -101,8 +101,10 @@ class Sender:
             if lane.tenure is None:
                 lane.fail_waiting(code, message)
 
-    def answered(self, request_id: int, answers: Sequence[Answer] | None, now_ms: int) -> None:
+    def answered(self, request_id: int, answers: Sequence[Answer] | None, now_ms: int, *, throttle_ms: int = 0) -> None:
         batches = self._requests.pop(request_id)
+        if throttle_ms > 0:
+            self.throttled(batches[0].home.leader, now_ms + throttle_ms)
         if answers is None:
             for batch in batches:
                 batch.home.stored(batch, -1, -1)
