@@ -8,6 +8,7 @@ import pytest
 
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.net.brokers import Brokers
+from oncelog.client.net.connection import Endpoint
 from tests.client.net.fake_broker import CLOSE, SILENT, Asked, FakeBroker
 
 Make = Callable[..., Brokers]
@@ -159,6 +160,20 @@ async def test_a_broker_is_followed_to_its_new_address(broker: FakeBroker, make:
         assert before.is_closed
         assert (await brokers.connection(1)).endpoint.port == new.port
         await brokers.close()
+
+
+async def test_a_broker_that_has_left_is_not_remembered_as_failing(broker: FakeBroker, make: Make) -> None:
+    async with FakeBroker(1) as leaving:
+        broker.neighbours.append(leaving)
+        brokers = make()
+        await brokers.refresh([])
+    error = await error_of(brokers.connection(1))
+    assert error == KafkaError._TRANSPORT
+    left = Endpoint(leaving.host, leaving.port, 1)
+    assert brokers._pool.failures(left) == 1
+    broker.neighbours.pop()
+    await brokers.refresh([])
+    assert brokers._pool.failures(left) == 0
 
 
 async def test_when_all_known_brokers_are_gone_the_given_addresses_are_tried_again(

@@ -96,22 +96,25 @@ async def test_a_late_answer_ends_the_connection_for_all_that_wait(connection: C
     assert connection.is_closed
 
 
-async def test_a_short_wait_behind_a_long_one_begins_when_the_long_one_is_over(
+async def test_no_request_counts_as_late_before_those_sent_before_it_do(
     connection: Connection, broker: FakeBroker
 ) -> None:
-    """Answers come in order: the second cannot be late before the first one is."""
-    first_may_go = asyncio.Event()
+    """Answers come in order: how soon a request could be answered is up to those in front of it."""
+    second_may_go = asyncio.Event()
 
     async def answer(asked: Asked) -> Any:
-        await first_may_go.wait()
-        return broker.metadata_of([each.name for each in asked.request.topics])
+        (topic,) = asked.request.topics
+        if topic.name == "second":
+            await second_may_go.wait()
+        return broker.metadata_of([topic.name])
 
     broker.answers["metadata"] = answer
-    long = asyncio.create_task(ask(connection, "long", timeout_ms=60_000))
-    short = asyncio.create_task(ask(connection, "short", timeout_ms=1))
-    await broker.until(lambda: len(broker.asked_for("metadata")) == 1)
-    asyncio.get_running_loop().call_later(0.05, first_may_go.set)
-    assert [await long, await short] == [["long"], ["short"]]
+    first = asyncio.create_task(ask(connection, "first", timeout_ms=60_000))
+    second = asyncio.create_task(ask(connection, "second", timeout_ms=1))
+    await first
+    third = asyncio.create_task(ask(connection, "third", timeout_ms=1))
+    asyncio.get_running_loop().call_later(0.05, second_may_go.set)
+    assert [await second, await third] == [["second"], ["third"]]
 
 
 async def test_a_broken_connection_is_told_to_all_that_wait(connection: Connection, broker: FakeBroker) -> None:

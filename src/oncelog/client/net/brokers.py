@@ -138,6 +138,7 @@ class Brokers:
             if endpoint.node_id is not None and endpoints.get(endpoint.node_id) != endpoint:
                 self._pool.drop(endpoint, "the broker has left, or has another address now")
         by_address = {(each.host, each.port): each for each in endpoints.values()}
+        self._pool.forget_others({*by_address, *self.settings.bootstrap_servers})
         for connection in self._pool.open_connections():
             found = by_address.get((connection.endpoint.host, connection.endpoint.port))
             if connection.node_id is None and found is not None:

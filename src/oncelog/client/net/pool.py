@@ -68,7 +68,10 @@ class Pool:
         for key, connection in list(self._open.items()):
             if key[0] == endpoint:
                 connection.close(error)
-        self._backoffs.pop((endpoint.host, endpoint.port), None)
+
+    def forget_others(self, addresses: set[tuple[str, int]]) -> None:
+        """How often an address failed is of no use once no broker is there any more."""
+        self._backoffs = {address: each for address, each in self._backoffs.items() if address in addresses}
 
     def close_idle(self, idle_s: float) -> None:
         """Close what has carried nothing for so long and waits for nothing."""
