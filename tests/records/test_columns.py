@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from oncelog.records.build import NewRecord, build_batch
 from oncelog.records.columns import ALL, BytesColumn, HeadersColumn, decode, encode
 from oncelog.records.errors import InvalidRecord, TooLarge
-from oncelog.records.header import check_produced, stamp_append_time
+from oncelog.records.header import CONTROL, check_produced, stamp_append_time
 from oncelog.records.read import records_of
 from tests.records.samples import (
     CODECS,
@@ -171,6 +171,13 @@ def test_control_batches_are_passed_over() -> None:
     assert (columns.row_count, columns.next_offset, len(columns.batches)) == (2, 3, 1)
     alone = decode(control, start_offset=2)
     assert (alone.row_count, alone.next_offset, alone.consumed_bytes) == (0, 3, len(control))
+
+
+def test_damage_that_makes_a_batch_look_like_a_control_batch_is_refused_too() -> None:
+    batch = build_batch([(None, b"value", (), 1)])
+    batch[22] |= CONTROL
+    with pytest.raises(InvalidRecord, match="CRC"):
+        decode(batch)
 
 
 def test_a_wrong_crc_is_refused_unless_the_caller_trusts_the_bytes() -> None:
