@@ -1,5 +1,6 @@
 """What cannot be meant is refused with words that say why; damage is told with its place and never passed over."""
 
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from oncelog.embedded import Server
 from tests.client.consumer.conftest import MakeConsumer
 from tests.client.consumer.reading import PATIENCE_S, beginning, take, write
 from tests.raw import RawConnection
+from tests.waiting import until
 
 Ask = Callable[[Consumer], Any]
 
@@ -173,3 +175,21 @@ def test_who_does_not_want_checksums_gets_what_is_there(
     consumer = make_consumer(check_crcs=False)
     consumer.assign(beginning(topic))
     assert take(consumer, 1)[0].value() == b"found"
+
+
+def test_a_cluster_that_cannot_be_reached_is_told_once_in_the_place_of_records_or_to_the_callback() -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        nowhere = f"127.0.0.1:{nobody.getsockname()[1]}"
+        told: list[KafkaError] = []
+        with Consumer({"bootstrap.servers": nowhere}) as consumer:
+            consumer.assign(beginning("unreachable"))
+            message = consumer.poll(PATIENCE_S)
+            assert message is not None
+            assert message.error() == KafkaError._ALL_BROKERS_DOWN
+            assert nowhere in str(message.error())
+            assert consumer.poll(0.5) is None
+        with Consumer({"bootstrap.servers": nowhere, "error_cb": told.append}) as consumer:
+            consumer.assign(beginning("unreachable"))
+            until(lambda: consumer.poll(0) is None and told, "the callback to be told")
+        assert told == [KafkaError._ALL_BROKERS_DOWN]

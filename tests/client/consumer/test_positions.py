@@ -7,6 +7,7 @@ from oncelog.client.types import OFFSET_BEGINNING, OFFSET_END, OFFSET_INVALID, T
 from tests.client.consumer.conftest import MakeConsumer, new_topic
 from tests.client.consumer.reading import PATIENCE_S, beginning, take, values, write
 from tests.raw import RawConnection, Rec
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -41,10 +42,11 @@ def test_the_end_means_what_is_written_from_now_on(
 
 
 def test_a_seek_discards_what_was_fetched_ahead(written: str, make_consumer: MakeConsumer) -> None:
-    consumer = make_consumer()
+    consumer = make_consumer(fetch_message_max_bytes=500)
     consumer.assign(beginning(written))
     take(consumer, 30)
-    for offset in (400, 7, 7, 499, 0):
+    for offset in (200, 7, 7, 100, 0):
+        until(lambda: consumer._operations.core.engine.has_events, "something to be fetched ahead")
         consumer.seek(TopicPartition(written, 0, offset))
         assert offset_of(consumer, written) == offset
         assert take(consumer, 1)[0].offset() == offset

@@ -53,6 +53,8 @@ class Core:
         self.settings = settings
         self.brokers = Brokers(settings)
         self.engine = Engine(settings, self.brokers, self._find_committed, notify, wake)
+        if settings.error_cb is not None:
+            self.engine.on_trouble = self._tell_error_cb
         self.calls: deque[Call] = deque()
         self.group: Group | None = None
         self.stored: dict[Partition, ToCommit] = {}  # by store_offsets()
@@ -80,6 +82,11 @@ class Core:
         task = asyncio.ensure_future(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    def _tell_error_cb(self, error: KafkaError) -> None:
+        error_cb = self.settings.error_cb
+        if error_cb is not None:
+            self.call(Call(lambda: error_cb(error)))
 
     def call(self, call: Call) -> None:
         """Have it done in the application's thread, when that polls next."""

@@ -44,6 +44,9 @@ from oncelog.wire.hot_client import (
 FETCHES = "fetch"
 NO_LEADER = -1
 
+# Errors of no single partition, which do not pass before someone does something.
+_TROUBLE = frozenset({KafkaError._ALL_BROKERS_DOWN, KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._RESOLVE})
+
 FindCommitted = Callable[[list[Partition]], Coroutine[Any, Any, Mapping[Partition, tuple[int, int]]]]
 
 
@@ -94,6 +97,8 @@ class Engine:
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self._seen_metadata: object = None
+        self.on_trouble: Callable[[KafkaError], None] = self.tell
+        self._trouble = 0  # what was told last
         self._is_closed = False
 
     async def close(self) -> None:
@@ -189,16 +194,24 @@ class Engine:
         try:
             await coroutine
         except KafkaException as failure:
+            self._tell_trouble(failure.error)
             if request_id:
                 self.fetcher.lost(request_id, failure.error.code(), self._now_ms())
             else:
                 self.fetcher.metadata_failed(self._now_ms())
         self.pump()
 
+    def _tell_trouble(self, error: KafkaError) -> None:
+        """What keeps the whole consumer from reading, once until something has succeeded."""
+        if error.code() in _TROUBLE and error.code() != self._trouble:
+            self._trouble = error.code()
+            self.on_trouble(error)
+
     # --- metadata
 
     async def _ask_metadata(self, action: NeedMetadata) -> None:
         await self._brokers.refresh(action.topics)
+        self._trouble = 0
         self._seen_metadata = None
 
     def _learn_leaders(self, now_ms: int) -> None:
