@@ -18,6 +18,7 @@ VIOLATIONS = [
     ("producers/violation.py", "import random"),
     ("wire/violation.py", "import socket"),
     ("log/violation_loop.py", "import asyncio"),
+    ("client/sending/violation.py", "import random"),
     ("cluster/violation.py", "import numpy"),
 ]
 

@@ -126,7 +126,7 @@ def check_even(topics: dict[str, int], members: list[Candidate], shares: Shares)
 
 
 @pytest.mark.parametrize("name", ASSIGNORS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(group=groups())
 def test_every_partition_goes_to_one_member_that_wants_it(name: str, group: Group) -> None:
     topics, described = group
@@ -153,13 +153,13 @@ def settle(name: str, topics: dict[str, int], described: Any, had: Shares, gener
         if not ASSIGNORS[name].is_cooperative or all(set(had.get(each, ())) <= set(shares[each]) for each in shares):
             check_whole(topics, members, shares)
             return shares, rounds
-        had = {each: [place for place in had.get(each, ()) if place in shares[each]] for each in shares}
+        had = shares  # what is to move was given back, what is new was taken on
         generation += 1
     raise AssertionError("the group does not settle")
 
 
 @pytest.mark.parametrize("name", STICKY)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(group=groups(), change=groups())
 def test_after_any_change_the_group_is_even_again_and_only_as_many_partitions_move_as_must(
     name: str, group: Group, change: Group

@@ -15,7 +15,9 @@ class Balance:
     ) -> None:
         self._members = [member.member_id for member in members]
         number = {member_id: position for position, member_id in enumerate(self._members)}
-        self._wanting = {topic: [number[each.member_id] for each in wanting] for topic, wanting in subscribers.items()}
+        self._wanting = {
+            topic: tuple(number[each.member_id] for each in wanting) for topic, wanting in subscribers.items()
+        }
         self._counts = counts
         self._number = number
         self._owned: list[dict[str, set[int]]] = [{} for _ in self._members]
@@ -35,7 +37,7 @@ class Balance:
         """Every other partition to the member that has least; first those that fewest want, the hardest to place."""
         heaps: dict[tuple[int, ...], list[tuple[int, int]]] = {}
         for topic, wanting in sorted(self._wanting.items(), key=lambda each: (len(each[1]), each[0])):
-            heap = heaps.setdefault(tuple(wanting), [])
+            heap = heaps.setdefault(wanting, [])
             if not heap:
                 heap += [(self._loads[member], member) for member in wanting]
                 heapify(heap)
@@ -53,33 +55,40 @@ class Balance:
             heappush(heap, (self._loads[member], member))
 
     def even_out(self, former: Mapping[Partition, set[str]]) -> None:
-        """Move one partition at a time from who has more to who has two or more fewer. Each move brings the sum of the
-        squares of the loads down, so there is an end."""
-        is_moving = True
-        while is_moving:
-            is_moving = False
-            for giver in sorted(range(len(self._members)), key=lambda member: (-self._loads[member], member)):
-                is_moving |= self._relieve(giver, former)
+        """Move one partition at a time, from who has most to who has least of those that want it, while the difference
+        is two or more. Each move brings the sum of the squares of the loads down, so there is an end; and with one
+        subscription for all, nobody gives more than it must."""
+        while self._move_one(former):
+            continue
 
-    def _relieve(self, giver: int, former: Mapping[Partition, set[str]]) -> bool:
-        has_moved = False
-        for topic in sorted(self._owned[giver]):
-            while self._owned[giver][topic]:
-                taker = min(self._wanting[topic], key=lambda member: (self._loads[member], member))
-                if self._loads[taker] + 2 > self._loads[giver]:
-                    break
-                self._move(giver, taker, topic, former)
-                has_moved = True
-        return has_moved
+    def _move_one(self, former: Mapping[Partition, set[str]]) -> bool:
+        takers = {wanting: min(wanting, key=self._rank) for wanting in set(self._wanting.values())}
+        least = min((self._loads[taker] for taker in takers.values()), default=0)
+        for giver in sorted(range(len(self._members)), key=lambda member: (-self._loads[member], member)):
+            if self._loads[giver] < least + 2:
+                break
+            topics = sorted(topic for topic, indexes in self._owned[giver].items() if indexes)
+            topic = min(topics, key=lambda topic: self._rank(takers[self._wanting[topic]]))
+            taker = takers[self._wanting[topic]]
+            if self._loads[taker] + 2 <= self._loads[giver]:
+                same = [each for each in topics if takers[self._wanting[each]] == taker]
+                self._move(giver, taker, same, former)
+                return True
+        return False
 
-    def _move(self, giver: int, taker: int, topic: str, former: Mapping[Partition, set[str]]) -> None:
+    def _rank(self, member: int) -> tuple[int, int]:
+        return self._loads[member], member
+
+    def _move(self, giver: int, taker: int, topics: Sequence[str], former: Mapping[Partition, set[str]]) -> None:
         """Of its partitions, rather one that the taker had before, or that the giver had not."""
         taker_id = self._members[taker]
 
-        def reluctance(index: int) -> tuple[bool, bool, int]:
-            return taker_id not in former.get((topic, index), ()), (topic, index) in self._kept, -index
+        def reluctance(partition: Partition) -> tuple[bool, bool, str, int]:
+            is_kept = partition in self._kept
+            return taker_id not in former.get(partition, ()), is_kept, partition[0], -partition[1]
 
-        index = min(self._owned[giver][topic], key=reluctance)
+        places = ((topic, index) for topic in topics for index in self._owned[giver][topic])
+        topic, index = min(places, key=reluctance)
         self._owned[giver][topic].remove(index)
         self._loads[giver] -= 1
         self._give(taker, topic, index)
