@@ -19,7 +19,6 @@ QUICK_BROKER = ("-Xmx512m", "-XX:TieredStopAtLevel=1")
 FORGETFUL = {
     "producer.id.expiration.ms": "3000",
     "producer.id.expiration.check.interval.ms": "200",
-    "log.retention.check.interval.ms": "300",
     "auto.create.topics.enable": "false",
 }
 _numbers = itertools.count()

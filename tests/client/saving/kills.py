@@ -29,7 +29,7 @@ from tests.raw import RawConnection
 
 JOB = Path(__file__).parents[3] / "examples" / "copy_job.py"
 PARTITIONS = 3
-FED_A_SECOND = 4_000
+FED_A_SECOND = 2_000
 FORGETFUL = {"producer.id.expiration.ms": "3000", "producer.id.expiration.check.interval.ms": "300"}
 SHORT_LEASES = {"oncelog.lease.lifetime.ms": "6000", "group.initial.rebalance.delay.ms": "0"}
 TWIN_CHANCE = 0.2
@@ -49,9 +49,10 @@ class Feed(threading.Thread):
         self._random = random.Random(seed)
         self._stopped = threading.Event()
         self.fed = 0
+        self.failures = 0
 
     def run(self) -> None:
-        now_ms = 1_800_000_000_000
+        began_ms = time.time_ns() // 1_000_000
         while not self._stopped.wait(0.05):
             for _ in range(FED_A_SECOND // 20):
                 age_ms = 172_800_000 if self._random.random() < OLD_CHANCE else 0
@@ -61,16 +62,20 @@ class Feed(threading.Thread):
                     key=b"%d" % (self.fed % 100) if self.fed % 3 else None,
                     partition=self._random.randrange(PARTITIONS),
                     headers=[("number", b"%d" % self.fed)],
-                    timestamp=now_ms + self.fed - age_ms,
+                    timestamp=began_ms + self.fed % 1_000 - age_ms,
+                    on_delivery=self._told,
                 )
                 self.fed += 1
             self._producer.poll(0)
 
+    def _told(self, error: object, message: object) -> None:
+        self.failures += error is not None
+
     def stop(self) -> None:
         self._stopped.set()
         self.join()
-        if self._producer.flush(60):
-            raise AssertionError("the source could not be filled")
+        if self._producer.flush(60) or self.failures:
+            raise AssertionError(f"the source could not be filled: {self.failures} records failed")
 
 
 @dataclass
@@ -141,7 +146,10 @@ class Campaign:
 
     def _last_life(self) -> None:
         life = self._start("--until-end")
-        code = life.wait(LAST_LIFE_S)
+        try:
+            code = life.wait(LAST_LIFE_S)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"seed {self.tally.seed}: the last life does not end:\n{self._log()}") from None
         assert code == 0, f"seed {self.tally.seed}: the last life ended with {code}:\n{self._log()}"
 
     def _start(self, *more: str) -> subprocess.Popen[bytes]:
@@ -160,7 +168,7 @@ class Campaign:
         with RawConnection(port) as raw:
             wanted = stored(raw, self.source, PARTITIONS)
             found = stored(raw, self.destination, PARTITIONS)
-        assert wanted.total == self._feed.fed, "the source is not what was fed"
+        assert wanted.total == self._feed.fed, f"{self._feed.fed} were fed, and {wanted.total} are there"
         for partition in range(PARTITIONS):
             expected = [record._replace(offset=0) for at, record in wanted.records if at == partition]
             actual = [record._replace(offset=0) for at, record in found.records if at == partition]

@@ -6,6 +6,7 @@ from oncelog.client.net.brokers import Brokers
 from oncelog.client.saving import CannotResume
 from oncelog.client.saving.look_up import look_up
 from oncelog.client.sending import Identity, LookUp, StoredSpan
+from oncelog.clock import wall_s
 from tests.client.saving.written import Written, new_writer
 from tests.raw import RawConnection
 from tests.waiting import until
@@ -67,7 +68,7 @@ async def test_without_a_place_to_read_from_the_whole_log_is_read(
     brokers: Brokers, raw: RawConnection, topic: str
 ) -> None:
     written = await new_writer(brokers, raw, topic)
-    written.write(3, timestamp_ms=1_500_000_000_000)
+    written.write(3, timestamp_ms=int(wall_s() * 1000) - 2 * 86_400_000)
     until(lambda: not raw.describe_producers(topic, 0).active_producers, "the broker forgets a producer of old records")
     found = await look_up(brokers, question(written, -1))
     assert (found.last_sequence, found.spans) == (2, [StoredSpan(0, 2, 0)])

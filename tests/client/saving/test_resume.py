@@ -10,6 +10,7 @@ from oncelog.client.saving.fencing import kafka_pid
 from oncelog.client.saving.read_back import slots
 from oncelog.client.saving.resume import Resumed, resume
 from oncelog.client.saving.saved import Place
+from oncelog.clock import wall_s
 from tests.client.saving.written import WALL_MS, Written, new_writer
 from tests.raw import RawConnection
 from tests.waiting import until
@@ -189,7 +190,7 @@ async def test_records_of_two_days_ago_make_kafka_forget_and_the_log_still_tells
 ) -> None:
     written = await new_writer(brokers, raw, topic)
     saved = written.saved()
-    written.write(4, timestamp_ms=1_500_000_000_000)
+    written.write(4, timestamp_ms=int(wall_s() * 1000) - 2 * 86_400_000)
     until(lambda: forgotten(written), "the broker forgets a producer that is still sending")
     assert summary(await resume(brokers, saved, WALL_MS), topic) == [(4, 4)]
 

@@ -11,6 +11,7 @@ from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.producer.asynchronous import AsyncProducer
 from oncelog.client.producer.producer import Producer
 from oncelog.client.saving import BadSavedProducer, CannotResume, SavedProducer
+from oncelog.clock import wall_s
 from oncelog.embedded import Server
 from tests.client.saving.stored import Stored, stored
 from tests.raw import RawConnection
@@ -293,7 +294,7 @@ def test_forgotten_by_kafka_after_its_expiration_and_resumed_without_a_duplicate
 def test_records_of_two_days_ago_are_resumed_without_a_duplicate(
     start: Callable[..., Producer], raw: RawConnection, out: str
 ) -> None:
-    two_days_ago = 1_500_000_000_000
+    two_days_ago = int(wall_s() * 1000) - 2 * 86_400_000
     first = start()
     first.pin(out)
     first.saved()

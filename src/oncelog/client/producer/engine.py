@@ -163,6 +163,7 @@ class Engine:
         if not self._is_held:
             self._hand_over(now_ms)
         self.saving.turn()
+        self.sender.set_wall_clock(now_ms + int(self.sealing.wall_offset_s() * 1000), now_ms)
         self.sender.tick(now_ms)
         self._act(now_ms)
         self._plan(now_s, self._topics.expire(now_s))
@@ -270,6 +271,11 @@ class Engine:
         error = KafkaError(action.code, known.str(), retriable=known.retriable(), maybe_stored=action.maybe_stored)
         self.saving.failed(batch, error)
         self._report(batch.payload, error, batch)  # type: ignore[arg-type]
+
+    def report_failed(self, batch: Batch, error: KafkaError) -> None:
+        """It is stored, or something in its place is; what that is was not what it should be."""
+        known = KafkaError(error.code(), error.str(), fatal=error.fatal(), maybe_stored=True)
+        self._report(batch.payload, known, batch)  # type: ignore[arg-type]
 
     def _report(self, records: Records, error: KafkaError, batch: Batch | None = None) -> None:
         report = Report(records, error=error, done_s=monotonic_s())

@@ -385,8 +385,11 @@ class Saving:
                     base_offset = await self._replays.check(action, from_offset, any_generation=self._is_leased)
                 except KafkaException as failure:
                     self.stop(failure)
-            self._stored(place, action.batch.record_count, base_offset + action.batch.record_count)
-            self._engine.report_delivered(action._replace(base_offset=base_offset))
+            if self._failure is None:
+                self._stored(place, action.batch.record_count, base_offset + action.batch.record_count)
+                self._engine.report_delivered(action._replace(base_offset=base_offset))
+            else:
+                self._engine.report_failed(action.batch, self._failure)
             waiting.popleft()
         del self._doubtful[place]
 
