@@ -29,9 +29,6 @@ class ClientSettings:
     topic_metadata_refresh_interval_ms: int = integer(
         300_000, -1, HOUR_MS, "How often brokers and topics are asked about; -1 for never."
     )
-    topic_metadata_refresh_fast_interval_ms: int = integer(
-        100, 1, 60_000, "The first pause before asking again for a leader; retry.backoff.ms when not given."
-    )
     topic_metadata_propagation_max_ms: int = integer(
         30_000, 0, HOUR_MS, "A topic that is not there is waited for this long, since a new one takes time to be known."
     )

@@ -87,9 +87,6 @@ class ConsumerSettings(ClientSettings):
         name="fetch.message.max.bytes",
         aliases=("max.partition.fetch.bytes",),
     )
-    fetch_queue_backoff_ms: int = integer(
-        1000, 0, 300_000, "How long a partition with a full queue is not asked for.", scope=CONSUMER
-    )
     fetch_error_backoff_ms: int = integer(
         500, 0, 300_000, "How long a partition is left alone after an error.", scope=CONSUMER
     )

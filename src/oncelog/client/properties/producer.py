@@ -82,9 +82,6 @@ class ProducerSettings(ClientSettings):
         name="compression.codec",
         aliases=("compression.type",),
     )
-    compression_level: int = integer(
-        -1, -1, 12, "How hard, as far as the codec goes; -1 is its default.", scope=PRODUCER
-    )
 
     # The queue
     queue_buffering_max_messages: int = integer(

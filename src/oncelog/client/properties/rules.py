@@ -109,8 +109,6 @@ def _common(values: Values, given: frozenset[str]) -> str | None:
         values["metadata_max_age_ms"] = refresh_ms * 3
     if values["reconnect_backoff_max_ms"] < values["reconnect_backoff_ms"]:
         return "`reconnect.backoff.max.ms` must be >= `reconnect.backoff.ms`"
-    if "topic.metadata.refresh.fast.interval.ms" not in given:
-        values["topic_metadata_refresh_fast_interval_ms"] = values["retry_backoff_ms"]
     if not values["bootstrap_servers"]:
         return "`bootstrap.servers` must be set"
     return _sasl(values) if values["security_protocol"].startswith("sasl") else None

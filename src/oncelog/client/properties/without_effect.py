@@ -50,6 +50,7 @@ def _callback(name: str, doc: str) -> Property:
 WITHOUT_EFFECT: Final = (
     _flags("builtin.features", _FEATURES, "A question to librdkafka's build."),
     _integer("message.copy.max.bytes", 65_535, 0, 1_000_000_000, "Records are always copied into their batch."),
+    _integer("topic.metadata.refresh.fast.interval.ms", 100, 1, 60_000, "A leader is asked for by retry.backoff.ms."),
     _integer("topic.metadata.refresh.fast.cnt", 10, 0, 1000, _DEPRECATED),
     _boolean("topic.metadata.refresh.sparse", True, "Only the topics in use are ever asked about."),
     _flags("debug", _DEBUG, _LOGGING),
@@ -79,6 +80,7 @@ WITHOUT_EFFECT: Final = (
     _integer("sasl.kerberos.min.time.before.relogin", 60_000, 0, DAY_MS, "Without GSSAPI it says nothing."),
     _boolean("enable.metrics.push", True, "Nothing about this client is sent to brokers."),
     _integer("coordinator.query.interval.ms", 600_000, 1, HOUR_MS, "Asked for when it is lost.", CONSUMER),
+    _integer("fetch.queue.backoff.ms", 1000, 0, 300_000, "Fetching goes on as soon as there is room.", CONSUMER),
     _integer("max.poll.records", 500, 1, INT_MAX, _SHARE, CONSUMER),
     _text("share.acknowledgement.mode", _SHARE, "implicit", CONSUMER),
     _boolean("auto.commit.enable", True, "For librdkafka's old consumer.", CONSUMER),
@@ -89,6 +91,7 @@ WITHOUT_EFFECT: Final = (
     _integer(
         "queue.buffering.backpressure.threshold", 1, 1, 1_000_000, "Batches wait for brokers, not in them.", PRODUCER
     ),
+    _integer("compression.level", -1, -1, 12, "Each codec compresses at its own default level.", PRODUCER),
     _boolean("produce.offset.report", False, "Offsets are always reported.", PRODUCER),
     _property(
         Kind.CHOICE,
