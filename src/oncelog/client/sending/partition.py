@@ -343,6 +343,7 @@ class Partition:
         for batch in self.open:
             if not batch.is_reported:
                 soonest_ms = min(soonest_ms, batch.created_ms + limits.delivery_timeout_ms)
+                break  # those behind it are younger
         if now_ms < self.not_before_ms and self.has_unsent:
             soonest_ms = min(soonest_ms, self.not_before_ms)
         if self.state == State.SETTLING:
