@@ -77,6 +77,23 @@ def test_an_asynchronous_commit_is_told_to_the_callback_when_the_application_pol
     assert (error, partition.offset, thread) == (None, 5, threading.current_thread().name)
 
 
+def test_callbacks_are_served_between_the_records_of_one_block(
+    written: str, group: str, make_consumer: MakeConsumer
+) -> None:
+    seen: list[str] = []
+    consumer = make_consumer(group_id=group, on_commit=lambda error, partitions: seen.append("committed"))
+    consumer.assign(beginning(written))
+    calls = consumer._operations.core.calls
+    for message in consumer:
+        seen.append(str(message.offset()))
+        if len(seen) == 3:
+            consumer.commit()
+            until(lambda: bool(calls), "the outcome of a commit")
+        if len(seen) == 6:
+            break
+    assert seen == ["0", "1", "2", "committed", "3", "4"]
+
+
 def test_the_clock_commits_what_the_application_has_done_with_and_not_what_it_holds(
     written: str, group: str, make_consumer: MakeConsumer
 ) -> None:

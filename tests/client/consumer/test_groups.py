@@ -157,6 +157,14 @@ def test_a_pattern_matches_topics_that_come_later(raw: RawConnection, group: str
     assert sorted({each.topic for each in consumer.assignment()}) == [f"{name}-1", f"{name}-2"]
 
 
+def test_a_pattern_does_not_match_the_clusters_own_topics(topic: str, group: str, make_consumer: MakeConsumer) -> None:
+    consumer = make_consumer(group_id=group)
+    assert consumer.list_topics().topics["__consumer_offsets"].partitions
+    consumer.subscribe([f"^(__consumer_offsets|{topic})$"])
+    take(consumer, 40)
+    assert {each.topic for each in consumer.assignment()} == {topic}
+
+
 def test_a_topic_that_does_not_exist_is_told_and_read_as_soon_as_it_does(
     raw: RawConnection, group: str, make_consumer: MakeConsumer
 ) -> None:
