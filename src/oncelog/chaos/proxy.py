@@ -3,14 +3,13 @@
     with FaultProxy(server.bootstrap_servers, seeded_schedule(7, every=50, until=10_000)) as proxy:
         producer = Producer({"bootstrap.servers": proxy.bootstrap_servers})
         ...
-    print(proxy.happened)
+    proxy.happened  # beside proxy.planned
 
 Every broker that an answer names gets a port of its own here, and the answer names that port instead, so clients stay
 behind the proxy. Connections to it are not encrypted; SASL passes through.
 """
 
 import asyncio
-import time
 from collections.abc import Callable, Coroutine, Iterable
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
@@ -19,6 +18,7 @@ from oncelog.chaos.faults import Direction, Fault, Hit, Kind, Plan, Sides
 from oncelog.chaos.link import READ_AHEAD_BYTES, Link, reset
 from oncelog.client.net.loop_thread import LoopThread
 from oncelog.client.properties.addresses import parse_servers
+from oncelog.clock import Clock, SystemClock
 
 T = TypeVar("T")
 
@@ -51,8 +51,9 @@ class Happened(NamedTuple):
 class FaultProxy:
     """Begins with `start` or `with`; `upstream` is what a client would have as `bootstrap.servers`."""
 
-    def __init__(self, upstream: str, schedule: Iterable[Fault] = ()) -> None:
+    def __init__(self, upstream: str, schedule: Iterable[Fault] = (), *, clock: Clock | None = None) -> None:
         self.plan = Plan(schedule)
+        self._clock: Clock = clock or SystemClock()
         self.happened: list[Happened] = []
         self.unreadable: list[str] = []  # answers that could not be passed on without leading around the proxy
         self._upstream = parse_servers(upstream)
@@ -64,14 +65,14 @@ class FaultProxy:
         self._tasks: set[asyncio.Task[None]] = set()
         self._connections = 0
         self._refuse_next = 0
-        self._refuse_until_s = 0.0
+        self._refuse_until_ms = 0
         self._is_refusing = False
-        self._began_s = 0.0
+        self._began_ms = 0
 
     # --- its life, from any thread
 
     def start(self) -> None:
-        self._began_s = time.monotonic()
+        self._began_ms = self._now_ms()
         self._thread = LoopThread("oncelog-proxy")
         try:
             self._thread.run(self._listen_for_all())
@@ -199,7 +200,7 @@ class FaultProxy:
 
     def _begin_refusing(self, fault: Fault) -> None:
         if fault.ms:
-            self._refuse_until_s = time.monotonic() + fault.ms / 1000
+            self._refuse_until_ms = self._now_ms() + fault.ms
         else:
             self._refuse_next += fault.connections
 
@@ -207,12 +208,15 @@ class FaultProxy:
         if self._refuse_next:
             self._refuse_next -= 1
             return True
-        return self._is_refusing or time.monotonic() < self._refuse_until_s
+        return self._is_refusing or self._now_ms() < self._refuse_until_ms
 
     # --- what links ask
 
+    def _now_ms(self) -> int:
+        return self._clock.now().monotonic_ms
+
     def record(self, hit: Hit, connection: int, server: Address, api: str, in_flight: int) -> None:
-        seconds = time.monotonic() - self._began_s
+        seconds = (self._now_ms() - self._began_ms) / 1000
         counts = dict(self.plan.counts)
         self.happened.append(
             Happened(hit.number, hit.fault, counts, connection, server, api, hit.passed_bytes, in_flight, seconds)

@@ -17,6 +17,7 @@ from oncelog.client.net.brokers import Brokers
 from oncelog.client.net.sasl.mechanism import AuthenticationRefused, OAuthBearer, Plain
 from oncelog.client.net.sasl.scram import LEAST_ITERATIONS, MOST_ITERATIONS, Scram
 from oncelog.client.net.sasl.tokens import TokenSource, unsecured_config, unsecured_token
+from oncelog.clock import ManualClock
 from tests.client.net.fake_broker import Asked, FakeBroker
 
 # --- SCRAM: the example of RFC 7677, section 3
@@ -128,23 +129,27 @@ def test_words_that_make_no_token_are_refused(words: str) -> None:
 OAUTH = {"security_protocol": "sasl_plaintext", "sasl_mechanism": "OAUTHBEARER"}
 
 
-def token_source(now_s: list[float], **more: Any) -> TokenSource:
-    return TokenSource(FakeBroker().settings(**OAUTH, bootstrap_servers="x:1", **more), lambda: now_s[0])
+def token_source(clock: ManualClock, **more: Any) -> TokenSource:
+    return TokenSource(FakeBroker().settings(**OAUTH, bootstrap_servers="x:1", **more), clock)
+
+
+def at_s(seconds: int) -> ManualClock:
+    return ManualClock(wall_ms=seconds * 1000)
 
 
 async def test_a_token_is_used_for_four_fifths_of_its_life_and_asked_for_once_by_many() -> None:
-    now_s, asked = [0.0], []
+    clock, asked = at_s(0), []
 
     def callback(config: str) -> tuple[str, float]:
         asked.append(config)
-        return f"token{len(asked)}", now_s[0] + 100
+        return f"token{len(asked)}", 100 * len(asked)
 
-    source = token_source(now_s, oauth_cb=callback, sasl_oauthbearer_config="words")
+    source = token_source(clock, oauth_cb=callback, sasl_oauthbearer_config="words")
     tokens = await asyncio.gather(*(source.token() for _ in range(5)))
     assert {token.value for token in tokens} == {"token1"}
-    now_s[0] = 79
+    clock.advance(79_000)
     assert (await source.token()).value == "token1"
-    now_s[0] = 81
+    clock.advance(2_000)
     assert (await source.token()).value == "token2"
     assert asked == ["words"] * 2
 
@@ -165,7 +170,7 @@ def wordless(_: str) -> Any:
     ("callback", "words"), [(expired, "expired already"), (broken, "no such user"), (wordless, "oauth_cb must return")]
 )
 async def test_a_callback_that_gives_no_token_is_told_and_asked_again(callback: Any, words: str) -> None:
-    source = token_source([0.0], oauth_cb=callback)
+    source = token_source(at_s(0), oauth_cb=callback)
     for _ in range(2):
         with pytest.raises(KafkaException, match=words) as caught:
             await source.token()
@@ -174,7 +179,7 @@ async def test_a_callback_that_gives_no_token_is_told_and_asked_again(callback: 
 
 def test_without_any_source_of_tokens_the_client_is_not_made() -> None:
     with pytest.raises(KafkaException, match="OAUTHBEARER needs tokens"):
-        token_source([0.0])
+        token_source(at_s(0))
 
 
 class Provider(BaseHTTPRequestHandler):
@@ -213,7 +218,7 @@ def oidc(url: str, **more: Any) -> TokenSource:
         "sasl_oauthbearer_client_secret": "s3cret",
         "sasl_oauthbearer_token_endpoint_url": url,
     }
-    return token_source([1000.0], **asked, **more)
+    return token_source(at_s(1000), **asked, **more)
 
 
 async def test_a_provider_is_asked_for_a_token_with_id_and_secret(provider: str) -> None:

@@ -12,10 +12,10 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable
-from time import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncelog.client.errors import KafkaError, KafkaException, invalid_argument
+from oncelog.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
     from oncelog.client.properties import ClientSettings
@@ -32,15 +32,17 @@ class Token(NamedTuple):
 
 
 class TokenSource:
-    """`wall_s` reads the wall clock, in which tokens expire."""
-
-    def __init__(self, settings: "ClientSettings", wall_s: Callable[[], float] = time) -> None:
+    def __init__(self, settings: "ClientSettings", clock: Clock | None = None) -> None:
         self._settings = settings
-        self._wall_s = wall_s
+        self._clock: Clock = clock or SystemClock()
         self._token: Token | None = None
         self._renew_s = 0.0
         self._making: asyncio.Future[Token] | None = None
         self._make = self._maker()
+
+    def _wall_s(self) -> float:
+        """Tokens expire by the wall clock."""
+        return self._clock.now().wall_ms / 1000
 
     async def token(self) -> Token:
         if self._token is not None and self._wall_s() < self._renew_s:
