@@ -1,6 +1,7 @@
 """What applications give to `produce`, in the form that is stored; whatever cannot be meant is refused here."""
 
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Any
 
 from oncelog.client.errors import KafkaError, KafkaException
@@ -76,3 +77,11 @@ def as_time(timestamp: Any, now_s: float) -> float:
 def refused(code: int, message: str | None = None) -> KafkaException:
     words = message if message is not None else KafkaError(code).str()
     return KafkaException(KafkaError(code, f"Unable to produce message: {words}"))
+
+
+def bulk_module() -> Any:
+    """What sends tables, where the extra that it needs is installed."""
+    try:
+        return import_module("oncelog.client.producer.bulk")
+    except ImportError as missing:
+        raise ImportError(f"to send tables the extra oncelog[columns] is needed: {missing}") from None

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any, Self
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.net.metadata import Metadata
 from oncelog.client.producer.accumulator import RECORD_OVERHEAD_BYTES, Budget, Held, Topic, headers_bytes
-from oncelog.client.producer.arguments import as_bytes, as_headers, as_partition, as_time, check_topic, refused
+from oncelog.client.producer.arguments import (
+    as_bytes,
+    as_headers,
+    as_partition,
+    as_time,
+    bulk_module,
+    check_topic,
+    refused,
+)
 from oncelog.client.producer.delivery import ProducedMessage, Report
 from oncelog.client.producer.engine import Engine
 from oncelog.client.producer.resuming import begin, saved_value
@@ -16,6 +24,7 @@ from oncelog.client.properties import producer_settings
 from oncelog.clock import monotonic_s
 
 if TYPE_CHECKING:
+    from oncelog.client.producer.bulk import BulkSend
     from oncelog.client.producer.resuming import Saving
     from oncelog.client.saving.saved import SavedProducer
 
@@ -103,7 +112,34 @@ class AsyncProducer:
             self._engine.sealing.seal(place)
         return future
 
-    send = produce
+    async def send(self, topic: str, value: Any = None, *arguments: Any, **more: Any) -> "asyncio.Future[Any]":
+        """As `produce`; with an Arrow table or record batch for a value all its rows are taken, as `Producer.send`
+        does, and the future is done with their `BulkSend` when all of them are delivered."""
+        if hasattr(value, "schema"):
+            return await self._send_rows(topic, value)
+        return await self.produce(topic, value, *arguments, **more)
+
+    async def _send_rows(self, topic: str, data: Any) -> "asyncio.Future[BulkSend]":
+        bulk = bulk_module()
+        self._check_usable()
+        check_topic(topic)
+        self._engine.saving.check(topic)
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[BulkSend] = loop.create_future()
+        handle: BulkSend = bulk.BulkSend(topic)
+        sending = bulk.Sending(self._engine, data, handle)
+        sending.know(await self._engine.know(topic))
+        handle.watch(lambda: loop.call_soon_threadsafe(_settle, future, handle))
+        try:
+            for piece in sending.pieces():
+                while not self._budget.has_room_for_bytes(piece.size_bytes):
+                    await self._changed()
+                    self._check_usable()
+                # In a thread, since a piece takes some milliseconds and other work of this loop need not wait for it.
+                await asyncio.to_thread(sending.send, piece)
+        finally:
+            sending.finish()
+        return future
 
     async def produce_and_wait(self, *arguments: Any, **more: Any) -> ProducedMessage:
         """The message of a record that is stored."""
@@ -187,7 +223,9 @@ class AsyncProducer:
 
     def _deliver(self, report: Report) -> None:
         records = report.records
-        self._budget.give_back(records.size_bytes, records.count)
+        records.give_back(self._budget)
+        if records.handle is not None:
+            records.handle.report(report)
         for future, message in report.messages():
             if future.done():
                 continue
@@ -209,3 +247,12 @@ class AsyncProducer:
         if os.getpid() != self._process_id:
             words = "this producer was made before the process forked: a forked process needs one of its own"
             raise KafkaException(KafkaError(KafkaError._STATE, words))
+
+
+def _settle(future: "asyncio.Future[BulkSend]", handle: "BulkSend") -> None:
+    if future.done():
+        return
+    if handle.error is None:
+        future.set_result(handle)
+    else:
+        future.set_exception(KafkaException(handle.error))

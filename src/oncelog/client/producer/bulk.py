@@ -50,19 +50,13 @@ class Range(NamedTuple):
 class BulkSend:
     """What becomes of the rows of one `send`."""
 
-    def __init__(
-        self,
-        topic: str,
-        tell: Callable[[KafkaError | None, "BulkSend"], None],
-        on_delivery: Callable[..., object] | None,
-    ) -> None:
+    def __init__(self, topic: str) -> None:
         self.topic = topic
         self.record_count = 0
         self.delivered_count = 0
         self.failed_count = 0
         self.error: KafkaError | None = None  # the first one
         self._ranges: list[Range] = []
-        self._tell = tell if on_delivery is not None else None
         self._is_whole = False  # all rows were handed over
         self._lock = threading.Lock()
         self._done = threading.Event()
@@ -143,8 +137,6 @@ class BulkSend:
             if not is_over or self._done.is_set():
                 return
             self._done.set()
-        if self._tell is not None:
-            self._tell(self.error, self)
         for watcher in self._watchers:
             watcher()
 

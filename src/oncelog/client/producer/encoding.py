@@ -25,6 +25,9 @@ from oncelog.records.build import build_batch
 
 WORTH_COMPILED_RECORDS: Final = 100  # below that a call into the loops costs more than pure Python
 WORTH_IMPORT_RECORDS: Final = 2_000
+# Times of one batch that lie further apart than this take more room than is counted for a record.
+NEAR_MS: Final = 1 << 20
+FAR_BYTES: Final = 8
 
 
 class Encoded(NamedTuple):
@@ -67,10 +70,12 @@ class Encoder:
         keys, values, headers = cells.keys or nothing, cells.values or nothing, cells.headers or nothing
         times_ms = [time_ms(each, wall_offset_s) for each in cells.times]
         rows = list(zip(keys, values, headers, times_ms, strict=True))
-        if size_bytes <= self._target_bytes:
+        is_wide = max(times_ms) - min(times_ms) > NEAR_MS
+        overhead_bytes = RECORD_OVERHEAD_BYTES + (FAR_BYTES if is_wide else 0)
+        if size_bytes + cells.row_count * (overhead_bytes - RECORD_OVERHEAD_BYTES) <= self._target_bytes:
             return [(build_batch(rows, codec=self._codec), len(rows))]
         parts = []
-        for first, last in _pieces(keys, values, headers, self._target_bytes):
+        for first, last in _pieces(keys, values, headers, overhead_bytes, self._target_bytes):
             parts.append((build_batch(rows[first:last], codec=self._codec), last - first))
         return parts
 
@@ -115,12 +120,12 @@ def _records(topic: str, partition: int, cells: _Cells, wall_offset_s: float) ->
 
 
 def _pieces(
-    keys: Sequence[Any], values: Sequence[Any], headers: Sequence[Any], most_bytes: int
+    keys: Sequence[Any], values: Sequence[Any], headers: Sequence[Any], overhead_bytes: int, most_bytes: int
 ) -> list[tuple[int, int]]:
     """From where to where each batch goes, so that none is estimated to be too large."""
     pieces, first, size_bytes = [], 0, 0
     for at, (key, value, each) in enumerate(zip(keys, values, headers, strict=True)):
-        row = RECORD_OVERHEAD_BYTES + len(key or b"") + len(value or b"") + (headers_bytes(each) if each else 0)
+        row = overhead_bytes + len(key or b"") + len(value or b"") + (headers_bytes(each) if each else 0)
         if at > first and size_bytes + row > most_bytes:
             pieces.append((first, at))
             first, size_bytes = at, 0
@@ -142,28 +147,35 @@ def _paired(parts: list[tuple[bytearray, int]], records: Records) -> list[Encode
 
 # --- the compiled loops, once somebody needs them
 
-_lock: Final = Lock()
-_state: dict[str, Any] = {"loops": None, "is_asked": False}
+
+class _Loops:
+    def __init__(self) -> None:
+        self.module: Any = None
+        self.fetching: Thread | None = None
+        self.lock = Lock()
+
+
+_loops: Final = _Loops()
 
 
 def compiled_loops() -> Any:
-    return _state["loops"]
+    return _loops.module
 
 
 def fetch_compiled_loops(*, wait: bool = False) -> None:
     """Import them and run them once; a process does this at most once, and not at all without the extra."""
-    with _lock:
-        is_first, _state["is_asked"] = not _state["is_asked"], True
-    if not is_first or importlib.util.find_spec("numba") is None:
-        return
-    thread = Thread(target=_fetch, name="oncelog-loops", daemon=True)
-    thread.start()
+    with _loops.lock:
+        if _loops.fetching is None:
+            _loops.fetching = Thread(target=_fetch, name="oncelog-loops", daemon=True)
+            _loops.fetching.start()
     if wait:
-        thread.join()
+        _loops.fetching.join()
 
 
 def _fetch() -> None:
+    if importlib.util.find_spec("numba") is None or importlib.util.find_spec("numpy") is None:
+        return
     from oncelog.client.producer import encoding_columns
 
     encoding_columns.encode_columns([None, b"k"], [None, b"v"], [0.0, 0.0], 0.0, 0, 1000)
-    _state["loops"] = encoding_columns
+    _loops.module = encoding_columns

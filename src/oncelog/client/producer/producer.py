@@ -21,6 +21,7 @@ from oncelog.client.producer.arguments import (
     as_headers,
     as_partition,
     as_time,
+    bulk_module,
     check_callback,
     check_topic,
     refused,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from oncelog.client.properties import ProducerSettings
     from oncelog.client.saving.saved import SavedProducer
 
+Data = str | bytes | bytearray | memoryview | None
 OnDelivery = Callable[[KafkaError | None, Any], object]
 
 CLOSED: Final = "the producer is closed"
@@ -82,8 +84,8 @@ class Producer:
     def produce(
         self,
         topic: str,
-        value: str | bytes | None = None,
-        key: str | bytes | None = None,
+        value: Data = None,
+        key: Data = None,
         partition: int = -1,
         on_delivery: OnDelivery | None = None,
         timestamp: int = 0,
@@ -106,6 +108,7 @@ class Producer:
             or headers is not None
             or timestamp != 0
             or callback is not None
+            or not (on_delivery is None or callable(on_delivery))
         ):
             self._produce(topic, value, key, partition, on_delivery or callback, timestamp, headers)
             return
@@ -222,18 +225,17 @@ class Producer:
         Nothing is sent when anything is wrong with any row. What becomes of the rows is told by what is returned, and
         to `on_delivery`, once, from `poll` or `flush`. Needs the extra `[columns]`.
         """
-        try:
-            from oncelog.client.producer.bulk import BulkSend, Sending
-        except ImportError as missing:
-            raise ImportError(f"send() needs the extra oncelog[columns]: {missing}") from None
+        bulk = bulk_module()
         self._check_usable()
         check_topic(topic)
         check_callback(on_delivery)
         self._engine.saving.check(topic)
-        outbox = self._outbox
-        handle = BulkSend(topic, lambda error, done: outbox.put(error, iter(((on_delivery, done),))), on_delivery)
-        sending = Sending(self._engine, data, handle)
+        handle: BulkSend = bulk.BulkSend(topic)
+        sending = bulk.Sending(self._engine, data, handle)
         sending.know(self._thread.run(self._engine.know(topic)))
+        if on_delivery is not None:
+            outbox, calls = self._outbox, ((on_delivery, handle),)
+            handle.watch(lambda: outbox.put(handle.error, iter(calls)))
         try:
             for piece in sending.pieces():
                 self._make_room_for_bytes(piece.size_bytes)
