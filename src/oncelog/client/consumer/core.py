@@ -5,6 +5,7 @@ take: fetched records (`engine.next_event`) or calls that belong into the applic
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Protocol, TypeVar
@@ -22,6 +23,8 @@ from oncelog.client.net.metadata import Metadata
 from oncelog.client.properties import ConsumerSettings
 
 T = TypeVar("T")
+
+_log = logging.getLogger("oncelog.client")
 
 PATIENCE_MS = 60_000
 NOWHERE = -1
@@ -238,7 +241,7 @@ class Core:
             await self.commit_in_background(self.to_commit(is_explicit=False))
 
     async def commit_in_background(self, offsets: dict[Partition, ToCommit]) -> None:
-        """The application hears of the outcome by `on_commit`, if it has given one."""
+        """The application hears of the outcome by `on_commit`; a failure is logged where there is none."""
         if not offsets:
             return
         failure: KafkaError | None = None
@@ -249,7 +252,9 @@ class Core:
         except KafkaException as error:
             failure = error.error
         on_commit = self.settings.on_commit
-        if on_commit is not None:
+        if on_commit is None and failure is not None:
+            _log.warning("group %s: a commit failed: %s", self.settings.group_id, failure.str())
+        elif on_commit is not None:
             self.call(Call(lambda: on_commit(failure, asking.topic_partitions(offsets, codes))))
 
     # --- what the cluster says
