@@ -218,6 +218,11 @@ def test_while_one_partition_waits_for_room_the_others_are_not_waited_for_long()
     fetch = only(machine.actions(0))
     assert ([each.partition for each in fetch.asked], fetch.wait_ms) == ([B], HELD_BACK_WAIT_MS)
     assert machine.is_held_back
+    # An application that takes nothing does not keep the broker busy.
+    for times in (2, 4, 8, 16, 32):
+        machine.fetched(fetch.request_id, [answer(B)], 0)
+        fetch = only(machine.actions(0))
+        assert fetch.wait_ms == times * HELD_BACK_WAIT_MS
     machine.fetched(fetch.request_id, [answer(B)], 0)
     machine.taken(chunk)
     assert {each.partition for each in only(machine.actions(0)).asked} == {A, B}

@@ -4,7 +4,7 @@ from collections import Counter
 
 from tests.client.fetching.history import History
 
-SEEDS = 300
+SEEDS = 200
 STEPS = 400
 
 

@@ -42,7 +42,8 @@ from oncelog.client.fetching.values import (
 Answer = TypeVar("Answer", Fetched, FoundOffset, FoundEpochEnd)
 
 # While a partition waits for room in the queue, a fetch for the others does not sit on the broker for long: the room
-# may be there at once, and the next fetch has to wait for this one.
+# may be there at once, and the next fetch has to wait for this one. As long as the application takes nothing, each
+# time is twice as long.
 HELD_BACK_WAIT_MS = 10
 
 _LED = frozenset({Stage.FIND, Stage.CHECK, Stage.FETCH})
@@ -53,6 +54,7 @@ class Fetcher:
         self.limits = limits
         self.queued_bytes = 0
         self.is_held_back = False  # something is not fetched for want of room; `taken` may change that
+        self._held_back_wait_ms = HELD_BACK_WAIT_MS
         self._places: dict[Partition, Place] = {}
         self._ids = count(1)
         self._fetches: dict[int, tuple[int, int]] = {}  # under way: node by request, and the bytes it may bring
@@ -105,6 +107,7 @@ class Fetcher:
     def taken(self, chunk: Chunk) -> None:
         """The application has begun to read it, or it was thrown away: there is room for as much."""
         size_bytes = len(chunk.records)
+        self._held_back_wait_ms = HELD_BACK_WAIT_MS
         chunk.place.queued_bytes -= size_bytes
         chunk.place.queued_records -= chunk.record_count
         self.queued_bytes -= size_bytes
@@ -206,7 +209,10 @@ class Fetcher:
             AskedPartition(each.partition, each.offset, each.leader_epoch, size)
             for each, size in zip(wanted, sizes, strict=True)
         ]
-        wait_ms = min(self.limits.wait_ms, HELD_BACK_WAIT_MS) if is_held_back else self.limits.wait_ms
+        wait_ms = self.limits.wait_ms
+        if is_held_back:
+            wait_ms = min(wait_ms, self._held_back_wait_ms)
+            self._held_back_wait_ms = max(1, wait_ms * 2)
         return Fetch(node_id, request_id, asked, wait_ms, self.limits.min_bytes, most_bytes)
 
     def _partition_bytes(self, place: Place, share_bytes: int) -> int:
