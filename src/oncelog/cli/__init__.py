@@ -1,11 +1,27 @@
-"""The command line: one file per command, imported when that command is called."""
+"""The command line: one file per command, imported when that command is called.
 
+Files whose names begin with an underscore are what commands share. What is promised of all of them, exit codes
+included, stands in docs/cli.md.
+"""
+
+import os
+import sys
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import click
 
 from oncelog import __version__
+
+INTERRUPTED = 130  # as a shell says it of a command that Ctrl-C ended
+# kcat's letters for what it does, of which one stands anywhere on its command line.
+MODES = {"-P": "produce", "-C": "consume", "-G": "consume", "-L": "topics"}
+GROUP = "-G"  # this one is also an option, with a value
+
+
+class WrongUsage(click.ClickException):
+    exit_code = 2
 
 
 class Commands(click.Group):
@@ -20,6 +36,48 @@ class Commands(click.Group):
             return None
         command: click.Command = import_module(f"{__name__}.{cmd_name.replace('-', '_')}").command
         return command
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, _with_command(args))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+            return result
+        except click.UsageError as wrong:
+            raise _one_line(wrong) from wrong
+        except KeyboardInterrupt:
+            raise SystemExit(INTERRUPTED) from None
+        except BrokenPipeError:
+            # Whoever read our output has seen enough, as `head` does: that is no failure.
+            _forget_stdout()
+            raise SystemExit(0) from None
+
+
+def _with_command(args: list[str]) -> list[str]:
+    """`-b host -P -t topic`, kcat's way, is `produce -b host -t topic`."""
+    if not args or not args[0].startswith("-"):
+        return args
+    at = next((at for at, each in enumerate(args) if each in MODES), None)
+    if at is None:
+        return args
+    behind = at if args[at] == GROUP else at + 1
+    return [MODES[args[at]], *args[:at], *args[behind:]]
+
+
+def _one_line(wrong: click.UsageError) -> click.ClickException:
+    """click's own words take four lines, of which one says what is wrong."""
+    words = wrong.format_message().rstrip(".")
+    path = wrong.ctx.command_path if wrong.ctx is not None else "oncelog"
+    return WrongUsage(f"{words} (see `{path} --help`)")
+
+
+def _forget_stdout() -> None:
+    """What is still in the buffer would be written when Python ends, and complain then."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 @click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -15,6 +15,7 @@ from oncelog.server.topic_configs import TOPIC_CONFIGS
 
 ENVIRONMENT = "the environment"
 ENVIRONMENT_PREFIX = "ONCELOG_"
+CLIENTS_PREFIX = "ONCELOG_CLIENT_"  # what the commands that connect to a server read
 ALIASES = {"broker.id": "node.id", "log.dirs": "log.dir"}
 # Names of one meaning: who writes any of them in a stronger place has not asked for the others from a weaker one.
 FAMILIES = (("log.retention.ms", "log.retention.minutes", "log.retention.hours"), ("log.roll.ms", "log.roll.hours"))
@@ -177,7 +178,7 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """ONCELOG_LOG_SEGMENT_BYTES is log.segment.bytes, ONCELOG_FLUSH is oncelog.flush."""
     found: dict[str, str] = {}
     for variable in sorted(environ):
-        if variable.startswith(ENVIRONMENT_PREFIX):
+        if variable.startswith(ENVIRONMENT_PREFIX) and not variable.startswith(CLIENTS_PREFIX):
             name = variable.removeprefix(ENVIRONMENT_PREFIX).lower().replace("_", ".")
             is_own = name not in SETTINGS and f"oncelog.{name}" in SETTINGS
             found[f"oncelog.{name}" if is_own else name] = environ[variable]

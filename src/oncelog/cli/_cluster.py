@@ -1,0 +1,99 @@
+"""Asking the cluster: an admin that is known to reach it, and topics that are known to be there."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import TypeVar
+
+from oncelog.cli._endings import failure, nearest, words_of
+from oncelog.cli._options import EVERY, Connecting
+from oncelog.client.admin import Admin
+from oncelog.client.consumer.cluster_metadata import ClusterMetadata, TopicMetadata
+from oncelog.client.errors import KafkaError, KafkaException
+from oncelog.client.types import TopicPartition
+
+T = TypeVar("T")
+Place = tuple[str, int]
+
+
+class Cluster:
+    def __init__(self, admin: Admin, timeout_s: float) -> None:
+        self.admin = admin
+        self._timeout_s = timeout_s
+
+    def metadata(self) -> ClusterMetadata:
+        return self.admin.list_topics(timeout=self._timeout_s)
+
+    def topics(self, names: Iterable[str]) -> dict[str, TopicMetadata]:
+        """These topics; the first one that is not there is told with the nearest that is."""
+        wanted = list(dict.fromkeys(names))
+        known = self.metadata().topics
+        found = {}
+        for name in wanted:
+            if name not in known:
+                raise failure(f"there is no topic {name}{nearest(name, known)}: `oncelog topics` lists all")
+            found[name] = known[name]
+        return found
+
+    def places(self, names: Iterable[str], indexes: Sequence[int] = ()) -> list[Place]:
+        """All partitions of the topics, or those with these numbers."""
+        places: list[Place] = []
+        for name, topic in self.topics(names).items():
+            if not topic.partitions:
+                raise failure(f"topic {name} has no partitions now: {words_of(topic.error) if topic.error else ''}")
+            for index in indexes:
+                refuse_unless_there(name, len(topic.partitions), index)
+            places += [(name, index) for index in (dict.fromkeys(indexes) or sorted(topic.partitions))]
+        return places
+
+    def leaders(self, places: Iterable[Place]) -> dict[Place, int]:
+        known = self.metadata().topics
+        return {(topic, index): known[topic].partitions[index].leader for topic, index in places}
+
+    def offsets(self, places: Iterable[Place], at: int) -> dict[Place, int]:
+        """Offsets by timestamp; -1 is the end, -2 the beginning. -1 in the answer where no record is as late."""
+        wanted = {TopicPartition(*place): at for place in places}
+        if not wanted:
+            return {}
+        found = self.admin.list_offsets(wanted)
+        return {(each.topic, each.partition): outcome_of(future).offset for each, future in found.items()}
+
+
+def refuse_unless_there(topic: str, count: int, index: int) -> None:
+    if index >= count:
+        raise failure(f"topic {topic} has the partitions 0 to {count - 1}, not {index}")
+
+
+@contextmanager
+def opened(to: Connecting) -> Iterator[Cluster]:
+    with Admin(to.of(EVERY)) as admin:
+        yield Cluster(admin, to.timeout_s)
+
+
+def outcome_of(future: "Future[T]") -> T:
+    return future.result()
+
+
+def each_outcome(futures: Mapping[str, "Future[T]"], passed_over: int | None = None) -> None:
+    """Wait for all; then the first failure is raised, with the name that it belongs to."""
+    failures = []
+    for name, future in futures.items():
+        try:
+            future.result()
+        except KafkaException as refusal:
+            if refusal.error.code() != passed_over:
+                failures.append((name, refusal.error))
+    if failures:
+        name, error = failures[0]
+        more = f" (and {len(failures) - 1} more failed)" if len(failures) > 1 else ""
+        raise failure(f"{name}: {_once(words_of(error))}{more}")
+
+
+def _once(words: str) -> str:
+    """Brokers often repeat the words of their code as their message."""
+    first, _, rest = words.partition(": ")
+    return rest if rest and rest.startswith(first) else words
+
+
+def is_unsupported(error: KafkaError) -> bool:
+    return error.code() == KafkaError._UNSUPPORTED_FEATURE

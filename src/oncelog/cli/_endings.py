@@ -1,0 +1,71 @@
+"""How commands end: one line that says what to do, and an exit code that scripts can tell apart."""
+
+import signal
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from difflib import get_close_matches
+from functools import wraps
+from types import FrameType
+from typing import ParamSpec, TypeVar
+
+import click
+
+TERMINATED = 143  # 128 and the number of SIGTERM, as a shell says it
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def failure(words: str) -> click.ClickException:
+    """`Error: ...` on one line, and exit code 1."""
+    return click.ClickException(" ".join(words.split("\n")))
+
+
+def speaks_to_brokers(body: Callable[P, T]) -> Callable[P, T]:
+    """A command's body: what the client refuses or fails with is said in one line."""
+
+    @wraps(body)
+    def run(*arguments: P.args, **keywords: P.kwargs) -> T:
+        from oncelog.client.errors import KafkaError, KafkaException
+
+        try:
+            return body(*arguments, **keywords)
+        except KafkaException as refusal:
+            if refusal.error.code() == KafkaError._INVALID_ARG:
+                raise click.UsageError(refusal.error.str()) from refusal
+            raise failure(words_of(refusal.error)) from refusal
+
+    return run
+
+
+def words_of(error: object) -> str:
+    """An error of the client, with what to do about it where that is the same for everyone."""
+    from oncelog.client.errors import KafkaError
+
+    assert isinstance(error, KafkaError)
+    words = error.str()
+    if error.code() in (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._RESOLVE):
+        return f"{words}: start a server with `oncelog serve`, or name another one with -b HOST:PORT"
+    if error.code() == KafkaError._TIMED_OUT:
+        return f"{words}: is there a Kafka at this address? -b names another one, -m waits longer"
+    return words
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The end of a sentence about a name that nobody knows."""
+    near = get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f"; the nearest known one is {near[0]}" if near else ""
+
+
+@contextmanager
+def ended_by_sigterm() -> Iterator[None]:
+    """SIGTERM unwinds as Ctrl-C does, so that groups are left and positions committed."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(TERMINATED)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

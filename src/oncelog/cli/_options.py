@@ -1,0 +1,158 @@
+"""The options that commands have in common, and the client's properties that come of them."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import click
+
+DEFAULT_BROKER = "127.0.0.1:9092"
+# The server's own variables begin with ONCELOG_ too; it passes over these.
+ENVIRONMENT_PREFIX = "ONCELOG_CLIENT_"
+SERVERS = ("bootstrap.servers", "metadata.broker.list")
+EVERY, PRODUCER, CONSUMER = "*", "P", "C"
+
+
+@dataclass(frozen=True, slots=True)
+class Connecting:
+    """What was said of how to reach the brokers."""
+
+    properties: Mapping[str, str]
+    timeout_s: float
+
+    def of(self, role: str, **defaults: Any) -> dict[str, Any]:
+        """The properties for a client of this role. What concerns only clients of another one is left out, since files
+        and the environment are shared by all commands; what nobody knows stays, and is refused."""
+        from oncelog.client.properties.table import ALIASES, PROPERTIES
+
+        named = {name.replace("_", "."): value for name, value in defaults.items()}
+        for name, value in self.properties.items():
+            known = PROPERTIES.get(ALIASES.get(name, name))
+            if known is None or known.scope in (EVERY, role):
+                named.pop(ALIASES.get(name, name), None)
+                named[name] = value
+        return named
+
+
+def connecting(body: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds -b, -X, -F and -m, and hands them over as one `Connecting` named `to`."""
+
+    @click.option(
+        "-b",
+        "brokers",
+        metavar="HOST:PORT,...",
+        help=f"The brokers to ask first; {DEFAULT_BROKER} when nothing else says.",
+    )
+    @click.option(
+        "-X",
+        "given",
+        metavar="NAME=VALUE",
+        multiple=True,
+        help="A property of the client, by librdkafka's name; repeatable.",
+    )
+    @click.option(
+        "-F",
+        "file",
+        metavar="FILE",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="Properties of the client, one NAME=VALUE a line.",
+    )
+    @click.option(
+        "-m",
+        "timeout_s",
+        metavar="SECONDS",
+        type=click.FloatRange(min=0, min_open=True),
+        default=5.0,
+        show_default=True,
+        help="How long to wait for the cluster's first answer.",
+    )
+    @wraps(body)
+    def run(
+        *arguments: Any,
+        brokers: str | None,
+        given: tuple[str, ...],
+        file: Path | None,
+        timeout_s: float,
+        **keywords: Any,
+    ) -> Any:
+        return body(*arguments, to=_connecting(brokers, given, file, timeout_s), **keywords)
+
+    return run
+
+
+def _connecting(brokers: str | None, given: tuple[str, ...], file: Path | None, timeout_s: float) -> Connecting:
+    """-X goes before the environment, that before the file; -b goes before all of them."""
+    properties = _from_file(file) if file else {}
+    properties |= _from_environment(os.environ)
+    for each in given:
+        name, value = _pair("-X", each)
+        properties[name] = value
+    if brokers is not None:
+        for name in SERVERS:
+            properties.pop(name, None)
+        properties[SERVERS[0]] = brokers
+    elif not any(name in properties for name in SERVERS):
+        properties[SERVERS[0]] = DEFAULT_BROKER
+    return Connecting(properties, timeout_s)
+
+
+def _from_file(file: Path) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+        text = line.strip()
+        if text and not text.startswith("#"):
+            name, value = _pair(f"{file} line {number}", text)
+            found[name] = value
+    return found
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    return {
+        name.removeprefix(ENVIRONMENT_PREFIX).lower().replace("_", "."): value
+        for name, value in environ.items()
+        if name.startswith(ENVIRONMENT_PREFIX)
+    }
+
+
+def _pair(where: str, text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise click.UsageError(f"{where} {text}: expected NAME=VALUE, such as client.id=me")
+    return name.strip(), value
+
+
+def pairs(option: str, given: tuple[str, ...]) -> dict[str, str]:
+    """Of an option of the kind NAME=VALUE that may be repeated."""
+    return dict(_pair(option, each) for each in given)
+
+
+def formatted(body: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds --format and its short form -J, handed over as `form`."""
+
+    @click.option(
+        "--format",
+        "form",
+        type=click.Choice(["table", "json", "yaml"]),
+        default="table",
+        show_default=True,
+        help="How to print it.",
+    )
+    @click.option("-J", "is_json", is_flag=True, help="The same as --format json.")
+    @wraps(body)
+    def run(*arguments: Any, form: str, is_json: bool, **keywords: Any) -> Any:
+        return body(*arguments, form="json" if is_json else form, **keywords)
+
+    return run
+
+
+partitions_option = click.option(
+    "-p",
+    "indexes",
+    metavar="N",
+    type=click.IntRange(min=0),
+    multiple=True,
+    help="Only this partition; repeatable.",
+)

@@ -1,0 +1,145 @@
+"""Records to a producer, with its failures brought to the one who typed."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from oncelog.cli._cluster import refuse_unless_there
+from oncelog.cli._endings import failure, nearest, words_of
+from oncelog.cli._lines import Record
+from oncelog.client.errors import KafkaError, error_of
+from oncelog.client.producer.producer import Producer
+from oncelog.client.properties import producer_settings
+
+CHOSEN = -1  # by the key
+# Topics that are about to be there, and those whose partitions have no leader for the moment: the producer waits.
+_PASSING = frozenset({KafkaError.LEADER_NOT_AVAILABLE})
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What was said of where records go; None where each may say it."""
+
+    topic: str | None
+    partition: int | None
+
+
+class Writing:
+    def __init__(self, properties: dict[str, Any], timeout_s: float, target: Target, count: int | None) -> None:
+        more = {"on_delivery": self._failed, "delivery.report.only.error": True, "oncelog.queue.full": "block"}
+        self.most_bytes = producer_settings(properties).message_max_bytes
+        self._producer = Producer(properties | more)
+        self._timeout_s = timeout_s
+        self._target = target
+        self._left = count
+        self._counts: dict[str, int] = {}
+        self._failure: str | None = None
+        self._failures = 0
+        try:
+            if target.topic is not None:
+                self._look_at(target.topic)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def is_over(self) -> bool:
+        return self._left == 0
+
+    def send_values(self, values: Sequence[bytes]) -> None:
+        """Values alone, to the one topic; empty ones are nothing. It is what most inputs are, and the fastest way."""
+        found = [each for each in values if each]
+        if self._left is not None:
+            found = found[: self._left]
+            self._left -= len(found)
+        produce, topic, partition = self._producer.produce, self._target.topic, self._target.partition
+        assert topic is not None
+        if partition is None or partition == CHOSEN:
+            for value in found:
+                produce(topic, value)
+        else:
+            for value in found:
+                produce(topic, value, None, partition)
+        self._serve()
+
+    def send(self, records: Iterable[Record]) -> None:
+        for record in records:
+            if self.is_over:
+                break
+            self._send(record)
+            if self._left is not None:
+                self._left -= 1
+        self._serve()
+
+    def _send(self, record: Record) -> None:
+        topic = self._target.topic or record.topic
+        if topic is None:
+            raise failure("a record names no topic: -t TOPIC says where to")
+        partition = record.partition if self._target.partition is None else self._target.partition
+        if partition is None:
+            partition = CHOSEN
+        elif partition != CHOSEN:
+            self._check(topic, partition)
+        headers: Any = record.headers  # names as bytes, which need not be UTF-8
+        self._producer.produce(
+            topic, record.value, record.key, partition, timestamp=record.timestamp_ms, headers=headers
+        )
+
+    def _check(self, topic: str, partition: int) -> None:
+        if topic not in self._counts:
+            self._look_at(topic)
+        count = self._counts[topic]
+        if count and partition >= count and self._target.partition is None:
+            raise failure(
+                f"a record is for partition {partition}, and topic {topic} has {count}: -p -1 lets keys choose instead"
+            )
+
+    def _look_at(self, topic: str) -> None:
+        """Whether the topic is there, or is made by being asked for, before anything is read."""
+        metadata = self._producer.list_topics(topic, self._timeout_s)
+        known = metadata.topics.get(topic)
+        code = KafkaError.UNKNOWN_TOPIC_OR_PART if known is None else known.error_code
+        if code == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            there = self._producer.list_topics(timeout=self._timeout_s).topics
+            near = nearest(topic, there)
+            raise failure(f"there is no topic {topic}{near}: `oncelog topics create {topic}` makes one")
+        if code and code not in _PASSING:
+            raise failure(f"{topic}: {words_of(error_of(code))}")
+        count = self._counts[topic] = len(known.partitions) if known is not None else 0
+        partition = self._target.partition
+        if count and partition is not None:
+            refuse_unless_there(topic, count, partition)
+
+    # --- what became of it
+
+    def finish(self) -> None:
+        """Wait until all is acknowledged."""
+        self._producer.flush()
+        self._raise_failure()
+
+    def give_up(self, timeout_s: float) -> int:
+        return self._producer.flush(timeout_s)
+
+    def close(self) -> None:
+        self._producer.close(0)
+
+    def _serve(self) -> None:
+        self._producer.poll(0)
+        if self._failure is not None:
+            # Later records are not to be stored when earlier ones were not.
+            self._producer.purge()
+            self._producer.flush()
+            self._raise_failure()
+
+    def _failed(self, error: KafkaError | None, message: Any) -> None:
+        if error is None:
+            return
+        self._failures += 1
+        if self._failure is None:
+            self._failure = f"{message.topic()} [{message.partition()}]: {words_of(error)}"
+            if error.maybe_stored():
+                self._failure += " (it may be stored all the same)"
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise failure(f"{self._failures:,} records failed, the first one: {self._failure}")

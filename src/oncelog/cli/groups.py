@@ -1,0 +1,221 @@
+"""`oncelog groups`: consumer groups, how far behind they are, and where they go on."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from oncelog.cli._endings import failure, nearest, speaks_to_brokers
+from oncelog.cli._groups import ListsAtFirst
+from oncelog.cli._options import Connecting, connecting, formatted, partitions_option
+from oncelog.cli._output import emit
+
+if TYPE_CHECKING:
+    from oncelog.cli._cluster import Cluster, Place
+    from oncelog.client.admin import GroupDescription
+    from oncelog.client.types import TopicPartition
+
+COLUMNS = ("group", "topic", "partition", "committed", "end", "lag", "member", "client", "host")
+names_argument = click.argument("names", metavar="GROUP...", nargs=-1, required=True)
+
+
+@click.group(name="groups", cls=ListsAtFirst)
+def command() -> None:
+    """List, describe, delete and reset consumer groups; without a command: list."""
+
+
+@command.command(name="list")
+@connecting
+@formatted
+@speaks_to_brokers
+def list_groups(to: Connecting, form: str) -> None:
+    """All groups, with their states."""
+    from oncelog.cli._cluster import opened
+
+    with opened(to) as cluster:
+        cluster.metadata()
+        found = cluster.admin.list_consumer_groups().result()
+    rows = [{"group": each.group_id, "state": each.state, "kind": each.protocol_type or None} for each in found]
+    emit(form, rows, rows, ["group", "state", "kind"])
+
+
+@command.command()
+@connecting
+@formatted
+@names_argument
+@speaks_to_brokers
+def describe(to: Connecting, form: str, names: tuple[str, ...]) -> None:
+    """Committed offsets, how far they are behind the end, and whose partitions they are."""
+    from oncelog.cli._cluster import opened
+
+    with opened(to) as cluster:
+        described = _described(cluster, names)
+        told = [_told(cluster, each) for each in described]
+    if form != "table":
+        emit(form, told, (), ())
+        return
+    rows = [{"group": group["group"], **row} for group in told for row in group["partitions"]]
+    emit(form, None, rows, COLUMNS)
+    for group in told:
+        click.echo(f"\n{group['group']}: {group['state']}, {len(group['members'])} members")
+
+
+def _described(cluster: "Cluster", names: tuple[str, ...]) -> "list[GroupDescription]":
+    from oncelog.client.errors import KafkaError, KafkaException
+
+    cluster.metadata()
+    found = []
+    for name, future in cluster.admin.describe_consumer_groups(list(dict.fromkeys(names))).items():
+        try:
+            found.append(future.result())
+        except KafkaException as refusal:
+            if refusal.error.code() != KafkaError.GROUP_ID_NOT_FOUND:
+                raise
+            raise _no_group(cluster, name) from refusal
+    return found
+
+
+def _no_group(cluster: "Cluster", name: str) -> click.ClickException:
+    known = [each.group_id for each in cluster.admin.list_consumer_groups().result()]
+    return failure(f"there is no group {name}{nearest(name, known)}: `oncelog groups` lists all")
+
+
+def _told(cluster: "Cluster", group: "GroupDescription") -> dict[str, Any]:
+    committed = {place: each.offset for place, each in _committed(cluster, group.group_id).items()}
+    owners = {place: member for member in group.members for place in member.assignment}
+    ends = _ends(cluster, {*committed, *owners})
+    partitions = []
+    for place in sorted({*committed, *owners}):
+        offset, end, owner = committed.get(place), ends.get(place), owners.get(place)
+        partitions.append(
+            {
+                "topic": place[0],
+                "partition": place[1],
+                "committed": offset,
+                "end": end,
+                "lag": None if offset is None or end is None else max(0, end - offset),
+                "member": owner and (owner.group_instance_id or owner.member_id),
+                "client": owner and owner.client_id,
+                "host": owner and owner.host,
+            }
+        )
+    return {
+        "group": group.group_id,
+        "state": group.state,
+        "assignor": group.partition_assignor or None,
+        "coordinator": group.coordinator,
+        "members": [
+            {
+                "member": each.member_id,
+                "instance": each.group_instance_id,
+                "client": each.client_id,
+                "host": each.host,
+                "partitions": len(each.assignment),
+            }
+            for each in group.members
+        ],
+        "partitions": partitions,
+    }
+
+
+def _committed(cluster: "Cluster", group: str) -> "dict[Place, TopicPartition]":
+    from oncelog.client.admin import GroupOffsets
+
+    found = cluster.admin.list_consumer_group_offsets([GroupOffsets(group)])[group].result()
+    return {(each.topic, each.partition): each for each in found.topic_partitions or () if each.offset >= 0}
+
+
+def _ends(cluster: "Cluster", places: "set[Place]") -> "dict[Place, int]":
+    """Of those whose topics are still there."""
+    from oncelog.cli._places import END_TIME
+
+    known = cluster.metadata().topics
+    there = [(topic, index) for topic, index in places if topic in known and index in known[topic].partitions]
+    return cluster.offsets(there, END_TIME)
+
+
+@command.command()
+@connecting
+@names_argument
+@speaks_to_brokers
+def delete(to: Connecting, names: tuple[str, ...]) -> None:
+    """Remove groups without members, with all offsets that they committed."""
+    from oncelog.cli._cluster import opened
+    from oncelog.client.errors import KafkaError, KafkaException
+
+    with opened(to) as cluster:
+        cluster.metadata()
+        for name, future in cluster.admin.delete_consumer_groups(list(dict.fromkeys(names))).items():
+            try:
+                future.result()
+            except KafkaException as refusal:
+                code = refusal.error.code()
+                if code == KafkaError.GROUP_ID_NOT_FOUND:
+                    raise _no_group(cluster, name) from refusal
+                if code == KafkaError.NON_EMPTY_GROUP:
+                    raise failure(f"group {name} has members: stop them first") from refusal
+                raise
+
+
+@command.command()
+@connecting
+@formatted
+@click.option(
+    "-t", "topics", metavar="TOPIC", multiple=True, help="Only of this topic; all committed ones if not given."
+)
+@partitions_option
+@click.option(
+    "-o", "offset", metavar="WHERE", required=True, help="beginning, end, an offset, -N from the end or s@MS."
+)
+@click.option("--dry-run", "is_dry", is_flag=True, help="Print what would be, and change nothing.")
+@click.argument("group")
+@speaks_to_brokers
+def reset(
+    to: Connecting,
+    form: str,
+    topics: tuple[str, ...],
+    indexes: tuple[int, ...],
+    offset: str,
+    is_dry: bool,
+    group: str,
+) -> None:
+    """Commit other offsets for a group without members; prints what was and what is."""
+    from oncelog.cli._cluster import opened
+    from oncelog.cli._places import Where, parse_start, starts
+
+    spot = parse_start(offset)
+    if spot.where is Where.STORED:
+        raise click.UsageError("-o stored: that is where the group is already")
+    with opened(to) as cluster:
+        cluster.metadata()
+        before = {place: each.offset for place, each in _committed(cluster, group).items()}
+        names = topics or sorted({topic for topic, _ in before})
+        if not names:
+            raise failure(f"group {group} has committed nothing: -t TOPIC says of which topics")
+        places = cluster.places(names, indexes)
+        if not topics:
+            places = [place for place in places if place in before]
+        after = starts(cluster, places, spot)
+        if not is_dry:
+            _commit(cluster, group, after)
+    rows = [
+        {"group": group, "topic": place[0], "partition": place[1], "before": before.get(place), "after": after[place]}
+        for place in places
+    ]
+    emit(form, rows, rows, ["group", "topic", "partition", "before", "after"])
+
+
+def _commit(cluster: "Cluster", group: str, offsets: "dict[Place, int]") -> None:
+    from oncelog.client.admin import GroupOffsets
+    from oncelog.client.errors import KafkaError, KafkaException
+    from oncelog.client.types import TopicPartition
+
+    wanted = GroupOffsets(group, [TopicPartition(*place, offset) for place, offset in offsets.items()])
+    try:
+        answered = cluster.admin.alter_consumer_group_offsets([wanted])[group].result()
+    except KafkaException as refusal:
+        if refusal.error.code() in (KafkaError.UNKNOWN_MEMBER_ID, KafkaError.NON_EMPTY_GROUP):
+            raise failure(f"group {group} has members: stop them first") from refusal
+        raise
+    for each in answered.topic_partitions or ():
+        if each.error is not None:
+            raise failure(f"{each.topic} [{each.partition}]: {each.error.str()}")

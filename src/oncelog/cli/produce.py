@@ -1,0 +1,166 @@
+"""`oncelog produce`: records from stdin or files, in kcat's letters."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import click
+
+from oncelog.cli._endings import ended_by_sigterm, speaks_to_brokers
+from oncelog.cli._options import PRODUCER, Connecting, connecting
+
+if TYPE_CHECKING:
+    from oncelog.cli._lines import Fixed
+    from oncelog.cli._writing import Writing
+
+# How long Ctrl-C leaves for what was read already.
+INTERRUPTED_FLUSH_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What was said of where records come from."""
+
+    files: tuple[Path, ...]
+    are_lines: bool
+    is_json: bool
+    delimiter: bytes
+
+
+@click.command(name="produce")
+@connecting
+@click.option("-t", "topic", metavar="TOPIC", help="Where to. With -J each record may say it.")
+@click.option(
+    "-p",
+    "partition",
+    metavar="N",
+    type=click.IntRange(min=-1),
+    help="The partition; -1 lets the key choose, also with -J, where records say theirs.",
+)
+@click.option("-k", "key", metavar="KEY", help="The key of all records; with -K and -J, of those without.")
+@click.option("-K", "key_delimiter", metavar="TEXT", help="What stands between key and value.")
+@click.option("-D", "delimiter", metavar="TEXT", default="\\n", help="What stands between records; \\n.")
+@click.option("-H", "headers", metavar="NAME=VALUE", multiple=True, help="A header of all records; repeatable.")
+@click.option("-J", "is_json", is_flag=True, help="Lines as `consume -J` prints them.")
+@click.option("-z", "codec", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]), help="Compression.")
+@click.option("-c", "count", metavar="N", type=click.IntRange(min=1), help="End after so many records.")
+@click.option("-l", "are_lines", is_flag=True, help="Files are cut at the delimiter, as stdin is.")
+@click.option("-Z", "empty_is_null", is_flag=True, help="Empty keys and values are sent as null.")
+@click.option("-q", "is_quiet", is_flag=True, help="kcat's; nothing is said anyway.", hidden=True)
+@click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path))
+@speaks_to_brokers
+def command(
+    to: Connecting,
+    topic: str | None,
+    partition: int | None,
+    key: str | None,
+    key_delimiter: str | None,
+    delimiter: str,
+    headers: tuple[str, ...],
+    is_json: bool,
+    codec: str | None,
+    count: int | None,
+    are_lines: bool,
+    empty_is_null: bool,
+    is_quiet: bool,
+    files: tuple[Path, ...],
+) -> None:
+    """Send lines of stdin, or files, as records.
+
+    \b
+    oncelog produce -t orders < lines                       a record a line
+    oncelog produce -t orders -K : < lines                  key:value
+    oncelog produce -t orders -l one.txt two.txt            a record a line
+    oncelog produce -t photos cat.jpg dog.jpg               a record a file
+    oncelog consume -t a -J -e | oncelog produce -t b -J    keys, headers, times and partitions as they were
+
+    It ends when every record is acknowledged; each is stored once, in the order of the input.
+
+    Exit codes: 0 done, 1 failed, 2 wrong usage, 130 Ctrl-C.
+    """
+    from oncelog.cli._lines import Fixed
+    from oncelog.cli._records import unescape
+    from oncelog.cli._writing import Target
+
+    source = Source(files, are_lines, is_json, unescape(delimiter))
+    if not source.delimiter:
+        raise click.UsageError("-D is empty: what stands between records?")
+    if topic is None and not is_json:
+        raise click.UsageError("no topic is named: -t TOPIC")
+    fixed = Fixed(
+        None if key is None else _typed(key),
+        [_header(each) for each in headers] or None,
+        None if key_delimiter is None else unescape(key_delimiter),
+        empty_is_null,
+    )
+    if fixed.key_delimiter == b"":
+        raise click.UsageError("-K is empty: what stands between key and value?")
+    properties = to.of(PRODUCER, **({} if codec is None else {"compression.codec": codec}))
+    with ended_by_sigterm(), _writing(properties, to, Target(topic, partition), count) as writing:
+        _produce(writing, source, fixed)
+
+
+@contextmanager
+def _writing(properties: dict[str, Any], to: Connecting, target: Any, count: int | None) -> "Iterator[Writing]":
+    """What was read before Ctrl-C is still sent, for a while."""
+    from oncelog.cli._writing import Writing
+
+    writing = Writing(properties, to.timeout_s, target, count)
+    try:
+        yield writing
+        writing.finish()
+    except KeyboardInterrupt:
+        left = writing.give_up(INTERRUPTED_FLUSH_S)
+        if left:
+            click.echo(f"{left} records were not acknowledged; they may be stored or not", err=True)
+        raise
+    finally:
+        writing.close()
+
+
+def _produce(writing: "Writing", source: Source, fixed: "Fixed") -> None:
+    from oncelog.cli._lines import Record
+
+    if source.files and not (source.are_lines or source.is_json):
+        for file in source.files:
+            value = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+            writing.send([Record(value, fixed.key, fixed.headers)])
+        return
+    for file in source.files or (Path("-"),):
+        if str(file) == "-":
+            _send_stream(writing, "stdin", sys.stdin.buffer, source, fixed)
+        else:
+            with file.open("rb", buffering=0) as stream:
+                _send_stream(writing, str(file), stream, source, fixed)
+
+
+def _send_stream(writing: "Writing", name: str, stream: BinaryIO, source: Source, fixed: "Fixed") -> None:
+    from oncelog.cli._lines import of_envelopes, of_lines, pieces
+
+    is_plain = fixed.is_plain and not source.is_json
+    first_line = 1
+    for lines in pieces(stream, name, source.delimiter, writing.most_bytes):
+        if writing.is_over:
+            return
+        if is_plain:
+            writing.send_values(lines)
+        elif source.is_json:
+            writing.send(of_envelopes(lines, fixed, name, first_line))
+        else:
+            writing.send(of_lines(lines, fixed))
+        first_line += len(lines)
+
+
+def _header(text: str) -> tuple[bytes, bytes | None]:
+    name, equals, value = text.partition("=")
+    if not name:
+        raise click.UsageError(f"-H {text}: expected NAME=VALUE")
+    return _typed(name), _typed(value) if equals else None
+
+
+def _typed(text: str) -> bytes:
+    """The bytes of the command line, whatever they are."""
+    return text.encode("utf-8", "surrogateescape")

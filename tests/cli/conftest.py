@@ -1,0 +1,33 @@
+"""One server for the tests of a module, and the commands spoken to it."""
+
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+
+from oncelog.embedded import Server
+from tests.cli.running import Oncelog
+from tests.raw import RawConnection
+
+_numbers = count(1)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    settings = {"group.initial.rebalance.delay.ms": "0", "auto.create.topics.enable": "false"}
+    with Server(settings=settings) as server:
+        yield server
+
+
+@pytest.fixture
+def oncelog(server: Server) -> Oncelog:
+    return Oncelog(server.bootstrap_servers)
+
+
+@pytest.fixture
+def topic(server: Server) -> str:
+    """The name of a new topic with three partitions."""
+    name = f"topic-{next(_numbers)}"
+    with RawConnection(server.bootstrap_servers) as raw:
+        assert raw.create_topic(name, 3, {}) == 0
+    return name
