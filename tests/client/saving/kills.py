@@ -34,7 +34,7 @@ FORGETFUL = {"producer.id.expiration.ms": "3000", "producer.id.expiration.check.
 SHORT_LEASES = {"oncelog.lease.lifetime.ms": "6000", "group.initial.rebalance.delay.ms": "0"}
 TWIN_CHANCE = 0.2
 OLD_CHANCE = 0.1  # of a record's time lying days back
-LONGEST_LIFE_S = 1.5
+LONGEST_LIFE_S = 2.5
 LAST_LIFE_S = 180
 TAKEN_OVER = 3
 
@@ -131,7 +131,7 @@ class Campaign:
             self.tally.twins += 1
         for life in lives:
             try:
-                code = life.wait(self._random.uniform(0.2, LONGEST_LIFE_S))
+                code = life.wait(self._random.uniform(0.4, LONGEST_LIFE_S))
             except subprocess.TimeoutExpired:
                 life.kill()
                 life.wait()

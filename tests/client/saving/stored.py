@@ -29,7 +29,7 @@ class Stored(NamedTuple):
 def stored(raw: RawConnection, topic: str, partitions: int = 3) -> Stored:
     found: list[tuple[int, Record]] = []
     for partition in range(partitions):
-        offset, end = 0, raw.offset_at(topic, partition, -1).offset
+        offset, end = (raw.offset_at(topic, partition, which).offset for which in (-2, -1))
         while offset < end:
             data = raw.fetch(topic, partition, offset, max_wait_ms=500).records or b""
             for at, header in headers(data):

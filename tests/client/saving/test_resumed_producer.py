@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from oncelog.client.errors import KafkaError, KafkaException
@@ -14,7 +15,7 @@ from oncelog.client.saving import BadSavedProducer, CannotResume, SavedProducer
 from oncelog.clock import wall_s
 from oncelog.embedded import Server
 from tests.client.saving.stored import Stored, stored
-from tests.raw import RawConnection
+from tests.raw import RawConnection, batch
 from tests.waiting import until
 
 PARTITIONS = 3
@@ -113,6 +114,39 @@ def test_a_chain_of_crashes_with_and_without_saves_between_stays_exact(
             feed(producer, out, begin, last)
     feed(start(saved), out, begin, 250)
     exactly(stored(raw, out), 250)
+
+
+def test_a_save_in_the_middle_of_a_replay_is_a_place_to_go_on_from(
+    start: Callable[..., Producer], raw: RawConnection, out: str
+) -> None:
+    first = start()
+    first.pin(out)
+    saved = first.saved()
+    feed(first, out, 0, 100)
+    again = start(saved)
+    feed(again, out, 0, 40)
+    in_the_middle = again.saved()
+    feed(start(in_the_middle), out, 40, 150)
+    exactly(stored(raw, out), 150)
+
+
+def test_bulk_rows_are_replayed_as_records_are(start: Callable[..., Producer], raw: RawConnection, out: str) -> None:
+    def send(producer: Producer, first: int, last: int) -> None:
+        rows = [f"value {number}".encode() for number in range(first, last)]
+        keys = [b"key %d" % (number % 7) if number % 3 else None for number in range(first, last)]
+        producer.send(out, pa.table({"value": pa.array(rows, pa.binary()), "key": pa.array(keys, pa.binary())})).result(
+            30
+        )
+
+    first = start()
+    first.pin(out)
+    first.saved()
+    send(first, 0, 500)
+    saved = first.saved()
+    send(first, 500, 1_200)
+    again = start(saved)
+    send(again, 500, 2_000)
+    exactly(stored(raw, out), 2_000)
 
 
 def test_a_difference_stops_before_anything_more_is_written(
@@ -304,6 +338,36 @@ def test_records_of_two_days_ago_are_resumed_without_a_duplicate(
     until(lambda: all_forgotten(raw, out), "the broker forgets a producer of old records at once")
     feed(start(saved), out, 60, 180, timestamps=two_days_ago)
     exactly(stored(raw, out), 180)
+
+
+@only_kafka
+def test_a_quiet_partition_outlives_retention_because_saves_move_on(
+    start: Callable[..., Producer], raw: RawConnection, out: str
+) -> None:
+    first = start()
+    first.pin(out)
+    first.saved()
+    for number in range(5):
+        first.produce(out, f"value {number}", partition=0)
+    assert first.flush(30) == 0
+    before = first.saved()
+    assert raw.produce(out, 0, batch([b"other"] * 10)).error_code == 0
+    first.saving.move_every_s = 0.0
+    after = first.saved()
+    assert [each.topics[out].partitions[0].next_offset for each in (before, after)] == [5, 15]
+    raw.call(
+        "delete_records",
+        1,
+        topics=[{"name": out, "partitions": [{"partition_index": 0, "offset": 15}]}],
+        timeout=9_000,
+    )
+    until(lambda: all_forgotten(raw, out), "the broker forgets the producer")
+    again = start(after)
+    again.produce(out, "value 5", partition=0)
+    assert again.flush(30) == 0
+    assert stored(raw, out).numbers() == [5]
+    with pytest.raises(CannotResume):
+        start(before)
 
 
 @only_kafka

@@ -9,7 +9,7 @@ would be saved beyond it. Everything here runs on the engine's loop, but for `ch
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.client.errors import KafkaError, KafkaException, invalid_argument
@@ -20,7 +20,7 @@ from oncelog.client.producer.replaying import Replays
 from oncelog.client.saving.asking import EARLIEST, end_offsets
 from oncelog.client.saving.book import Book, Save
 from oncelog.client.saving.fencing import kafka_pid, lease
-from oncelog.client.saving.resume import Resumed, ResumedPartition, is_lease, resume, resume_partitions
+from oncelog.client.saving.resume import Resumed, ResumedPartition, high_waters, is_lease, resume, resume_partitions
 from oncelog.client.saving.saved import NEVER, Identity, Place, SavedPartition, SavedProducer, Span
 from oncelog.client.sending import Batch, Boundary, Delivered
 from oncelog.client.sending import Identity as SendingIdentity
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 PAUSE_S: Final = 0.1
 NOT_KNOWN_MS: Final = 1 << 60
+MOVE_EVERY_S: Final = 3_600.0
 NOT_PINNED: Final = (
     "topic {name!r} is not part of this saved producer: its records could not be told apart when it is resumed; "
     "call pin({name!r}) and save before producing to it"
@@ -94,6 +95,8 @@ class Saving:
         self._replays = Replays(
             engine.brokers, stored=self._dropped, report=engine.report, over=self._over, stop=self.stop
         )
+        self._moved_at_s = self._saved_at_s = monotonic_s()
+        self.move_every_s = MOVE_EVERY_S
         self.started_from: SavedProducer | None = None
 
     # --- from any thread
@@ -208,27 +211,31 @@ class Saving:
     def _begin(self, resumed: Resumed) -> None:
         engine, book = self._engine, self._book
         assert book is not None
-        now_ms = int(monotonic_s() * 1000)
         self._is_leased = resumed.is_leased
         self._must_be_saved = self._must_be_saved or resumed.must_be_saved
         for place, each in resumed.partitions.items():
-            is_leased = resumed.is_leased and is_lease(each.identity)
             book.open(place, each.partition)
-            engine.sender.resume(
-                place,
-                SendingIdentity(each.identity.pid, each.identity.generation),
-                each.next_sequence,
-                now_ms,
-                expires_at_ms=_monotonic_ms(each.identity.expires_at_ms) if is_leased else None,
-                next_offset=each.next_offset,
-                is_shared=not is_leased,
-            )
-            engine.sender.pin(place)
+            self._go_on_as(place, each.identity, each.next_sequence, each.next_offset)
         for name in {place.topic for place in resumed.partitions}:
             count = book.partition_count(name)
             assert count is not None
             engine.pin_topic(name, count, self._prepare(resumed.partitions))
         engine.wake()
+
+    def _go_on_as(self, place: Place, identity: Identity, next_sequence: int, next_offset: int) -> None:
+        """Have the Sender go on under this identity; only while nothing of the partition is under way."""
+        sender = self._engine.sender
+        is_leased = self._is_leased and is_lease(identity)
+        sender.resume(
+            place,
+            SendingIdentity(identity.pid, identity.generation),
+            next_sequence,
+            int(monotonic_s() * 1000),
+            expires_at_ms=_monotonic_ms(identity.expires_at_ms) if is_leased else None,
+            next_offset=next_offset,
+            is_shared=not is_leased,
+        )
+        sender.pin(place)
 
     def _prepare(self, resumed: Mapping[Place, ResumedPartition]) -> Callable[[Topic, Iterable[Partition]], None]:
         """What is done to a topic before anyone can produce to its partitions."""
@@ -290,23 +297,54 @@ class Saving:
                 self._waiting.pop(id(save), None)
                 book.forget(save)
         await self._change_leases(book, save)
+        await self._move_on(book, save)
         return book.value(save, _wall_ms())
 
-    async def _change_leases(self, book: Book, save: Save) -> None:
-        """Leases that wait to begin begin here, where they are saved; what is under way is let finish first."""
-        sender = self._engine.sender
-        places = [place for place in book.partitions if sender.has_renewal(place)]
-        if not places:
+    async def _move_on(self, book: Book, save: Save) -> None:
+        """Now and then: partitions that were not written to for long are looked up to where nothing of this producer
+        can be, so that retention does not take what would have to be read."""
+        now_s = monotonic_s()
+        if now_s - self._moved_at_s < self.move_every_s:
             return
+        self._moved_at_s = now_s
+        quiet = {
+            place for place in book.partitions if book.is_settled(place) and len(save.partitions[place].spans) == 1
+        }
+        found = await high_waters(self._engine.brokers, save.partitions, quiet)
+        for place, offset in found.items():
+            save.partitions[place] = replace(save.partitions[place], next_offset=offset)
+            book.move(place, offset)
+
+    async def _change_leases(self, book: Book, save: Save) -> None:
+        """Leases begin here, where they are saved: those that wait for it, and new ones where an old one might end
+        before the next save. What is under way is let finish first."""
+        sender = self._engine.sender
+        renewed = [place for place in book.partitions if sender.has_renewal(place)]
+        ending = [place for place in self._ending(book) if place not in renewed]
+        if not renewed and not ending:
+            return
+        fresh = await lease(self._engine.brokers, ending, _wall_ms()) if ending else None
         self._engine.hold(True)
-        while any(not self._engine.is_idle(place) for place in places):
+        while any(not self._engine.is_idle(place) for place in (*renewed, *ending)):
             if self._failure is not None:
                 raise KafkaException(self._failure)
             await asyncio.sleep(PAUSE_S / 10)
-        for place in places:
+        for place in renewed:
             boundary = sender.boundary(place)
             assert boundary is not None, "an idle partition has a boundary"
             book.change_identity(save, place, self._identity(boundary))
+        for place in ending:
+            assert fresh is not None
+            self._go_on_as(place, fresh, 0, book.partitions[place].next_offset)
+            book.change_identity(save, place, fresh)
+
+    def _ending(self, book: Book) -> list[Place]:
+        """Leases that end within twice the time between the last two saves."""
+        now_s = monotonic_s()
+        horizon_ms = int(2_000 * (now_s - self._saved_at_s))
+        self._saved_at_s = now_s
+        ends = {place: each.last.identity.expires_at_ms for place, each in book.partitions.items()}
+        return [place for place, ends_ms in ends.items() if ends_ms != NEVER and ends_ms - _wall_ms() <= horizon_ms]
 
     def _identity(self, boundary: Boundary) -> Identity:
         expires_at_ms = NEVER
