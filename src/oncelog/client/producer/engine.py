@@ -40,7 +40,7 @@ from oncelog.clock import monotonic_s
 if TYPE_CHECKING:
     from oncelog.client.properties import ProducerSettings
 
-LEAST_WAIT_S: Final = 0.0005
+LEAST_WAIT_S: Final = 0.001  # the resolution of the loop
 
 Prepare = Callable[[Topic, Sequence[Partition]], None]
 Deliver = Callable[[Report], None]

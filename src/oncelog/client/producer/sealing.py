@@ -5,7 +5,7 @@ work as wait. What is too little is sealed by the engine when it has lingered lo
 over from a thread that produces without a pause costs milliseconds, so such a thread is asked first to do it itself.
 """
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -26,7 +26,7 @@ MOST_SEALED: Final = 10
 # What a request takes beside its batches; message.max.bytes counts it too.
 REQUEST_OVERHEAD_BYTES: Final = 1024
 # So long before records are due, whoever produces is asked to seal them.
-ASK_S: Final = 0.0005
+ASK_S: Final = 0.002
 WALL_OFFSET_KEPT_S: Final = 1.0
 
 
@@ -60,9 +60,10 @@ class Sealing:
         self._most_entries = self.most_batch_records * COLUMNS
         self._max_in_flight = settings.max_in_flight
         self._linger_s = settings.linger_ms / 1000
-        self._ask_s = min(ASK_S, self._linger_s / 4)
+        self._ask_s = min(ASK_S, self._linger_s / 2)
         self._noticed: deque[Partition] = deque()
-        self._open: dict[Partition, float] = {}  # with records in no batch, and when to look after them
+        # With records in no batch, and when to look after them; the first is due first.
+        self._open: OrderedDict[Partition, float] = OrderedDict()
         self._deferred: set[Partition] = set()  # due, but with enough batches before them
         self._wall_offset_s = wall_s() - monotonic_s()
         self._wall_offset_at_s = monotonic_s()
@@ -180,18 +181,23 @@ class Sealing:
             if due_s > now_s and not self.flushes:
                 break
             really_due_s = partition.opened_s + self._linger_s
-            if self.flushes or really_due_s <= now_s:
+            if self.flushes or not self._ask_s or (partition.is_wanted and really_due_s <= now_s):
                 if self._seal_now(partition):
                     del waiting[partition]
                 continue
             del waiting[partition]
             if really_due_s - self._ask_s <= now_s:
-                partition.is_wanted = True
-                partition.most_entries = 0
-                waiting[partition] = really_due_s
+                self._ask(partition, max(really_due_s, now_s + self._ask_s))
             else:
                 # Older records have left in a full batch meanwhile.
                 waiting[partition] = really_due_s - self._ask_s
+
+    def _ask(self, partition: Partition, until_s: float) -> None:
+        """Have it sealed by whoever produces, or by the engine when nobody did until then."""
+        partition.is_wanted = True
+        partition.most_entries = 0
+        self._open[partition] = until_s
+        self._open.move_to_end(partition, last=False)
 
     def next_due_s(self) -> float | None:
         return next(iter(self._open.values()), None)
@@ -205,9 +211,9 @@ class Sealing:
     def done(self, partition: Partition) -> None:
         """A batch of the partition is acknowledged, or was given up."""
         if partition in self._deferred and not self._is_backed_up(partition):
-            if self.seal(partition, everything=True):
-                self._deferred.discard(partition)
-        elif partition.chunks or self.is_full(partition):
+            self._deferred.discard(partition)
+            self._ask(partition, monotonic_s() + self._ask_s)
+        elif partition.chunks:
             self.seal(partition)
 
     def pending(self, partition: Partition) -> int:
