@@ -177,19 +177,38 @@ def test_who_does_not_want_checksums_gets_what_is_there(
     assert take(consumer, 1)[0].value() == b"found"
 
 
-def test_a_cluster_that_cannot_be_reached_is_told_once_in_the_place_of_records_or_to_the_callback() -> None:
+def test_a_cluster_that_cannot_be_reached_is_told_once_to_the_callback_or_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         nowhere = f"127.0.0.1:{nobody.getsockname()[1]}"
         told: list[KafkaError] = []
-        with Consumer({"bootstrap.servers": nowhere}) as consumer:
-            consumer.assign(beginning("unreachable"))
-            message = consumer.poll(PATIENCE_S)
-            assert message is not None
-            assert message.error() == KafkaError._ALL_BROKERS_DOWN
-            assert nowhere in str(message.error())
-            assert consumer.poll(0.5) is None
         with Consumer({"bootstrap.servers": nowhere, "error_cb": told.append}) as consumer:
             consumer.assign(beginning("unreachable"))
             until(lambda: consumer.poll(0) is None and told, "the callback to be told")
+            assert consumer.poll(0.5) is None
         assert told == [KafkaError._ALL_BROKERS_DOWN]
+        with Consumer({"bootstrap.servers": nowhere}) as consumer:
+            consumer.assign(beginning("unreachable"))
+            until(lambda: consumer.poll(0) is None and caplog.records, "a line in the log")
+            assert consumer.poll(0.5) is None
+        (line,) = caplog.records
+        assert nowhere in line.getMessage()
+
+
+def test_a_cluster_that_refuses_to_know_us_is_told_in_the_place_of_records(
+    topic: str, make_consumer: MakeConsumer
+) -> None:
+    consumer = make_consumer()
+    refusal = KafkaError(KafkaError._AUTHENTICATION, "wrong password")
+
+    async def refuse(_: object) -> None:
+        raise KafkaException(refusal)
+
+    consumer._operations.core.brokers.refresh = refuse  # type: ignore[method-assign,assignment]
+    consumer.assign(beginning(topic))
+    told = consumer.poll(PATIENCE_S)
+    assert told is not None
+    assert told.error() == KafkaError._AUTHENTICATION
+    assert consumer.poll(0.3) is None

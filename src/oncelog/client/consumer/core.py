@@ -56,8 +56,7 @@ class Core:
         self.settings = settings
         self.brokers = Brokers(settings)
         self.engine = Engine(settings, self.brokers, self._find_committed, notify, wake)
-        if settings.error_cb is not None:
-            self.engine.on_trouble = self._tell_error_cb
+        self.engine.on_trouble = self._tell_trouble
         self.calls: deque[Call] = deque()
         self.group: Group | None = None
         self.stored: dict[Partition, ToCommit] = {}  # by store_offsets()
@@ -86,10 +85,15 @@ class Core:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _tell_error_cb(self, error: KafkaError) -> None:
+    def _tell_trouble(self, error: KafkaError) -> None:
+        """To `error_cb`. Where there is none, what may pass by itself is logged, and the rest handed out."""
         error_cb = self.settings.error_cb
         if error_cb is not None:
             self.call(Call(lambda: error_cb(error)))
+        elif error.retriable():
+            _log.warning("%s", error.str())
+        else:
+            self.engine.tell(error)
 
     def call(self, call: Call) -> None:
         """Have it done in the application's thread, when that polls next."""
