@@ -24,6 +24,7 @@ from oncelog.log.replay import replay_header
 from oncelog.log.segment import Segment
 from oncelog.log.segments import Segments
 from oncelog.producers import Decision, ProducerMap
+from oncelog.producers.sequences import SEQUENCE_MASK
 from oncelog.records.header import BatchHeader, Buffer, headers, read_header, stamp, stamp_append_time
 from oncelog.records.trim import trim
 
@@ -52,6 +53,7 @@ class AppendingLog:
         self.topic = topic
         self.partition = partition
         self.producers = producers
+        self._run = producers.run
         self.log_start_offset = 0
         self.next_offset = 0
         self.high_watermark = 0
@@ -110,11 +112,17 @@ class AppendingLog:
         append_time_ms = -1
         if self._stamps_time:
             append_time_ms = max_ms = now.wall_ms
-        if pid > 0 and not self.producers.accept_next(pid, generation, sequence, count, offset, max_ms, now):
-            decision, detail = self.producers.judge(pid, generation, sequence, count, now)
-            if decision:
-                return self._stage_replay(decision, detail, batch, header, now)
-            self.producers.accept(pid, generation, sequence, count, offset, max_ms, now)
+        if pid > 0:
+            run = self._run
+            if sequence == run.next_sequence and pid == run.pid and generation == run.generation:
+                # What `accept_next` does first. A tenth of a microsecond is a hundredth of what a small request takes.
+                run.next_sequence = (sequence + count) & SEQUENCE_MASK
+                run.batches.append((sequence, count, offset, max_ms, now))
+            elif not self.producers.accept_next(pid, generation, sequence, count, offset, max_ms, now):
+                decision, detail = self.producers.judge(pid, generation, sequence, count, now)
+                if decision:
+                    return self._stage_replay(decision, detail, batch, header, now)
+                self.producers.accept(pid, generation, sequence, count, offset, max_ms, now)
         if self._stamps_time:
             stamp_append_time(batch, 0, append_time_ms)
         _stamp(batch, 0, offset, length, self.leader_epoch)
@@ -131,6 +139,7 @@ class AppendingLog:
         staged = self._staged
         if not staged:
             return
+        self.producers.settle_many()
         active, size_bytes = self._active, self._staged_bytes
         position = active.size_bytes
         if self._trouble:

@@ -5,11 +5,16 @@ time and never beyond the owner's bound, so a partition without idempotent produ
 """
 
 from array import array
+from collections.abc import Sequence
 
+from oncelog.clock import Now
 from oncelog.producers.kafka_rules import BATCHES_REMEMBERED, Remembered
 from oncelog.producers.sequences import NO_SEQUENCE, SEQUENCE_MASK, SEQUENCE_WINDOW, sequence_after
 
 _FIRST_ROWS = 8
+
+# First sequence, record count, base offset, timestamp_ms, and when it came.
+Appended = tuple[int, int, int, int, Now]
 
 Columns = tuple["array[int]", ...]
 # Type and items a row, in the order of `Entries.columns`.
@@ -93,6 +98,27 @@ class Entries:
         self.batches[row] = batches + 1 if batches < 9 else BATCHES_REMEMBERED
         last_sequence[row] = (first_sequence + record_count - 1) & SEQUENCE_MASK
         self.timestamp_ms[row] = timestamp_ms
+
+    def remember_all(self, row: int, batches: Sequence[Appended]) -> None:
+        """What `remember` does with each of them in turn, where each follows on, the first one on a remembered one."""
+        remembered = self.batches[row] + len(batches)
+        self.batches[row] = remembered if remembered <= 9 else BATCHES_REMEMBERED + remembered % BATCHES_REMEMBERED
+        first_sequences, base_offsets = self.first_sequence, self.base_offset
+        start = row * BATCHES_REMEMBERED
+        accepted = self.accepted_records[row]
+        for _, record_count, _, _, _ in batches[:-BATCHES_REMEMBERED]:
+            accepted += record_count
+        batches = batches[-BATCHES_REMEMBERED:]
+        number = remembered - len(batches)
+        for first_sequence, record_count, base_offset, _, _ in batches:
+            at = start + number % BATCHES_REMEMBERED
+            first_sequences[at] = first_sequence
+            base_offsets[at] = base_offset
+            accepted += record_count
+            number += 1
+        self.accepted_records[row] = accepted if accepted < SEQUENCE_WINDOW else SEQUENCE_WINDOW
+        self.last_sequence[row] = (first_sequence + record_count - 1) & SEQUENCE_MASK
+        self.timestamp_ms[row] = batches[-1][3]
 
     def forget_batches(self, row: int) -> None:
         self.batches[row] = 0

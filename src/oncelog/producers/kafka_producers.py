@@ -37,19 +37,30 @@ class KafkaProducers:
         return len(self._rows)
 
     def judge(self, pid: int, epoch: int, first_sequence: int, record_count: int, now: Now) -> Judgement:
+        if self.next_row(pid, epoch, first_sequence) >= 0:
+            return APPEND
+        known = self.known(pid)
+        judgement = kafka_rules.decide(Question(known, epoch, first_sequence, record_count))
+        return (Decision.FULL, 0) if known is None and self.is_full(now) else judgement
+
+    def next_row(self, pid: int, epoch: int, first_sequence: int) -> int:
+        """The producer's row if this is the usual case, which the table need not be walked for; else -1.
+
+        Five batches never hold a whole turn of the circle, so a batch with the next sequence is not one of them.
+        """
         row = self._rows.get(pid, -1)
         entries = self.entries
-        # The usual case without walking the table. Five batches never hold a whole turn of the circle, so a batch with
-        # the next sequence is not one of them.
         if (
             row >= 0
             and first_sequence == (entries.last_sequence[row] + 1) & SEQUENCE_MASK
             and epoch == entries.generation[row]
         ):
-            return APPEND
-        known = None if row < 0 else self._known(row)
-        judgement = kafka_rules.decide(Question(known, epoch, first_sequence, record_count))
-        return (Decision.FULL, 0) if known is None and self.is_full(now) else judgement
+            return row
+        return -1
+
+    def wrote(self, pid: int, row: int, now: Now) -> None:
+        self._rows.move_to_end(pid)
+        self.entries.seen_ms[row] = now.monotonic_ms
 
     def accept(
         self,
@@ -72,30 +83,6 @@ class KafkaProducers:
                 entries.forget_batches(row)
         entries.seen_ms[row] = now.monotonic_ms
         entries.remember(row, first_sequence, record_count, base_offset, timestamp_ms)
-
-    def accept_next(
-        self,
-        pid: int,
-        epoch: int,
-        first_sequence: int,
-        record_count: int,
-        base_offset: int,
-        timestamp_ms: int,
-        now: Now,
-    ) -> bool:
-        """`judge` and `accept` at once for the usual case; False, with nothing done, for all others."""
-        row = self._rows.get(pid, -1)
-        entries = self.entries
-        if (
-            row < 0
-            or first_sequence != (entries.last_sequence[row] + 1) & SEQUENCE_MASK
-            or epoch != entries.generation[row]
-        ):
-            return False
-        self._rows.move_to_end(pid)
-        entries.seen_ms[row] = now.monotonic_ms
-        entries.remember(row, first_sequence, record_count, base_offset, timestamp_ms)
-        return True
 
     def known(self, pid: int) -> KnownProducer | None:
         row = self._rows.get(pid, -1)

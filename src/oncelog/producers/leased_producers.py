@@ -40,16 +40,24 @@ class LeasedProducers:
         return len(self.ring)
 
     def judge(self, pid: int, generation: int, first_sequence: int, record_count: int, now: Now) -> Judgement:
+        if self.next_row(pid, generation, first_sequence) >= 0:
+            return APPEND
+        return self._judge_by_table(self.row(pid), pid, generation, first_sequence, record_count, now)
+
+    def next_row(self, pid: int, generation: int, first_sequence: int) -> int:
+        """The producer's row if this is the usual case, which the table need not be walked for; else -1."""
         row = self._row if pid == self._pid else self.row(pid)
         entries = self.entries
-        # The usual case without walking the table: the next batch of a generation that is known.
         if (
             row >= 0
             and first_sequence == (entries.last_sequence[row] + 1) & SEQUENCE_MASK
             and generation == entries.generation[row]
         ):
-            return APPEND
-        return self._judge_by_table(row, pid, generation, first_sequence, record_count, now)
+            return row
+        return -1
+
+    def wrote(self, pid: int, row: int, now: Now) -> None:
+        """An entry's life counts from its first message, so nothing changes with another one."""
 
     def accept(
         self,

@@ -14,9 +14,12 @@ from oncelog.producers.decision import APPEND, Decision, Judgement
 from oncelog.producers.grants import AnyGrant, Grants
 from oncelog.producers.kafka_producers import KafkaProducers
 from oncelog.producers.leased_producers import LeasedProducers
+from oncelog.producers.run import Run
+from oncelog.producers.sequences import SEQUENCE_MASK
 
 FIRST_KAFKA_PID = 1 << 32
 DAY_MS = 86_400_000
+MOST_UNSETTLED = 8  # between two chunks of bytes; within one there are as many as it holds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,12 +40,13 @@ class LiveProducer(NamedTuple):
 
 
 class ProducerMap:
-    __slots__ = ("_kafka", "_leased", "duplicates", "fenced", "full", "out_of_order", "trimmed", "unknown")
+    __slots__ = ("_kafka", "_leased", "duplicates", "fenced", "full", "out_of_order", "run", "trimmed", "unknown")
 
     def __init__(self, grants: Grants | None = None, limits: ProducerLimits | None = None) -> None:
         limits = limits or ProducerLimits()
         self._leased = LeasedProducers(grants or AnyGrant(), limits.lease_lifetime_ms, limits.lease_entries)
         self._kafka = KafkaProducers(limits.kafka_expiration_ms, limits.kafka_entries)
+        self.run = Run(self._kafka)
         # Answers since the start, for /metrics.
         self.duplicates = 0
         self.trimmed = 0
@@ -53,6 +57,7 @@ class ProducerMap:
 
     def judge(self, pid: int, generation: int, first_sequence: int, record_count: int, now: Now) -> Judgement:
         """The decision and its detail (see `Decision`); changes nothing but the counters of refusals."""
+        self.run.settle()
         if pid >= FIRST_KAFKA_PID:
             judgement = self._kafka.judge(pid, generation, first_sequence, record_count, now)
         elif pid > 0:
@@ -77,6 +82,7 @@ class ProducerMap:
 
         `record_count` is the number of sequences spanned: last offset delta + 1, also where compaction took some out.
         """
+        self.run.end()
         if pid >= FIRST_KAFKA_PID:
             self._kafka.accept(pid, generation, first_sequence, record_count, base_offset, timestamp_ms, now)
         elif pid > 0:
@@ -92,15 +98,31 @@ class ProducerMap:
         timestamp_ms: int,
         now: Now,
     ) -> bool:
-        """What `judge` calls APPEND at first sight is accepted at once. Of all else False is said, and nothing done."""
-        return pid >= FIRST_KAFKA_PID and self._kafka.accept_next(
-            pid, generation, first_sequence, record_count, base_offset, timestamp_ms, now
-        )
+        """`judge` and `accept` at once for the usual case; False, with nothing done, for all others."""
+        run = self.run
+        if first_sequence != run.next_sequence or pid != run.pid or generation != run.generation:
+            if pid <= 0:
+                return False
+            kind = self._kafka if pid >= FIRST_KAFKA_PID else self._leased
+            run.settle()
+            row = kind.next_row(pid, generation, first_sequence)
+            if row < 0:
+                return False
+            run.begin(kind, row, pid, generation)
+        run.next_sequence = (first_sequence + record_count) & SEQUENCE_MASK
+        run.batches.append((first_sequence, record_count, base_offset, timestamp_ms, now))
+        return True
+
+    def settle_many(self) -> None:
+        """Called after some batches, so that what `accept_next` puts off stays little. Nobody sees a difference."""
+        if len(self.run.batches) >= MOST_UNSETTLED:
+            self.run.settle()
 
     def judge_fence(self, pid: int, generation: int, now: Now) -> Decision:
         """Whether a control batch may raise the pid's generation: APPEND, FENCED, UNKNOWN_PRODUCER or FULL."""
         if not 0 < pid < FIRST_KAFKA_PID:
             return Decision.UNKNOWN_PRODUCER
+        self.run.settle()
         decision = self._leased.judge_fence(pid, generation, now)
         if decision is not Decision.APPEND:
             self._count(decision)
@@ -108,11 +130,13 @@ class ProducerMap:
 
     def fence(self, pid: int, generation: int, now: Now) -> None:
         """Our control batch was appended, or is read again from the log."""
+        self.run.end()
         if 0 < pid < FIRST_KAFKA_PID:
             self._leased.fence(pid, generation, now)
 
     def highwater(self, pid: int) -> tuple[int, int] | None:
         """(generation, last sequence); the latter is -1 for a producer that was only fenced here so far."""
+        self.run.settle()
         known = self._kafka.known(pid) if pid >= FIRST_KAFKA_PID else self._leased.known(pid)
         return (known[0], known[1]) if known is not None else None
 
@@ -153,18 +177,22 @@ class ProducerMap:
 
     def expire(self, now: Now) -> int:
         """Drop what has outlived its time; how many that were."""
+        self.run.end()
         return self._leased.expire(now) + self._kafka.expire(now)
 
     def clear(self) -> None:
+        self.run.drop()
         self._leased.clear()
         self._kafka.clear()
 
     def encode(self, now: Now) -> bytes:
+        self.run.settle()
         return snapshot.encode(self._leased, self._kafka, now)
 
     def decode(self, data: bytes, now: Now) -> None:
         """Put the snapshot's producers in the place of all that is here; `CorruptSnapshot` leaves all as it was."""
         tables = snapshot.decode(data)
+        self.run.drop()
         snapshot.restore(tables.leased, self._leased, tables.taken_ms, now)
         snapshot.restore(tables.kafka, self._kafka, tables.taken_ms, now)
 
