@@ -108,23 +108,38 @@ def is_lease(identity: Identity) -> bool:
 
 def _resumed(place: Place, saved: SavedPartition, standing: _Standing, fresh: Identity | None) -> ResumedPartition:
     start = saved.last.next_sequence
-    ours = Span(standing.identity, start, standing.records)
-    drops = tuple(span for span in (*saved.spans[:-1], ours) if span.records)
-    identity, next_sequence = standing.identity, sequence_after(start, standing.records)
-    chain: tuple[Span, ...] = (*saved.spans[:-1], Span(standing.identity, start))
+    drops = _joined((*saved.spans[:-1], Span(standing.identity, start, standing.records)))
+    opened = Span(standing.identity, sequence_after(start, standing.records))
     if standing.is_spent:
         assert fresh is not None
-        identity, next_sequence = fresh, 0
-        chain = (*drops, Span(fresh, 0))
+        opened = Span(fresh, 0)
     return ResumedPartition(
         place,
         drops,
         saved.next_offset,
-        identity,
-        next_sequence,
+        opened.identity,
+        opened.next_sequence,
         saved.next_offset,
-        replace(saved, spans=chain),
+        replace(saved, spans=(*drops, opened)),
     )
+
+
+def _joined(spans: tuple[Span, ...]) -> tuple[Span, ...]:
+    """Closed spans without empty ones, and neighbours of one pid as one, so that a chain does not grow with resumes."""
+    joined: list[Span] = []
+    for span in spans:
+        last = joined[-1] if joined else None
+        assert span.records is not None
+        if (
+            last is not None
+            and last.records is not None
+            and last.identity.pid == span.identity.pid
+            and sequence_after(last.next_sequence, last.records) == span.next_sequence
+        ):
+            joined[-1] = Span(span.identity, last.next_sequence, last.records + span.records)
+        elif span.records:
+            joined.append(span)
+    return tuple(joined)
 
 
 async def _leased(
