@@ -6,7 +6,7 @@ more for the garbage collector to look at, and columns are wanted in the end.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -172,6 +172,7 @@ class Topic:
 
     __slots__ = (
         "error",
+        "hash",
         "held",
         "is_pinned",
         "lock",
@@ -189,6 +190,8 @@ class Topic:
         self.partitions: Sequence[Partition] = ()
         self.error: KafkaError | None = None  # why nothing can be produced to it
         self.is_pinned = False
+        # What places a key that is not empty, where nothing else has a say in it and there are partitions.
+        self.hash: Callable[[bytes], int] | None = None
         self.sticky_choice = StickyChoice(sticky_ms)
         # Until then records without a key go here. Nothing does before a partition was chosen.
         self.sticky: Partition = Partition(name, -1)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from oncelog.client.producer.engine import Engine
 
 COLUMNS: Final = frozenset({"key", "value", "headers", "partition", "timestamp"})
-LEAST_PIECE_BYTES: Final = 4 << 20
+LEAST_PIECE_BATCHES: Final = 4
 MOST_PIECE_BYTES: Final = 64 << 20
 PIECES_AT_ONCE: Final = 4  # of the queue's bytes, so that encoding and sending overlap
 
@@ -197,7 +197,7 @@ class Sending:
     def pieces(self) -> Iterator[Piece]:
         """The table in its order, in pieces that fill about one batch for each partition."""
         most_kbytes = self._engine.settings.queue_buffering_max_kbytes
-        wanted = min(max(LEAST_PIECE_BYTES, len(self._topic.partitions) * self._target_bytes), MOST_PIECE_BYTES)
+        wanted = min(max(LEAST_PIECE_BATCHES, len(self._topic.partitions)) * self._target_bytes, MOST_PIECE_BYTES)
         wanted = max(1, min(wanted, most_kbytes * 1024 // PIECES_AT_ONCE))
         for rows in self._batches:
             ends = np.cumsum(rows.sizes)

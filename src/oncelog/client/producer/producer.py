@@ -1,8 +1,8 @@
 """`Producer`: confluent-kafka's shape, with an engine in a thread of its own.
 
-`produce` is called millions of times a second if it can be, so what most calls want is done in line: a topic that is
-known, a value of bytes, no key, no headers, room in the queue, and a partition that records without a key stick to for
-now. Everything else goes the longer way, which checks every argument.
+`produce` is called a million times a second if it can be, so what most calls want is done in line: a topic that is
+known, a value of bytes, no headers, room in the queue, and a key of bytes, or none and a partition that such records
+stick to for now. Everything else goes the longer way, which checks every argument.
 """
 
 import os
@@ -101,9 +101,7 @@ class Producer:
         known = self._topics.get(topic)
         if (
             known is None
-            or key is not None
             or type(value) is not bytes
-            or now_s >= known.sticky_until_s
             or partition != -1
             or headers is not None
             or timestamp != 0
@@ -112,7 +110,16 @@ class Producer:
         ):
             self._produce(topic, value, key, partition, on_delivery or callback, timestamp, headers)
             return
-        size_bytes = len(value) + RECORD_OVERHEAD_BYTES
+        if key is None and now_s < known.sticky_until_s:
+            place = known.sticky
+            size_bytes = len(value) + RECORD_OVERHEAD_BYTES
+        elif type(key) is bytes and key and known.hash is not None:
+            partitions = known.partitions
+            place = partitions[known.hash(key) % len(partitions)]
+            size_bytes = len(value) + len(key) + RECORD_OVERHEAD_BYTES
+        else:
+            self._produce(topic, value, key, partition, on_delivery, timestamp, headers)
+            return
         budget = self._budget
         if (
             size_bytes > self._most_bytes
@@ -123,9 +130,8 @@ class Producer:
             return
         budget.taken_messages += 1
         budget.taken_bytes += size_bytes
-        place = known.sticky
         rows = place.rows
-        rows += (None, value, None, now_s, on_delivery or self._on_delivery)
+        rows += (key, value, None, now_s, on_delivery or self._on_delivery)
         place.size_bytes = batch_bytes = place.size_bytes + size_bytes
         if not place.is_noticed:
             self._engine.sealing.notice(place, now_s)

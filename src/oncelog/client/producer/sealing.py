@@ -102,9 +102,13 @@ class Sealing:
             self._take(partition, everything=True)
             while partition.chunks and self._encode_next(partition):
                 pass
+            failure = self.saving.failure
             for batch in batches:
-                partition.sealed_batches += 1
-                self.sealed.append(batch)
+                if failure is None:
+                    partition.sealed_batches += 1
+                    self.sealed.append(batch)
+                else:
+                    self._owner.report(Report(batch.payload, error=failure))  # type: ignore[arg-type]
         self._owner.wake()
 
     def put_rows(self, partition: Partition, rows: BulkRows) -> None:

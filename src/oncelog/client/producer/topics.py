@@ -5,7 +5,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from oncelog.client.errors import KafkaError, KafkaException, error_of, is_retriable
-from oncelog.client.producer.accumulator import Held, Partition, Topic
+from oncelog.client.partitioners import partitioner
+from oncelog.client.producer.accumulator import NEVER_S, Held, Partition, Topic
 from oncelog.client.sending import Place
 from oncelog.clock import monotonic_s
 
@@ -36,6 +37,7 @@ class Topics:
         self._place = place
         self._fail = fail
         self._trouble = trouble
+        self._hash = partitioner(settings.partitioner).hash
         self._tasks: dict[str, asyncio.Task[None]] = {}
         # Set where every topic is pinned as it is first produced to; then nothing else adopts one.
         self.pin_by: Callable[[str], Awaitable[None]] | None = None
@@ -152,6 +154,9 @@ class Topics:
         topic = self.known.get(name)
         if topic is None:
             topic = self.known[name] = Topic(name, monotonic_s(), 0)
+        for each in tuple(self.known.values()):
+            # From here on every record is asked whether it may be produced, and where it goes.
+            each.hash, each.sticky_until_s = None, NEVER_S
         with topic.lock:
             partitions = tuple(topic.partitions[:count])
             partitions += tuple(self._new(name, index) for index in range(len(partitions), count))
@@ -167,6 +172,7 @@ class Topics:
         partitions = (*topic.partitions, *(self._new(topic.name, index) for index in range(have, count)))
         with topic.lock:
             unknown = self._fill(topic, partitions)
+            topic.hash = self._hash
         if unknown:
             self._fail(topic, unknown, KafkaError(KafkaError._UNKNOWN_PARTITION))
 
