@@ -96,25 +96,42 @@ def test_cuts_and_swallowed_answers_leave_the_slots_filled_once_and_the_save_exa
     assert stored(raw, out, 1).numbers() == list(range(420))
 
 
+def beside_a_copy(
+    behind: Callable[..., tuple[Producer, FaultProxy]], raw: RawConnection, out: str, values: list[bytes]
+) -> tuple[Producer, list[KafkaError | None]]:
+    """The first request is lost on its way, and meanwhile a copy with the same identity has filled its slots."""
+    lost = Fault(kind=Kind.CUT, counter="produce requests", at=1, api="produce", direction=Direction.UP, part=0.5)
+    producer, proxy = behind([lost])
+    producer.pin(out)
+    identity = producer.saved().topics[out].partitions[0].last.identity
+    records = [Rec(value) for value in values]
+    copy = batch(records, pid=identity.pid, epoch=identity.generation, sequence=0, timestamp_ms=1_790_000_000_000)
+    assert raw.produce(out, 0, copy).error_code == 0
+    errors = feed(producer, out, 0, 4)
+    assert proxy.happened
+    assert stored(raw, out, 1).total == 4
+    return producer, errors
+
+
 def test_a_slot_in_doubt_that_somebody_else_filled_otherwise_stops_the_producer(
     behind: Callable[..., tuple[Producer, FaultProxy]], raw: RawConnection, out: str
 ) -> None:
     """Kafka compares numbers only: another record in the slot is "success". What was in doubt is read back."""
-    swallowed = Fault(kind=Kind.CUT, counter="produce requests", at=1, api="produce", direction=Direction.UP, part=0.5)
-    producer, proxy = behind([swallowed])
-    producer.pin(out)
-    saved = producer.saved()
-    identity = saved.topics[out].partitions[0].last.identity
-    intruder = batch([Rec(b"not what the producer sends")] * 4, pid=identity.pid, epoch=identity.generation, sequence=0)
-    assert raw.produce(out, 0, intruder).error_code == 0
-    errors = feed(producer, out, 0, 4)
-    assert proxy.happened
-    assert stored(raw, out, 1).total == 4
+    producer, errors = beside_a_copy(behind, raw, out, [b"not what the producer sends"] * 4)
     assert all(error is not None and error.maybe_stored() for error in errors), errors
     failure = producer.saving.failure
     assert failure is not None
-    assert f"{out}-0, sequence 0 of producer {identity.pid}" in failure.str()
+    assert f"{out}-0, sequence 0 of producer" in failure.str()
     assert "the value is b'0' where b'not what the producer sends' stands" in failure.str()
+
+
+def test_a_slot_in_doubt_that_a_copy_filled_alike_is_delivered_whatever_its_own_clock_said(
+    behind: Callable[..., tuple[Producer, FaultProxy]], raw: RawConnection, out: str
+) -> None:
+    producer, errors = beside_a_copy(behind, raw, out, [b"%d" % number for number in range(4)])
+    assert errors == [None] * 4
+    assert feed(producer, out, 4, 8) == [None] * 4
+    assert stored(raw, out, 1).numbers() == list(range(8))
 
 
 @only_kafka
