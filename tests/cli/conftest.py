@@ -27,7 +27,7 @@ def oncelog(server: Server) -> Oncelog:
 @pytest.fixture
 def topic(server: Server) -> str:
     """The name of a new topic with three partitions."""
-    name = f"topic-{next(_numbers)}"
+    name = f"topic-{next(_numbers):04d}"  # all of a length, since tables show them
     with RawConnection(server.bootstrap_servers) as raw:
         assert raw.create_topic(name, 3, {}) == 0
     return name

@@ -13,6 +13,8 @@ from click.testing import CliRunner
 from oncelog.cli import main
 
 PROCESS_SECONDS = 60
+# kio makes hypothesis strategies of all its types where that is installed, which it is for tests alone.
+START = "import sys; sys.modules['hypothesis'] = None; from oncelog.cli import main; main(prog_name='oncelog')"
 
 
 @dataclass(frozen=True)
@@ -61,11 +63,11 @@ class Oncelog:
         return self("consume", "-t", topic, "-e", "-q", *arguments).lines
 
     def start(self, command: str, *arguments: str, **more: Any) -> "subprocess.Popen[bytes]":
-        words = [sys.executable, "-m", "oncelog", *command.split(), "-b", self.servers, *arguments]
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | more
+        words = [sys.executable, "-c", START, *command.split(), "-b", self.servers, *arguments]
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | more
         # Buffers as they are for everyone, and Ctrl-C as a terminal's.
         environ = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-        return subprocess.Popen(words, env=environ, preexec_fn=_hears_ctrl_c, **pipes)  # noqa: PLW1509
+        return subprocess.Popen(words, env=environ, preexec_fn=_hears_ctrl_c, **pipes)
 
 
 def _hears_ctrl_c() -> None:

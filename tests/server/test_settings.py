@@ -54,6 +54,11 @@ def test_our_own_settings_need_no_second_prefix_in_the_environment() -> None:
     assert read_settings((), {"ONCELOG_ONCELOG_FLUSH": "every"}).oncelog_flush == "every"
 
 
+def test_what_is_meant_for_commands_that_connect_is_passed_over() -> None:
+    environ = {"ONCELOG_CLIENT_BOOTSTRAP_SERVERS": "elsewhere:9092", "ONCELOG_NUM_PARTITIONS": "3"}
+    assert read_settings([], environ).num_partitions == 3
+
+
 def test_no_variable_of_the_environment_can_mean_two_settings() -> None:
     own = {name.removeprefix("oncelog.") for name in SETTINGS if name.startswith("oncelog.")}
     assert not own & set(SETTINGS)

@@ -6,7 +6,9 @@ included, stands in docs/cli.md.
 
 import os
 import sys
+from contextlib import suppress
 from importlib import import_module
+from io import UnsupportedOperation
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +55,10 @@ class Commands(click.Group):
             # Whoever read our output has seen enough, as `head` does: that is no failure.
             _forget_stdout()
             raise SystemExit(0) from None
+        except OSError as refusal:
+            _forget_stdout()
+            words = refusal.strerror or str(refusal)
+            raise click.ClickException(f"{refusal.filename}: {words}" if refusal.filename else words) from refusal
 
 
 def _with_command(args: list[str]) -> list[str]:
@@ -75,9 +81,11 @@ def _one_line(wrong: click.UsageError) -> click.ClickException:
 
 def _forget_stdout() -> None:
     """What is still in the buffer would be written when Python ends, and complain then."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
+    with suppress(UnsupportedOperation):  # tests put something else in its place
+        stdout = sys.stdout.fileno()
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stdout)
+        os.close(nowhere)
 
 
 @click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
