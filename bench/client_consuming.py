@@ -30,6 +30,7 @@ from tests.peers.oncelog_process import OncelogProcess
 from tests.peers.server_process import ServerProcess
 from tests.raw import RawConnection
 
+# At a time; what is left at the end is asked for exactly, since a call for more would sit out its timeout.
 ARROW_ROWS = 10_000
 PATIENCE_S = 10.0
 SLOW_SHARE = 10  # the consumers in Python read this part of the records, so that a run does not take minutes
@@ -42,7 +43,7 @@ def oncelog_arrow(servers: str, topic: str, records: int) -> float:
         got = int(consumer.consume_arrow(1, PATIENCE_S).num_rows)
         started = time.perf_counter()
         while got < records:
-            got += int(consumer.consume_arrow(ARROW_ROWS, PATIENCE_S).num_rows)
+            got += int(consumer.consume_arrow(min(ARROW_ROWS, records - got), PATIENCE_S).num_rows)
         return got / (time.perf_counter() - started)
 
 
@@ -106,7 +107,7 @@ def _rate_of_consume(consumer: Any, records: int) -> float:
     got = len(consumer.consume(1, PATIENCE_S))
     started = time.perf_counter()
     while got < records:
-        got += len(consumer.consume(10_000, PATIENCE_S))
+        got += len(consumer.consume(min(10_000, records - got), PATIENCE_S))
     return got / (time.perf_counter() - started)
 
 
