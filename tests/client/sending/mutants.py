@@ -9,8 +9,9 @@ from oncelog.client.error_codes import ErrorCodes as Code
 from oncelog.client.sending import Identity, Sender, partition, settling
 from oncelog.client.sending.batch import Batch
 from oncelog.client.sending.context import Context
+from oncelog.client.sending.limits import FOREVER_MS
 from oncelog.client.sending.partition import Partition
-from oncelog.client.sending.tenure import FOREVER_MS, Tenure
+from oncelog.client.sending.tenure import Tenure
 from oncelog.client.sending.verdicts import Kind, Verdict
 from oncelog.producers.sequences import SEQUENCE_MASK
 

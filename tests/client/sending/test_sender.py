@@ -282,3 +282,61 @@ def test_an_identity_that_is_refused_for_good_fails_what_waits_for_it() -> None:
     stage.take(NeedIdentity)
     stage.sender.not_granted([other], Code.CLUSTER_AUTHORIZATION_FAILED, "no", stage.now_ms)
     assert stage.take(Failed) == [(batch, Code.CLUSTER_AUTHORIZATION_FAILED, "no", False)]
+
+
+def test_without_a_delivery_timeout_nothing_times_out() -> None:
+    stage = Stage(delivery_timeout_ms=0)
+    batch = stage.add("a")
+    for _ in range(5):
+        (request,) = stage.sent()
+        stage.lose(request)
+        stage.pass_ms(10_000_000)
+    assert stage.take(Failed) == []
+    stage.answer(stage.sent()[0])
+    assert [each.batch for each in stage.take(Delivered)] == [batch]
+
+
+def test_the_broker_that_asked_for_a_pause_gets_it_also_when_another_leads_by_now() -> None:
+    stage = Stage(is_leased=True)
+    stage.add("a")
+    (request,) = stage.sent()
+    stage.sender.leaders({PLACE: 2}, stage.now_ms)
+    stage.sender.answered(request.request_id, [Answer(*PLACE, 0, 0)], stage.now_ms, throttle_ms=30)
+    stage.add("b")
+    assert [each.node_id for each in stage.sent()] == [2]
+    stage.sender.leaders({PLACE: 1}, stage.now_ms)
+    stage.add("c")
+    assert stage.sent() == []
+
+
+def test_a_shorter_pause_does_not_end_a_longer_one() -> None:
+    stage = Stage()
+    stage.sender.throttled(1, stage.now_ms + 50)
+    stage.sender.throttled(1, stage.now_ms + 10)
+    stage.add("a")
+    stage.pass_ms(20)
+    assert stage.sent() == []
+
+
+def test_an_answer_about_another_partition_acknowledges_nothing() -> None:
+    stage = Stage(delivery_timeout_ms=1_000)
+    stage.add("a")
+    (request,) = stage.sent()
+    stage.sender.answered(request.request_id, [Answer("t", 5, 0)], stage.now_ms)
+    assert stage.take(Delivered) == []
+    stage.pass_ms(1_000)
+    assert [action.maybe_stored for action in stage.take(Failed)] == [True]
+
+
+def test_a_renewal_that_is_refused_is_not_asked_for_again_at_once() -> None:
+    stage = Stage(is_leased=True, expires_at_ms=25_000, retry_backoff_max_ms=100)
+    stage.add("a")
+    stage.answer(stage.sent()[0])
+    stage.pass_ms(23_000)
+    assert len(stage.take(NeedIdentity)) == 1
+    stage.sender.not_granted([PLACE], Code.CLUSTER_AUTHORIZATION_FAILED, "no", stage.now_ms)
+    assert stage.take(NeedIdentity) == []
+    stage.pass_ms(99)
+    assert stage.take(NeedIdentity) == []
+    stage.pass_ms(1)
+    assert len(stage.take(NeedIdentity)) == 1

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from oncelog.client.sending.actions import Action, Failed
 from oncelog.client.sending.batch import Batch, Split
-from oncelog.client.sending.limits import SenderLimits
-from oncelog.client.sending.tenure import FOREVER_MS
+from oncelog.client.sending.limits import FOREVER_MS, SenderLimits
 
 
 @dataclass(slots=True)

@@ -1,9 +1,11 @@
 """What the settings allow the Sender."""
 
 from dataclasses import dataclass
+from typing import Final
 
 MINUTE_MS = 60_000
 DAY_MS = 1440 * MINUTE_MS
+FOREVER_MS: Final = 1 << 62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,7 +15,7 @@ class SenderLimits:
     max_in_flight: int = 5  # requests for one partition
     max_request_bytes: int = 1_000_000  # of all batches in one request, unless one alone is larger
     max_request_batches: int = 10_000
-    delivery_timeout_ms: int = 300_000
+    delivery_timeout_ms: int = 300_000  # 0 for ever, as in librdkafka
     retries: int = 2_147_483_647
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
@@ -22,3 +24,8 @@ class SenderLimits:
     settle_ms: int = 10_000
     # Stock Kafka forgets a producer by its records' timestamps (producer.id.expiration.ms); the broker's value.
     forget_after_ms: int = DAY_MS
+
+    @property
+    def patience_ms(self) -> int:
+        """How long a batch may take from its first record to its report."""
+        return self.delivery_timeout_ms or FOREVER_MS

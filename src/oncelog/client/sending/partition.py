@@ -320,7 +320,7 @@ class Partition:
 
     def expire(self, now_ms: int) -> None:
         """Reports what is older than delivery.timeout.ms."""
-        deadline_ms = now_ms - self.context.limits.delivery_timeout_ms
+        deadline_ms = now_ms - self.context.limits.patience_ms
         waiting = self.waiting
         while waiting and waiting[0].created_ms <= deadline_ms:
             self._fail_first(Code._MSG_TIMED_OUT, None)
@@ -339,10 +339,10 @@ class Partition:
         """When something must be done here though nothing happens; at most `soonest_ms`."""
         limits = self.context.limits
         if self.waiting:
-            soonest_ms = min(soonest_ms, self.waiting[0].created_ms + limits.delivery_timeout_ms)
+            soonest_ms = min(soonest_ms, self.waiting[0].created_ms + limits.patience_ms)
         for batch in self.open:
             if not batch.is_reported:
-                soonest_ms = min(soonest_ms, batch.created_ms + limits.delivery_timeout_ms)
+                soonest_ms = min(soonest_ms, batch.created_ms + limits.patience_ms)
                 break  # those behind it are younger
         if now_ms < self.not_before_ms and self.has_unsent:
             soonest_ms = min(soonest_ms, self.not_before_ms)

@@ -19,10 +19,10 @@ from oncelog.client.sending.actions import (
 )
 from oncelog.client.sending.batch import Batch, Identity, Place, Split, split_batch
 from oncelog.client.sending.context import Context, Counters
-from oncelog.client.sending.limits import SenderLimits
+from oncelog.client.sending.limits import FOREVER_MS, SenderLimits
 from oncelog.client.sending.partition import NO_LEADER, Partition
 from oncelog.client.sending.states import State
-from oncelog.client.sending.tenure import FOREVER_MS, Tenure
+from oncelog.client.sending.tenure import Tenure
 
 # Beside the batches a request holds names and lengths: for the first of a topic and for each further one.
 REQUEST_BYTES = 128
@@ -36,13 +36,13 @@ class Sender:
         self._context = Context(limits, random, split)
         self._partitions: dict[Place, Partition] = {}
         self._leaders: dict[Place, int] = {}  # also of partitions that nothing was added for yet
-        self._requests: dict[int, list[Batch]] = {}
+        self._requests: dict[int, tuple[int, list[Batch]]] = {}  # node, and what it was sent
         self._last_request_id = 0
         self._ready: list[Partition] = []  # something may have to be sent there
         self._throttled: dict[int, int] = {}  # until when, by node
         self._metadata_asked_ms: dict[str, int] = {}
         self._everybody: Identity | None = None  # by InitProducerId: one identity for all partitions
-        self._timeout_ms = limits.delivery_timeout_ms
+        self._timeout_ms = limits.patience_ms
 
     @property
     def counters(self) -> Counters:
@@ -100,16 +100,19 @@ class Sender:
             lane.is_asked = False
             if lane.tenure is None:
                 lane.fail_waiting(code, message)
+            else:  # the lease that is to be renewed goes on until its end
+                lane.tenure.renew_at_ms = now_ms + self._limits.retry_backoff_max_ms
+                self._context.wake_at(lane.tenure.renew_at_ms)
 
     def answered(self, request_id: int, answers: Sequence[Answer] | None, now_ms: int, *, throttle_ms: int = 0) -> None:
-        batches = self._requests.pop(request_id)
+        node_id, batches = self._requests.pop(request_id)
         if throttle_ms > 0:
-            self.throttled(batches[0].home.leader, now_ms + throttle_ms)
+            self.throttled(node_id, now_ms + throttle_ms)
         if answers is None:
             for batch in batches:
                 batch.home.stored(batch, -1, -1)
                 self._wake(batch.home)
-        elif len(batches) == 1 and len(answers) == 1:
+        elif len(batches) == 1 and len(answers) == 1 and answers[0][:2] == batches[0].home.place:
             lane = batches[0].home
             lane.answered(batches[0], answers[0], now_ms)
             if not lane.is_ready:
@@ -127,7 +130,8 @@ class Sender:
 
     def lost(self, request_id: int, now_ms: int, *, code: int = Code._TRANSPORT, was_sent: bool = True) -> None:
         self._context.counters.requests_lost += 1
-        for batch in self._requests.pop(request_id):
+        _, batches = self._requests.pop(request_id)
+        for batch in batches:
             batch.home.lost(batch, code, was_sent, now_ms)
             self._want_metadata(batch.topic, now_ms)
             self._wake(batch.home)
@@ -172,8 +176,8 @@ class Sender:
         return lane is not None and lane.renewed is not None
 
     def throttled(self, node_id: int, until_ms: int) -> None:
-        self._throttled[node_id] = until_ms
-        self._context.wake_at(until_ms)
+        self._throttled[node_id] = max(until_ms, self._throttled.get(node_id, 0))
+        self._context.wake_at(self._throttled[node_id])
 
     def give_up(self, now_ms: int, code: int, places: Iterable[Place] | None = None, *, in_flight: bool = True) -> None:
         """Reports everything as failed that was not sent yet, and with `in_flight` all the rest as well."""
@@ -286,7 +290,7 @@ class Sender:
 
     def _produce(self, node_id: int, batches: list[Batch]) -> None:
         request_id = self._last_request_id = self._last_request_id + 1
-        self._requests[request_id] = batches
+        self._requests[request_id] = node_id, batches
         context = self._context
         context.counters.requests += 1
         context.counters.batches_sent += len(batches)

@@ -3,8 +3,8 @@
 from typing import Final
 
 from oncelog.client.sending.batch import Identity
+from oncelog.client.sending.limits import FOREVER_MS
 
-FOREVER_MS: Final = 1 << 62
 LAST_EPOCH: Final = 32_766  # Kafka's clients stop one short of the largest 16-bit number
 PERIODS: Final = 24  # a lease is renewed when 23 of these have passed
 
