@@ -4,7 +4,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from oncelog.client.admin import Admin
+    from oncelog.client.consumer.asynchronous import AsyncConsumer
     from oncelog.client.consumer.consumer import Consumer
+    from oncelog.client.consumer.message import Message
     from oncelog.client.errors import KafkaError, KafkaException
     from oncelog.client.producer.asynchronous import AsyncProducer
     from oncelog.client.producer.producer import Producer
