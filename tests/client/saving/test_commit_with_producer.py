@@ -1,5 +1,6 @@
 """`consumer.commit(offsets, producer=producer)`: both in one commit, on both kinds of server."""
 
+import asyncio
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,6 +11,7 @@ from oncelog.client.errors import KafkaException
 from oncelog.client.net.brokers import Brokers
 from oncelog.client.producer.asynchronous import AsyncProducer
 from oncelog.client.producer.producer import Producer
+from oncelog.client.properties import producer_settings
 from oncelog.client.saving import BadSavedProducer, SavedProducer
 from oncelog.client.saving.committing import commit_with_producer
 from oncelog.client.saving.ownership import fetch_committed
@@ -204,3 +206,44 @@ def test_a_lease_changes_with_the_commit_that_names_it(topic: str) -> None:
         for each in (producer, again):
             each.close(0)
         consumer.close()
+
+
+async def test_what_is_produced_while_a_lease_changes_waits_for_the_commit(topic: str) -> None:
+    """A task produces without a pause, so at every commit records are under way and more are coming."""
+    settings = {"oncelog.lease.lifetime.ms": "3000", "group.initial.rebalance.delay.ms": "0"}
+    with Server(settings=settings) as server, RawConnection(server.bootstrap_servers) as raw:
+        for name in (topic, f"{topic}-in"):
+            assert raw.create_topic(name, PARTITIONS) == 0
+        properties = {
+            "bootstrap.servers": server.bootstrap_servers,
+            "linger.ms": 0,
+            "queue.buffering.max.messages": 300,
+        }
+        brokers = Brokers(producer_settings(properties))
+        await brokers.start()
+        produced = 0
+
+        async def produce_on(producer: AsyncProducer) -> None:
+            nonlocal produced
+            while True:
+                await producer.produce(topic, b"%d" % produced, partition=0)
+                produced += 1
+                await asyncio.sleep(0)
+
+        producer = await AsyncProducer(properties).start()
+        await producer.pin(topic)
+        await commit_with_producer(brokers, topic, at(topic, 0), producer)
+        task = asyncio.ensure_future(produce_on(producer))
+        pids: set[int] = set()
+        while len(pids) < 3:
+            value = await commit_with_producer(brokers, topic, at(topic, produced), producer)
+            pids.update(identity.pid for identity in value.identities)
+        task.cancel()
+        await producer.flush()  # and then it is killed
+        held = await fetch_committed(brokers, topic)
+        async with AsyncProducer(properties, saved=held.saved) as again:
+            for number in range(min(each.offset for each in held.positions), produced + 10):
+                await again.produce(topic, b"%d" % number, partition=0)
+        assert stored(raw, topic, 1).numbers() == list(range(produced + 10))
+        await producer.close()
+        await brokers.close()

@@ -96,17 +96,20 @@ class Book:
     def stored(self, place: Place, records: int, next_offset: int) -> list[Save]:
         """So many more are in the log, sent or found there; the saves that are complete now."""
         account = self._accounts[place]
+        before, stored_before = account.partition, account.stored
         account.stored += records
-        spans = _after(place, account.partition.spans, records)
-        offset = max(next_offset, account.partition.next_offset)
-        account.partition = SavedPartition(next_offset=offset, spans=spans)
+        offset = max(next_offset, before.next_offset)
+        account.partition = SavedPartition(next_offset=offset, spans=_after(place, before.spans, records))
         complete = []
         for save in self._saves:
             goal = save.waiting.get(place)
             if goal is not None and account.stored >= goal:
-                # Batches are sealed when a save begins, so a boundary is never inside of one.
                 del save.waiting[place]
                 save.partitions[place] = account.partition
+                if goal < account.stored:
+                    # The boundary lies inside of what was stored in one piece; below it nothing later can be.
+                    spans = _after(place, before.spans, goal - stored_before)
+                    save.partitions[place] = SavedPartition(next_offset=before.next_offset, spans=spans)
                 if save.is_complete:
                     complete.append(save)
         self._saves = [save for save in self._saves if not save.is_complete]
