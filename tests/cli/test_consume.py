@@ -1,10 +1,14 @@
 """`oncelog consume`: which records, and in which form. What is expected of forms is what kcat 1.7.1 printed."""
 
 import json
+from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from oncelog.cli._reading import Limits, Reading
+from oncelog.cli._records import values
 from oncelog.embedded import Server
 from tests.cli.running import Oncelog
 from tests.raw import RawConnection, Rec, batch
@@ -42,7 +46,7 @@ def odd(server: Server, topic: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("where", "values"),
+    ("where", "expected"),
     [
         ([], "v0 v1 v2 v3 v4"),
         (["-o", "beginning"], "v0 v1 v2 v3 v4"),
@@ -60,8 +64,8 @@ def odd(server: Server, topic: str) -> str:
         (["-u", "-c", "3"], "v0 v1 v2"),
     ],
 )
-def test_it_reads_from_where_it_is_told(oncelog: Oncelog, filled: str, where: list[str], values: str) -> None:
-    assert oncelog.consumed(filled, "-p", "0", *where) == values.split()
+def test_it_reads_from_where_it_is_told(oncelog: Oncelog, filled: str, where: list[str], expected: str) -> None:
+    assert oncelog.consumed(filled, "-p", "0", *where) == expected.split()
 
 
 def test_without_the_e_it_ends_at_the_time_where_it_is_to_stop(oncelog: Oncelog, filled: str) -> None:
@@ -126,6 +130,26 @@ def test_a_group_goes_on_behind_what_was_written(oncelog: Oncelog, filled: str) 
     second = oncelog("consume", "-G", "g-on", "-t", filled, "-e", "-q").lines
     assert sorted(first + second) == ["other", "v0", "v1", "v2", "v3", "v4"]
     assert oncelog("consume", "-G", "g-on", "-t", filled, "-e", "-q").lines == []
+
+
+def test_a_member_for_whom_nothing_is_left_ends_at_the_end_of_nothing() -> None:
+    """Where a group has more members than there are partitions."""
+
+    class Spare:
+        def subscribe(self, topics: list[str], *, on_assign: Any, on_revoke: Any, on_lost: Any) -> None:
+            self.on_assign = on_assign
+
+        def poll(self, timeout_s: float) -> None:
+            self.on_assign(self, [])
+
+    consumer: Any = Spare()
+    reading = Reading(consumer, values(b"\n", b""), BytesIO(), Limits(ends_at_end=True))
+    reading.share(["orders"])
+    reading.run()
+
+
+def test_a_group_takes_patterns_of_topics(oncelog: Oncelog, filled: str) -> None:
+    assert sorted(oncelog("consume", "-G", f"of-{filled}", f"^{filled}$", "-e", "-q").lines)[0] == "other"
 
 
 def test_a_new_group_begins_at_the_end_where_it_is_told_so(oncelog: Oncelog, filled: str) -> None:

@@ -131,6 +131,9 @@ def test_an_envelope_is_read_back_as_what_it_was_made_of(
         (["-t", "{topic}", "-J"], '{"payload":1}\n', 1, "payload is neither a text nor null"),
         (["-t", "{topic}", "-J"], '{"payload":"a","headers":["x"]}\n', 1, "no list of names and values in turn"),
         (["-t", "{topic}", "-J"], '{"payload":"a","partition":7}\n', 1, "-p -1 lets keys choose instead"),
+        (["-t", "{topic}", "-J"], "[" * 100_000, 1, "stdin line 1: "),
+        (["-t", "{topic}", "-J"], '{"payload":"a","ts":9007199254740992}\n', 1, "too far in the future"),
+        (["-t", "{topic}", "-J"], '{"payload":"\\ud800"}\n', 1, "stdin line 1: "),
         (["-J"], '{"payload":"a"}\n', 1, "a record names no topic: -t TOPIC"),
     ],
 )

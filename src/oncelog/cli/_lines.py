@@ -74,7 +74,7 @@ def of_envelopes(lines: Sequence[bytes], fixed: Fixed, name: str, first_line: in
         if line.strip():
             try:
                 yield _of_envelope(json.loads(line), fixed)
-            except ValueError as wrong:
+            except (ValueError, RecursionError) as wrong:
                 raise failure(
                     f"{name} line {number}: {wrong}; expected an object as `oncelog consume -J` prints"
                 ) from None

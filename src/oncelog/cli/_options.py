@@ -101,7 +101,11 @@ def _connecting(brokers: str | None, given: tuple[str, ...], file: Path | None, 
 
 def _from_file(file: Path) -> dict[str, str]:
     found: dict[str, str] = {}
-    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise click.UsageError(f"-F {file} is no UTF-8: {error}") from error
+    for number, line in enumerate(lines, 1):
         text = line.strip()
         if text and not text.startswith("#"):
             name, value = _pair(f"{file} line {number}", text)

@@ -21,6 +21,8 @@ Place = tuple[str, int]
 TARGET_BYTES = 8 << 20
 FIRST_RECORDS = 256
 MOST_RECORDS = 20_000
+# Callbacks of the group come while the consumer is polled; what they change is looked at so often.
+POLL_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +46,12 @@ class Reading:
         self._places: set[Place] = set()
         self._done: set[Place] = set()  # partitions of which no more is wanted
         self._is_shared = False
+        self._has_share = False  # which may be nothing, where there are more members than partitions
         self._told: str | None = None
 
     def assign(self, starts: Mapping[Place, int]) -> None:
         self._places = set(starts)
+        self._has_share = True
         for place, start in starts.items():
             if place in self._limits.stops and start >= self._limits.stops[place]:
                 self._done.add(place)
@@ -59,10 +63,12 @@ class Reading:
 
         def assigned(consumer: "Consumer", partitions: list[TopicPartition]) -> None:
             self._places |= {(each.topic, each.partition) for each in partitions}
+            self._has_share = True
 
         def revoked(consumer: "Consumer", partitions: list[TopicPartition]) -> None:
             gone = {(each.topic, each.partition) for each in partitions}
             self._places -= gone
+            self._has_share = False
             self._done -= gone
 
         self._is_shared = True
@@ -71,7 +77,7 @@ class Reading:
     def run(self) -> None:
         bulk = 1 if self._limits.is_unbuffered else FIRST_RECORDS
         while not self._is_over():
-            first = self._consumer.poll()
+            first = self._consumer.poll(POLL_S)
             if first is None:
                 continue
             most = bulk if self._left is None else min(bulk, self._left)
@@ -83,7 +89,8 @@ class Reading:
     def _is_over(self) -> bool:
         if self._left == 0:
             return True
-        return bool(self._places) and self._places <= self._done and (self._limits.ends_at_end or not self._is_shared)
+        is_at_end = self._has_share and self._places <= self._done
+        return is_at_end and (self._limits.ends_at_end or not self._is_shared)
 
     def _write(self, messages: list[Message]) -> int:
         records = [each for each in messages if type(each) is Message]

@@ -81,9 +81,12 @@ class Writing:
         elif partition != CHOSEN:
             self._check(topic, partition)
         headers: Any = record.headers  # names as bytes, which need not be UTF-8
-        self._producer.produce(
-            topic, record.value, record.key, partition, timestamp=record.timestamp_ms, headers=headers
-        )
+        try:
+            self._producer.produce(
+                topic, record.value, record.key, partition, timestamp=record.timestamp_ms, headers=headers
+            )
+        except ValueError as refusal:
+            raise failure(str(refusal)) from refusal
 
     def _check(self, topic: str, partition: int) -> None:
         if topic not in self._counts:

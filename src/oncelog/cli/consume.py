@@ -125,7 +125,9 @@ def _consume(to: Connecting, what: What, shape: Shape, limits: "Limits") -> None
     _renderer(shape, {})  # what is wrong with it shows before anyone is asked
     properties = _properties(to, what)
     with opened(to) as cluster:
-        places = cluster.places(what.topics, what.indexes)
+        # Patterns are the group's to look up, again and again.
+        names = [name for name in what.topics if what.group is None or not name.startswith("^")]
+        places = cluster.places(names, what.indexes)
         render = _renderer(shape, cluster.leaders(places) if shape.is_json else {})
         starts = {} if what.group is not None else _starts(cluster, places, what.range)
         if what.range.stop_ms is not None:
