@@ -17,6 +17,7 @@ from oncelog.client.partitioners import Partitioner, partitioner
 from oncelog.client.producer.accumulator import Budget, Held, Partition, Topic
 from oncelog.client.producer.delivery import Records, Report, split
 from oncelog.client.producer.identities import Identities
+from oncelog.client.producer.remembering import UNKNOWN_MS, forgotten_after_ms
 from oncelog.client.producer.requests import Requests
 from oncelog.client.producer.resuming import Saving
 from oncelog.client.producer.sealing import Sealing
@@ -72,6 +73,7 @@ class Engine:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._is_closed = False
         self._is_held = False
+        self._is_memory_asked = not settings.enable_idempotence
         self.saving = self.sealing.saving = Saving(self)
 
     # --- from any thread
@@ -189,6 +191,9 @@ class Engine:
         match action:
             case Produce():
                 self._requests.send(action)
+                if not self._is_memory_asked:
+                    self._is_memory_asked = True
+                    self._spawn(self._ask_memory())
             case Delivered():
                 self._delivered(action)
             case Failed():
@@ -233,7 +238,7 @@ class Engine:
             self.wake()
 
     def _answered(self, request_id: int, answers: list[Answer] | None, throttle_ms: int) -> None:
-        self.sender.answered(request_id, answers, _now_ms())
+        self.sender.answered(request_id, answers, _now_ms(), throttle_ms=throttle_ms)
         self.wake()
 
     def _lost(self, request_id: int, error: KafkaError, was_sent: bool) -> None:
@@ -242,6 +247,15 @@ class Engine:
         if not self._is_closed:
             self._tell(error)
         self.wake()
+
+    async def _ask_memory(self) -> None:
+        try:
+            forget_after_ms = await forgotten_after_ms(self.brokers)
+        except KafkaException as failure:
+            self._is_memory_asked = not failure.error.retriable()
+            return
+        if forget_after_ms is not None:
+            self.sender.forgotten_after(forget_after_ms)
 
     # --- reports
 
@@ -386,4 +400,5 @@ def _limits(settings: "ProducerSettings") -> SenderLimits:
         retries=settings.retries,
         retry_backoff_ms=settings.retry_backoff_ms,
         retry_backoff_max_ms=settings.retry_backoff_max_ms,
+        forget_after_ms=UNKNOWN_MS,
     )

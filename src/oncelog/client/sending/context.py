@@ -37,9 +37,13 @@ class Context:
         self.actions: list[Action] = []
         self.due_ms = FOREVER_MS  # nothing is due before, though something that was due may have been dealt with
         self.wall_ahead_ms = 0
-        # What is sent now may arrive as late as `settle_ms` from now, and must still be remembered then.
-        longest_ms = limits.forget_after_ms
-        self.remembered_ms = longest_ms - max(longest_ms // 24, min(limits.settle_ms, longest_ms // 2))
+        self.remembered_ms = 0
+        self.forgotten_after(limits.forget_after_ms)
+
+    def forgotten_after(self, forget_after_ms: int) -> None:
+        """What is sent now may arrive as late as `settle_ms` from now, and must still be remembered then."""
+        margin_ms = max(forget_after_ms // 24, min(self.limits.settle_ms, forget_after_ms // 2))
+        self.remembered_ms = forget_after_ms - margin_ms
 
     def wake_at(self, at_ms: int) -> None:
         if at_ms < self.due_ms:

@@ -22,7 +22,8 @@ class SenderLimits:
     # Without leases nothing can keep out a request that was lost on its way, so before the log is believed to lack
     # a batch, so much time must have passed since it was lost. Longer than any broker lets a request lie.
     settle_ms: int = 10_000
-    # Stock Kafka forgets a producer by its records' timestamps (producer.id.expiration.ms); the broker's value.
+    # Stock Kafka forgets a producer by its records' timestamps (producer.id.expiration.ms). Until the broker's own
+    # value is known, or where it may not be known.
     forget_after_ms: int = DAY_MS
 
     @property

@@ -52,6 +52,10 @@ class Sender:
         """Records' timestamps are wall time, all else here is not; said at the start and now and then."""
         self._context.wall_ahead_ms = wall_ms - now_ms
 
+    def forgotten_after(self, forget_after_ms: int) -> None:
+        """The broker's producer.id.expiration.ms, once that is known; until then that of the limits."""
+        self._context.forgotten_after(forget_after_ms)
+
     # What arrives
 
     def add(self, batch: Batch, now_ms: int) -> None:

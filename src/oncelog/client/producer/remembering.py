@@ -1,0 +1,40 @@
+"""For how long stock Kafka remembers a producer: an idempotent batch that is sent again later is stored again.
+
+The broker says it (`producer.id.expiration.ms`) to who may describe its configuration. Before Kafka 3.4 the time was
+that of transactional ids. Whoever may not know it believes in little: that costs only records with old timestamps,
+which then travel one batch at a time.
+"""
+
+from typing import TYPE_CHECKING, Any, Final
+
+from oncelog.wire.requests import RequestSchema
+
+if TYPE_CHECKING:
+    from oncelog.client.net.brokers import Brokers
+
+UNKNOWN_MS: Final = 3_600_000
+BROKER: Final = 4  # the kind of resource
+NAMES: Final = ("producer.id.expiration.ms", "transactional.id.expiration.ms")
+
+
+async def forgotten_after_ms(brokers: "Brokers") -> int | None:
+    """None where the broker does not say, and on oncelog, which goes by leases."""
+    connection = await brokers.connection(None)
+    if connection.is_oncelog:
+        return None
+    node_id = connection.node_id
+    if node_id is None:
+        node_id = min((await brokers.refresh(())).brokers)
+    answer = await brokers.request(node_id, "describe_configs", lambda spoken: _request(spoken, node_id))
+    values = {entry.name: entry.value for result in answer.results if not result.error_code for entry in result.configs}
+    return next((int(values[name]) for name in NAMES if (values.get(name) or "").isdigit()), None)
+
+
+def _request(spoken: RequestSchema, node_id: int) -> Any:
+    """A broker is asked about itself."""
+    resource = spoken.new(
+        "DescribeConfigsResource", resource_type=BROKER, resource_name=str(node_id), configuration_keys=NAMES
+    )
+    return spoken.new(
+        "DescribeConfigsRequest", resources=(resource,), include_synonyms=False, include_documentation=False
+    )

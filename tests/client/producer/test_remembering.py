@@ -1,0 +1,102 @@
+"""For how long a broker remembers its producers, and that its pauses are kept."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from oncelog.client.net.brokers import Brokers
+from oncelog.client.producer.accumulator import Budget
+from oncelog.client.producer.engine import Engine
+from oncelog.client.producer.remembering import forgotten_after_ms
+from oncelog.client.properties import admin_settings, producer_settings
+from oncelog.client.sending import Answer, Batch
+from oncelog.client.sending.limits import DAY_MS
+from oncelog.records.build import build_batch
+from oncelog.wire.own import LEASE_PID_KEY
+from tests.client.net.fake_broker import FakeBroker
+from tests.peers.apache import ApacheKafka
+
+DESCRIBE_CONFIGS = 32
+PRODUCER, TRANSACTIONAL = "producer.id.expiration.ms", "transactional.id.expiration.ms"
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[FakeBroker]:
+    async with FakeBroker() as broker:
+        broker.versions[DESCRIBE_CONFIGS] = (0, 4)
+        yield broker
+
+
+def says(broker: FakeBroker, error_code: int = 0, **values: str) -> None:
+    configs = [{"name": name.replace("_", "."), "value": value} for name, value in values.items()]
+    broker.answers["describe_configs"] = lambda asked: {"results": [{"error_code": error_code, "configs": configs}]}
+
+
+async def asked(broker: FakeBroker) -> int | None:
+    brokers = Brokers(broker.settings())
+    try:
+        return await forgotten_after_ms(brokers)
+    finally:
+        await brokers.close()
+
+
+async def test_the_broker_is_asked_about_itself(broker: FakeBroker) -> None:
+    says(broker, producer_id_expiration_ms="3000", transactional_id_expiration_ms="9000")
+    assert await asked(broker) == 3000
+    (resource,) = broker.asked_for("describe_configs")[0].request.resources
+    assert (resource.resource_type, resource.resource_name) == (4, "0")
+
+
+async def test_before_kafka_3_4_it_was_the_time_of_transactional_ids(broker: FakeBroker) -> None:
+    says(broker, transactional_id_expiration_ms="9000")
+    assert await asked(broker) == 9000
+
+
+async def test_who_may_not_know_it_is_told_nothing(broker: FakeBroker) -> None:
+    says(broker, error_code=31)
+    assert await asked(broker) is None
+
+
+async def test_where_there_are_leases_nobody_asks(broker: FakeBroker) -> None:
+    broker.versions[LEASE_PID_KEY] = (0, 0)
+    assert await asked(broker) is None
+    assert broker.asked_for("describe_configs") == []
+
+
+async def test_a_real_kafka_says_it(kafka: ApacheKafka) -> None:
+    brokers = Brokers(admin_settings({"bootstrap.servers": kafka.bootstrap_servers}))
+    try:
+        assert await forgotten_after_ms(brokers) == DAY_MS
+    finally:
+        await brokers.close()
+
+
+@pytest.fixture
+async def engine(broker: FakeBroker) -> AsyncIterator[Engine]:
+    settings = producer_settings({"bootstrap.servers": f"{broker.host}:{broker.port}"})
+    engine = Engine(settings, Budget(0, 1 << 20), lambda report: None, lambda error: None)
+    await engine.start()
+    yield engine
+    await engine.close()
+
+
+async def test_an_answers_pause_is_kept(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Any] = []
+    monkeypatch.setattr(engine.sender, "answered", lambda *args, **named: told.append((args[0], named)))
+    engine._answered(7, [Answer("t", 0, 0)], 30)
+    assert told == [(7, {"throttle_ms": 30})]
+
+
+async def test_a_producer_learns_it_with_its_first_request(engine: Engine, broker: FakeBroker) -> None:
+    says(broker, producer_id_expiration_ms="3000")
+    broker.answers["init_producer_id"] = lambda asked: {"producer_id": 1 << 33}
+    broker.answers["produce"] = lambda asked: {"responses": [{"name": "t", "partition_responses": [{"index": 0}]}]}
+    before_ms = engine.sender._context.remembered_ms
+    await engine.know("t")
+    engine.sender.add(Batch("t", 0, build_batch([(None, b"a", (), 0)]), 1, 10**15), 0)
+    engine.wake()
+    await broker.until(lambda: bool(broker.asked_for("describe_configs")))
+    await asyncio.gather(*engine._tasks)
+    assert engine.sender._context.remembered_ms == 1500 < before_ms
