@@ -20,9 +20,6 @@ VALUE_BYTES: Final = 32
 RECORD_BYTES: Final = VALUE_BYTES + 12  # as the producer counts it
 PATIENCE_S: Final = 240.0
 
-# Shorter than the longest stall, so that some stalls are waited out and others time out.
-SOCKET_TIMEOUT_MS: Final = 400
-STALL_MS: Final = 600
 # REFUSE ends the connection that it hits; CUT has sides and directions of its own.
 WEIGHTS: Final[Mapping[Kind, int]] = {Kind.CUT: 5, Kind.SWALLOW: 5, Kind.DELAY: 2, Kind.STALL: 1, Kind.REFUSE: 1}
 
@@ -39,6 +36,8 @@ class Case:
     batch_records: int = 100  # small, so that there are many requests to hit
     answers_between_faults: int = 12
     least_hits: int = 20  # a run in which fewer faults met work in flight has shown nothing
+    socket_timeout_ms: int = 400
+    stall_ms: int = 600  # the longest: some stalls are waited out and others time out
     seed: int = 1
 
     def properties(self, servers: str) -> dict[str, Any]:
@@ -53,7 +52,7 @@ class Case:
             "batch.size": self.batch_records * RECORD_BYTES,
             "oncelog.queue.full": "block",
             "queue.buffering.max.messages": 50_000,
-            "socket.timeout.ms": SOCKET_TIMEOUT_MS,
+            "socket.timeout.ms": self.socket_timeout_ms,
             "reconnect.backoff.ms": 1,
             "reconnect.backoff.max.ms": 20,
             "retry.backoff.ms": 1,
@@ -68,7 +67,7 @@ class Case:
             every=self.answers_between_faults,
             until=most_answers,
             weights=WEIGHTS,
-            stall_ms=STALL_MS,
+            stall_ms=self.stall_ms,
         )
         bytes_between = 3 * self.answers_between_faults * self.batch_records * RECORD_BYTES
         anywhere = seeded_schedule(

@@ -32,7 +32,15 @@ def full(records: int, seed: int) -> Iterator[Case]:
 
 def short(server: str) -> list[Case]:
     """A covering subset, small enough for every test run: each codec, way, count in flight and count of partitions."""
-    quick = Case(server=server, records=24_000, batch_records=50, answers_between_faults=3, least_hits=8)
+    quick = Case(
+        server=server,
+        records=24_000,
+        batch_records=50,
+        answers_between_faults=10,
+        least_hits=8,
+        socket_timeout_ms=200,
+        stall_ms=300,
+    )
     return [
         replace(quick, codec="none", way=PRODUCE, in_flight=5, partitions=1, seed=1),
         replace(quick, codec="gzip", way=BULK, in_flight=1, partitions=1, seed=2),

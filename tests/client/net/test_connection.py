@@ -1,6 +1,8 @@
 """One connection: answers find their requests, and every end is told to everyone who waits."""
 
 import asyncio
+import os
+import socket
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -198,3 +200,18 @@ async def test_a_server_that_grants_leases_is_oncelog(connection: Connection) ->
     assert not connection.is_oncelog
     connection.versions = {**connection.versions, 0x4F4C: (0, 0)}
     assert connection.is_oncelog
+
+
+async def test_what_is_sent_on_a_connection_that_broke_just_now_is_lost_without_a_warning(
+    connection: Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The network's end is seen by a write first, and told later; asyncio warns of every write in between."""
+    with socket.socket(fileno=os.dup(connection._transport.get_extra_info("socket").fileno())) as same:
+        same.shutdown(socket.SHUT_WR)
+    lost: list[KafkaError | None] = []
+    for _ in range(20):
+        correlation_id = connection.next_correlation_id()
+        connection.send((b"\0" * 20,), correlation_id, lambda frame, error: lost.append(error))
+    await connection.gone
+    assert [error.code() for error in lost if error is not None] == [KafkaError._TRANSPORT] * 20
+    assert caplog.messages == []

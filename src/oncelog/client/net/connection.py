@@ -159,6 +159,8 @@ class Connection(Receiving):
             self._waiting.append(_Waiting(correlation_id, on_answer, due_s))
             if self._timer is None or due_s < self._timer.when():
                 self._look_at_clock_at(due_s)
+        if self._transport.is_closing():
+            return  # a write has failed, and `connection_lost` is to tell it; asyncio warns of all writes in between
         if len(buffers) == 1:
             self._transport.write(buffers[0])
         else:
