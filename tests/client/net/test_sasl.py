@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -398,6 +399,24 @@ async def test_the_proof_is_renewed_before_the_brokers_patience_ends_and_request
         assert len(broker.asked_for("metadata")) == asked_before + 1
         assert await brokers.connection(0) is connection
         await broker.until(lambda: len(broker.proofs) >= 4)  # and again and again
+        await brokers.close()
+
+
+@pytest.mark.parametrize("said", [("good", "soon"), ("good", None), ("good", 1e12, "me", ["no", "mapping"])])
+async def test_a_callback_that_answers_nonsense_is_told_so(said: Any) -> None:
+    async with SaslBroker() as broker:
+        assert "oauth_cb must return" in await refused(broker, {**OAUTH, "oauth_cb": lambda config: said})
+
+
+async def test_whatever_goes_wrong_with_a_new_proof_nothing_is_held_back_for_ever() -> None:
+    async with SaslBroker() as broker:
+        broker.lifetime_ms = 20
+        brokers = Brokers(broker.settings(**credentials()))
+        connection = await brokers.connection(0)
+        broker.answers["sasl_handshake"] = lambda asked: {"mechanisms": [], "error_code": 0}
+        with patch("oncelog.client.net.sasl.exchange.Plain", side_effect=ArithmeticError("nobody thought of it")):
+            await asyncio.wait_for(connection.gone, 20)
+        assert connection.lost_by == KafkaError._AUTHENTICATION
         await brokers.close()
 
 

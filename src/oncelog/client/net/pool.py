@@ -55,9 +55,11 @@ class Pool:
         return found or await self._opening.do(key, lambda: self._attempt(key))
 
     def adopt(self, connection: Connection, endpoint: Endpoint) -> None:
-        """It turned out which broker listens at this address: what is open need not be opened again."""
+        """It turned out which broker listens at this address: what is open need not be opened again. Where another
+        connection leads there, or soon will, this one stays where it is, or one of the two would be forgotten open."""
         key = (endpoint, "")
-        if key in self._open or self._open.pop((connection.endpoint, ""), None) is None:
+        is_taken = key in self._open or key in self._opening
+        if is_taken or self._open.pop((connection.endpoint, ""), None) is None:
             return
         connection.endpoint = endpoint
         self._open[key] = connection

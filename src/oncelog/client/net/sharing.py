@@ -19,6 +19,9 @@ class Shared(Generic[K, T]):
         self._running: dict[K, asyncio.Task[T]] = {}
         self._is_closed = False
 
+    def __contains__(self, key: K) -> bool:
+        return key in self._running
+
     def keys(self) -> list[K]:
         return list(self._running)
 

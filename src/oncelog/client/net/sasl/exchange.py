@@ -64,6 +64,9 @@ async def _again(connection: Connection, credentials: Credentials, random: Calla
         await authenticate(connection, credentials, random)
     except KafkaException as error:
         connection.close(error.error)
+    except BaseException as error:  # what is held would be held for ever
+        connection.close(_refused(connection, f"the proof could not be renewed: {error!r}").error)
+        raise
     else:
         connection.release()
 

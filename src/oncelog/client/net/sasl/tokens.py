@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 FETCH_TIMEOUT_S = 20
 MOST_ANSWER_BYTES = 1 << 20
 USED_UNTIL = 0.8  # of a token's life
+_SIGNATURE = "oauth_cb must return (token, expiry in seconds of the epoch[, principal[, extensions]])"
 
 
 class Token(NamedTuple):
@@ -83,9 +84,11 @@ class TokenSource:
         except Exception as error:
             raise _no_token(f"oauth_cb raised {type(error).__name__}: {error}") from error
         if not isinstance(said, tuple) or not 2 <= len(said) <= 4 or not isinstance(said[0], str):
-            raise _no_token("oauth_cb must return (token, expiry in seconds of the epoch[, principal[, extensions]])")
-        extensions = said[3] if len(said) == 4 else {}
-        token = Token(said[0], float(said[1]), dict(extensions or {}))
+            raise _no_token(_SIGNATURE)
+        try:
+            token = Token(said[0], float(said[1]), dict((said[3] if len(said) == 4 else None) or {}))
+        except (TypeError, ValueError):
+            raise _no_token(_SIGNATURE) from None
         return self._checked(token)
 
     def _from_provider(self) -> Token:
