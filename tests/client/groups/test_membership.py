@@ -453,3 +453,16 @@ def test_what_is_assigned_beyond_the_subscription_is_not_taken() -> None:
     told.joined()
     told.synced(("a", 0), ("old", 0))
     assert told.one(Assign).partitions == {("a", 0)}
+
+
+def test_the_sync_goes_to_who_answered_the_join_though_a_heartbeat_was_lost_meanwhile() -> None:
+    told = settled("cooperative-sticky")
+    rebalance(told)
+    join = told.one(Join)
+    beat = told.at(told.now_ms + 1000).one(Heartbeat)
+    told.machine.failed(beat.request_id, error_of(KafkaError._TRANSPORT), told.now_ms)
+    told.act()
+    answer = Joined(0, 2, "cooperative-sticky", "other", "me")
+    told.machine.joined(join.request_id, answer, told.now_ms)
+    told.machine.coordinator_found(told.one(FindCoordinator).request_id, 7)
+    assert told.one(Sync).node_id == join.node_id

@@ -52,7 +52,6 @@ from oncelog.client.groups.steps import (
 
 Asked = FindCoordinator | Join | CountPartitions | Sync | Leave
 
-NOWHERE: Final = -1
 COORDINATOR_MOVED: Final = frozenset(
     {KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NETWORK_EXCEPTION}
 )
@@ -146,7 +145,7 @@ class Membership:
 
     def joined(self, request_id: int, answer: Joined, now_ms: int) -> None:
         asked = self._answered(request_id)
-        if asked is None:
+        if not isinstance(asked, Join):
             return
         if answer.error_code == KafkaError.MEMBER_ID_REQUIRED:
             self.member = self.member._replace(member_id=answer.member_id)
@@ -156,7 +155,7 @@ class Membership:
         else:
             self._failures = 0
             self.member = self.member._replace(generation=answer.generation, member_id=answer.member_id)
-            self._joined = replace(answer, node_id=self._node_id if self._node_id is not None else NOWHERE)
+            self._joined = replace(answer, node_id=asked.node_id)
 
     def counted(self, request_id: int, counts: Mapping[str, int]) -> None:
         """The answer to CountPartitions: the leader shares out."""
