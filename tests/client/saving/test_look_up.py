@@ -75,6 +75,15 @@ async def test_without_a_place_to_read_from_the_whole_log_is_read(
 
 
 @only_kafka
+async def test_without_a_place_to_read_from_the_leaders_memory_is_enough(
+    brokers: Brokers, raw: RawConnection, topic: str
+) -> None:
+    written = await new_writer(brokers, raw, topic)
+    written.write(3)
+    assert (await look_up(brokers, question(written, -1))).last_sequence == 2
+
+
+@only_kafka
 async def test_somebody_elses_epoch_stops(brokers: Brokers, raw: RawConnection, topic: str) -> None:
     written = await new_writer(brokers, raw, topic)
     written.write(3)

@@ -1,10 +1,15 @@
 """What the leader has and its followers lack is neither stored nor "not there"."""
 
+from typing import Any
+
 import pytest
 
 from oncelog.client.errors import KafkaException
+from oncelog.client.saving import look_up
+from oncelog.client.saving.asking import WHOLE_LOG
 from oncelog.client.saving.look_up import _refuse_what_may_be_stored_yet
 from oncelog.client.saving.saved import HighWater, Place
+from oncelog.client.sending import Found, Identity, LookUp
 
 PLACE = Place("t", 0)
 
@@ -30,3 +35,27 @@ def test_what_is_above_the_high_watermark_is_asked_for_again(
         assert refused.value.error.retriable()
     else:
         _refuse_what_may_be_stored_yet(PLACE, HighWater(0, known), found, acknowledged)
+
+
+@pytest.mark.parametrize("high, is_stored", [(7, True), (9, True), (6, False)])
+async def test_what_is_remembered_counts_when_all_that_the_leader_had_is_below_the_high_watermark(
+    monkeypatch: pytest.MonkeyPatch, high: int, is_stored: bool
+) -> None:
+    """Nobody knows where in the log it is, so it must be all of it."""
+
+    async def remembered(brokers: object, pids: object) -> dict[Place, HighWater]:
+        return {PLACE: HighWater(0, 4)}
+
+    async def ends(brokers: object, places: object, *, replica_id: int = -1) -> dict[Place, int]:
+        return {PLACE: 7 if replica_id == WHOLE_LOG else high}
+
+    monkeypatch.setattr(look_up, "remembered_or_none", remembered)
+    monkeypatch.setattr(look_up, "end_offsets", ends)
+    monkeypatch.setattr(look_up, "REPLICATION_PAUSE_S", 0)
+    asked = LookUp(PLACE, Identity(1 << 32, 0), -1, False)
+    if is_stored:
+        assert await look_up.look_up(Any, asked) == Found(4, 0)  # type: ignore[arg-type]
+    else:
+        with pytest.raises(KafkaException) as refused:
+            await look_up.look_up(Any, asked)  # type: ignore[arg-type]
+        assert refused.value.error.retriable()

@@ -18,7 +18,8 @@ PATIENCE_MS: Final = 60_000
 PAUSE_MS: Final = 100
 LATEST: Final = -1
 EARLIEST: Final = -2
-CONSUMER: Final = -1
+CONSUMER: Final = -1  # is told of what is below the high watermark
+WHOLE_LOG: Final = -2  # Kafka's replica id for debugging: is told of the rest, too
 
 
 # Of the places that one leader was asked about, those that are answered, and whether the others may be asked at once.
@@ -103,7 +104,9 @@ def passing(place: Place, code: int, message: str | None = None) -> bool:
     raise KafkaException(KafkaError(code, f"{place.topic}-{place.partition}: {error.str()}"))
 
 
-async def end_offsets(brokers: "Brokers", places: Iterable[Place], timestamp: int = LATEST) -> dict[Place, int]:
+async def end_offsets(
+    brokers: "Brokers", places: Iterable[Place], timestamp: int = LATEST, *, replica_id: int = CONSUMER
+) -> dict[Place, int]:
     """The high watermarks; or what else ListOffsets has a number for."""
 
     async def ask(node_id: int, places: Sequence[Place]) -> Asked[int]:
@@ -121,7 +124,7 @@ async def end_offsets(brokers: "Brokers", places: Iterable[Place], timestamp: in
                 )
                 for name, indexes in by_topic(places).items()
             )
-            return schema.new("ListOffsetsRequest", replica_id=CONSUMER, isolation_level=0, topics=topics)
+            return schema.new("ListOffsetsRequest", replica_id=replica_id, isolation_level=0, topics=topics)
 
         answer = await brokers.request(node_id, "list_offsets", build, versions=(1, 7))
         found: dict[Place, int] = {}

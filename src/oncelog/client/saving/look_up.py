@@ -1,9 +1,10 @@
 """How far has an identity got? What a running producer asks when answers were lost (`sending`'s `LookUp`)."""
 
-from typing import TYPE_CHECKING
+import asyncio
+from typing import TYPE_CHECKING, Final
 
 from oncelog.client.errors import KafkaError, KafkaException
-from oncelog.client.saving.asking import EARLIEST, end_offsets
+from oncelog.client.saving.asking import EARLIEST, WHOLE_LOG, end_offsets
 from oncelog.client.saving.errors import CannotResume
 from oncelog.client.saving.fencing import fence
 from oncelog.client.saving.read_back import stored_spans
@@ -22,6 +23,9 @@ from oncelog.producers.sequences import (
 if TYPE_CHECKING:
     from oncelog.client.net.brokers import Brokers
 
+REPLICATION_PAUSE_S: Final = 0.05
+REPLICATION_TRIES: Final = 20  # then it is asked anew: another may lead by now
+
 
 async def look_up(brokers: "Brokers", asked: LookUp) -> Found:
     """H(P) below the high watermark, and where the batches lie; the caller asks again after a retriable failure."""
@@ -39,12 +43,26 @@ async def look_up(brokers: "Brokers", asked: LookUp) -> Found:
         if remembered is not None and remembered.generation != identity.generation:
             remembered = None  # our epoch has not arrived there; an older one's sequences are not ours
         if remembered is not None and asked.from_offset < 0:
+            await _until_it_counts(brokers, place)
             return Found(remembered.last_sequence, identity.generation)
     spans = await _spans(brokers, asked, place)
     last_sequence = spans[-1].last_sequence if spans else NO_SEQUENCE
     if remembered is not None:
         _refuse_what_may_be_stored_yet(place, remembered, last_sequence, asked.acknowledged)
     return Found(last_sequence, identity.generation, spans)
+
+
+async def _until_it_counts(brokers: "Brokers", place: Place) -> None:
+    """The leader remembers what its followers may lack. Where in the log that is nobody knows, so wait until all that
+    the leader has by now lies below the high watermark."""
+    end = (await end_offsets(brokers, [place], replica_id=WHOLE_LOG))[place]
+    for _ in range(REPLICATION_TRIES):
+        high = (await end_offsets(brokers, [place]))[place]
+        if high >= end:
+            return
+        await asyncio.sleep(REPLICATION_PAUSE_S)
+    message = f"{place.topic}-{place.partition}: the high watermark is {high}, what is asked about may reach {end}"
+    raise KafkaException(KafkaError(KafkaError._TIMED_OUT, message, retriable=True))
 
 
 def _refuse_what_may_be_stored_yet(place: Place, known: HighWater, last_sequence: int, acknowledged: int) -> None:
