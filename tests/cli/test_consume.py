@@ -1,4 +1,8 @@
-"""`oncelog consume`: which records, and in which form. What is expected of forms is what kcat 1.7.1 printed."""
+"""`oncelog consume`: which records, and in which form. What is expected of forms is what kcat 1.7.1 printed.
+
+But for three things that it cannot: `-Z` tells null from empty, `-D` may be a zero byte, and an envelope is JSON also
+where the record is no text.
+"""
 
 import json
 from io import BytesIO

@@ -1,7 +1,11 @@
 """The commands as processes: pipes, Ctrl-C, readers that have seen enough."""
 
+import fcntl
+import os
 import signal
 import subprocess
+import termios
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -65,15 +69,50 @@ def test_a_member_that_is_interrupted_leaves_and_has_committed_no_more_than_it_w
 
 
 def test_what_was_read_before_ctrl_c_is_stored(oncelog: Oncelog, topic: str) -> None:
-    process = oncelog.start("produce", "-t", topic, "-p", "1")
-    assert process.stdin is not None
-    process.stdin.write(b"first\nsecond\nhalf a li")
-    process.stdin.flush()
-    until(lambda: oncelog.consumed(topic) == ["first", "second"], "both lines to be stored")
+    """Without it, linger would hold it back for a minute."""
+    process = oncelog.start("produce", "-t", topic, "-p", "1", "-X", "linger.ms=60000")
+    stdin = process.stdin
+    assert stdin is not None
+
+    def is_taken() -> bool:
+        return fcntl.ioctl(stdin, termios.FIONREAD, bytes(4)) == bytes(4)
+
+    # It reads again when it has taken in what it read before.
+    for text in (b"first\nsecond\n", b"half a li"):
+        stdin.write(text)
+        stdin.flush()
+        until(is_taken, "the pipe to be empty")
     process.send_signal(signal.SIGINT)
     said = ended(process)
     assert (said.code, said.err) == (130, "")
     assert oncelog.consumed(topic) == ["first", "second"]
+
+
+def test_a_table_that_nobody_reads_is_no_failure(oncelog: Oncelog, topic: str) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    process = oncelog.start("topics", "-t", topic, stdout=writer)
+    os.close(writer)
+    said = ended(process)
+    assert (said.code, said.err) == (0, "")
+
+
+def test_no_more_is_read_once_a_record_has_failed(oncelog: Oncelog, server: Server, topic: str) -> None:
+    with RawConnection(server.bootstrap_servers) as raw:
+        assert raw.create_topic(f"{topic}-small", 1, {"max.message.bytes": "2000"}) == 0
+    process = oncelog.start("produce", "-t", f"{topic}-small", bufsize=0)
+    stdin = process.stdin
+    assert stdin is not None
+    stdin.write(b"x" * 5000 + b"\n")
+
+    def has_ended() -> bool:
+        """Though more comes, and the input never ends."""
+        with suppress(BrokenPipeError):
+            stdin.write(b"more\n")
+        return process.poll() is not None
+
+    until(has_ended, "it to end")
+    assert "the first one: " in ended(process).refusal
 
 
 def test_a_pipe_of_envelopes_copies_a_topic(oncelog: Oncelog, server: Server, filled: str) -> None:

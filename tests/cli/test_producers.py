@@ -47,6 +47,21 @@ def test_a_leased_producer_and_one_of_kafka_are_told(oncelog: Oncelog, server: S
     assert table[2] == [topic, "1", "1d", "1", "1", "65536", "0.0015%"]
 
 
+def test_a_lease_that_is_over_is_remembered_and_no_longer_alive(oncelog: Oncelog, server: Server, topic: str) -> None:
+    oncelog("produce", "-t", topic, "-p", "1", stdin=b"a\n")
+    partition = server.broker.topics.partition(topic, 1)
+    assert partition is not None
+    entries = partition.log.producers._leased.entries
+
+    def a_day_later() -> None:
+        entries.seen_ms[0] -= DAY_MS
+
+    server.call(a_day_later)
+    assert [each["lease_left_ms"] for each in oncelog("producers", topic, "-J").json] == [0]
+    told = oncelog("leases", topic, "-J").json[1]
+    assert (told["live"], told["remembered"]) == (0, 1)
+
+
 def test_without_a_topic_the_leases_of_all_are_told(oncelog: Oncelog, topic: str) -> None:
     assert (topic, 2) in {(each["topic"], each["partition"]) for each in oncelog("leases", "-J").json}
 

@@ -129,10 +129,8 @@ class Writing:
     def _serve(self) -> None:
         self._producer.poll(0)
         if self._failure is not None:
-            # Later records are not to be stored when earlier ones were not.
-            self._producer.purge()
-            self._producer.flush()
-            self._raise_failure()
+            # Nothing more is read; what was is on its way.
+            self.finish()
 
     def _failed(self, error: KafkaError | None, message: Any) -> None:
         if error is None:
