@@ -38,12 +38,13 @@ async def look_up(brokers: "Brokers", asked: LookUp) -> Found:
             return Found(fenced.last_sequence, fenced.generation, spans)
     remembered = None
     if not asked.must_fence:
+        leader = brokers.metadata.leader(*place)
         remembered = (await remembered_or_none(brokers, {place: identity.pid}))[place]
         _refuse_other_epoch(place, identity, remembered)
         if remembered is not None and remembered.generation != identity.generation:
             remembered = None  # our epoch has not arrived there; an older one's sequences are not ours
         if remembered is not None and asked.from_offset < 0:
-            await _until_it_counts(brokers, place)
+            await _until_it_counts(brokers, place, leader)
             return Found(remembered.last_sequence, identity.generation)
     spans = await _spans(brokers, asked, place)
     last_sequence = spans[-1].last_sequence if spans else NO_SEQUENCE
@@ -52,12 +53,15 @@ async def look_up(brokers: "Brokers", asked: LookUp) -> Found:
     return Found(last_sequence, identity.generation, spans)
 
 
-async def _until_it_counts(brokers: "Brokers", place: Place) -> None:
+async def _until_it_counts(brokers: "Brokers", place: Place, leader: tuple[int, int]) -> None:
     """The leader remembers what its followers may lack. Where in the log that is nobody knows, so wait until all that
-    the leader has by now lies below the high watermark."""
+    the leader has by now lies below the high watermark. Only a leader tells of that; of the rest one that leads no more
+    would tell, too, and another's high watermark says nothing about it."""
     end = (await end_offsets(brokers, [place], replica_id=WHOLE_LOG))[place]
     for _ in range(REPLICATION_TRIES):
         high = (await end_offsets(brokers, [place]))[place]
+        if brokers.metadata.leader(*place) != leader:
+            break
         if high >= end:
             return
         await asyncio.sleep(REPLICATION_PAUSE_S)
