@@ -121,3 +121,22 @@ def test_every_changed_letter_of_a_chunk_is_found() -> None:
     for end in range(begin, len(entry.metadata)):
         with pytest.raises(BadSavedProducer):
             take_out([entry._replace(metadata=entry.metadata[:end])])
+
+
+@pytest.mark.parametrize("count", ["999999999999999999", "9" * 5_000])
+def test_an_absurd_number_of_chunks_costs_nothing(count: str) -> None:
+    entry = Entry("in", 0, 5, f"mine|oncelog1|1|0|{count}|i|abc|data")
+    with pytest.raises(BadSavedProducer, match=r"not whole|cut short"):
+        take_out([entry])
+
+
+def test_a_chunk_that_is_no_ascii_is_found() -> None:
+    with pytest.raises(BadSavedProducer, match="checksum"):
+        take_out([Entry("in", 0, 5, "|oncelog1|1|0|1|i|abc|\ud800")])
+
+
+def test_a_lone_chunk_that_is_cut_short_anywhere_behind_its_marker_is_no_group_without_a_producer() -> None:
+    (entry,) = put_in(INPUTS[:1], saved_producer(), 12, limit_bytes=LIMIT_BYTES)
+    for end in range(len("mine|oncelog1|"), len(entry.metadata)):
+        with pytest.raises(BadSavedProducer):
+            take_out([entry._replace(metadata=entry.metadata[:end])])

@@ -49,7 +49,7 @@ def tampered(**changes: Any) -> dict[str, Any]:
     return value | {"checksum": _checksum(value)}
 
 
-def with_row(row: Any, at: str = "0") -> dict[str, Any]:
+def with_row(row: Any, at: Any = "0") -> dict[str, Any]:
     return tampered(topics={"out": {"id": TOPIC_ID, "count": 3, "keyless": 0, "at": {at: row}}})
 
 
@@ -122,6 +122,9 @@ def test_a_future_version_is_told_before_anything_else() -> None:
         (with_row([0, 0, 0], at="3"), "none of them"),
         (with_row([0, 0, 0], at="00"), "none of them"),
         (with_row([0, 0, 0], at="x"), "none of them"),
+        (with_row([0, 0, 0], at="9" * 5_000), "none of them"),
+        (with_row([0, 0, 0], at=0), "no texts"),
+        ({"oncelog.saved": 10**5_000}, "version number"),
     ],
 )
 def test_impossible_values_are_refused_with_a_reason(value: Any, words: str) -> None:

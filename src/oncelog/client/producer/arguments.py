@@ -45,6 +45,10 @@ def check_topic(topic: Any) -> None:
         raise TypeError(f"topic must be str, not {type(topic).__name__}")
     if not topic or len(topic) > 249 or topic in (".", ".."):
         raise refused(KafkaError._INVALID_ARG, f"{topic[:60]!r} cannot be a topic: 1 to 249 characters are needed")
+    try:
+        topic.encode()
+    except UnicodeEncodeError as error:  # half of a pair, which no request can carry
+        raise refused(KafkaError._INVALID_ARG, f"{topic[:60]!r} cannot be a topic: {error.reason}") from None
 
 
 def check_callback(callback: Any) -> None:
@@ -54,7 +58,7 @@ def check_callback(callback: Any) -> None:
 
 def as_partition(partition: Any) -> int:
     """-1 where the partitioner is to choose."""
-    if not isinstance(partition, int):
+    if not isinstance(partition, int) or isinstance(partition, bool):
         raise TypeError(f"partition must be int, not {type(partition).__name__}")
     if partition < -1:
         raise refused(KafkaError._UNKNOWN_PARTITION)
@@ -63,10 +67,10 @@ def as_partition(partition: Any) -> int:
 
 def as_time(timestamp: Any, now_s: float) -> float:
     """As the accumulator has it: the monotonic clock's seconds, or negative milliseconds where one was given."""
+    if not isinstance(timestamp, int) or isinstance(timestamp, bool):
+        raise TypeError(f"timestamp must be int (milliseconds since 1970), not {type(timestamp).__name__}")
     if timestamp == 0:
         return now_s
-    if not isinstance(timestamp, int):
-        raise TypeError(f"timestamp must be int (milliseconds since 1970), not {type(timestamp).__name__}")
     if timestamp < 0:
         raise ValueError(f"timestamp must be milliseconds since 1970, or 0 for now, not {timestamp}")
     if timestamp >= 1 << 53:

@@ -31,6 +31,7 @@ ADDED: Final = "x"
 
 _MARKER = "|oncelog1|"
 _CHECKSUM_LETTERS = 8
+_NUMBER_LETTERS = 18
 
 
 class Entry(NamedTuple):
@@ -147,18 +148,22 @@ def take_out(entries: Iterable[Entry]) -> Committed:
 
 def _join(save: int, pieces: Mapping[int, Chunk]) -> bytes:
     any_piece = next(iter(pieces.values()))
-    missing = [at for at in range(any_piece.chunks) if at not in pieces]
+    # Counted rather than listed: somebody else's text may claim any number of chunks.
+    missing = any_piece.chunks - sum(at < any_piece.chunks for at in pieces)
     if missing or any(
         each.checksum != any_piece.checksum or each.chunks != any_piece.chunks for each in pieces.values()
     ):
         raise BadSavedProducer(
             f"save {save} is not whole in the committed offsets: "
-            + (f"{len(missing)} of {any_piece.chunks} chunks are missing" if missing else "two saves are mixed")
+            + (f"{missing} of {any_piece.chunks} chunks are missing" if missing else "two saves are mixed")
             + "; somebody committed or deleted offsets of this group without its producer. The positions and the "
             "producer no longer belong together: restore both from your own copy, or start anew from a known position"
         )
     data = "".join(pieces[at].data for at in range(any_piece.chunks))
-    if hashlib.sha256(f"{save}|{data}".encode()).hexdigest()[:_CHECKSUM_LETTERS] != any_piece.checksum:
+    if (
+        not data.isascii()
+        or hashlib.sha256(f"{save}|{data}".encode()).hexdigest()[:_CHECKSUM_LETTERS] != any_piece.checksum
+    ):
         raise BadSavedProducer(f"save {save} was changed since it was committed: its checksum does not fit")
     return _unfold(data)
 
@@ -177,9 +182,17 @@ def _unfold(data: str) -> bytes:
 def _split(entry: Entry) -> tuple[str, Chunk | None]:
     own, marker, rest = entry.metadata.rpartition(_MARKER)
     fields = rest.split("|")
-    if not marker or len(fields) != 6 or fields[3] not in (INPUT, ADDED):
+    if not marker:
         return entry.metadata, None
+    if len(fields) != 6 or fields[3] not in (INPUT, ADDED) or not all(map(_is_number, fields[:3])):
+        # To take it for a group that never had a producer would be to write everything once more.
+        raise BadSavedProducer(
+            f"what stands beside the position of {entry.topic}-{entry.partition} was a saved producer's, "
+            f"and was changed or cut short since it was committed: {entry.metadata[:200]!r}"
+        )
     save, at, count, kind, checksum, data = fields
-    if not all(each.isascii() and each.isdecimal() for each in (save, at, count)):
-        return entry.metadata, None
     return own, Chunk(int(save), int(at), int(count), kind, checksum, data)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= _NUMBER_LETTERS

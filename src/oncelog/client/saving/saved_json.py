@@ -30,6 +30,7 @@ CHECKSUM_LETTERS = 16
 LARGEST_BYTES = 64 << 20
 INT64_MAX = (1 << 63) - 1
 MOST_PARTITIONS = (1 << 31) - 1
+NUMBER_LETTERS = 10  # of the largest partition
 
 
 def encode(value: Mapping[str, Any]) -> str:
@@ -72,8 +73,8 @@ def decode(text: "str | bytes | Mapping[str, Any]") -> "SavedProducer":
     version = value.get(VERSION_KEY)
     if version is None:
         raise BadSavedProducer(f"this is no saved producer: it has no {VERSION_KEY!r}")
-    if not _is_int(version) or version < 1:
-        raise BadSavedProducer(f"{VERSION_KEY!r} is {version!r} where a version number is expected")
+    if not _is_int(version) or not 1 <= version <= INT64_MAX:
+        raise BadSavedProducer(f"{VERSION_KEY!r} is no version number")
     if version > VERSION:
         raise BadSavedProducer(
             f"the producer was saved by a newer oncelog (format {version}, this one knows {VERSION}): update this one"
@@ -141,8 +142,10 @@ def _topic(name: str, value: Any, identities: list["values.Identity"]) -> "Saved
     count = _number(value.get("count"), f"the partition count of {name!r}", MOST_PARTITIONS, least=1)
     partitions = {}
     for at, row in _object(value, "at").items():
-        if not (at.isascii() and at.isdecimal() and str(int(at)) == at and int(at) < count):
-            raise BadSavedProducer(f"topic {name!r} has {count} partitions, and {at!r} is none of them")
+        if not (
+            at.isascii() and at.isdecimal() and len(at) <= NUMBER_LETTERS and str(int(at)) == at and int(at) < count
+        ):
+            raise BadSavedProducer(f"topic {name!r} has {count} partitions, and {at[:60]!r} is none of them")
         partitions[int(at)] = _partition(f"{name}-{at}", row, identities)
     return values.SavedTopic(
         topic_id=_text(value, "id"),
@@ -200,4 +203,6 @@ def _object(value: Mapping[str, Any], name: str) -> dict[str, Any]:
     found = value.get(name)
     if not isinstance(found, dict):
         raise BadSavedProducer(f"{name!r} is {found!r} where an object is expected")
+    if not all(isinstance(key, str) for key in found):
+        raise BadSavedProducer(f"{name!r} has keys that are no texts, as no JSON object has")
     return found
