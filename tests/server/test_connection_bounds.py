@@ -11,6 +11,8 @@ from oncelog.embedded import Server
 from oncelog.server import connection as connection_module
 from oncelog.server import connections as connections_module
 from oncelog.server.errors import ErrorCode
+from oncelog.server.memory import Budget
+from oncelog.server.receiving import HELD_BYTES, LEAST_RECEIVED_BYTES
 from tests.raw import RawConnection, ServerClosed, batch, encode_request, make, message
 from tests.server.conftest import new_topic
 from tests.waiting import until
@@ -159,23 +161,51 @@ def limit_unserved(server: Server, size_bytes: int) -> None:
     server.call(setattr, server.broker.connections.unserved, "limit_bytes", size_bytes)
 
 
-def announce(server: Server, size_bytes: int) -> RawConnection:
+def announce(server: Server, size_bytes: int, sent_bytes: int = 0) -> RawConnection:
     connection = RawConnection(server.bootstrap_servers)
-    connection.socket.sendall(struct.pack(">ihhi", size_bytes, 0, 9, 1))
+    connection.socket.sendall(struct.pack(">ihhi", size_bytes, 0, 9, 1) + bytes(sent_bytes))
     return connection
 
 
 def test_frames_that_are_only_announced_hold_no_memory_from_others() -> None:
+    """However many they are: nobody waits, and nobody has to be cut for it."""
     with Server() as server, RawConnection(server.bootstrap_servers) as raw:
-        limit_unserved(server, 16 * MEGABYTE)
+        limit_unserved(server, 2 * MEGABYTE)
         topic = new_topic(raw)
-        strangers = [announce(server, 100 * MEGABYTE) for _ in range(3)]
-        budget = server.broker.connections.unserved
-        until(lambda: budget.held_bytes > 0, "the strangers to be heard")
-        assert raw.produce(topic, 0, batch([b"x" * 100_000])).error_code is ErrorCode.none
+        refused = server.broker.metrics.connections_refused
+        strangers = [announce(server, 100 * MEGABYTE, sent_bytes=1000) for _ in range(50)]
+        open_ones = server.broker.connections._open
+        until(lambda: server.call(lambda: sum(bool(each._rest) for each in open_ones)) == 50, "all to be heard")
+        assert server.broker.connections.unserved.held_bytes == 0
+        assert raw.produce(topic, 0, batch([b"x" * 900_000])).error_code is ErrorCode.none
+        assert server.broker.metrics.connections_refused == refused
         for each in strangers:
             each.close()
+
+
+def test_a_frame_takes_of_the_memory_in_proportion_to_what_arrived() -> None:
+    with Server() as server:
+        budget = server.broker.connections.unserved
+        stranger = announce(server, 100 * MEGABYTE, sent_bytes=70_000)
+        until(lambda: budget.held_bytes > 0, "it to have a buffer of its own")
+        assert budget.held_bytes <= 4 * 71_000
+        stranger.close()
         until(lambda: budget.held_bytes == 0, "the memory to be given back")
+
+
+def test_no_crowd_keeps_somebody_from_memory_whether_it_came_before_or_after() -> None:
+    budget, fed = Budget(1), []
+    budget.take(1)
+    for number in range(6):
+
+        def feed(number: int = number) -> None:
+            fed.append(number)
+            budget.take(1)
+
+        budget.wait(feed)
+    for _ in range(6):
+        budget.give_back(1)
+    assert fed == [0, 5, 1, 4, 2, 3]
 
 
 def test_a_frame_that_stalls_loses_its_connection_when_somebody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,7 +214,7 @@ def test_a_frame_that_stalls_loses_its_connection_when_somebody_waits(monkeypatc
     with Server() as server, RawConnection(server.bootstrap_servers) as raw:
         limit_unserved(server, 2 * MEGABYTE)
         topic = new_topic(raw)
-        strangers = [announce(server, 100 * MEGABYTE) for _ in range(3)]
+        strangers = [announce(server, 100 * MEGABYTE, sent_bytes=MEGABYTE) for _ in range(5)]
         until(lambda: server.broker.connections.unserved.left_bytes == 0, "the budget to be used up")
         assert raw.produce(topic, 0, batch([b"x" * 900_000])).error_code is ErrorCode.none
         for each in strangers:
@@ -250,6 +280,21 @@ def test_large_frames_all_arrive_where_memory_is_for_few() -> None:
             each.close()
         assert highest_bytes <= 2 * MEGABYTE + len(sent) + 4096
         assert server.call(lambda: server.broker.connections.unserved.held_bytes) == 0
+
+
+# Requests behind one that waits
+
+
+def test_a_connection_that_waits_takes_in_little(server: Server, topic: str) -> None:
+    with RawConnection(server.bootstrap_servers) as waiting:
+        waiting.ask("fetch", 11, **fetch_values(topic, [0], max_wait=60_000))
+        until(lambda: any(each.is_waiting for each in list(server.broker.connections._open)), "the fetch to wait")
+        (held,) = [each for each in server.broker.connections._open if each.is_waiting]
+        assert server.call(lambda: len(held.get_buffer(-1))) <= HELD_BYTES
+        waiting.socket.setblocking(False)
+        waiting.socket.send(frame("api_versions", 0) * 50_000)
+        until(lambda: held._is_read_paused, "it to stop reading")
+        assert server.call(lambda: len(held._rest)) < HELD_BYTES + LEAST_RECEIVED_BYTES
 
 
 # Groups

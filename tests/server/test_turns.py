@@ -8,10 +8,17 @@ import pytest
 
 from oncelog.embedded import Server
 from oncelog.log.partition import PartitionLog
+from oncelog.server import produce
+from oncelog.server.connection import Connection
+from oncelog.server.errors import ErrorCode
+from oncelog.server.packing import LOOKS_IN_A_TURN
 from oncelog.server.topics import Topics
+from oncelog.wire.bounds import MOST_ELEMENTS
 from oncelog.wire.messages import Schema
-from tests.raw import RawConnection, batch
+from tests.raw import RawConnection, Rec, ServerClosed, batch, message
 from tests.server.conftest import new_topic
+from tests.server.test_connection_bounds import frame
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -65,6 +72,106 @@ def test_others_have_turns_between_topics_that_are_only_checked(server: Server, 
         raw.call("create_topics", 7, topics=wanted, timeout=1000, validate_only=True)
     assert turns.count("look") == 5
     assert most_in_one_turn(turns) == 1
+
+
+# Batches that are looked into
+
+
+def compacted_produce(topic: str, *, partitions: int = 1) -> dict[str, Any]:
+    records = batch([Rec(value=b"x", key=b"k")])
+    data = [{"index": index, "records": records} for index in range(partitions)]
+    return {
+        "transactional_id": None,
+        "acks": -1,
+        "timeout": 1000,
+        "topic_data": [{"name": topic, "partition_data": data}],
+    }
+
+
+def test_others_have_turns_between_batches_that_are_looked_into(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A few kilobytes may unfold to megabytes: what came before is committed and answered, then others go on."""
+    monkeypatch.setattr(produce, "TURN_MS", 0)
+    staged: list[int] = []
+    requests = server.broker.metrics.requests
+    serve = Connection._serve
+
+    def counted(self: Any, *arguments: Any) -> None:
+        before = requests[0]
+        serve(self, *arguments)
+        staged.append(requests[0] - before)
+
+    with RawConnection(server.bootstrap_servers) as raw:
+        topic = new_topic(raw, cleanup_policy="compact")
+        monkeypatch.setattr(Connection, "_serve", counted)
+        raw.socket.sendall(frame("produce", 9, **compacted_produce(topic)) * 30)
+        kind = message("produce", 9)
+        offsets = []
+        for _ in range(30):
+            data = raw.receive_bytes()
+            answer, _ = kind.read_response(data, kind.read_header(data, 0)[1])
+            offsets.append(answer.responses[0].partition_responses[0].base_offset)
+        until(lambda: sum(staged) == 30, "the last turn to be counted")
+    assert offsets == list(range(30))
+    assert max(staged) == 1
+
+
+def test_a_request_with_too_much_to_look_into_is_served_in_part_and_may_come_again(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(produce, "TURN_MS", 0)
+    monkeypatch.setattr(produce, "MOST_TURN_MS", 0)
+    with RawConnection(server.bootstrap_servers) as raw:
+        topic = new_topic(raw, partitions=3, cleanup_policy="compact")
+        answer = raw.call("produce", 9, **compacted_produce(topic, partitions=3))
+        codes = [each.error_code for each in answer.responses[0].partition_responses]
+        assert codes == [ErrorCode.none, ErrorCode.not_enough_replicas, ErrorCode.not_enough_replicas]
+        again = raw.call("produce", 9, **compacted_produce(topic))
+        assert again.responses[0].partition_responses[0].base_offset == 1
+
+
+# Requests that name very much
+
+
+@pytest.mark.parametrize("api", ["describe_configs", "describe_topic_partitions"])
+def test_others_have_turns_while_many_things_are_looked_up(
+    server: Server, monkeypatch: pytest.MonkeyPatch, api: str
+) -> None:
+    happened: list[str] = []
+    get = Topics.get
+
+    def watched(self: Topics, name: str) -> Any:
+        happened.append("look")
+        if len(happened) == 1:
+            asyncio.get_running_loop().call_soon(again)
+        return get(self, name)
+
+    def again() -> None:
+        happened.append("turn")
+        if happened.count("look") < 500:
+            asyncio.get_running_loop().call_soon(again)
+
+    monkeypatch.setattr(Topics, "get", watched)
+    names = [f"nowhere-{number}" for number in range(500)]
+    with RawConnection(server.bootstrap_servers) as raw:
+        if api == "describe_configs":
+            wanted = [{"resource_type": 2, "resource_name": name, "configuration_keys": None} for name in names]
+            answer = raw.call(api, 4, resources=wanted, include_synonyms=False, include_documentation=False)
+            assert [each.resource_name for each in answer.results] == names
+        else:
+            wanted = [{"name": name} for name in names]
+            answer = raw.call(api, 0, topics=wanted, response_partition_limit=2000, cursor=None)
+            assert [each.name for each in answer.topics] == sorted(names)
+    assert happened.count("look") == 500
+    assert most_in_one_turn(happened) <= LOOKS_IN_A_TURN
+
+
+def test_a_request_that_names_more_than_can_be_looked_up_in_time_costs_the_connection(server: Server) -> None:
+    with RawConnection(server.bootstrap_servers) as raw:
+        wanted = [{"name": f"nowhere-{number}"} for number in range(MOST_ELEMENTS + 1)]
+        with pytest.raises(ServerClosed):
+            raw.call("describe_topic_partitions", 0, topics=wanted, response_partition_limit=2000, cursor=None)
 
 
 @pytest.fixture

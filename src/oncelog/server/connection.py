@@ -21,7 +21,7 @@ from oncelog.server.api import Api
 from oncelog.server.api_listing import listed_apis
 from oncelog.server.call import ANONYMOUS, AnswerTooLarge, Call, Encoded
 from oncelog.server.errors import ErrorCode, KafkaError
-from oncelog.server.produce import Commit, Producing
+from oncelog.server.produce import TURN_MS, Commit, Producing
 from oncelog.server.produce_place import Place
 from oncelog.server.receiving import Receiving
 from oncelog.server.sending import Answer, Straight, read_all
@@ -50,7 +50,6 @@ OTHER_REQUEST_BYTES = 4 * 2**20
 UNANSWERED_COMMITS = 256
 WRITE_HIGH_BYTES = 256 * 1024
 TURN_REQUESTS = 64  # other requests than Produce that are served before other connections have their turn
-TURN_MS = 20
 JOIN_BELOW_BYTES = 64 * 1024  # answers up to this size are copied together for one write
 
 
@@ -173,11 +172,14 @@ class Connection(Receiving):
                     break
                 if key == PRODUCE:
                     self._stage(buffer, body, stop, version, correlation_id, now)
+                    is_turn_over = producing.is_turn_over
                 else:
                     self._handle(buffer, body, stop, key, version, correlation_id, now)
                     others += 1
-                    if others >= TURN_REQUESTS or self._broker.clock.now().monotonic_ms - now.monotonic_ms >= TURN_MS:
-                        self._end_turn()
+                    took_ms = self._broker.clock.now().monotonic_ms - now.monotonic_ms
+                    is_turn_over = others >= TURN_REQUESTS or took_ms >= TURN_MS
+                if is_turn_over:
+                    self._end_turn()
                 at = stop
                 self.active_ms = now.monotonic_ms
             if producing:

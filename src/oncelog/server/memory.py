@@ -5,7 +5,8 @@ from collections.abc import Callable
 
 
 class Budget:
-    """Bytes that may be held at a time. Whoever finds nothing left is called, in order, when something is given back.
+    """Bytes that may be held at a time. Whoever finds nothing left is called when something is given back: the oldest
+    and the newest in turn, so that no crowd keeps somebody out, whether it came before or comes after.
 
     What was begun may need more before it can end. One holder at a time may then overdraw: else all might wait for each
     other, and the largest frame might never fit.
@@ -17,6 +18,7 @@ class Budget:
         self._overdrawer: object = None
         self._waiting: deque[Callable[[], None]] = deque()
         self._waiting_for_more: deque[Callable[[], None]] = deque()
+        self._is_newest_next = False
 
     @property
     def left_bytes(self) -> int:
@@ -44,7 +46,9 @@ class Budget:
         while self._waiting_for_more and (self.left_bytes or self._overdrawer is None):
             self._waiting_for_more.popleft()()
         while self._waiting and self.left_bytes:
-            self._waiting.popleft()()
+            self._is_newest_next = not self._is_newest_next
+            waiting = self._waiting.popleft() if self._is_newest_next else self._waiting.pop()
+            waiting()
 
     @property
     def waiting(self) -> int:
@@ -76,17 +80,17 @@ class LargeBuffers:
     def __init__(self) -> None:
         self._kept: list[bytearray] = []
 
-    def take(self, frame_bytes: int) -> bytearray:
-        """A buffer of at least the frame's size, or of FIRST_BYTES for a larger one: it grows as the frame arrives, so
-        that a client cannot make memory be filled by announcing a length."""
-        wanted = self.first_bytes(frame_bytes)
+    def take(self, size_bytes: int) -> bytearray:
+        """A buffer of at least this size, or of FIRST_BYTES for more: it grows as the frame arrives, so that a client
+        cannot make memory be filled by announcing a length."""
+        wanted = self.first_bytes(size_bytes)
         for at, buffer in enumerate(self._kept):
             if len(buffer) >= wanted:
                 return self._kept.pop(at)
         return bytearray(min(-(-wanted // 65536) * 65536, self.FIRST_BYTES))
 
-    def first_bytes(self, frame_bytes: int) -> int:
-        return min(frame_bytes, self.FIRST_BYTES)
+    def first_bytes(self, size_bytes: int) -> int:
+        return min(size_bytes, self.FIRST_BYTES)
 
     def give_back(self, buffer: bytearray) -> None:
         if len(buffer) <= self.KEPT_BYTES and len(self._kept) < self.KEPT:

@@ -13,6 +13,7 @@ from typing import Any
 from oncelog.server.call import Call, Encoded
 from oncelog.wire.frames import SIZE
 
+LOOKS_IN_A_TURN = 64  # so many things a request may have looked up before other connections go on
 LARGE_BYTES = 256 * 1024  # by the estimate of `Call.new`
 
 

@@ -31,6 +31,9 @@ logger = logging.getLogger(__name__)
 ALL_REPLICAS = -1
 ALREADY_THERE = "already in the log"
 NO_TRANSACTIONS = "transactions are not supported"
+TURN_MS = 20  # once looking into batches has taken so long, the other connections are due
+MOST_TURN_MS = 500  # after so long the rest of one request has to be sent again
+TOO_MUCH = "the batches before it in this request took too long to look into; send it again"
 NO_KEY = "a compacted topic takes no record without a key"
 
 _OF_DECISION = {
@@ -175,6 +178,7 @@ class Producing:
         self._requests: list[Request] = []
         self._touched: dict[Partition, None] = {}
         self._is_quiet = False  # one of them has acks=0
+        self.is_turn_over = False  # batches had to be looked into, and that took long: commit, and let others go on
 
     def __bool__(self) -> bool:
         return bool(self._requests or self._touched)
@@ -251,12 +255,15 @@ class Producing:
         if stop - start > config.max_message_bytes:
             message = f"{stop - start} bytes are more than max.message.bytes={config.max_message_bytes}"
             return Outcome(index, partition, None, ErrorCode.message_too_large, message)
+        if self.is_turn_over and self._took_ms(now) >= MOST_TURN_MS:
+            return Outcome(index, partition, None, ErrorCode.not_enough_replicas, TOO_MUCH)
         batch = memoryview(buffer)[start:stop]
         damaged = ErrorCode.invalid_record
         try:
             header = check_produced(batch)
             if config.compacts:
                 keyless = records_without_key(batch, header)
+                self._look_at_the_clock(now)
                 if keyless:
                     named = [(each, NO_KEY) for each in keyless]
                     return Outcome(index, partition, None, ErrorCode.invalid_record, NO_KEY, named)
@@ -265,21 +272,31 @@ class Producing:
         except BadBatch as bad:
             return Outcome(index, partition, None, _OF_BAD_BATCH[bad.kind], bad.message)
         except InvalidRecord as damage:
+            self._look_at_the_clock(now)
             return Outcome(index, partition, None, damaged, str(damage))
         except LogStorageError as failure:
             return Outcome(index, partition, None, _STORAGE_ERROR, str(failure))
         if staged[0]:
+            self._look_at_the_clock(now)
             refusal = _OF_DECISION.get(staged[0])
             if refusal is not None:
                 return Outcome(index, partition, None, *refusal)
         self._touched[partition] = None
         return Outcome(index, partition, staged)
 
+    def _look_at_the_clock(self, now: Now) -> None:
+        """After a batch was looked into: kilobytes may have unfolded to megabytes. `now` is when the chunk came."""
+        self.is_turn_over = self.is_turn_over or self._took_ms(now) >= TURN_MS
+
+    def _took_ms(self, now: Now) -> int:
+        return self._broker.clock.now().monotonic_ms - now.monotonic_ms
+
     def commit(self) -> Commit:
         """One write for every partition that was touched. Nothing of the buffers is needed afterwards."""
         requests, self._requests = self._requests, []
         touched, self._touched = self._touched, {}
         is_quiet, self._is_quiet = self._is_quiet, False
+        self.is_turn_over = False
         lags = False
         for partition in touched:
             log = partition.log

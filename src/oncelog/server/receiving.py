@@ -1,10 +1,10 @@
 """The receiving half of a connection: where bytes go, and which of them wait.
 
 Bytes are received into a buffer that all connections share, and served where they lie; what is left of a chunk is kept
-by the connection. A frame too large for that gets a buffer of its own, out of a budget that all connections share.
-The buffer grows with what arrives, and so does what it takes of the budget: a length that is only announced costs
-little. Where the budget is used up, reading stops until something is given back; while somebody waits so, a frame that
-does not get on loses its connection.
+by the connection. A frame too large for that gets a buffer of its own, out of a budget that all connections share, once
+a good piece of it is there. The buffer grows with what arrives, and so does what it takes of the budget: a length that
+is only announced costs nothing. Where the budget is used up, reading stops until something is given back; while
+somebody waits so, a frame that does not get on loses its connection.
 """
 
 import asyncio
@@ -15,8 +15,10 @@ from oncelog.wire.frames import REQUEST_HEAD, REQUEST_HEAD_BYTES, SIZE, SIZE_BYT
 if TYPE_CHECKING:
     from oncelog.server.connections import Connections
 
-LARGE_FRAME_BYTES = 32 * 1024  # above this the rest of a frame goes into a buffer of its own
 HELD_BYTES = 64 * 1024  # a connection that stands still keeps this much of what arrives behind
+LARGE_FRAME_BYTES = HELD_BYTES  # once so much of a frame is there, the rest goes into a buffer of its own
+LEAST_RECEIVED_BYTES = 4096
+AHEAD = 4  # a first buffer is so many times as large as what is there of the frame; whole for what comes in one piece
 PROGRESS_BYTES = 64 * 1024  # less than this in STALLED_MS is none
 
 
@@ -59,11 +61,12 @@ class Receiving(asyncio.BufferedProtocol):
         if large is not None:
             return memoryview(large)[self._large_filled : self._large_size]
         rest = self._rest
-        if rest:
-            kept = len(rest)
+        kept = len(rest)
+        if kept:
             self._shared[:kept] = rest
-            return self._shared_view[kept:]
-        return self._shared_view
+        if self._is_held():
+            return self._shared_view[kept : max(HELD_BYTES, kept + LEAST_RECEIVED_BYTES)]
+        return self._shared_view[kept:] if kept else self._shared_view
 
     def buffer_updated(self, nbytes: int) -> None:
         if self.is_closing:
@@ -93,7 +96,7 @@ class Receiving(asyncio.BufferedProtocol):
             return
         if left >= SIZE_BYTES and not self._is_held():
             size = self._frame_bytes(buffer, at)
-            if size > LARGE_FRAME_BYTES and SIZE_BYTES + size > left:
+            if left >= LARGE_FRAME_BYTES and SIZE_BYTES + size > left:
                 self._begin_large(buffer, at, end, SIZE_BYTES + size)
                 return
         self._rest = bytearray(memoryview(buffer)[at:end])
@@ -104,13 +107,13 @@ class Receiving(asyncio.BufferedProtocol):
         left = end - at
         budget = self._connections.unserved
         buffers = self._connections.large_buffers
-        taken = buffers.first_bytes(size)
+        taken = buffers.first_bytes(min(size, AHEAD * left))
         if not budget.take(taken):
             self._rest = bytearray(memoryview(buffer)[at:end])
             self._starve()
             budget.wait(self._fed)
             return
-        large = buffers.take(size)
+        large = buffers.take(taken)
         large[:left] = memoryview(buffer)[at:end]
         self._large, self._large_filled, self._large_size, self._large_taken = large, left, size, taken
         self._large_seen, self._large_seen_ms = left, self._connections.broker.clock.now().monotonic_ms

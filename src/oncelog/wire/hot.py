@@ -32,7 +32,7 @@ FETCH_FLEXIBLE = 12
 FETCH_TOPIC_IDS = 13
 
 # Topics and partitions that one request may name; a few bytes each on the wire, some hundred in memory.
-MAX_ENTRIES = 100_000
+MAX_ENTRIES = 20_000
 NO_RECORDS = -1  # the stop of a partition whose records are null
 
 # index, start and stop of the records in the buffer
