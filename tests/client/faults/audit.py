@@ -40,10 +40,10 @@ class Audit(NamedTuple):
 
 def read_log(servers: str, topic: str, partitions: int) -> list[Log]:
     with RawConnection(servers, timeout_s=60) as raw:
-        return [_read(raw, topic, partition) for partition in range(partitions)]
+        return [read_partition(raw, topic, partition) for partition in range(partitions)]
 
 
-def _read(raw: RawConnection, topic: str, partition: int) -> Log:
+def read_partition(raw: RawConnection, topic: str, partition: int) -> Log:
     end = raw.offset_at(topic, partition, -1).offset
     offset = 0
     offsets: list[Int64s] = [np.empty(0, np.int64)]

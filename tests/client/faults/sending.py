@@ -1,7 +1,7 @@
 """Numbers on their way: record n holds the number n. What the producer says of each is kept for the audit.
 
-One by one by `produce` the producer chooses the partitions itself, as most applications let it; the other two ways spread
-the numbers over the partitions in turn.
+One by one by `produce` the producer chooses the partitions itself, as most applications let it; the other two ways
+spread the numbers over the partitions in turn.
 """
 
 import asyncio

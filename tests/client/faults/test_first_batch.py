@@ -1,4 +1,4 @@
-"""A broker takes any first sequence of a pid that it does not know: so a first batch that is lost must not be overtaken."""
+"""A broker takes any first sequence of a pid that it does not know: a lost first batch must not be overtaken."""
 
 import pytest
 
