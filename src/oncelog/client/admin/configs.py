@@ -98,7 +98,8 @@ async def _ask(
     async def ask_node(node_id: int, asked: list[ConfigResource]) -> Outcomes[ConfigResource]:
         node = None if node_id < 0 else node_id
         answer = await brokers.request(node, name, build(asked), timeout_ms=patience.request_timeout_ms)
-        return {given[int(said.resource_type), said.resource_name]: outcome for said, outcome in read(answer)}
+        told = {(int(said.resource_type), str(said.resource_name)): outcome for said, outcome in read(answer)}
+        return {given[key]: outcome for key, outcome in told.items() if key in given}
 
     async def once(left: list[ConfigResource]) -> Outcomes[ConfigResource]:
         by_node: dict[int, list[ConfigResource]] = {}
@@ -108,7 +109,7 @@ async def _ask(
                 by_node.setdefault(_node(each), []).append(each)
             except KafkaException as failure:
                 outcomes[each] = failure
-        return outcomes | await ask_each(brokers, by_node, ask_node)
+        return outcomes | await ask_each(by_node, patience, ask_node)
 
     outcomes: Outcomes[ConfigResource] = await ask(given.values(), patience, once)
     return outcomes

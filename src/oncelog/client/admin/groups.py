@@ -1,6 +1,7 @@
 """Consumer groups: who is there, who is a member, what is committed."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from oncelog.client.admin.asking import Outcomes, Patience, ask, ask_each, refusal
@@ -20,11 +21,11 @@ async def list_groups(
     brokers: "Brokers", patience: Patience, states: Sequence[str] = ()
 ) -> tuple[list[GroupListing], list[KafkaException]]:
     """All groups of all brokers, and the failures of brokers that could not be asked."""
-    await brokers.refresh(())
+    await patience.spend_on(brokers.refresh(()))
     nodes = sorted(brokers.metadata.brokers)
 
     async def once(left: list[int]) -> Outcomes[int]:
-        return await ask_each(brokers, {node_id: [node_id] for node_id in left}, ask_node)
+        return await ask_each({node_id: [node_id] for node_id in left}, patience, ask_node)
 
     async def ask_node(node_id: int, _: list[int]) -> Outcomes[int]:
         answer = await brokers.request(
@@ -55,6 +56,8 @@ async def _ask_coordinators(
     group_ids: Sequence[str],
     patience: Patience,
     ask_node: Callable[[int, list[str]], Awaitable[Outcomes[str]]],
+    *,
+    done_already: int = 0,
 ) -> Outcomes[str]:
     async def once(left: list[str]) -> Outcomes[str]:
         by_node: dict[int, list[str]] = {}
@@ -64,9 +67,9 @@ async def _ask_coordinators(
                 by_node.setdefault(await brokers.coordinator(group_id), []).append(group_id)
             except KafkaException as failure:
                 outcomes[group_id] = failure
-        return outcomes | await ask_each(brokers, by_node, ask_node)
+        return outcomes | await ask_each(by_node, patience, ask_node)
 
-    return await ask(group_ids, patience, once)
+    return await ask(group_ids, patience, once, done_already=done_already)
 
 
 async def describe_groups(brokers: "Brokers", group_ids: Sequence[str], patience: Patience) -> Outcomes[str]:
@@ -127,7 +130,8 @@ async def delete_groups(brokers: "Brokers", group_ids: Sequence[str], patience: 
         )
         return {str(each.group_id): refusal(each.error_code) for each in answer.results}
 
-    return await _ask_coordinators(brokers, group_ids, patience, ask_node)
+    gone = KafkaError.GROUP_ID_NOT_FOUND
+    return await _ask_coordinators(brokers, group_ids, patience, ask_node, done_already=gone)
 
 
 async def group_offsets(brokers: "Brokers", wanted: GroupOffsets, patience: Patience) -> GroupOffsets:
@@ -198,7 +202,7 @@ async def alter_group_offsets(brokers: "Brokers", wanted: GroupOffsets, patience
                 generation_id=NO_GENERATION,
                 member_id="",
                 group_instance_id=None,
-                retention_time_ms=-1,
+                retention_time=timedelta(milliseconds=-1),
                 topics=topics,
             )
 
@@ -251,8 +255,8 @@ def _told(answer: Any, given: dict[Partition, TopicPartition]) -> list[TopicPart
     if codes and len(set(codes.values())) == 1 and (failure := refusal(next(iter(codes.values())))):
         return failure
     told = []
-    for partition, code in codes.items():
-        each = given[partition]
+    for partition, each in given.items():
+        code = codes.get(partition, KafkaError._BAD_MSG)  # who is left out of the answer must not seem to be done
         told.append(TopicPartition(*partition, each.offset, each.metadata, error=error_of(code) if code else None))
     return sorted(told)
 

@@ -35,7 +35,8 @@ async def create_topics(
         answer = await ask_controller(brokers, "create_topics", build, patience)
         return {str(each.name): refusal(each.error_code, _said(each)) for each in answer.topics}
 
-    return await ask(wanted, patience, once)
+    done_already = 0 if validate_only else KafkaError.TOPIC_ALREADY_EXISTS
+    return await ask(wanted, patience, once, done_already=done_already)
 
 
 def _new_topic(spoken: Any, topic: NewTopic) -> Any:
@@ -66,7 +67,7 @@ async def delete_topics(brokers: "Brokers", topics: Sequence[str], patience: Pat
         answer = await ask_controller(brokers, "delete_topics", build, patience)
         return {str(each.name): refusal(each.error_code, _said(each)) for each in answer.responses}
 
-    outcomes = await ask(topics, patience, once)
+    outcomes = await ask(topics, patience, once, done_already=KafkaError.UNKNOWN_TOPIC_OR_PART)
     brokers.forget([name for name, outcome in outcomes.items() if outcome is None])
     return outcomes
 
@@ -126,7 +127,7 @@ async def ask_leaders(
                 outcomes[partition] = leader
             else:
                 by_leader[leader].append(partition)
-        return outcomes | await ask_each(brokers, by_leader, ask_node)
+        return outcomes | await ask_each(by_leader, patience, ask_node)
 
     return await ask(partitions, patience, once)
 
