@@ -351,7 +351,7 @@ def test_half_received_frames_are_bounded_in_memory() -> None:
     megabyte = 1 << 20
     limit: dict[str, Any] = {"queued_max_request_bytes": 3 * megabyte, "socket_request_max_bytes": 2 * megabyte}
     with Server(**limit) as server:
-        half = struct.pack(">i", 2 * megabyte - 4) + b"\x00" * megabyte
+        half = struct.pack(">i", 2 * megabyte - 4) + bytes(200_000)
         open_connections = [RawConnection(server.bootstrap_servers) for _ in range(20)]
         for connection in open_connections:
             connection.socket.setblocking(False)
