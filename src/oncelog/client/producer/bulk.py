@@ -211,7 +211,6 @@ class Sending:
     def send(self, piece: Piece) -> None:
         """Hand a piece over; its room was made."""
         self._place(piece)
-        self._handed_over += piece.record_count
 
     def finish(self) -> None:
         """No piece follows, be it because one failed."""
@@ -254,7 +253,7 @@ class Sending:
         if len(places) == 1:
             self._send_to(places[0], rows, None, piece.record_count)
             return
-        chosen = self._chosen(rows, piece.record_count)
+        chosen = self._chosen(rows, piece.record_count, len(places))
         if chosen is None:
             self._choice = (self._choice + 1) % len(places)
             self._send_to(places[self._choice], rows, None, piece.record_count)
@@ -267,9 +266,8 @@ class Sending:
             if len(mine):
                 self._send_to(places[index], rows, mine, len(mine))
 
-    def _chosen(self, rows: _Rows, count: int) -> NDArray[np.int64] | None:
+    def _chosen(self, rows: _Rows, count: int, partition_count: int) -> NDArray[np.int64] | None:
         """A partition for each row; None where they may all go anywhere together."""
-        partition_count = len(self._topic.partitions)
         chosen: NDArray[np.int64] = np.full(count, KEYLESS, np.int64)
         if rows.key is not None or self._engine.partitioner.places_null:
             key = rows.key
@@ -295,6 +293,10 @@ class Sending:
         return chosen
 
     def _send_to(self, place: Partition, rows: _Rows, mine: NDArray[np.int64] | None, count: int) -> None:
+        self._hand_over(place, rows, mine, count)
+        self._handed_over += count
+
+    def _hand_over(self, place: Partition, rows: _Rows, mine: NDArray[np.int64] | None, count: int) -> None:
         sizes = rows.sizes if mine is None else rows.sizes[mine]
         if place.replay is not None:
             self._engine.budget.take_bulk(int(sizes.sum()), count)

@@ -7,7 +7,7 @@ asked, since most callbacks look only at the error.
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
-from threading import Event, get_ident
+from threading import Condition, get_ident
 from typing import Any, Final
 
 from oncelog.client.errors import KafkaError
@@ -196,15 +196,21 @@ class ProducedMessage:
 
 
 class Outbox:
-    """Reports and errors on their way to the application's thread, which is the one that callbacks run in."""
+    """Reports and errors on their way to the application's thread, which is the one that callbacks run in.
 
-    __slots__ = ("_budget", "_events", "_serving", "changed")
+    Several threads may poll, flush and wait for room at once. Each notes `changes` before it looks and waits for the
+    number to be another one: an event that is set and cleared would be cleared by one thread under another's nose.
+    """
+
+    __slots__ = ("_budget", "_condition", "_events", "_serving", "_waiting", "changes")
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
         self._events: deque[tuple[Any, Iterator[tuple[Any, Any]], Records | None]] = deque()
         self._serving: set[int] = set()  # threads
-        self.changed = Event()  # something was put in, or was given back to the budget
+        self.changes = 0  # how often something was put in, or given back to the budget
+        self._condition = Condition()
+        self._waiting = 0
 
     def __len__(self) -> int:
         return len(self._events)
@@ -215,8 +221,19 @@ class Outbox:
         self.notify()
 
     def notify(self) -> None:
-        if not self.changed.is_set():
-            self.changed.set()
+        self.changes += 1
+        if self._waiting:  # who begins to wait now sees the new number
+            with self._condition:
+                self._condition.notify_all()
+
+    def wait(self, seen: int, timeout_s: float) -> bool:
+        """Until `changes` is not `seen` any more; False when the time is over."""
+        with self._condition:
+            self._waiting += 1
+            try:
+                return self._condition.wait_for(lambda: self.changes != seen, timeout_s)
+            finally:
+                self._waiting -= 1
 
     def is_serving(self) -> bool:
         """Whether the calling thread is in a callback just now."""
@@ -247,6 +264,7 @@ class Outbox:
             if records is not None:
                 # Before the calls, so that a callback finds room to produce the next record.
                 records.give_back(self._budget)
+                self.notify()
             try:
                 for call, message in calls:
                     served += 1

@@ -212,12 +212,12 @@ class Producer:
             # A callback that waited for room would wait for its own reports.
             raise BufferError("Local: Queue full")
         while True:
-            outbox.changed.clear()
+            seen = outbox.changes
+            self._check_usable()
             if budget.has_room(size_bytes):
                 return
-            self._check_usable()
             if not outbox.serve():
-                outbox.changed.wait(WAIT_S)
+                outbox.wait(seen, WAIT_S)
 
     def send(
         self,
@@ -253,12 +253,13 @@ class Producer:
     def _make_room_for_bytes(self, size_bytes: int) -> None:
         budget, outbox = self._budget, self._outbox
         while not budget.has_room_for_bytes(size_bytes):
-            outbox.changed.clear()
+            seen = outbox.changes
             if budget.has_room_for_bytes(size_bytes):
-                return
+                break
             self._check_usable()
             if outbox.is_serving() or not outbox.serve():
-                outbox.changed.wait(WAIT_S)
+                outbox.wait(seen, WAIT_S)
+        self._check_usable()
 
     # --- what became of it
 
@@ -272,9 +273,9 @@ class Producer:
             return served
         end_s = None if timeout is None or timeout < 0 else monotonic_s() + timeout
         while True:
-            outbox.changed.clear()
+            seen = outbox.changes
             served = outbox.serve()
-            if served or not _wait(outbox.changed, end_s):
+            if served or not _wait(outbox, seen, end_s):
                 return served
             self._check_usable()
 
@@ -286,9 +287,9 @@ class Producer:
         self._engine.flush(+1)
         try:
             while True:
-                outbox.changed.clear()
+                seen = outbox.changes
                 outbox.serve()
-                if budget.messages == 0 or (not len(outbox) and not _wait(outbox.changed, end_s)):
+                if budget.messages == 0 or (not len(outbox) and not _wait(outbox, seen, end_s)):
                     break
         finally:
             self._engine.flush(-1)
@@ -374,15 +375,15 @@ class Producer:
 WAIT_S: Final = 1.0
 
 
-def _wait(changed: threading.Event, end_s: float | None) -> bool:
+def _wait(outbox: Outbox, seen: int, end_s: float | None) -> bool:
     """Until something has changed; False when the time is over."""
     if end_s is None:
-        changed.wait(WAIT_S)
+        outbox.wait(seen, WAIT_S)
         return True
     left_s = end_s - monotonic_s()
     if left_s <= 0:
         return False
-    changed.wait(left_s)
+    outbox.wait(seen, left_s)
     return True
 
 

@@ -65,6 +65,7 @@ class Sealing:
         # With records in no batch, and when to look after them; the first is due first.
         self._open: OrderedDict[Partition, float] = OrderedDict()
         self._deferred: set[Partition] = set()  # due, but with enough batches before them
+        self._refused: set[Partition] = set()  # with chunks, when another thread had the lock
         self._wall_offset_s = wall_s() - monotonic_s()
         self._wall_offset_at_s = monotonic_s()
 
@@ -144,7 +145,10 @@ class Sealing:
         """The oldest chunk; False where it must wait."""
         rows = partition.chunks.popleft()
         handle = rows.handle if isinstance(rows, BulkRows) else None
-        if partition.replay is not None:
+        failure = self.saving.failure
+        if failure is not None:
+            self._owner.report(Report(self.records(partition, rows, handle), error=failure, done_s=monotonic_s()))
+        elif partition.replay is not None:
             rest = self.saving.offer(partition, rows, partial(self.records, partition, handle=handle))
             if rest:
                 if handle is not None:
@@ -152,9 +156,6 @@ class Sealing:
                     rest.handle = handle
                 partition.chunks.appendleft(rest)
                 return False
-        elif self.saving.failure is not None:
-            failure = self.saving.failure
-            self._owner.report(Report(self.records(partition, rows, handle), error=failure, done_s=monotonic_s()))
         else:
             self._encode(partition, rows, handle)
         return True
@@ -177,6 +178,9 @@ class Sealing:
 
     def seal_due(self, now_s: float) -> None:
         """What has lingered long enough."""
+        if self._refused:
+            refused, self._refused = self._refused, set()
+            self._refused.update(each for each in refused if each.chunks and not self.seal(each))
         waiting = self._open
         while self._noticed:
             partition = self._noticed.popleft()
@@ -217,8 +221,9 @@ class Sealing:
         if partition in self._deferred and not self._is_backed_up(partition):
             self._deferred.discard(partition)
             self._ask(partition, monotonic_s() + self._ask_s)
-        elif partition.chunks:
-            self.seal(partition)
+        elif partition.chunks and not self.seal(partition):
+            # Whoever has the lock may have found too many batches under way a moment ago, and do no more.
+            self._refused.add(partition)
 
     def pending(self, partition: Partition) -> int:
         """Records that were handed over and did not go to the Sender."""

@@ -1,0 +1,173 @@
+"""What threads may do to each other at the worst moment, each brought about by hand."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from oncelog.client.errors import KafkaError, KafkaException
+from oncelog.client.partitioners import partitioner
+from oncelog.client.producer.accumulator import Budget, Partition
+from oncelog.client.producer.delivery import Outbox, Records, Report
+from oncelog.client.producer.sealing import Sealing
+from oncelog.client.properties import producer_settings
+from tests.client.producer.conftest import MakeProducer
+from tests.client.producer.stored import Heard
+
+PATIENCE_S = 30.0
+
+
+def test_news_that_another_thread_has_dealt_with_ends_the_wait_of_all() -> None:
+    outbox = Outbox(Budget(10, 1000))
+    seen = outbox.changes
+    outbox.put(None, iter(((lambda *_: None, None),)))
+    assert outbox.serve() == 1, "another thread was quicker"
+    assert outbox.wait(seen, PATIENCE_S), "what came after `seen` is no news any more for who looked before"
+
+
+def test_room_that_serving_makes_is_told_to_who_waits_for_it() -> None:
+    budget = Budget(1, 1000)
+    outbox = Outbox(budget)
+    budget.take(12)
+    outbox.put(None, iter(()), Records("t", 0, 1, 12))
+    seen = outbox.changes
+    outbox.serve()
+    assert budget.messages == 0
+    assert outbox.wait(seen, PATIENCE_S)
+
+
+def test_a_wait_ends_by_itself_when_nothing_comes() -> None:
+    outbox = Outbox(Budget(10, 1000))
+    assert not outbox.wait(outbox.changes, 0.001)
+
+
+def test_flush_ends_at_once_beside_a_thread_that_polls(topic: str, make_producer: MakeProducer) -> None:
+    producer, heard = make_producer(linger_ms=0), Heard()
+    is_over = threading.Event()
+
+    def poll() -> None:
+        while not is_over.is_set():
+            producer.poll(0.05)
+
+    poller = threading.Thread(target=poll)
+    poller.start()
+    try:
+        for _ in range(100):
+            producer.produce(topic, b"x", on_delivery=heard)
+            assert producer.flush(PATIENCE_S) == 0
+    finally:
+        is_over.set()
+        poller.join()
+    assert heard.codes == [None] * 100
+
+
+class _Owner:
+    """What sealing asks of the engine."""
+
+    def __init__(self) -> None:
+        self.woken = 0
+        self.reports: list[Report] = []
+        self.report: Callable[[Report], None] = self.reports.append
+
+    def wake(self) -> None:
+        self.woken += 1
+
+
+class _Saving:
+    failure: KafkaError | None = None
+
+    def offer(self, *_: Any) -> list[Any]:
+        raise AssertionError("nothing is compared any more once the producer has failed")
+
+
+def _sealing(owner: _Owner) -> Sealing:
+    sealing = Sealing(producer_settings({"bootstrap.servers": "localhost:1", "batch.num.messages": 1}), owner)
+    sealing.saving = _Saving()  # type: ignore[assignment]
+    return sealing
+
+
+def _row(value: bytes) -> tuple[Any, ...]:
+    return None, value, None, 1.0, None
+
+
+def test_batches_that_nobody_could_make_while_another_thread_was_at_it_are_made_in_the_next_turn() -> None:
+    owner = _Owner()
+    sealing = _sealing(owner)
+    partition = Partition("t", 0, 1)
+    partition.chunks.append([*_row(b"left behind")])
+    with partition.lock:  # by a thread that saw so many batches under way that it made no more
+        sealing.done(partition)
+    assert not sealing.sealed
+    sealing.seal_due(2.0)
+    assert [batch.record_count for batch in sealing.sealed] == [1]
+
+
+def test_a_failed_producer_reports_what_comes_during_a_replay() -> None:
+    owner = _Owner()
+    sealing = _sealing(owner)
+    partition = Partition("t", 0, 1)
+    partition.replay = object()  # type: ignore[assignment]
+    sealing.saving.failure = KafkaError(KafkaError._STATE)  # type: ignore[misc]
+    partition.rows += _row(b"late")
+    sealing.seal(partition, everything=True)
+    assert [report.error.code() for report in owner.reports if report.error] == [KafkaError._STATE]
+
+
+def test_who_waits_for_room_is_told_that_the_producer_was_closed(topic: str, make_producer: MakeProducer) -> None:
+    producer = make_producer(queue_buffering_max_messages=1, linger_ms=100_000, oncelog_queue_full="block")
+    producer.produce(topic, b"first")
+    raised: list[BaseException] = []
+
+    def produce() -> None:
+        try:
+            while True:
+                producer.produce(topic, b"next")
+        except KafkaException as failure:
+            raised.append(failure)
+
+    thread = threading.Thread(target=produce)
+    thread.start()
+    producer.purge()
+    producer.close(0)
+    thread.join(PATIENCE_S)
+    assert [failure.args[0].code() for failure in raised] == [KafkaError._STATE]
+    assert len(producer) == 0, "what was taken was reported"
+
+
+@pytest.mark.parametrize("name", ["consistent_random", "murmur2_random"])
+def test_partitions_that_come_in_the_middle_of_a_piece_lose_no_row(name: str) -> None:
+    pa = pytest.importorskip("pyarrow")
+    from oncelog.client.producer.bulk import BulkSend, Sending
+
+    sent: list[int] = []
+
+    class Growing:
+        """A topic that has one partition more each time that anybody looks."""
+
+        def __init__(self) -> None:
+            self.name = "t"
+            self.looks = 1
+            self.sticky_choice = None
+
+        @property
+        def partitions(self) -> tuple[Partition, ...]:
+            self.looks += 1
+            return tuple(Partition("t", index) for index in range(self.looks))
+
+    class Engine:
+        settings = producer_settings({"bootstrap.servers": "localhost:1"})
+        budget = Budget(1000, 1 << 20)
+        sealing = _sealing(_Owner())
+        partitioner = partitioner(name)
+
+    engine = Engine()
+    engine.sealing.put = lambda place, batches: sent.extend(each.record_count for each in batches)  # type: ignore[method-assign]
+    handle = BulkSend("t")
+    table = pa.table({"value": [b"v"] * 200, "key": [b"%d" % number for number in range(200)]})
+    sending = Sending(engine, table, handle)  # type: ignore[arg-type]
+    sending.know(Growing())  # type: ignore[arg-type]
+    for piece in sending.pieces():
+        sending.send(piece)
+    sending.finish()
+    assert sum(sent) == 200 == handle.record_count
