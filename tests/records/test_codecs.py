@@ -78,6 +78,22 @@ def test_bytes_come_back_as_they_were(codec: int, data: bytes, repeats: int) -> 
         assert bytes(decompress(codec, compress(codec, given_as), max(len(data), 1))) == data
 
 
+@pytest.mark.parametrize(
+    "codec, higher, lower", [(GZIP, 9, 1), (GZIP, 1, 0), (GZIP, 12, 1), (LZ4, 12, 1), (ZSTD, 12, 3)]
+)
+def test_a_higher_level_makes_less_of_it(codec: int, higher: int, lower: int) -> None:
+    data = b"".join(b"%d,%x;" % (number * 7919 % 100_003, number) for number in range(20_000))
+    much, little = (bytes(compress(codec, data, level)) for level in (lower, higher))
+    assert len(little) < len(much)
+    assert bytes(decompress(codec, little)) == bytes(decompress(codec, much)) == data
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_every_level_that_can_be_asked_for_can_be_read(codec: int) -> None:
+    for level in range(-1, 13):
+        assert bytes(decompress(codec, compress(codec, TEXT, level))) == TEXT
+
+
 @pytest.mark.parametrize("codec", COMPRESSED)
 def test_truncated_and_overlong_data_is_refused(codec: int) -> None:
     data = bytes(compress(codec, TEXT[:3000]))

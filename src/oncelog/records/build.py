@@ -6,7 +6,7 @@ a table, and the record that has a null or short key and no headers is put toget
 
 from collections.abc import Iterable, Sequence
 
-from oncelog.records.codecs import compress
+from oncelog.records.codecs import DEFAULT_LEVEL, compress
 from oncelog.records.header import (
     CONTROL,
     HEADER,
@@ -29,6 +29,7 @@ def build_batch(
     records: Iterable[NewRecord],
     *,
     codec: int = 0,
+    level: int = DEFAULT_LEVEL,
     base_offset: int = 0,
     producer_id: int = NO_PRODUCER_ID,
     producer_epoch: int = -1,
@@ -44,7 +45,7 @@ def build_batch(
     if count > MAX_RECORDS:
         raise ValueError(f"{count} records in one batch where {MAX_RECORDS} are allowed")
     attributes = codec | CONTROL if is_control else codec
-    stored = compress(codec, body)
+    stored = compress(codec, body, level)
     batch = bytearray(HEADER_BYTES)
     batch += stored
     size_bytes = len(batch)

@@ -19,6 +19,11 @@ CODECS = {"none": NONE, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD
 
 DEFAULT_LIMIT_BYTES = 256 << 20
 
+DEFAULT_LEVEL = -1  # each codec's own
+GZIP_MOST_LEVEL = 9
+LZ4_DEFAULT_LEVEL = 1
+ZSTD_DEFAULT_LEVEL = 3
+
 # Java's snappy-java frames blocks by its own header: magic, version 1, oldest compatible version 1, then for each block
 # its compressed size. librdkafka writes one bare block. Both are read; Java's way is written, as every reader knows it.
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
@@ -27,18 +32,19 @@ _XERIAL_BLOCK_BYTES = 32 << 10
 _block_size = struct.Struct(">i")
 
 
-def compress(codec: int, data: Buffer) -> Buffer:
+def compress(codec: int, data: Buffer, level: int = DEFAULT_LEVEL) -> Buffer:
+    """A level that the codec does not go up to is its highest; snappy has none."""
     if codec == NONE:
         return data
     if codec == GZIP:
-        compressor = zlib.compressobj(wbits=zlib.MAX_WBITS | 16)
+        compressor = zlib.compressobj(min(level, GZIP_MOST_LEVEL), wbits=zlib.MAX_WBITS | 16)
         return compressor.compress(data) + compressor.flush()
     if codec == SNAPPY:
         return _compress_xerial(data)
     if codec == LZ4:
-        return _compress_lz4(data)
+        return _compress_lz4(data, LZ4_DEFAULT_LEVEL if level < 0 else level)
     if codec == ZSTD:
-        return memoryview(cramjam.zstd.compress(data, 3))
+        return memoryview(cramjam.zstd.compress(data, ZSTD_DEFAULT_LEVEL if level < 0 else level))
     raise BadCompression(f"there is no codec {codec}")
 
 
@@ -135,9 +141,9 @@ def _snappy_size(block: memoryview) -> int:
     raise BadCompression("a snappy block without a size")
 
 
-def _compress_lz4(data: Buffer) -> Buffer:
+def _compress_lz4(data: Buffer, level: int) -> Buffer:
     """One frame of independent blocks: Java's reader refuses blocks that refer to earlier ones."""
-    compressor = cramjam.lz4.Compressor(level=1, content_checksum=False, block_linked=False)
+    compressor = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
     compressor.compress(bytes(data))
     return memoryview(compressor.finish())
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from oncelog.records import encode_loops as loops
-from oncelog.records.codecs import NONE, compress
+from oncelog.records.codecs import DEFAULT_LEVEL, NONE, compress
 from oncelog.records.column_types import MOST_BYTES, Bools, Bytes, BytesColumn, HeadersColumn, Int32s, Int64s, read_only
 from oncelog.records.header import (
     HEADER,
@@ -37,6 +37,7 @@ def encode(
     timestamp_ms: Int64s | int = NO_TIMESTAMP,
     rows: Int64s | None = None,
     codec: int = NONE,
+    level: int = DEFAULT_LEVEL,
     target_bytes: int = 1_000_000,
     base_offset: int | None = None,
     producer_id: int = NO_PRODUCER_ID,
@@ -67,7 +68,7 @@ def encode(
     view = out.data
     batches: list[EncodedBatch] = []
     for at, end, first, count, base_timestamp, max_timestamp in table[:batch_count].tolist():
-        data = _stored(view[at:end], codec)
+        data = _stored(view[at:end], codec, level)
         sequence = base_sequence if base_sequence < 0 else (base_sequence + first) & SEQUENCE_MASK
         HEADER.pack_into(
             data, 0, 0 if base_offset is None else base_offset + first, len(data) - LENGTH_PREFIX_BYTES, -1,
@@ -144,10 +145,10 @@ def _ends_at(column: BytesColumn, places: Int64s) -> Int64s:
     return ends[places] if len(ends) else np.zeros(len(places), np.int64)
 
 
-def _stored(framed: memoryview, codec: int) -> bytearray | memoryview:
+def _stored(framed: memoryview, codec: int, level: int) -> bytearray | memoryview:
     """A batch with room for its header, compressed if it is to be."""
     if codec == NONE:
         return framed
     data = bytearray(HEADER_BYTES)
-    data += compress(codec, framed[HEADER_BYTES:])
+    data += compress(codec, framed[HEADER_BYTES:], level)
     return data

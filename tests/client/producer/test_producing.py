@@ -2,10 +2,13 @@
 
 import threading
 import zlib
+from unittest.mock import patch
 
+import pyarrow as pa
 import pytest
 
 from oncelog.embedded import Server
+from oncelog.records.codecs import GZIP
 from tests.client.producer.conftest import MakeProducer, new_topic
 from tests.client.producer.stored import Heard, stored
 from tests.raw import RawConnection
@@ -102,6 +105,37 @@ def test_the_compiled_loops_and_pure_python_make_the_same_records(monkeypatch: p
     assert min(len(in_python), len(compiled)) > 3
     assert max(map(len, in_python + compiled)) <= 10_000
     assert _records(compiled) == _records(in_python)
+
+
+@pytest.mark.parametrize("row_count", [10, 700])
+def test_the_compression_level_counts_for_few_records_and_for_many(row_count: int) -> None:
+    from oncelog.client.producer import encoding
+
+    encoding.fetch_compiled_loops(wait=True)
+    rows: list[object] = []
+    for number in range(row_count):
+        rows += (None, b"%d and %d;" % (number * 7919 % 1009, number) * 20, None, 5.0, None)
+    sizes = [
+        len(encoding.Encoder(GZIP, 10_000_000, level).encode("t", 0, list(rows), 1e6)[0].data) for level in (0, 1, 9)
+    ]
+    assert sizes == sorted(sizes, reverse=True) and len(set(sizes)) == 3
+
+
+@pytest.mark.parametrize("is_bulk", [False, True])
+def test_the_compression_level_is_the_settings(make_producer: MakeProducer, topic: str, is_bulk: bool) -> None:
+    values = [b"%d;" % (number * 7919 % 100_003) * 9 for number in range(2000)]
+    sizes = []
+    for level in (0, 9):
+        producer = make_producer(compression_type="gzip", compression_level=level, linger_ms=1000)
+        with patch.object(producer._engine.sender, "add", wraps=producer._engine.sender.add) as add:
+            if is_bulk:
+                producer.send(topic, pa.table({"value": pa.array(values, pa.binary())}))
+            else:
+                for value in values:
+                    producer.produce(topic, value)
+            assert producer.flush(30) == 0
+        sizes.append(sum(len(call.args[0].data) for call in add.call_args_list))
+    assert sizes[1] * 4 < sizes[0]
 
 
 def _records(batches: list[bytes]) -> list[tuple[bytes | None, bytes | None, int]]:

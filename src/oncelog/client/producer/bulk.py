@@ -311,6 +311,7 @@ class Sending:
             timestamp_ms=times,
             rows=mine,
             codec=self._engine.sealing.codec,
+            level=self._engine.sealing.level,
             target_bytes=self._target_bytes,
         )
         self._engine.budget.take_bulk(int(sizes.sum()), count)

@@ -22,6 +22,7 @@ from oncelog.client.producer.accumulator import (
 )
 from oncelog.client.producer.delivery import Records
 from oncelog.records.build import build_batch
+from oncelog.records.codecs import DEFAULT_LEVEL
 
 WORTH_COMPILED_RECORDS: Final = 100  # below that a call into the loops costs more than pure Python
 WORTH_IMPORT_RECORDS: Final = 2_000
@@ -38,8 +39,9 @@ class Encoded(NamedTuple):
 class Encoder:
     """`target_bytes` is the most that a batch may have before compression, unless one record alone has more."""
 
-    def __init__(self, codec: int, target_bytes: int) -> None:
+    def __init__(self, codec: int, target_bytes: int, level: int = DEFAULT_LEVEL) -> None:
         self._codec = codec
+        self._level = level
         self._target_bytes = target_bytes
 
     def encode(
@@ -53,7 +55,7 @@ class Encoder:
         loops = compiled_loops() if cells.row_count >= WORTH_COMPILED_RECORDS else None
         if loops is not None and cells.headers is None:
             parts = loops.encode_columns(
-                cells.keys, cells.values, cells.times, wall_offset_s, self._codec, self._target_bytes
+                cells.keys, cells.values, cells.times, wall_offset_s, self._codec, self._level, self._target_bytes
             )
             return _paired(parts, records)
         if loops is None and cells.row_count >= WORTH_IMPORT_RECORDS:
@@ -73,10 +75,10 @@ class Encoder:
         is_wide = max(times_ms) - min(times_ms) > NEAR_MS
         overhead_bytes = RECORD_OVERHEAD_BYTES + (FAR_BYTES if is_wide else 0)
         if size_bytes + cells.row_count * (overhead_bytes - RECORD_OVERHEAD_BYTES) <= self._target_bytes:
-            return [(build_batch(rows, codec=self._codec), len(rows))]
+            return [(build_batch(rows, codec=self._codec, level=self._level), len(rows))]
         parts = []
         for first, last in _pieces(keys, values, headers, overhead_bytes, self._target_bytes):
-            parts.append((build_batch(rows[first:last], codec=self._codec), last - first))
+            parts.append((build_batch(rows[first:last], codec=self._codec, level=self._level), last - first))
         return parts
 
 
@@ -177,5 +179,5 @@ def _fetch() -> None:
         return
     from oncelog.client.producer import encoding_columns
 
-    encoding_columns.encode_columns([None, b"k"], [None, b"v"], [0.0, 0.0], 0.0, 0, 1000)
+    encoding_columns.encode_columns([None, b"k"], [None, b"v"], [0.0, 0.0], 0.0, 0, DEFAULT_LEVEL, 1000)
     _loops.module = encoding_columns

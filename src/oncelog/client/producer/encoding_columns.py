@@ -15,6 +15,7 @@ def encode_columns(
     times: Sequence[float],
     wall_offset_s: float,
     codec: int,
+    level: int,
     target_bytes: int,
 ) -> list[tuple[Any, int]]:
     """(batch, number of records) of rows without headers; times as the accumulator has them."""
@@ -23,6 +24,7 @@ def encode_columns(
         value=_column(values),
         timestamp_ms=_times_ms(times, wall_offset_s),
         codec=codec,
+        level=level,
         target_bytes=target_bytes,
     )
     return [(each.data, each.record_count) for each in batches]

@@ -51,12 +51,13 @@ class Sealing:
         self.most_batch_records = settings.batch_num_messages
         self.most_batch_bytes = max(1, min(settings.batch_size, settings.message_max_bytes - REQUEST_OVERHEAD_BYTES))
         self.codec = CODECS[settings.compression_type]
+        self.level = settings.compression_level
         self.sealed: deque[Batch] = deque()  # on their way to the Sender
         self.flushes = 0  # how many are flushing: then nothing lingers
         self.is_timed = False  # the engine will look before anything new is due
         self.keeps_times = False
         self._owner = owner
-        self._encoder = Encoder(self.codec, self.most_batch_bytes)
+        self._encoder = Encoder(self.codec, self.most_batch_bytes, self.level)
         self._most_entries = self.most_batch_records * COLUMNS
         self._max_in_flight = settings.max_in_flight
         self._linger_s = settings.linger_ms / 1000

@@ -82,6 +82,9 @@ class ProducerSettings(ClientSettings):
         name="compression.codec",
         aliases=("compression.type",),
     )
+    compression_level: int = integer(
+        -1, -1, 12, "How hard: gzip goes up to 9, snappy has no levels; -1 is each codec's default.", scope=PRODUCER
+    )
 
     # The queue
     queue_buffering_max_messages: int = integer(

@@ -91,7 +91,6 @@ WITHOUT_EFFECT: Final = (
     _integer(
         "queue.buffering.backpressure.threshold", 1, 1, 1_000_000, "Batches wait for brokers, not in them.", PRODUCER
     ),
-    _integer("compression.level", -1, -1, 12, "Each codec compresses at its own default level.", PRODUCER),
     _boolean("produce.offset.report", False, "Offsets are always reported.", PRODUCER),
     _property(
         Kind.CHOICE,
