@@ -1,5 +1,6 @@
 """What threads may do to each other at the worst moment, each brought about by hand."""
 
+import asyncio
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -7,11 +8,15 @@ from typing import Any
 import pytest
 
 from oncelog.client.errors import KafkaError, KafkaException
+from oncelog.client.net.brokers import Brokers
 from oncelog.client.partitioners import partitioner
-from oncelog.client.producer.accumulator import Budget, Partition
+from oncelog.client.producer.accumulator import Budget, Partition, Topic
+from oncelog.client.producer.asynchronous import AsyncProducer
 from oncelog.client.producer.delivery import Outbox, Records, Report
 from oncelog.client.producer.sealing import Sealing
+from oncelog.client.producer.topics import Topics
 from oncelog.client.properties import producer_settings
+from oncelog.embedded import Server
 from tests.client.producer.conftest import MakeProducer
 from tests.client.producer.stored import Heard
 
@@ -162,7 +167,7 @@ def test_partitions_that_come_in_the_middle_of_a_piece_lose_no_row(name: str) ->
         partitioner = partitioner(name)
 
     engine = Engine()
-    engine.sealing.put = lambda place, batches: sent.extend(each.record_count for each in batches)  # type: ignore[method-assign]
+    engine.sealing.put = lambda place, batches: sent.extend(each.record_count for each in batches)  # type: ignore[assignment, method-assign]
     handle = BulkSend("t")
     table = pa.table({"value": [b"v"] * 200, "key": [b"%d" % number for number in range(200)]})
     sending = Sending(engine, table, handle)  # type: ignore[arg-type]
@@ -171,3 +176,76 @@ def test_partitions_that_come_in_the_middle_of_a_piece_lose_no_row(name: str) ->
         sending.send(piece)
     sending.finish()
     assert sum(sent) == 200 == handle.record_count
+
+
+async def test_a_topic_that_was_given_up_and_is_used_again_at_once_is_asked_for_again() -> None:
+    settings = producer_settings({"bootstrap.servers": "localhost:1"})
+    topics = Topics(Brokers(settings), settings, _nothing, _nothing, _nothing)
+    asked: list[Topic] = []
+
+    async def ask(topic: Topic) -> None:
+        asked.append(topic)
+
+    topics._make_known = ask  # type: ignore[method-assign]
+    first, second = topics.open("t"), Topic("t", 0.0, 0)
+    topics.want(first)
+    given_up = topics._tasks["t"]
+    await given_up
+    topics._tasks["t"] = given_up  # the loop comes to its callbacks only after the next record has come
+    topics.want(second)
+    await asyncio.sleep(0)
+    assert asked == [first, second]
+    await topics.close()
+
+
+def _nothing(*_: Any) -> None:
+    """What is not asked for here."""
+
+
+def test_two_who_open_a_topic_at_once_get_the_same() -> None:
+    settings = producer_settings({"bootstrap.servers": "localhost:1"})
+    topics = Topics(Brokers(settings), settings, _nothing, _nothing, _nothing)
+
+    class Known(dict[str, Topic]):
+        """Between the look and the making another thread was quicker."""
+
+        def get(self, name: str, default: Any = None) -> Any:
+            found = super().get(name, default)
+            self.setdefault(name, other)
+            return found
+
+    other = Topic("t", 0.0, 0)
+    topics.known = Known()
+    assert topics.open("t") is other
+
+
+async def test_reports_of_another_thread_reach_futures_on_their_own(server: Server, topic: str) -> None:
+    async with AsyncProducer({"bootstrap.servers": server.bootstrap_servers}) as producer:
+        loop = asyncio.get_running_loop()
+        loop.set_debug(True)  # refuses what comes from another thread
+        future = loop.create_future()
+        records = Records(topic, 0, 1, 12)
+        records.callbacks, records.times = [future], [1.0]
+        threads: list[int] = []
+        future.add_done_callback(lambda _: threads.append(threading.get_ident()))
+        producer._budget.take(12)
+        await asyncio.to_thread(producer._deliver, Report(records, error=KafkaError(KafkaError._STATE)))
+        with pytest.raises(KafkaException):
+            await asyncio.wait_for(future, PATIENCE_S)
+        assert threads == [threading.get_ident()]
+
+
+async def test_an_error_callback_that_raises_does_not_stop_the_engine(server: Server, topic: str) -> None:
+    told: list[KafkaError] = []
+
+    def raises(error: KafkaError) -> None:
+        told.append(error)
+        raise ValueError("the application's own")
+
+    loop = asyncio.get_running_loop()
+    heard: list[Any] = []
+    loop.set_exception_handler(lambda _, context: heard.append(context["exception"]))
+    async with AsyncProducer({"bootstrap.servers": server.bootstrap_servers}, error_cb=raises) as producer:
+        producer._tell(KafkaError(KafkaError._TRANSPORT))
+        await producer.produce_and_wait(topic, b"x")
+    assert [str(each) for each in heard] == ["the application's own"]

@@ -3,11 +3,12 @@
 import asyncio
 import os
 from collections.abc import Mapping
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, Self
 
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.net.metadata import Metadata
-from oncelog.client.producer.accumulator import RECORD_OVERHEAD_BYTES, Budget, Held, Topic, headers_bytes
+from oncelog.client.producer.accumulator import RECORD_OVERHEAD_BYTES, Budget, Held, headers_bytes
 from oncelog.client.producer.arguments import (
     as_bytes,
     as_headers,
@@ -43,12 +44,13 @@ class AsyncProducer:
         self._most_bytes = settings.message_max_bytes
         self._blocks = settings.oncelog_queue_full == "block" or "oncelog.queue.full" not in settings.given
         self._room: set[asyncio.Future[None]] = set()
-        self._process_id = 0
+        self._process_id = self._thread_id = 0
         self._state = "not started: use `async with`, or await start()"
 
     async def start(self) -> Self:
         if not self._process_id:
             self._process_id = os.getpid()
+            self._thread_id = get_ident()
             self._state = ""
             try:
                 await begin(self._engine, self._saved)
@@ -87,9 +89,7 @@ class AsyncProducer:
         future: asyncio.Future[ProducedMessage] = asyncio.get_running_loop().create_future()
         now_s = monotonic_s()
         row = (key, value, pairs, time or now_s, future)
-        known = self._engine.topics.get(topic)
-        if known is None:
-            known = self._engine.topics[topic] = Topic(topic, now_s, self._settings.sticky_partitioning_linger_ms)
+        known = self._engine.topic(topic)
         partitions = known.partitions
         if not partitions:
             self._budget.take(size_bytes)
@@ -222,6 +222,10 @@ class AsyncProducer:
             self._room.discard(waiting)
 
     def _deliver(self, report: Report) -> None:
+        if get_ident() != self._thread_id:
+            # From the thread that hands over a table, where futures must not be touched.
+            self._engine.loop.call_soon_threadsafe(self._deliver, report)
+            return
         records = report.records
         records.give_back(self._budget)
         if records.handle is not None:
@@ -238,8 +242,9 @@ class AsyncProducer:
                 waiting.set_result(None)
 
     def _tell(self, error: KafkaError) -> None:
+        """What the application's function raises is told by its loop; the engine's turn goes on."""
         if self._settings.error_cb is not None:
-            self._settings.error_cb(error)
+            self._engine.loop.call_soon(self._settings.error_cb, error)
 
     def _check_usable(self) -> None:
         if self._state:

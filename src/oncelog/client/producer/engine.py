@@ -96,6 +96,9 @@ class Engine:
         """The topic, once its partitions are known; for those who must place many records at once."""
         return await self._topics.know(name)
 
+    def topic(self, name: str) -> Topic:
+        return self._topics.open(name)
+
     def flush(self, by: int) -> None:
         """While anybody flushes (+1 when it begins, -1 when it is over) nothing lingers."""
         self.sealing.flushes += by
@@ -130,7 +133,9 @@ class Engine:
 
     def purge(self, *, in_queue: bool, in_flight: bool) -> None:
         if in_queue:
-            self._drop_rows(KafkaError(KafkaError._PURGE_QUEUE))
+            error = KafkaError(KafkaError._PURGE_QUEUE)
+            for records in self._drop_rows(error):
+                self.saving.failed(records, error)
         now_ms = _now_ms()
         self._hand_over(now_ms)
         if in_queue:
@@ -139,13 +144,18 @@ class Engine:
             self.sender.give_up(now_ms, KafkaError._PURGE_INFLIGHT, in_flight=True)
         self._act(now_ms)
 
-    def _drop_rows(self, error: KafkaError) -> None:
+    def _drop_rows(self, error: KafkaError) -> list[Records]:
         """Report what is in no batch yet as failed."""
         self._topics.give_up(error)
-        for topic in tuple(self.topics.values()):
-            for partition in topic.partitions:
-                for records in self.sealing.drop(partition):
-                    self._report(records, error)
+        dropped = [
+            records
+            for topic in tuple(self.topics.values())
+            for partition in topic.partitions
+            for records in self.sealing.drop(partition)
+        ]
+        for records in dropped:
+            self._report(records, error)
+        return dropped
 
     # --- a turn of the loop
 

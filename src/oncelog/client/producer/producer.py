@@ -186,7 +186,8 @@ class Producer:
             with self._opening:
                 known = self._topics.get(topic)
                 if known is None:
-                    known = self._topics[topic] = Topic(topic, monotonic_s(), self._sticky_ms)
+                    # The engine may be making it known for a bulk send just now.
+                    known = self._topics.setdefault(topic, Topic(topic, monotonic_s(), self._sticky_ms))
                     self._engine.want(known)
         return known
 

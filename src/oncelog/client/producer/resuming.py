@@ -380,7 +380,7 @@ class Saving:
             self._spawn(self._check_doubtful(place))
         return False
 
-    def failed(self, batch: Batch, error: KafkaError) -> None:
+    def failed(self, batch: Batch | Records, error: KafkaError) -> None:
         """A record that failed would be lost when the input position is saved beyond it."""
         if self._book is not None and self._book.partition_count(batch.topic) is not None:
             self.stop(
@@ -405,10 +405,16 @@ class Saving:
                     done.set_exception(KafkaException(failure.error))
 
     async def close(self) -> None:
+        """What is being compared is reported too, as what it is: perhaps stored."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._replays.close()
+        given_up = self._failure or KafkaError(KafkaError._PURGE_INFLIGHT)
+        self._replays.give_up(given_up)
+        for waiting in self._doubtful.values():
+            while waiting:
+                self._engine.report_failed(waiting.popleft().batch, given_up)
 
     async def _check_doubtful(self, place: Place) -> None:
         """One after the other, so that reports and accounts stay in order."""

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from oncelog.client.errors import KafkaError, KafkaException, error_of, is_retriable
@@ -44,15 +45,27 @@ class Topics:
 
     def want(self, topic: Topic) -> None:
         """Records are held for it."""
-        if topic.name not in self._tasks and not topic.partitions:
+        running = self._tasks.get(topic.name)
+        # One that is done and still here was for a topic of this name that was given up.
+        if (running is None or running.done()) and not topic.partitions:
             task = self._tasks[topic.name] = asyncio.create_task(self._make_known(topic))
-            task.add_done_callback(lambda _: self._tasks.pop(topic.name, None))
+            task.add_done_callback(partial(self._forget_task, topic.name))
+
+    def _forget_task(self, name: str, task: asyncio.Task[None]) -> None:
+        if self._tasks.get(name) is task:
+            del self._tasks[name]
+
+    def open(self, name: str) -> Topic:
+        """The topic, made if nobody has used it yet; from any thread, and two at once get the same."""
+        topic = self.known.get(name)
+        if topic is None:
+            made = Topic(name, monotonic_s(), self._settings.sticky_partitioning_linger_ms)
+            topic = self.known.setdefault(name, made)
+        return topic
 
     async def know(self, name: str) -> Topic:
         """The topic with its partitions; raises where it cannot be had before a record would be given up."""
-        topic = self.known.get(name)
-        if topic is None:
-            topic = self.known[name] = Topic(name, monotonic_s(), self._settings.sticky_partitioning_linger_ms)
+        topic = self.open(name)
         self.want(topic)
         task = self._tasks.get(name)
         if task is not None and not topic.partitions:
@@ -151,9 +164,7 @@ class Topics:
         return topic is None or not topic.held
 
     def pin(self, name: str, count: int, prepare: Callable[[Topic, Sequence[Partition]], None]) -> None:
-        topic = self.known.get(name)
-        if topic is None:
-            topic = self.known[name] = Topic(name, monotonic_s(), 0)
+        topic = self.open(name)
         for each in tuple(self.known.values()):
             # From here on every record is asked whether it may be produced, and where it goes.
             each.hash, each.sticky_until_s = None, NEVER_S
