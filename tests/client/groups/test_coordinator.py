@@ -75,6 +75,25 @@ async def test_another_subscription_changes_what_is_owned(servers: str, topic: s
         await until(lambda: len(one.owned) == 6, [one])
 
 
+async def test_a_goodbye_that_cannot_be_said_is_not_waited_for(
+    servers: str, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Connecting to a coordinator that is gone may take long."""
+    monkeypatch.setattr("oncelog.client.groups.coordinator.LEAVE_PATIENCE_MS", 10)
+    async with Ours(servers, topic, "range") as one:
+        one.group.subscribe([topic])
+        await until(lambda: len(one.owned) == 6, [one])
+        connection = one.brokers.connection
+
+        async def unreachable(node_id: int | None, purpose: str = "") -> Any:
+            return await (asyncio.Event().wait() if purpose == "group" else connection(node_id, purpose))
+
+        monkeypatch.setattr(one.brokers, "connection", unreachable)
+        async with asyncio.timeout(20):
+            await one.group.leave()
+    assert one.owned == set() and one.errors == []
+
+
 async def test_a_member_that_is_not_polled_loses_its_partitions_and_comes_back_with_the_next_poll(
     servers: str, topic: str
 ) -> None:

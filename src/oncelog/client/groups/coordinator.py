@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from oncelog.client.errors import KafkaError, KafkaException
+from oncelog.client.errors import KafkaError, KafkaException, error_of
 from oncelog.client.groups.assignors import ASSIGNORS
 from oncelog.client.groups.membership import Membership
 from oncelog.client.groups.protocol import Partition
@@ -331,14 +331,13 @@ class Group:
             member = spoken.new("MemberIdentity", member_id=action.member_id, group_instance_id=None, reason=reason)
             return spoken.new("LeaveGroupRequest", group_id=self.group_id, members=(member,))
 
-        await self._brokers.request(
-            action.node_id,
-            "leave_group",
-            build,
-            versions=LEAVE_VERSIONS,
-            timeout_ms=LEAVE_PATIENCE_MS,
-            purpose=BEATING,
-        )
+        try:
+            async with asyncio.timeout(LEAVE_PATIENCE_MS / 1000):  # connecting included
+                await self._brokers.request(
+                    action.node_id, "leave_group", build, versions=LEAVE_VERSIONS, purpose=BEATING
+                )
+        except TimeoutError:
+            raise KafkaException(error_of(KafkaError._TIMED_OUT)) from None
         self._machine.left(action.request_id)
 
 
