@@ -4,6 +4,7 @@ A method that is given many things answers with a future for each, because each 
 """
 
 import asyncio
+import weakref
 from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
@@ -48,6 +49,9 @@ class Admin:
             self._thread.stop()
             raise
         self._is_closed = False
+        # An admin that was forgotten does not leave its thread behind.
+        self._finalizer = weakref.finalize(self, self._thread.stop)
+        self._finalizer.atexit = False
 
     async def _start(self) -> Brokers:
         brokers = Brokers(self._settings)
@@ -59,10 +63,12 @@ class Admin:
         if self._is_closed:
             return
         self._is_closed = True
+        if self._thread.is_forked:
+            return
         try:
             self._thread.run(self._brokers.close())
         finally:
-            self._thread.stop()
+            self._finalizer()
 
     def __enter__(self) -> "Admin":
         return self

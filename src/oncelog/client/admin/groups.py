@@ -1,11 +1,11 @@
 """Consumer groups: who is there, who is a member, what is committed."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from oncelog.client.admin.asking import Outcomes, Patience, ask, ask_each, refusal
 from oncelog.client.admin.values import GroupDescription, GroupListing, GroupOffsets, MemberDescription
+from oncelog.client.consumer import asking
 from oncelog.client.errors import KafkaError, KafkaException, error_of, exception_of
 from oncelog.client.groups.protocol import MalformedMessage, Partition, decode_assignment
 from oncelog.client.types import OFFSET_INVALID, TopicPartition
@@ -13,7 +13,6 @@ from oncelog.client.types import OFFSET_INVALID, TopicPartition
 if TYPE_CHECKING:
     from oncelog.client.net.brokers import Brokers
 
-NO_GENERATION = -1
 DEAD = "Dead"
 
 
@@ -174,42 +173,13 @@ def _committed(topic: str, said: Any) -> TopicPartition:
 
 async def alter_group_offsets(brokers: "Brokers", wanted: GroupOffsets, patience: Patience) -> GroupOffsets:
     """Commit for a group that has no members; a group that has some refuses it."""
-    offsets = {(each.topic, each.partition): each for each in wanted.topic_partitions or ()}
+    given = {(each.topic, each.partition): each for each in wanted.topic_partitions or ()}
+    offsets = {place: asking.ToCommit(each.offset, metadata=each.metadata or "") for place, each in given.items()}
 
     async def ask_node(node_id: int, _: list[str]) -> Outcomes[str]:
-        def build(spoken: Any) -> Any:
-            topics = tuple(
-                spoken.new(
-                    "OffsetCommitRequestTopic",
-                    name=topic,
-                    partitions=tuple(
-                        spoken.new(
-                            "OffsetCommitRequestPartition",
-                            partition_index=index,
-                            committed_offset=offsets[topic, index].offset,
-                            committed_leader_epoch=-1,
-                            committed_metadata=offsets[topic, index].metadata or "",
-                        )
-                        for index in indexes
-                    ),
-                )
-                for topic, indexes in _indexes(list(offsets.values())).items()
-            )
-            return spoken.new(
-                "OffsetCommitRequest",
-                group_id=wanted.group_id,
-                generation_id_or_member_epoch=NO_GENERATION,
-                generation_id=NO_GENERATION,
-                member_id="",
-                group_instance_id=None,
-                retention_time=timedelta(milliseconds=-1),
-                topics=topics,
-            )
-
-        answer = await brokers.request(
-            node_id, "offset_commit", build, versions=(2, 8), timeout_ms=patience.request_timeout_ms
-        )
-        return {wanted.group_id: _told(answer, offsets)}
+        timeout_ms = patience.request_timeout_ms
+        codes = await asking.commit(brokers, node_id, wanted.group_id, offsets, asking.Member(), timeout_ms=timeout_ms)
+        return {wanted.group_id: _told(codes, given)}
 
     return await _offsets_changed(brokers, wanted, patience, ask_node)
 
@@ -232,7 +202,8 @@ async def delete_group_offsets(brokers: "Brokers", wanted: GroupOffsets, patienc
             return spoken.new("OffsetDeleteRequest", group_id=wanted.group_id, topics=topics)
 
         answer = await brokers.request(node_id, "offset_delete", build, timeout_ms=patience.request_timeout_ms)
-        return {wanted.group_id: refusal(answer.error_code) or _told(answer, partitions)}
+        codes = {(topic, int(each.partition_index)): int(each.error_code) for topic, each in _cells(answer)}
+        return {wanted.group_id: refusal(answer.error_code) or _told(codes, partitions)}
 
     return await _offsets_changed(brokers, wanted, patience, ask_node)
 
@@ -249,9 +220,8 @@ async def _offsets_changed(
     return GroupOffsets(wanted.group_id, outcome)
 
 
-def _told(answer: Any, given: dict[Partition, TopicPartition]) -> list[TopicPartition] | KafkaException:
+def _told(codes: dict[Partition, int], given: dict[Partition, TopicPartition]) -> list[TopicPartition] | KafkaException:
     """One error that all have is the group's; else each has its own."""
-    codes = {(topic, int(each.partition_index)): int(each.error_code) for topic, each in _cells(answer)}
     if codes and len(set(codes.values())) == 1 and (failure := refusal(next(iter(codes.values())))):
         return failure
     told = []

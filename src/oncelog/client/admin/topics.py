@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from oncelog.client.admin.asking import Outcomes, Patience, ask, ask_controller, ask_each, refusal
 from oncelog.client.admin.values import DeletedRecords, FoundOffset, LeaseState, PartitionLeases, ProducerState
+from oncelog.client.consumer import asking
 from oncelog.client.errors import KafkaError, KafkaException, exception_of
 from oncelog.client.groups.protocol import Partition
 from oncelog.client.types import NewPartitions, NewTopic
@@ -13,8 +14,6 @@ from oncelog.client.types import NewPartitions, NewTopic
 if TYPE_CHECKING:
     from oncelog.client.net.brokers import Brokers
 
-CONSUMER = -1
-READ_COMMITTED = 1
 NO_EPOCH = -1
 
 
@@ -152,39 +151,16 @@ def _by_topic(partitions: Sequence[Partition]) -> dict[str, list[int]]:
     return topics
 
 
-async def list_offsets(
-    brokers: "Brokers", wanted: Mapping[Partition, int], patience: Patience, *, isolation_level: int = 0
-) -> Outcomes[Partition]:
+async def list_offsets(brokers: "Brokers", wanted: Mapping[Partition, int], patience: Patience) -> Outcomes[Partition]:
     """Offsets by timestamp; -1 is the end, -2 the beginning, -3 the record with the greatest timestamp."""
 
     async def ask_node(node_id: int, partitions: list[Partition]) -> Outcomes[Partition]:
-        def build(spoken: Any) -> Any:
-            topics = tuple(
-                spoken.new(
-                    "ListOffsetsTopic",
-                    name=topic,
-                    partitions=tuple(
-                        spoken.new(
-                            "ListOffsetsPartition",
-                            partition_index=index,
-                            current_leader_epoch=NO_EPOCH,
-                            timestamp=wanted[topic, index],
-                        )
-                        for index in indexes
-                    ),
-                )
-                for topic, indexes in _by_topic(partitions).items()
-            )
-            return spoken.new("ListOffsetsRequest", replica_id=CONSUMER, isolation_level=isolation_level, topics=topics)
-
-        answer = await brokers.request(
-            node_id, "list_offsets", build, versions=(1, 7), timeout_ms=patience.request_timeout_ms
-        )
+        asked = [(partition, NO_EPOCH, wanted[partition]) for partition in partitions]
+        timeout_ms = patience.request_timeout_ms
+        answers = await asking.list_offsets(brokers, node_id, asked, read_committed=False, timeout_ms=timeout_ms)
         return {
-            (str(topic.name), int(each.partition_index)): refusal(each.error_code)
-            or FoundOffset(each.offset, each.timestamp, getattr(each, "leader_epoch", -1))
-            for topic in answer.topics
-            for each in topic.partitions
+            found.partition: refusal(found.error_code) or FoundOffset(found.offset, timestamp_ms, found.leader_epoch)
+            for found, timestamp_ms in answers
         }
 
     return await ask_leaders(brokers, list(wanted), patience, ask_node)
