@@ -19,7 +19,7 @@ from oncelog.producers.sequences import SEQUENCE_MASK
 
 FIRST_KAFKA_PID = 1 << 32
 DAY_MS = 86_400_000
-MOST_UNSETTLED = 8  # between two chunks of bytes; within one there are as many as it holds
+MOST_UNSETTLED = 32  # between two chunks of bytes; within one there are as many as it holds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
