@@ -7,9 +7,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.net.connection import Connection
+from oncelog.client.net.metadata import BrokerAddress
 from oncelog.client.sending import Answer, Produce
+from oncelog.wire.fields import NO_LEADER
 from oncelog.wire.frames import MalformedFrame
-from oncelog.wire.hot_client import PRODUCE_KEY, PRODUCE_VERSIONS_BY_NAME, pack_produce, read_produce_answer
+from oncelog.wire.hot_client import (
+    PRODUCE_KEY,
+    PRODUCE_VERSIONS_BY_NAME,
+    ProduceAnswer,
+    pack_produce,
+    read_produce_answer,
+)
 
 if TYPE_CHECKING:
     from oncelog.client.net.brokers import Brokers
@@ -97,19 +105,26 @@ class Requests:
                 return
             try:
                 answer = read_produce_answer(version, frame)
-            except MalformedFrame as malformed:
+                answers = _answers(answer)
+            except (MalformedFrame, UnicodeDecodeError) as malformed:
                 rubbish = KafkaError(KafkaError._BAD_MSG, f"{connection.endpoint}: {malformed}")
                 self._on_lost(request_id, rubbish, True)
                 connection.close(rubbish)
                 return
-            answers = [
-                Answer(each.topic.decode(), each.partition, each.error_code, each.base_offset, each.append_time_ms,
-                       each.error_message)
-                for each in answer.partitions
-            ]  # fmt: skip
+            self._learn(answer)
             self._on_answered(request_id, answers, answer.throttle_ms)
 
         connection.send(buffers, correlation_id, on_answer)
+
+    def _learn(self, answer: ProduceAnswer) -> None:
+        """A broker that leads no more may name who does (KIP-951): nobody need ask."""
+        leaders = [
+            (each.topic.decode(), each.partition, *each.leader)
+            for each in answer.partitions
+            if each.leader is not NO_LEADER
+        ]
+        if leaders:
+            self._brokers.learn(leaders, [BrokerAddress(*each) for each in answer.endpoints])
 
     def _by_topic(self, request: Produce) -> list[tuple[bytes, list[tuple[int, Any]]]]:
         topics: dict[bytes, list[tuple[int, Any]]] = {}
@@ -119,3 +134,11 @@ class Requests:
                 name = self._names[batch.topic] = batch.topic.encode()
             topics.setdefault(name, []).append((batch.partition, batch.data))
         return list(topics.items())
+
+
+def _answers(answer: ProduceAnswer) -> list[Answer]:
+    return [
+        Answer(each.topic.decode(), each.partition, each.error_code, each.base_offset, each.append_time_ms,
+               each.error_message)
+        for each in answer.partitions
+    ]  # fmt: skip
