@@ -39,9 +39,12 @@ class Block:
 
     def position(self, taken: int) -> tuple[int, int] | None:
         """The offset behind the first `taken` records and the epoch of the last of them; None for none."""
-        if taken <= 0 or taken > len(self._offsets):
+        if taken <= 0:
             return None
-        return self._offsets[taken - 1] + 1, self._epoch_of(taken - 1)
+        try:
+            return self._offsets[taken - 1] + 1, self._epoch_of(taken - 1)
+        except IndexError:  # dropped, perhaps by another thread just now
+            return None
 
     def _epoch_of(self, row: int) -> int:
         for source, count in self._runs:

@@ -172,12 +172,19 @@ class Core:
     ) -> dict[Partition, int]:
         """An error code for each partition; raises where there is no answer at all."""
         group_id = self.group_id()
+        asked_in = self.member.generation
 
         async def attempt(node_id: int) -> tuple[int, dict[Partition, int]]:
             member = self.member
-            codes = await asking.commit(self.brokers, node_id, group_id, offsets, member)
+            mine = offsets
+            if member.generation != asked_in:
+                # Another member may have what was given back meanwhile, and be further already.
+                mine = {each: offset for each, offset in offsets.items() if each in self.engine.fetcher.places}
+            codes = dict.fromkeys(offsets.keys() - mine.keys(), KafkaError.ILLEGAL_GENERATION)
+            if mine:
+                codes |= await asking.commit(self.brokers, node_id, group_id, mine, member)
             if self.group is not None:
-                for code in set(codes.values()) - {0}:
+                for code in {codes[each] for each in mine if each in codes} - {0}:
                     self.group.refused(code, member.generation)
             return next((code for code in codes.values() if code in _COORDINATOR_MOVED), 0), codes
 

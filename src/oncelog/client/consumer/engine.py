@@ -239,8 +239,8 @@ class Engine:
 
     async def _open_and_fetch(self, action: Fetch) -> None:
         connection = await self._brokers.connection(action.node_id, FETCHES)
+        self._send_fetch(connection, action)  # raises where the broker does not speak our versions
         self._connections[action.node_id] = connection
-        self._send_fetch(connection, action)
 
     def _send_fetch(self, connection: Connection, action: Fetch) -> None:
         version = connection.version(FETCH_KEY, *FETCH_VERSIONS_BY_NAME)
