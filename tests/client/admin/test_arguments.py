@@ -1,5 +1,8 @@
 """What an admin refuses before anything is sent: no server is there, so whatever were sent would time out."""
 
+import gc
+import threading
+import weakref
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -7,6 +10,7 @@ import pytest
 from oncelog.client.admin import Admin, AlterConfig, ConfigResource, ResourceType
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.types import NewTopic, TopicPartition
+from oncelog.embedded import Server
 
 
 @pytest.fixture
@@ -74,3 +78,31 @@ def test_a_closed_admin_is_told_and_closing_twice_is_nothing() -> None:
 def test_a_resource_is_the_same_whatever_is_to_change_in_it() -> None:
     changed = ConfigResource(ResourceType.TOPIC, "a", [AlterConfig("retention.ms", "1")])
     assert {ConfigResource(ResourceType.TOPIC, "a"): 1}[changed] == 1
+
+
+def test_what_no_request_can_carry_is_refused() -> None:
+    text = "\ud800"
+    with Server() as server, Admin({"bootstrap.servers": server.bootstrap_servers}) as admin:
+        asked = (
+            lambda: admin.list_topics(text, timeout=20),
+            admin.create_topics([NewTopic("a", num_partitions=2**31)])["a"].result,
+            admin.delete_topics([text])[text].result,
+            admin.describe_consumer_groups([text])[text].result,
+        )
+        for ask in asked:
+            with pytest.raises(KafkaException) as refused:
+                ask()
+            assert refused.value.error.code() == KafkaError._INVALID_ARG
+
+
+def test_an_admin_that_nobody_refers_to_goes_away_with_its_thread() -> None:
+    def threads() -> set[threading.Thread]:
+        return {thread for thread in threading.enumerate() if thread.name == "oncelog-admin"}
+
+    before = threads()
+    admin = Admin({"bootstrap.servers": "127.0.0.1:1"})
+    gone = weakref.ref(admin)
+    del admin
+    gc.collect()
+    assert gone() is None
+    assert threads() <= before

@@ -1,5 +1,6 @@
 """What cannot be meant is refused with words that say why; damage is told with its place and never passed over."""
 
+import os
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -54,6 +55,10 @@ def test_wrong_types_are_type_errors(make_consumer: MakeConsumer, ask: Ask) -> N
         lambda consumer: consumer.assign([TopicPartition("a", 0, 2**63)]),
         lambda consumer: consumer.commit(offsets=[TopicPartition("a", 0)]),
         lambda consumer: consumer.subscribe([""]),
+        lambda consumer: consumer.subscribe(["\ud800"]),
+        lambda consumer: consumer.assign([TopicPartition("\ud800", 0)]),
+        lambda consumer: consumer.assign([TopicPartition("a", 2**31)]),
+        lambda consumer: consumer.list_topics("\ud800"),
     ],
 )
 def test_values_that_cannot_be_are_invalid_arguments(make_consumer: MakeConsumer, ask: Ask) -> None:
@@ -212,3 +217,38 @@ def test_a_cluster_that_refuses_to_know_us_is_told_in_the_place_of_records(
     assert told is not None
     assert told.error() == KafkaError._AUTHENTICATION
     assert consumer.poll(0.3) is None
+
+
+def test_closing_in_a_rebalances_callback_is_refused_since_it_would_wait_for_itself(
+    topic: str, make_consumer: MakeConsumer
+) -> None:
+    refused: list[KafkaException] = []
+
+    def close(consumer: Consumer, _: list[TopicPartition]) -> None:
+        with pytest.raises(KafkaException, match="callback") as raised:
+            consumer.close()
+        refused.append(raised.value)
+
+    consumer = make_consumer(group_id="closes-inside")
+    consumer.subscribe([topic], on_assign=close)
+    until(lambda: consumer.poll(0.1) is None and refused, "the callback to be called")
+    assert refused[0].error.code() == KafkaError._STATE
+    assert [each.topic for each in consumer.assignment()] == [topic]
+
+
+def test_a_forked_process_is_told_to_make_a_consumer_of_its_own(topic: str, make_consumer: MakeConsumer) -> None:
+    consumer = make_consumer(group_id="forked")
+    consumer.assign(beginning(topic))
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            for ask in (consumer.poll, consumer.consume, consumer.commit, consumer.unassign):
+                with pytest.raises(KafkaException, match="forked"):
+                    ask()
+            consumer.close()
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert [each.topic for each in consumer.assignment()] == [topic]

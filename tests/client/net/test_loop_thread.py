@@ -1,6 +1,8 @@
 """A loop in a thread of its own, for those who know nothing of loops."""
 
 import asyncio
+import os
+import signal
 import threading
 
 import pytest
@@ -114,3 +116,41 @@ def test_a_forgotten_thread_does_not_keep_the_program_from_ending() -> None:
 
     program = "from oncelog.client.net.loop_thread import LoopThread; LoopThread()"
     assert subprocess.run([sys.executable, "-c", program], timeout=60, check=False).returncode == 0
+
+
+def test_a_timeout_that_a_signal_handler_raises_comes_through() -> None:
+    thread = LoopThread()
+
+    def too_late(*_: object) -> None:
+        raise TimeoutError("mine")
+
+    before = signal.signal(signal.SIGUSR1, too_late)
+    try:
+        thread.call_soon(signal.pthread_kill, threading.get_ident(), signal.SIGUSR1)
+        with pytest.raises(TimeoutError, match="mine"):
+            thread.run(forever())
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+        thread.stop()
+
+
+def test_a_forked_process_is_told_instead_of_waiting_for_a_thread_that_it_has_not() -> None:
+    thread = LoopThread()
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            thread.run(forever())
+        except KafkaException as refused:
+            thread.call_soon(print)
+            thread.stop()
+            status = 0 if "forked" in str(refused) else 2
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+    async def works() -> bool:
+        return True
+
+    assert thread.run(works())
+    thread.stop()

@@ -1,5 +1,6 @@
 """What an application passes to a consumer, looked at before anything is done with it."""
 
+import threading
 from collections.abc import Iterable, Sequence
 
 from oncelog.client.consumer.asking import ToCommit
@@ -9,6 +10,7 @@ from oncelog.client.fetching.values import EARLIEST, LATEST, STORED, Partition
 from oncelog.client.types import OFFSET_INVALID, TopicPartition
 
 MOST_OFFSET = 2**63 - 1
+MOST_PARTITION = 2**31 - 1
 
 
 def topic_partitions(given: object) -> list[TopicPartition]:
@@ -26,7 +28,8 @@ def topic_partition(given: object) -> TopicPartition:
         raise TypeError(f"expected a TopicPartition, not {type(given).__name__}")
     if not isinstance(given.topic, str) or not isinstance(given.partition, int):
         raise TypeError(f"a topic is a str and a partition an int, not {given.topic!r} and {given.partition!r}")
-    if not given.topic or given.partition < 0:
+    check_name(given.topic)
+    if not 0 <= given.partition <= MOST_PARTITION:
         raise invalid_argument(f"no partition is named by topic {given.topic!r} and partition {given.partition}")
     return given
 
@@ -73,9 +76,18 @@ def topics(given: object) -> Sequence[str]:
     for each in names:
         if not isinstance(each, str):
             raise TypeError(f"a topic is a str, not {type(each).__name__}")
-        if not each:
-            raise invalid_argument("an empty topic name")
+        check_name(each)
     return names
+
+
+def check_name(topic: str) -> None:
+    """Whether a request could carry it; which names there may be is for the brokers to say."""
+    if not topic:
+        raise invalid_argument("an empty topic name")
+    try:
+        topic.encode()
+    except UnicodeEncodeError as error:
+        raise invalid_argument(f"{topic!r} cannot be a topic: {error.reason}") from None
 
 
 def timeout_s(given: float | None) -> float | None:
@@ -84,4 +96,6 @@ def timeout_s(given: float | None) -> float | None:
         return None
     if isinstance(given, bool) or not isinstance(given, (int, float)):
         raise TypeError(f"a timeout is a number of seconds, not {given!r}")
-    return None if given < 0 else float(given)
+    if given != given:
+        raise ValueError("a timeout is a number of seconds, not nan")
+    return None if given < 0 or given > threading.TIMEOUT_MAX else float(given)

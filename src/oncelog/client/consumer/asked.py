@@ -33,6 +33,11 @@ def raise_for(message: Message) -> None:
         raise KafkaException(error)
 
 
+def closed_in_callback() -> KafkaException:
+    words = "close() in a rebalance's callback would wait for that callback to end: close the consumer after it"
+    return KafkaException(KafkaError(KafkaError._STATE, words))
+
+
 def arrow_tables() -> Any:
     try:
         from oncelog.client.consumer.arrow import table_of

@@ -12,7 +12,15 @@ from types import TracebackType
 from typing import Any, Self
 
 from oncelog.client.consumer import arguments
-from oncelog.client.consumer.asked import MOST_ROWS, arrow_tables, count_of, give_up_at_s, is_error, raise_for
+from oncelog.client.consumer.asked import (
+    MOST_ROWS,
+    arrow_tables,
+    closed_in_callback,
+    count_of,
+    give_up_at_s,
+    is_error,
+    raise_for,
+)
 from oncelog.client.consumer.cluster_metadata import ClusterMetadata
 from oncelog.client.consumer.consumer import OnRebalance
 from oncelog.client.consumer.message import Message
@@ -32,6 +40,7 @@ class AsyncConsumer:
         self._something_came = asyncio.Event()
         self._started: Operations | None = None
         self._is_closed = False
+        self._is_in_callback = False
 
     async def start(self) -> Self:
         if self._started is None and not self._is_closed:
@@ -73,7 +82,7 @@ class AsyncConsumer:
         delivery = self._operations.delivery
         delivery.begin_bulk()
         messages: list[Message] = []
-        while len(messages) < most:
+        while len(messages) < most and not (messages and self._operations.core.calls):
             await self._serve_calls()
             messages.extend(islice(delivery.rows, most - len(messages)))
             if len(messages) < most and not delivery.advance() and not await self._wait(give_up_s):
@@ -89,7 +98,7 @@ class AsyncConsumer:
         delivery.begin_bulk()
         batches: list[Any] = []
         rows = 0
-        while rows < most:
+        while rows < most and not (rows and self._operations.core.calls):
             await self._serve_calls()
             found = delivery.take_arrow(most - rows)
             if found is None:
@@ -137,12 +146,14 @@ class AsyncConsumer:
         calls = self._operations.core.calls
         while calls:
             call = calls.popleft()
+            self._is_in_callback = call.then is not None
             try:
                 if call.function is not None:
                     result = call.function()
                     if inspect.isawaitable(result):
                         await result
             finally:
+                self._is_in_callback = False
                 if call.then is not None:
                     await call.then()
 
@@ -260,6 +271,8 @@ class AsyncConsumer:
         if self._is_closed or self._started is None:
             self._is_closed = True
             return
+        if self._is_in_callback:
+            raise closed_in_callback()
         operations = self._started
         await operations.begin_leaving(self._something_came.set)
         while not operations.has_left:

@@ -12,12 +12,21 @@ from types import TracebackType
 from typing import Any, Self
 
 from oncelog.client.consumer import arguments
-from oncelog.client.consumer.asked import MOST_ROWS, arrow_tables, count_of, give_up_at_s, is_error, raise_for
+from oncelog.client.consumer.asked import (
+    MOST_ROWS,
+    arrow_tables,
+    closed_in_callback,
+    count_of,
+    give_up_at_s,
+    is_error,
+    raise_for,
+)
 from oncelog.client.consumer.cluster_metadata import ClusterMetadata
 from oncelog.client.consumer.message import Message
 from oncelog.client.consumer.operations import ConsumerGroupMetadata, Operations
 from oncelog.client.consumer.subscription import Callbacks
-from oncelog.client.net.loop_thread import LoopThread
+from oncelog.client.errors import KafkaError, KafkaException
+from oncelog.client.net.loop_thread import FORKED, LoopThread
 from oncelog.client.properties import ConsumerSettings, consumer_settings
 from oncelog.client.types import TopicPartition
 from oncelog.clock import monotonic_s
@@ -35,6 +44,7 @@ class Consumer:
         self._something_came = threading.Event()
         self._thread = LoopThread("oncelog-consumer")
         self._is_closed = False
+        self._is_in_callback = False
         try:
             self._operations = self._thread.run(_start(settings, self._something_came.set, self._thread.call_soon))
         except BaseException:
@@ -56,14 +66,15 @@ class Consumer:
         return self._next(arguments.timeout_s(timeout))
 
     def consume(self, num_messages: int = 1, timeout: float | None = -1) -> list[Message]:
-        """As many as there are, up to `num_messages`; fewer only when the timeout is over."""
+        """As many as there are, up to `num_messages`; fewer only when the timeout is over, or where the group wants
+        partitions back: what was collected is the application's before that."""
         most = count_of(num_messages)
         give_up_s = give_up_at_s(arguments.timeout_s(timeout))
         self._must_be_open()
         delivery = self._delivery
         delivery.begin_bulk()
         messages: list[Message] = []
-        while len(messages) < most:
+        while len(messages) < most and not (messages and self._calls):
             self._serve_calls()
             messages.extend(islice(delivery.rows, most - len(messages)))
             if len(messages) < most and not delivery.advance() and not self._wait(give_up_s):
@@ -71,7 +82,7 @@ class Consumer:
         return messages
 
     def consume_arrow(self, num_messages: int = 10_000, timeout: float | None = -1) -> Any:
-        """A pyarrow.Table of up to `num_messages` records, fewer only when the timeout is over; an error is raised.
+        """A pyarrow.Table of up to `num_messages` records, fewer where `consume` gives fewer; an error is raised.
 
         The columns are those of Spark's Kafka source: key, value, topic, partition, offset, timestamp, timestampType
         (0 the producer's, 1 the log's), headers. Needs the extra `oncelog[columns]`.
@@ -84,7 +95,7 @@ class Consumer:
         delivery.begin_bulk()
         batches: list[Any] = []
         rows = 0
-        while rows < most:
+        while rows < most and not (rows and self._calls):
             self._serve_calls()
             found = delivery.take_arrow(most - rows)
             if found is None:
@@ -144,16 +155,20 @@ class Consumer:
     def _serve_calls(self) -> None:
         while self._calls:
             call = self._calls.popleft()
+            self._is_in_callback = call.then is not None
             try:
                 if call.function is not None:
                     call.function()
             finally:
+                self._is_in_callback = False
                 if call.then is not None:
                     self._run(call.then())
 
     def _must_be_open(self) -> None:
         if self._is_closed:
             raise RuntimeError("Consumer closed")
+        if self._thread.is_forked:
+            raise KafkaException(KafkaError(KafkaError._STATE, f"this consumer {FORKED}"))
 
     def _run(self, coroutine: Any, timeout_s: float | None = None) -> Any:
         if self._is_closed:
@@ -295,6 +310,11 @@ class Consumer:
         """Commit what was handed out where that goes by itself, leave the group, and end every thread and socket."""
         if self._is_closed:
             return
+        if self._thread.is_forked:
+            self._is_closed = True
+            return
+        if self._is_in_callback:
+            raise closed_in_callback()
         try:
             self._leave()
             self._run(self._operations.close(), CLOSE_TIMEOUT_S)

@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from ssl import SSLError
 from struct import Struct
+from struct import error as StructError
 from typing import Any, NamedTuple, cast
 
-from oncelog.client.errors import KafkaError, KafkaException
+from oncelog.client.errors import KafkaError, KafkaException, invalid_argument
 from oncelog.client.net.receiving import Receiving
 from oncelog.client.net.tls import tls_failure
 from oncelog.wire.frames import MalformedFrame
@@ -191,7 +192,7 @@ class Connection(Receiving):
 
     async def ask(self, spoken: RequestSchema, request: Any, timeout_ms: int | None = None) -> Any:
         frame = await self.ask_frame(
-            lambda correlation_id: spoken.encode(request, correlation_id, self.client_id), timeout_ms
+            lambda correlation_id: _encoded(spoken, request, correlation_id, self.client_id), timeout_ms
         )
         return self.understood(spoken, frame)
 
@@ -331,3 +332,11 @@ class Connection(Receiving):
         if self._waiting and not self.answered_count:
             why += self.hint
         return KafkaError(KafkaError._TRANSPORT, f"{self.endpoint}: {why}", retriable=True)
+
+
+def _encoded(spoken: RequestSchema, request: Any, correlation_id: int, client_id: str | None) -> bytes:
+    try:
+        return spoken.encode(request, correlation_id, client_id)
+    except (ValueError, OverflowError, StructError) as error:
+        # A number that no field holds, or a text that is no UTF-8: the application's own, whatever way it came.
+        raise invalid_argument(f"{spoken.name} cannot be asked for that: {error}") from None

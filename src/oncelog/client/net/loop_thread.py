@@ -2,16 +2,19 @@
 
 import asyncio
 import concurrent.futures
+import os
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from oncelog.client.errors import KafkaError, KafkaException
 
 T = TypeVar("T")
 
 START_TIMEOUT_S = 60
+FORKED: Final = "was made before the process forked: a forked process needs one of its own"
 
 
 class LoopThread:
@@ -21,11 +24,13 @@ class LoopThread:
         self._loop = _new_loop()
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._is_stopped = False
+        self.is_forked = False  # this is the child of the process whose thread it is, and has only its memory
         started = threading.Event()
         self._loop.call_soon(started.set)
         self._thread.start()
         if not started.wait(START_TIMEOUT_S):
             raise KafkaException(KafkaError(KafkaError._FAIL, "the client's thread did not start"))
+        _threads.add(self)
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -38,10 +43,9 @@ class LoopThread:
 
     def run(self, coroutine: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
         """The coroutine's result. When the time is over, or Ctrl-C comes, the coroutine is cancelled."""
-        if self.is_current or self._is_stopped:
+        if self.is_forked or self.is_current or self._is_stopped:
             coroutine.close()
-            why = "is called from its own callback: it would wait for itself" if self.is_current else "is closed"
-            raise KafkaException(KafkaError(KafkaError._STATE, f"the client {why}"))
+            raise KafkaException(KafkaError(KafkaError._STATE, f"the client {self._why_not()}"))
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result(timeout_s)
@@ -51,6 +55,8 @@ class LoopThread:
             if future.done():
                 raise  # the coroutine's own
             future.cancel()
+            if timeout_s is None:
+                raise  # somebody's, out of a signal handler
             raise KafkaException(
                 KafkaError(KafkaError._TIMED_OUT, f"no result within {timeout_s:g} s", retriable=True)
             ) from None
@@ -58,8 +64,15 @@ class LoopThread:
             future.cancel()
             raise
 
+    def _why_not(self) -> str:
+        if self.is_forked:
+            return FORKED
+        return "is called from its own callback: it would wait for itself" if self.is_current else "is closed"
+
     def call_soon(self, function: Callable[..., object], *arguments: Any) -> None:
         """Have it called in the thread; nothing happens once that has stopped."""
+        if self.is_forked:  # it would wake the parent's
+            return
         try:
             self._loop.call_soon_threadsafe(function, *arguments)
         except RuntimeError:
@@ -72,7 +85,7 @@ class LoopThread:
             return
         self._is_stopped = True
         self.call_soon(self._loop.stop)
-        if not self.is_current:
+        if not self.is_current and not self.is_forked:
             self._thread.join()
 
     def _work(self) -> None:
@@ -101,3 +114,19 @@ def _new_loop() -> asyncio.AbstractEventLoop:
 
     loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
     return loop
+
+
+_threads: Final[weakref.WeakSet[LoopThread]] = weakref.WeakSet()
+_of_the_parent: Final[list[LoopThread]] = []
+
+
+def _after_fork() -> None:
+    """The child keeps them for good: to end a loop there would take the parent's sockets out of the selector that
+    both share."""
+    for thread in tuple(_threads):
+        thread.is_forked = True
+        _of_the_parent.append(thread)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
