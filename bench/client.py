@@ -1,217 +1,214 @@
-"""Producers side by side on one server in one run: ours, librdkafka's, aiokafka's and kafka-python's.
+"""The client beside librdkafka's, aiokafka's and kafka-python's, on one server in one run.
 
-    python -m bench.client [--server oncelog|kafka] [--rounds 5] [--records 1000000]
+    python -m bench.client [--server oncelog|kafka] [--rounds 5] [--only ROW ...] [--list]
 
-All are idempotent with acks=all and send records of 100 bytes to one partition. A rate is that of records acknowledged:
-the clock stops when the last callback was called. The rounds are taken in turn, so that what else the machine does
-meets all of them; each ratio is the median of those within a round.
+The rows take turns within a round, and every other round goes backwards, so that what else the machine does meets all
+of them; a ratio is the median of those within a round. All values are kept in bench/results/, and a run of all rows on
+oncelog writes its table into docs/benchmarks.md.
 """
 
-import argparse
-import asyncio
 import gc
+import json
 import os
-import statistics
 import tempfile
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property, partial
 from pathlib import Path
+from statistics import median
 from typing import Any
 
-import confluent_kafka
-import pyarrow as pa
-from aiokafka import AIOKafkaProducer
-from kafka import KafkaProducer
+import click
 
-from oncelog.client import Producer
+from bench import client_consuming, client_lives, client_producing, table
+from bench.arena import Filled, fill
+from bench.client_producing import KEYED, KEYED_PARTITIONS, TOPIC, topic
+from bench.process import machine
 from tests.peers.apache import ApacheKafka
 from tests.peers.oncelog_process import OncelogProcess
+from tests.peers.server_process import ServerProcess
 from tests.raw import RawConnection
 
-RECORD_BYTES = 100
-TOPIC = "produced"
-SERVE_EVERY = 1000
-SLOW_SHARE = 20  # the producers in Python send this part of the records, so that a run does not take minutes
-QUEUE = {"queue.buffering.max.messages": 1_000_000}
+BEGIN = "<!-- the client's table: written by python -m bench.client -->"
+END = "<!-- end of the client's table -->"
+CONSUMED = "consumed"
 
-Measure = Callable[[str, int], float]
+Found = dict[str, list[float]]  # one value a round
 
 
-def oncelog_one_by_one(servers: str, records: int) -> float:
-    with Producer({"bootstrap.servers": servers, **QUEUE}) as producer:
-        return _one_by_one(producer, records)
+class World:
+    """One server, and what the rows need on it."""
+
+    def __init__(self, server: ServerProcess, *, records: int, gb: float) -> None:
+        self.server = server
+        self.servers = server.bootstrap_servers
+        self.records = records
+        self._gb = gb
+
+    @cached_property
+    def filled(self) -> Filled:
+        with RawConnection(self.server.port) as connection:
+            connection.create_topic(CONSUMED)
+        return fill(self.server.port, CONSUMED, self._gb)
 
 
-def librdkafka_one_by_one(servers: str, records: int) -> float:
-    return _one_by_one(_librdkafka(servers), records)
+Measure = Callable[[World], float]
 
 
-def librdkafka_without_callbacks(servers: str, records: int) -> float:
-    """The fastest that it goes one by one, which is what bulk is held against."""
-    producer = _librdkafka(servers)
-    value = b"x" * RECORD_BYTES
-    producer.produce(TOPIC, value)
-    producer.flush(30)
-    started = time.perf_counter()
-    for _ in range(records):
-        while True:
-            try:
-                producer.produce(TOPIC, value)
-                break
-            except BufferError:
-                producer.poll(0.01)
-    if producer.flush(60):
-        raise RuntimeError("librdkafka did not deliver everything")
-    return records / (time.perf_counter() - started)
+def _producing(name: str, world: World) -> float:
+    with topic(world.server.port, KEYED_PARTITIONS if name in KEYED else 1):
+        return client_producing.ROWS[name](world.servers, world.records)
 
 
-def oncelog_bulk(servers: str, records: int) -> float:
-    with Producer({"bootstrap.servers": servers, **QUEUE}) as producer:
-        table = pa.table({"value": pa.array([b"x" * RECORD_BYTES] * records, pa.binary())})
-        producer.send(TOPIC, table.slice(0, 1000)).result(60)
-        started = time.perf_counter()
-        producer.send(TOPIC, table).result(60)
-        return records / (time.perf_counter() - started)
+def _consuming(name: str, world: World) -> float:
+    return client_consuming.ROWS[name](world.servers, CONSUMED, world.filled.end_offset)
 
 
-def aiokafka_one_by_one(servers: str, records: int) -> float:
-    async def run() -> float:
-        producer = AIOKafkaProducer(
-            bootstrap_servers=servers, enable_idempotence=True, max_batch_size=900_000, linger_ms=5
-        )
-        await producer.start()
-        value = b"x" * RECORD_BYTES
-        try:
-            await producer.send_and_wait(TOPIC, value)
-            started = time.perf_counter()
-            futures = [await producer.send(TOPIC, value) for _ in range(records // SLOW_SHARE)]
-            await asyncio.gather(*futures)
-            return len(futures) / (time.perf_counter() - started)
-        finally:
-            await producer.stop()
-
-    return asyncio.run(run())
-
-
-def kafka_python_one_by_one(servers: str, records: int) -> float:
-    producer = KafkaProducer(
-        bootstrap_servers=servers, enable_idempotence=True, acks="all", batch_size=900_000, linger_ms=5
-    )
-    value = b"x" * RECORD_BYTES
-    delivered = [0]
-
-    def report(_: object) -> None:
-        delivered[0] += 1
-
-    try:
-        producer.send(TOPIC, value).get(30)
-        started = time.perf_counter()
-        for _ in range(records // SLOW_SHARE):
-            producer.send(TOPIC, value).add_callback(report)
-        producer.flush(60)
-        return delivered[0] / (time.perf_counter() - started)
-    finally:
-        producer.close()
-
-
-def _librdkafka(servers: str) -> Any:
-    return confluent_kafka.Producer(
-        {"bootstrap.servers": servers, "enable.idempotence": True, "linger.ms": 5, "log_level": 0, **QUEUE}
-    )
-
-
-def _one_by_one(producer: Any, records: int) -> float:
-    delivered, failed = 0, 0
-
-    def report(error: Any, _: object) -> None:
-        nonlocal delivered, failed
-        if error is None:
-            delivered += 1
-        else:
-            failed += 1
-
-    value = b"x" * RECORD_BYTES
-    producer.produce(TOPIC, value)
-    producer.flush(30)
-    started = time.perf_counter()
-    for sent in range(records):
-        while True:
-            try:
-                producer.produce(TOPIC, value, on_delivery=report)
-                break
-            except BufferError:
-                producer.poll(0.01)
-        if not sent % SERVE_EVERY:
-            producer.poll(0)
-    producer.flush(60)
-    seconds = time.perf_counter() - started
-    if delivered != records:
-        raise RuntimeError(f"{delivered} of {records} delivered, {failed} failed")
-    return records / seconds
+def _alive(measure: Callable[[str, str], float], partitions: int, world: World) -> float:
+    with topic(world.server.port, partitions):
+        return measure(world.servers, TOPIC)
 
 
 ROWS: dict[str, Measure] = {
-    "librdkafka produce, callbacks": librdkafka_one_by_one,
-    "oncelog produce, callbacks": oncelog_one_by_one,
-    "aiokafka send, futures": aiokafka_one_by_one,
-    "kafka-python send, callbacks": kafka_python_one_by_one,
-    "librdkafka produce, no callbacks": librdkafka_without_callbacks,
-    "oncelog bulk send": oncelog_bulk,
+    **{name: partial(_producing, name) for name in client_producing.ROWS},
+    **{name: partial(_consuming, name) for name in client_consuming.ROWS},
+    "oncelog resume": partial(_alive, client_lives.resume_ms, client_lives.RESUMED_PARTITIONS),
+    "librdkafka memory": partial(_alive, client_lives.librdkafka_memory_mb, 1),
+    "oncelog memory": partial(_alive, client_lives.oncelog_memory_mb, 1),
 }
-# What is held against what, and the goal.
-GOALS = (
-    ("oncelog produce, callbacks", "librdkafka produce, callbacks", 1.0),
-    ("oncelog produce, callbacks", "aiokafka send, futures", 5.0),
-    ("oncelog produce, callbacks", "kafka-python send, callbacks", 5.0),
-    ("oncelog bulk send", "librdkafka produce, callbacks", 5.0),
-    ("oncelog bulk send", "librdkafka produce, no callbacks", 5.0),
+# These load what is compiled, before anything is measured.
+WARM_UP = ("oncelog produce", "oncelog bulk send", "oncelog consume_arrow(10,000)")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    title: str
+    ours: str
+    theirs: str | None = None
+    at_least: float | None = None  # of theirs
+    below: float | None = None
+
+
+LINES = (
+    Line("bulk send: records/s", "oncelog bulk send", "librdkafka produce", at_least=5),
+    Line("bulk send: records/s", "oncelog bulk send", "librdkafka produce, no callbacks", at_least=5),
+    Line("`produce()`, callbacks: records/s", "oncelog produce", "librdkafka produce", at_least=1),
+    Line("`produce()`, callbacks: records/s", "oncelog produce", "aiokafka send", at_least=5),
+    Line("`produce()`, callbacks: records/s", "oncelog produce", "kafka-python send", at_least=5),
+    Line(
+        f"`produce()`, callbacks, keys, {KEYED_PARTITIONS} partitions: records/s",
+        "oncelog produce, keys",
+        "librdkafka produce, keys",
+    ),
+    Line(
+        "`consume_arrow(10_000)`: records/s", "oncelog consume_arrow(10,000)", "librdkafka consume(10,000)", at_least=5
+    ),
+    Line("`consume(10_000)`: records/s", "oncelog consume(10,000)", "librdkafka consume(10,000)"),
+    Line("`poll()`: records/s", "oncelog poll", "librdkafka poll", at_least=1),
+    Line("`poll()`: records/s", "oncelog poll", "aiokafka getone"),
+    Line("`poll()`: records/s", "oncelog poll", "kafka-python poll"),
+    Line("iteration: records/s", "oncelog iteration", "librdkafka poll", at_least=1),
+    Line("iteration: records/s", "oncelog iteration", "aiokafka iteration"),
+    Line("iteration: records/s", "oncelog iteration", "kafka-python iteration"),
+    Line(
+        f"a saved producer of {client_lives.RESUMED_PARTITIONS} partitions is resumed: ms", "oncelog resume", below=100
+    ),
+    Line(
+        f"memory that {client_lives.SENT_MB} MB take on their way through a queue of {client_lives.QUEUE_MB} MB: MB",
+        "oncelog memory",
+        "librdkafka memory",
+        below=2 * client_lives.QUEUE_MB,
+    ),
 )
 
 
-def measure(servers: str, port: int, *, rounds: int, records: int) -> dict[str, list[float]]:
-    """Records a second by row, one for each round."""
-    found: dict[str, list[float]] = {name: [] for name in ROWS}
-    for name in ("oncelog produce, callbacks", "oncelog bulk send"):
-        with topic(port):
-            ROWS[name](servers, 20_000)  # loads what is compiled
-    for _ in range(rounds):
-        for name, row in ROWS.items():
-            with topic(port):
-                gc.collect()
-                found[name].append(row(servers, records))
+def measure(world: World, names: list[str], rounds: int) -> Found:
+    found: Found = {name: [] for name in names}
+    for name in WARM_UP:
+        if name in found:
+            ROWS[name](world)
+    for number in range(rounds):
+        for name in names if number % 2 == 0 else reversed(names):
+            gc.collect()
+            value = ROWS[name](world)
+            print(f"  {name}: {value:,.0f}", flush=True)
+            found[name].append(value)
     return found
 
 
-@contextmanager
-def topic(port: int) -> Iterator[None]:
-    """Made anew for every row and deleted, so that no row pays for the disk that another has filled."""
-    with RawConnection(port, timeout_s=60) as connection:
-        connection.create_topic(TOPIC)
-        try:
-            yield
-        finally:
-            connection.delete_topic(TOPIC)
+def row_of(line: Line, found: Found) -> str | None:
+    ours, theirs = found.get(line.ours), found.get(line.theirs or "")
+    if ours is None or (line.theirs and theirs is None):
+        return None
+    cells = [line.title, table.number(median(ours))]
+    goal, met = "", ""
+    if theirs is None:
+        cells += ["", "", ""]
+    else:
+        ratios = [mine / its for mine, its in zip(ours, theirs, strict=True)]
+        cells += [table.number(median(theirs)), str(line.theirs), f"{median(ratios):.2f}"]
+        if line.at_least is not None:
+            goal, met = f"≥ {line.at_least:g}x", "yes" if median(ratios) >= line.at_least else "**no**"
+    if line.below is not None:
+        goal, met = f"< {line.below:g}", "yes" if median(ours) < line.below else "**no**"
+    return "| " + " | ".join([*cells, goal, met]) + " |"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--server", choices=("oncelog", "kafka"), default="oncelog")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--records", type=int, default=1_000_000)
-    given = parser.parse_args()
+def section(found: Found, about: dict[str, Any]) -> str:
+    here = about["machine"]
+    head = (
+        f"{here['cores']} cores ({here['processor']}), Python {here['python']}, server: {about['server']}; "
+        f"{about['when']}, load average {about['load']:.1f}. Medians of {about['rounds']} rounds."
+    )
+    lines = [row for line in LINES if (row := row_of(line, found)) is not None]
+    titles = "| what | oncelog | the other |  | ratio | goal | met |\n|---|--:|--:|---|--:|---|---|"
+    return "\n".join([head, "", titles, *lines])
+
+
+def write_page(text: str) -> None:
+    page = table.PAGE.read_text()
+    before, rest = page.split(BEGIN, 1)
+    table.PAGE.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{rest.split(END, 1)[1]}")
+
+
+@click.command(help=__doc__)
+@click.option("--server", type=click.Choice(["oncelog", "kafka"]), default="oncelog")
+@click.option("--rounds", default=5, help="How often each row is measured.")
+@click.option("--records", default=1_000_000, help="What a row of producers sends.")
+@click.option("--gb", default=0.3, help="The size of the log that is read.")
+@click.option("--only", multiple=True, help="A row to measure; may be given several times. All by default.")
+@click.option("--list", "list_rows", is_flag=True, help="Name the rows and end.")
+@click.option("--page/--no-page", default=None, help="Write docs/benchmarks.md.")
+def main(
+    server: str, rounds: int, records: int, gb: float, only: tuple[str, ...], list_rows: bool, page: bool | None
+) -> None:
+    if list_rows:
+        print("\n".join(ROWS))
+        return
+    if wrong := sorted(set(only) - ROWS.keys()):
+        raise click.UsageError(f"no such row: {', '.join(wrong)}; --list names them")
+    names = [name for name in ROWS if not only or name in only]
+    about: dict[str, Any] = {
+        "when": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": machine(),
+        "server": server,
+        "rounds": rounds,
+        "records": records,
+        "load": os.getloadavg()[0],
+    }
     with tempfile.TemporaryDirectory(prefix="oncelog-bench-") as folder:
-        kind = ApacheKafka if given.server == "kafka" else OncelogProcess
-        with kind(Path(folder) / "server") as server:
-            found = measure(server.bootstrap_servers, server.port, rounds=given.rounds, records=given.records)
-    print(f"load average {os.getloadavg()[0]:.1f} on {len(os.sched_getaffinity(0))} cores")
-    for name, rates in found.items():
-        print(f"{name:36} {statistics.median(rates):12,.0f} records/s")
-    for ours, theirs, goal in GOALS:
-        ratios = [mine / its for mine, its in zip(found[ours], found[theirs], strict=True)]
-        middle = statistics.median(ratios)
-        spread = f"{min(ratios):.2f} to {max(ratios):.2f}"
-        print(f"{ours} / {theirs}: {middle:.2f} ({spread}); goal {goal:g}: {'yes' if middle >= goal else 'NO'}")
+        kind = ApacheKafka if server == "kafka" else OncelogProcess
+        with kind(Path(folder) / "server") as running:
+            found = measure(World(running, records=records, gb=gb), names, rounds)
+    text = section(found, about)
+    print("\n" + text)
+    table.RESULTS.mkdir(exist_ok=True)
+    kept = table.RESULTS / f"client-{datetime.now(UTC):%Y-%m-%dT%H%M%S}.json"
+    kept.write_text(json.dumps({"about": about, "figures": found}, indent=1) + "\n")
+    print(f"\nkept in {kept}")
+    if page or (page is None and not only and server == "oncelog"):
+        write_page(text)
 
 
 if __name__ == "__main__":

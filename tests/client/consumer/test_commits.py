@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from oncelog.client.consumer.asking import Member, ToCommit
+from oncelog.client.consumer.calls import Call
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.types import OFFSET_INVALID, TopicPartition
 from tests.client.consumer.conftest import MakeConsumer, new_topic
@@ -178,3 +180,61 @@ def test_a_partition_that_is_given_away_is_committed_first(
     take(consumer, 10)
     consumer.unassign()
     assert committed(consumer, topic, 1) == 10
+
+
+def test_what_was_given_back_while_a_commit_was_tried_again_is_left_to_its_new_owner(
+    written: str, group: str, make_consumer: MakeConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumer = make_consumer(group_id=group)
+    consumer.assign(beginning(written))
+    attempts: list[tuple[int, list[Any]]] = []
+
+    class Rebalanced:
+        """A group whose next generation begins with the first attempt."""
+
+        assigned: frozenset[Any] = frozenset()
+
+        @property
+        def member(self) -> Member:
+            return Member(5 + len(attempts), "me")
+
+        def refused(self, code: int, generation: int) -> None:
+            """Heard."""
+
+    async def commit(brokers: Any, node: int, group: str, offsets: Any, member: Any, **more: Any) -> dict[Any, int]:
+        attempts.append((member.generation, sorted(offsets)))
+        code = KafkaError.COORDINATOR_LOAD_IN_PROGRESS if len(attempts) == 1 else 0
+        return dict.fromkeys(offsets, code)
+
+    monkeypatch.setattr("oncelog.client.consumer.asking.commit", commit)
+    core = consumer._operations.core
+    core.group = Rebalanced()  # type: ignore[assignment]
+    kept, gone = (written, 0), (written, 1)
+    codes = consumer._run(core.commit({kept: ToCommit(7), gone: ToCommit(7)}))
+    core.group = None
+    assert attempts == [(5, [kept, gone]), (6, [kept])]
+    assert codes == {kept: 0, gone: KafkaError.ILLEGAL_GENERATION}
+
+
+def test_what_a_call_has_collected_is_the_applications_before_anything_is_given_back(
+    written: str, group: str, make_consumer: MakeConsumer
+) -> None:
+    consumer = make_consumer(group_id=group)
+    consumer.assign(beginning(written))
+    operations = consumer._operations
+    given_back: list[dict[Any, Any]] = []
+
+    async def give_back() -> None:
+        given_back.append(operations.core.to_commit(is_explicit=True))
+
+    def rebalance() -> None:
+        until(lambda: operations.is_waiting and (100, 0) in operations.delivery.handed().values(), "all collected")
+        consumer._thread.call_soon(operations.core.call, Call(None, give_back))
+
+    rebalancing = threading.Thread(target=rebalance)
+    rebalancing.start()
+    assert len(consumer.consume(150, PATIENCE_S)) == 100
+    rebalancing.join()
+    assert given_back == [], "what was not handed out yet would be committed"
+    consumer.poll(0)
+    assert [each[written, 0].offset for each in given_back] == [100]
