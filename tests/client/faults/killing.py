@@ -173,26 +173,30 @@ def kill_a_leader(cluster: KafkaCluster, *, comes_back: bool = True) -> Kill:
 
 
 def move_leaders(cluster: KafkaCluster) -> Kill:
-    """Every partition to its next replica, in an orderly way: the old leader answers that it is none any more."""
+    """Every partition to another replica, in an orderly way: the old leader answers that it is none any more."""
 
     def move() -> None:
-        before = {each.partition_index: each.leader_id for each in partitions_of(cluster)}
-        replicas = {each.partition_index: list(each.replica_nodes) for each in partitions_of(cluster)}
-        with RawConnection(controller_of(cluster), timeout_s=30) as raw:
-            turned = [
-                {"partition_index": index, "replicas": nodes[1:] + nodes[:1]} for index, nodes in replicas.items()
-            ]
-            topics = [{"name": TOPIC, "partitions": turned}]
+        wanted = {each.partition_index: _others_first(each) for each in partitions_of(cluster)}
+        moves = [{"partition_index": index, "replicas": nodes} for index, nodes in wanted.items()]
+        with RawConnection(one_broker(cluster), timeout_s=30) as raw:
+            topics = [{"name": TOPIC, "partitions": moves}]
             raw.call("alter_partition_reassignments", 0, timeout=20_000, topics=topics)
-            until(cluster, lambda each: list(each.replica_nodes) != replicas[each.partition_index])
-            wanted = [{"topic": TOPIC, "partitions": list(replicas)}]
-            raw.call("elect_leaders", 2, election_type=0, topic_partitions=wanted, timeout=20_000)
-        until(cluster, lambda each: each.leader_id not in (-1, before[each.partition_index]))
+            until(cluster, lambda each: list(each.replica_nodes) == wanted[each.partition_index])
+            places = [{"topic": TOPIC, "partitions": list(wanted)}]
+            raw.call("elect_leaders", 2, election_type=0, topic_partitions=places, timeout=20_000)
+        until(cluster, lambda each: each.leader_id == wanted[each.partition_index][0])
 
     return move
 
 
-def controller_of(cluster: KafkaCluster) -> int:
+def _others_first(partition: Any) -> list[int]:
+    """The replicas, so that one that does not lead is preferred."""
+    nodes = list(partition.replica_nodes)
+    at = (nodes.index(partition.leader_id) + 1) % len(nodes)
+    return nodes[at:] + nodes[:at]
+
+
+def one_broker(cluster: KafkaCluster) -> int:
     """Any broker passes these requests on to the controller."""
     return next(broker.port for broker in cluster.brokers if broker.running)
 
