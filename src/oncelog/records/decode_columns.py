@@ -86,8 +86,9 @@ def _unfold(
     limit_bytes = min(limit_bytes, MOST_BYTES)
     is_data = _has_data(table, start_offset)
     if check_crc:
-        # Those of control batches too: damage could make any batch look like one, to be left out.
-        _check_crcs(view, table[_is_ahead(table, start_offset)])
+        # Those of control batches and of batches before `start_offset` too: damage could make any look like one of
+        # these, to be left out.
+        _check_crcs(view, table)
     if np.any(table[is_data, loops.ATTRIBUTES] & CODEC_MASK):
         body, batches = _decompress_each(view, table, is_data.tolist(), limit_bytes)
     else:

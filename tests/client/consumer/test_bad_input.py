@@ -11,6 +11,7 @@ import pytest
 from oncelog.client.consumer import decoding
 from oncelog.client.consumer.consumer import Consumer
 from oncelog.client.errors import KafkaError, KafkaException
+from oncelog.client.producer.producer import Producer
 from oncelog.client.types import TopicPartition
 from oncelog.embedded import Server
 from tests.client.consumer.conftest import MakeConsumer
@@ -252,3 +253,39 @@ def test_a_forked_process_is_told_to_make_a_consumer_of_its_own(topic: str, make
             os._exit(status)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert [each.topic for each in consumer.assignment()] == [topic]
+
+
+LAST_DELTA_AT = 23  # in a batch
+
+
+@pytest.mark.parametrize("count", [3, decoding.FEW_RECORDS], ids=["record by record", "in columns"])
+def test_damage_that_makes_a_batch_look_like_one_that_was_read_before_does_not_pass_unseen(
+    server: Server, raw: RawConnection, topic: str, make_consumer: MakeConsumer, count: int
+) -> None:
+    for at in range(3):
+        write(raw, topic, [b"batch %d" % at] * count)
+    (segment,) = Path(server.data_dir).glob(f"{topic}-0/*.log")
+    data = bytearray(segment.read_bytes())
+    assert len(data) % 3 == 0
+    data[len(data) // 3 + LAST_DELTA_AT] ^= 0x80
+    segment.write_bytes(data)
+    consumer = make_consumer(fetch_error_backoff_ms=10)
+    consumer.assign(beginning(topic))
+    assert [each.offset() for each in take(consumer, count)] == list(range(count))
+    told = consumer.poll(PATIENCE_S)
+    assert told is not None
+    error = told.error()
+    assert error is not None
+    assert (error.code(), told.offset()) == (KafkaError._BAD_MSG, count)
+
+
+def test_a_record_that_was_stored_a_thousand_times_smaller_is_read(
+    server: Server, topic: str, make_consumer: MakeConsumer
+) -> None:
+    large = bytes(40 << 20)
+    properties = {"bootstrap.servers": server.bootstrap_servers, "compression.type": "zstd"}
+    with Producer(properties | {"message.max.bytes": len(large) + 1000}) as producer:
+        producer.produce(topic, large)
+    consumer = make_consumer()
+    consumer.assign(beginning(topic))
+    assert take(consumer, 1)[0].value() == large

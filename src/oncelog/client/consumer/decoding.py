@@ -14,7 +14,7 @@ from oncelog.client.consumer.message import Source
 from oncelog.client.fetching.batches import without_aborted
 from oncelog.client.fetching.values import Chunk
 from oncelog.records.header import LOG_APPEND_TIME, headers
-from oncelog.records.read import records_of
+from oncelog.records.read import batch_header, records_of
 
 if TYPE_CHECKING:
     from oncelog.records.column_types import Columns
@@ -142,10 +142,12 @@ def _blocks_of_batches(records: memoryview, chunk: Chunk, start_offset: int, *, 
     behind = 0
     for at, header in headers(records):
         behind = at + header.size_bytes
-        if header.last_offset < start_offset:
-            continue
         try:
-            found = records_of(records, at, check_crc=check_crcs)
+            if header.last_offset < start_offset:
+                # Passed over only if it is sound: damage could make any batch look like one that was read before.
+                batch_header(records, at, check_crcs)
+                continue
+            found = records_of(records, at, limit_bytes=MOST_UNFOLDED_BYTES, check_crc=check_crcs)
         except ValueError as error:
             raise Damaged(max(header.base_offset, start_offset), str(error)) from None
         wanted = [] if header.is_control else [each for each in found if each.offset >= start_offset]
