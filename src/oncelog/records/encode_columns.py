@@ -1,5 +1,6 @@
 """Columns to batches: put together in one compiled loop, then compressed, headed and checksummed batch by batch."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -43,19 +44,22 @@ def encode(
     producer_id: int = NO_PRODUCER_ID,
     producer_epoch: int = -1,
     base_sequence: int = NO_SEQUENCE,
+    allocate: Callable[[int], Bytes] | None = None,
 ) -> list[EncodedBatch]:
     """Batches of all rows in order, or of those that `rows` names: so one frame is split over partitions uncopied.
 
     `target_bytes` bounds a batch before compression; only a record that is longer by itself exceeds it. Sequences go on
     from batch to batch. So do offsets where a first one is given; without it every batch begins at 0, as brokers want
     it of what is produced. A column that is left out is null in every record.
+    The batches stand in what `allocate` gives for a number of bytes, unless they are compressed.
     """
     row_count = _row_count(key, value, headers, timestamp_ms)
     selected = np.empty(0, np.int64) if rows is None else np.ascontiguousarray(rows, np.int64)
     if row_count == 0 or (rows is not None and len(selected) == 0):
         return []
     times = np.asarray([timestamp_ms] if isinstance(timestamp_ms, int) else timestamp_ms, np.int64)
-    out = np.empty(_room(key, value, headers, selected, row_count), np.uint8)
+    room_bytes = _room(key, value, headers, selected, row_count)
+    out = np.empty(room_bytes, np.uint8) if allocate is None else allocate(room_bytes)
     table = np.zeros((len(selected) or row_count, loops.TABLE_COLUMNS), np.int64)
     why, row, batch_count = loops.encode_records(
         read_only(selected), row_count, read_only(np.ascontiguousarray(times)), _cells(key), _cells(value),

@@ -163,6 +163,7 @@ def test_partitions_that_come_in_the_middle_of_a_piece_lose_no_row(name: str) ->
     class Engine:
         settings = producer_settings({"bootstrap.servers": "localhost:1"})
         budget = Budget(1000, 1 << 20)
+        bulk_buffers = None
         sealing = _sealing(_Owner())
         partitioner = partitioner(name)
 

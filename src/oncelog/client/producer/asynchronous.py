@@ -132,7 +132,7 @@ class AsyncProducer:
         handle.watch(lambda: loop.call_soon_threadsafe(_settle, future, handle))
         try:
             for piece in sending.pieces():
-                while not self._budget.has_room_for_bytes(piece.size_bytes):
+                while not sending.has_room(piece):
                     await self._changed()
                     self._check_usable()
                 # In a thread, since a piece takes some milliseconds and other work of this loop need not wait for it.

@@ -17,6 +17,7 @@ from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.partition_loops import KEYLESS, partitions_of
 from oncelog.client.partitioners import KeylessCounter
 from oncelog.client.producer.accumulator import HEADER_OVERHEAD_BYTES, RECORD_OVERHEAD_BYTES, Partition, Topic
+from oncelog.client.producer.buffers import Buffers
 from oncelog.client.producer.delivery import Records, Report
 from oncelog.client.producer.sealing import BulkRows
 from oncelog.client.sending import Batch
@@ -32,6 +33,10 @@ COLUMNS: Final = frozenset({"key", "value", "headers", "partition", "timestamp"}
 LEAST_PIECE_BATCHES: Final = 4
 MOST_PIECE_BYTES: Final = 64 << 20
 PIECES_AT_ONCE: Final = 4  # of the queue's bytes, so that encoding and sending overlap
+# One send keeps so much of its own under way, or so many pieces: what is sent soon is still in the processor's caches,
+# and its memory is used again. Ten times as much was half as fast.
+MOST_AHEAD_BYTES: Final = 24 << 20
+PIECES_AHEAD: Final = 3
 
 Times = NDArray[np.int64] | int
 
@@ -55,6 +60,7 @@ class BulkSend:
         self.record_count = 0
         self.delivered_count = 0
         self.failed_count = 0
+        self.done_bytes = 0
         self.error: KafkaError | None = None  # the first one
         self._ranges: list[Range] = []
         self._is_whole = False  # all rows were handed over
@@ -114,6 +120,7 @@ class BulkSend:
     def report(self, report: Report) -> None:
         records = report.records
         with self._lock:
+            self.done_bytes += records.size_bytes
             if report.error is None:
                 self.delivered_count += records.count
                 self._ranges.append(
@@ -175,6 +182,10 @@ class Sending:
         self._engine = engine
         self._topic: Topic
         self._handed_over = 0
+        self._taken_bytes = 0
+        if engine.bulk_buffers is None:
+            engine.bulk_buffers = Buffers()
+        self._buffers: Buffers = engine.bulk_buffers
         self._handle = handle
         self._most_bytes = engine.settings.message_max_bytes
         self._target_bytes = engine.sealing.most_batch_bytes
@@ -207,6 +218,14 @@ class Sending:
                 size_bytes = int(ends[stop - 1]) - before
                 yield Piece(_cut(rows, start, stop), stop - start, size_bytes)
                 start, before = stop, int(ends[stop - 1])
+
+    def has_room(self, piece: Piece) -> bool:
+        """Whether this one may follow already, as far as the queue and this send are concerned."""
+        if not self._engine.budget.has_room_for_bytes(piece.size_bytes):
+            return False
+        under_way_bytes = self._taken_bytes - self._handle.done_bytes
+        most_bytes = max(MOST_AHEAD_BYTES, PIECES_AHEAD * piece.size_bytes)
+        return under_way_bytes + piece.size_bytes <= most_bytes
 
     def send(self, piece: Piece) -> None:
         """Hand a piece over; its room was made."""
@@ -298,8 +317,9 @@ class Sending:
 
     def _hand_over(self, place: Partition, rows: _Rows, mine: NDArray[np.int64] | None, count: int) -> None:
         sizes = rows.sizes if mine is None else rows.sizes[mine]
+        total_bytes = int(sizes.sum())
         if place.replay is not None:
-            self._engine.budget.take_bulk(int(sizes.sum()), count)
+            self._take(total_bytes, count)
             self._engine.sealing.put_rows(place, self._as_rows(rows, mine))
             return
         now_s = monotonic_s()
@@ -313,8 +333,9 @@ class Sending:
             codec=self._engine.sealing.codec,
             level=self._engine.sealing.level,
             target_bytes=self._target_bytes,
+            allocate=self._buffers.take,
         )
-        self._engine.budget.take_bulk(int(sizes.sum()), count)
+        self._take(total_bytes, count)
         batches = []
         for each in encoded:
             size_bytes = int(sizes[each.first_row : each.first_row + each.record_count].sum())
@@ -325,6 +346,10 @@ class Sending:
             data: Any = each.data
             batches.append(Batch(place.topic, place.partition, data, each.record_count, int(now_s * 1000), records))
         self._engine.sealing.put(place, batches)
+
+    def _take(self, size_bytes: int, count: int) -> None:
+        self._engine.budget.take_bulk(size_bytes, count)
+        self._taken_bytes += size_bytes
 
     def _as_rows(self, rows: _Rows, mine: NDArray[np.int64] | None) -> BulkRows:
         """One by one, as `produce` would have them: what a resumed producer compares with the log."""

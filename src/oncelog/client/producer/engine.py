@@ -73,6 +73,7 @@ class Engine:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._is_closed = False
         self._is_held = False
+        self.bulk_buffers: Any = None  # kept by bulk.py from one send to the next
         self._is_memory_asked = not settings.enable_idempotence
         self.saving = self.sealing.saving = Saving(self)
 

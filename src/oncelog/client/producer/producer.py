@@ -227,7 +227,8 @@ class Producer:
         on_delivery: "Callable[[KafkaError | None, BulkSend], object] | None" = None,
     ) -> "BulkSend":
         """Take all rows of an Arrow table or record batch, with columns `value` and, where wanted, `key`, `headers`,
-        `partition` and `timestamp`. It waits while queue.buffering.max.kbytes are taken, serving callbacks.
+        `partition` and `timestamp`. It waits while queue.buffering.max.kbytes are taken, or much of this very table is
+        under way, and serves callbacks meanwhile.
 
         Nothing is sent when anything is wrong with any row. What becomes of the rows is told by what is returned, and
         to `on_delivery`, once, from `poll` or `flush`. Needs the extra `[columns]`.
@@ -245,17 +246,17 @@ class Producer:
             handle.watch(lambda: outbox.put(handle.error, iter(calls)))
         try:
             for piece in sending.pieces():
-                self._make_room_for_bytes(piece.size_bytes)
+                self._wait_until(lambda piece=piece: sending.has_room(piece))  # type: ignore[misc]
                 sending.send(piece)
         finally:
             sending.finish()
         return handle
 
-    def _make_room_for_bytes(self, size_bytes: int) -> None:
-        budget, outbox = self._budget, self._outbox
-        while not budget.has_room_for_bytes(size_bytes):
+    def _wait_until(self, has_room: Callable[[], bool]) -> None:
+        outbox = self._outbox
+        while not has_room():
             seen = outbox.changes
-            if budget.has_room_for_bytes(size_bytes):
+            if has_room():
                 break
             self._check_usable()
             if outbox.is_serving() or not outbox.serve():
