@@ -41,9 +41,11 @@ def short(server: str) -> list[Case]:
         socket_timeout_ms=200,
         stall_ms=300,
     )
+    # Requests for one partition hold one batch, so there are more of them, and more faults.
+    lonely = replace(quick, partitions=1, answers_between_faults=20)
     return [
-        replace(quick, codec="none", way=PRODUCE, in_flight=5, partitions=1, seed=1),
-        replace(quick, codec="gzip", way=BULK, in_flight=1, partitions=1, seed=2),
+        replace(lonely, codec="none", way=PRODUCE, in_flight=5, seed=1),
+        replace(lonely, codec="gzip", way=BULK, in_flight=1, seed=2),
         replace(quick, codec="snappy", way="async", in_flight=5, partitions=MANY, seed=3),
         replace(quick, codec="lz4", way=PRODUCE, in_flight=1, partitions=MANY, seed=4),
         replace(quick, codec="zstd", way=BULK, in_flight=5, partitions=MANY, seed=5),

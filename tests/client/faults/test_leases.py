@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.client.faults.leases import experiment
 
-SECONDS = 5
+SECONDS = 4
 PARTITIONS = 4
 
 
