@@ -34,8 +34,8 @@ class Outcome:
 
     @property
     def is_conclusive(self) -> bool:
-        """Every kind of fault met work, enough of them did, and some answers were swallowed after the batch was stored:
-        without those nothing tempts a producer to write anything twice."""
+        """Enough faults met work, and some of them swallowed answers after the batch was stored: without those nothing
+        tempts a producer to write anything twice."""
         return sum(self.hits.values()) >= self.case.least_hits and self.hits[Kind.SWALLOW] >= self.case.least_hits // 8
 
     @property
