@@ -65,10 +65,12 @@ async def test_a_port_where_nobody_listens(broker: FakeBroker) -> None:
     assert "connect failed" in error.str()
 
 
-@pytest.mark.parametrize("host", ["a..b", "x" * 64 + ".example"])
-async def test_a_name_that_cannot_be_resolved(broker: FakeBroker, host: str) -> None:
+@pytest.mark.parametrize(
+    ("host", "port"), [("a..b", 9092), ("x" * 64 + ".example", 9092), ("a\0b", 9092), ("127.0.0.1", 1 << 31)]
+)
+async def test_a_name_that_cannot_be_resolved(broker: FakeBroker, host: str, port: int) -> None:
     with pytest.raises(KafkaException) as caught:
-        await Opener(broker.settings()).open(Endpoint(host, 9092))
+        await Opener(broker.settings()).open(Endpoint(host, port))
     assert caught.value.error == KafkaError._RESOLVE
 
 

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.net.brokers import Brokers
 from oncelog.client.producer.accumulator import Budget
+from oncelog.client.producer.asynchronous import AsyncProducer
 from oncelog.client.producer.engine import Engine
 from oncelog.client.producer.remembering import forgotten_after_ms
 from oncelog.client.properties import admin_settings, producer_settings
@@ -40,6 +42,18 @@ async def asked(broker: FakeBroker) -> int | None:
         return await forgotten_after_ms(brokers)
     finally:
         await brokers.close()
+
+
+async def test_a_cluster_that_names_no_brokers_says_nothing(broker: FakeBroker) -> None:
+    says(broker, producer_id_expiration_ms="3000")
+    broker.answers["metadata"] = lambda asked: broker.metadata_of([], brokers=[])
+    assert await asked(broker) is None
+
+
+@pytest.mark.parametrize("value", ["²", "9" * 5_000])
+async def test_what_is_no_number_of_milliseconds_says_nothing(broker: FakeBroker, value: str) -> None:
+    says(broker, producer_id_expiration_ms=value)
+    assert await asked(broker) is None
 
 
 async def test_the_broker_is_asked_about_itself(broker: FakeBroker) -> None:
@@ -100,3 +114,15 @@ async def test_a_producer_learns_it_with_its_first_request(engine: Engine, broke
     await broker.until(lambda: bool(broker.asked_for("describe_configs")))
     await asyncio.gather(*engine._tasks)
     assert engine.sender._context.remembered_ms == 1500 < before_ms
+
+
+@pytest.mark.parametrize("code", [KafkaError.CLUSTER_AUTHORIZATION_FAILED, KafkaError.UNSUPPORTED_VERSION])
+async def test_who_may_have_no_producer_id_is_told_at_once(broker: FakeBroker, code: int) -> None:
+    broker.answers["init_producer_id"] = lambda asked: {"producer_id": -1, "producer_epoch": -1, "error_code": code}
+    async with AsyncProducer({"bootstrap.servers": f"{broker.host}:{broker.port}"}) as producer:
+        report = await producer.produce("t", b"x")
+        async with asyncio.timeout(20):
+            with pytest.raises(KafkaException) as refused:
+                await report
+    assert refused.value.error.code() == code
+    assert not refused.value.error.maybe_stored()

@@ -81,7 +81,8 @@ class Opener:
                 family=_FAMILIES[settings.broker_address_family],
                 server_hostname=endpoint.host if self._tls is not None else None,
             )
-        except (socket.gaierror, UnicodeError) as error:
+        except (socket.gaierror, ValueError, OverflowError) as error:
+            # A broker may advertise what is no host name at all, and no port.
             words = f"{endpoint}: the host name cannot be resolved: {getattr(error, 'strerror', None) or error}"
             raise KafkaException(KafkaError(KafkaError._RESOLVE, words, retriable=True)) from None
         except ssl.SSLError as error:

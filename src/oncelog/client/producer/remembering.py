@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 UNKNOWN_MS: Final = 3_600_000
 BROKER: Final = 4  # the kind of resource
+MOST_LETTERS: Final = 20  # of a number of 64 bits
 NAMES: Final = ("producer.id.expiration.ms", "transactional.id.expiration.ms")
 
 
@@ -24,10 +25,16 @@ async def forgotten_after_ms(brokers: "Brokers") -> int | None:
         return None
     node_id = connection.node_id
     if node_id is None:
-        node_id = min((await brokers.refresh(())).brokers)
+        node_id = min((await brokers.refresh(())).brokers, default=None)
+    if node_id is None:
+        return None  # a cluster that names no brokers
     answer = await brokers.request(node_id, "describe_configs", lambda spoken: _request(spoken, node_id))
     values = {entry.name: entry.value for result in answer.results if not result.error_code for entry in result.configs}
-    return next((int(values[name]) for name in NAMES if (values.get(name) or "").isdigit()), None)
+    return next((int(values[name]) for name in NAMES if _is_number(values.get(name) or "")), None)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) < MOST_LETTERS
 
 
 def _request(spoken: RequestSchema, node_id: int) -> Any:

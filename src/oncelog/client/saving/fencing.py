@@ -21,6 +21,8 @@ INVALID_PRODUCER_EPOCH: Final = 47
 UNKNOWN_PRODUCER_ID: Final = 59
 REQUEST_TIMED_OUT: Final = 7
 TIMEOUT_MS: Final = 5_000
+# Of InitProducerId; whatever else a broker says, it may say otherwise the next time.
+REFUSED_FOR_GOOD: Final = frozenset({KafkaError.CLUSTER_AUTHORIZATION_FAILED, KafkaError.UNSUPPORTED_VERSION})
 
 
 async def fence(brokers: "Brokers", identities: Mapping[Place, Identity]) -> dict[Place, HighWater | None]:
@@ -134,7 +136,8 @@ async def kafka_pid(brokers: "Brokers") -> Identity:
     answer = await brokers.request(None, "init_producer_id", build)
     code = int(answer.error_code)
     if code:
-        raise KafkaException(KafkaError(code, f"no producer id was granted: error {code}", retriable=True))
+        words = f"no producer id was granted: {KafkaError(code).str()}"
+        raise KafkaException(KafkaError(code, words, retriable=code not in REFUSED_FOR_GOOD))
     if answer.producer_id < 0:
         raise KafkaException(KafkaError(KafkaError._FAIL, "the broker granted producer id -1", retriable=True))
     return Identity(answer.producer_id, answer.producer_epoch)
