@@ -24,7 +24,7 @@ from oncelog.client.producer.delivery import Records
 from oncelog.records.build import build_batch
 from oncelog.records.codecs import DEFAULT_LEVEL
 
-WORTH_COMPILED_RECORDS: Final = 100  # below that a call into the loops costs more than pure Python
+WORTH_COMPILED_RECORDS: Final = 50  # below that a call into the loops costs more than pure Python
 WORTH_IMPORT_RECORDS: Final = 2_000
 # Times of one batch that lie further apart than this take more room than is counted for a record.
 NEAR_MS: Final = 1 << 20
