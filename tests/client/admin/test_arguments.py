@@ -95,6 +95,13 @@ def test_what_no_request_can_carry_is_refused() -> None:
             assert refused.value.error.code() == KafkaError._INVALID_ARG
 
 
+def test_a_client_id_that_is_no_text_is_refused() -> None:
+    with Server() as server, Admin({"bootstrap.servers": server.bootstrap_servers, "client.id": "\udcff"}) as admin:
+        with pytest.raises(KafkaException) as refused:
+            admin.list_topics(timeout=20)
+        assert refused.value.error.code() == KafkaError._INVALID_ARG
+
+
 def test_an_admin_that_nobody_refers_to_goes_away_with_its_thread() -> None:
     def threads() -> set[threading.Thread]:
         return {thread for thread in threading.enumerate() if thread.name == "oncelog-admin"}

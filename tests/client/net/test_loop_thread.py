@@ -26,6 +26,7 @@ def test_a_coroutine_runs_in_the_thread_and_its_result_comes_back() -> None:
         return threading.current_thread().name
 
     assert thread.run(name()) == "oncelog-client"
+    assert thread.run(name(), float("inf")) == "oncelog-client"
     thread.stop()
 
 

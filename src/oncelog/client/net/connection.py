@@ -192,7 +192,7 @@ class Connection(Receiving):
 
     async def ask(self, spoken: RequestSchema, request: Any, timeout_ms: int | None = None) -> Any:
         frame = await self.ask_frame(
-            lambda correlation_id: _encoded(spoken, request, correlation_id, self.client_id), timeout_ms
+            lambda correlation_id: spoken.encode(request, correlation_id, self.client_id), timeout_ms
         )
         return self.understood(spoken, frame)
 
@@ -212,7 +212,7 @@ class Connection(Receiving):
 
         correlation_id = self.next_correlation_id()
         send = self._send if is_ahead and not self.is_closed else self.send
-        send((encode(correlation_id),), correlation_id, on_answer, timeout_ms)
+        send((_encoded(encode, correlation_id),), correlation_id, on_answer, timeout_ms)
         return await answered
 
     def understood(self, spoken: RequestSchema, frame: memoryview) -> Any:
@@ -334,9 +334,9 @@ class Connection(Receiving):
         return KafkaError(KafkaError._TRANSPORT, f"{self.endpoint}: {why}", retriable=True)
 
 
-def _encoded(spoken: RequestSchema, request: Any, correlation_id: int, client_id: str | None) -> bytes:
+def _encoded(encode: Callable[[int], bytes], correlation_id: int) -> bytes:
     try:
-        return spoken.encode(request, correlation_id, client_id)
+        return encode(correlation_id)
     except (ValueError, OverflowError, StructError) as error:
         # A number that no field holds, or a text that is no UTF-8: the application's own, whatever way it came.
-        raise invalid_argument(f"{spoken.name} cannot be asked for that: {error}") from None
+        raise invalid_argument(f"no request can carry this: {error}") from None

@@ -48,7 +48,7 @@ class LoopThread:
             raise KafkaException(KafkaError(KafkaError._STATE, f"the client {self._why_not()}"))
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
-            return future.result(timeout_s)
+            return future.result(None if timeout_s is None else min(timeout_s, threading.TIMEOUT_MAX))
         except concurrent.futures.CancelledError:
             raise KafkaException(KafkaError(KafkaError._DESTROY, "the client was closed meanwhile")) from None
         except TimeoutError:
