@@ -56,6 +56,7 @@ class _Committer:
         self._again: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
         self._held: dict[tuple[str, int], Entry] = {}  # what was committed last
+        self._last: SavedProducer | None = None
         self._turn = asyncio.Lock()
 
     async def commit(self, positions: Sequence[Entry], again_s: float) -> "SavedProducer":
@@ -80,7 +81,7 @@ class _Committer:
             if failure.error.fatal():
                 self._saving.loop.call_soon_threadsafe(self._saving.stop, failure)
             raise
-        self._saving.started_from = value
+        self._saving.started_from = self._last = value
         for each in positions:
             self._held[each.topic, each.partition] = each
 
@@ -100,6 +101,8 @@ class _Committer:
     async def _commit_again(self, value: "SavedProducer", again_s: float) -> None:
         """The same boundary, made anew: it lives as long as its owner."""
         async with self._turn:
+            if self._last is not value:
+                return  # a newer boundary was committed while this waited: its positions are held by now
             fresh = replace(value, made_at_ms=int(wall_s() * 1000))
             try:
                 await self._store(list(self._held.values()), fresh)
