@@ -25,7 +25,7 @@ def written_by_kio(version: int, correlation_id: int, topics: Any, error_code: i
     module = __import__(f"kio.schema.fetch.v{version}.response", fromlist=["x"])
     named = "topic_id" if version >= FETCH_TOPIC_IDS else "topic"
 
-    def partition(each: Fetched) -> Any:
+    def partition(each: Fetched[bytes]) -> Any:
         values: dict[str, Any] = {
             "partition_index": each.partition_index,
             "error_code": ErrorCode(each.error_code),
