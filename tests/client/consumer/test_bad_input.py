@@ -1,17 +1,21 @@
 """What cannot be meant is refused with words that say why; damage is told with its place and never passed over."""
 
+import asyncio
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from oncelog.client.consumer import decoding
+from oncelog.client.consumer.asking import ToCommit
 from oncelog.client.consumer.consumer import Consumer
+from oncelog.client.consumer.operations import Operations
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.producer.producer import Producer
+from oncelog.client.properties import consumer_settings
 from oncelog.client.types import TopicPartition
 from oncelog.embedded import Server
 from tests.client.consumer.conftest import MakeConsumer
@@ -20,6 +24,14 @@ from tests.raw import RawConnection
 from tests.waiting import until
 
 Ask = Callable[[Consumer], Any]
+
+
+@pytest.fixture
+def nowhere() -> Iterator[str]:
+    """An address that refuses connections, and that nobody else is given meanwhile."""
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{nobody.getsockname()[1]}"
 
 
 @pytest.mark.parametrize(
@@ -201,6 +213,48 @@ def test_a_cluster_that_cannot_be_reached_is_told_once_to_the_callback_or_the_lo
             assert consumer.poll(0.5) is None
         (line,) = caplog.records
         assert nowhere in line.getMessage()
+
+
+def test_a_group_that_cannot_be_reached_is_told_once_to_the_callback_or_the_log(
+    nowhere: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    told: list[KafkaError] = []
+    properties = {"bootstrap.servers": nowhere, "group.id": "g", "enable.auto.commit": False}
+    with caplog.at_level("WARNING", "oncelog.client"):
+        with Consumer({**properties, "error_cb": told.append}) as consumer:
+            consumer.subscribe(["any"])
+            until(lambda: consumer.poll(0) is None and told, "the callback")
+        assert (told[0].code(), len(told), caplog.records) == (KafkaError._ALL_BROKERS_DOWN, 1, [])
+        with Consumer(properties) as consumer:
+            consumer.subscribe(["any"])
+            until(lambda: consumer.poll(0) is None and caplog.records, "a line in the log")
+        (line,) = caplog.records
+        assert nowhere in line.getMessage()
+
+
+async def test_a_commit_that_is_never_answered_says_what_failed_last(nowhere: str) -> None:
+    settings = consumer_settings({"bootstrap.servers": nowhere, "group.id": "g", "enable.auto.commit": False})
+    operations = Operations(settings, lambda: None, asyncio.get_running_loop().call_soon_threadsafe)
+    core = operations.core
+    finding = core.brokers.coordinator
+    attempts = 0
+
+    async def first_fails_then_hangs(group_id: str) -> int:
+        nonlocal attempts
+        attempts += 1
+        if attempts > 1:
+            await asyncio.Event().wait()
+        return await finding(group_id)
+
+    core.brokers.coordinator = first_fails_then_hangs  # type: ignore[method-assign]
+    try:
+        with pytest.raises(KafkaException) as refusal:
+            await core.commit({("any", 0): ToCommit(5)}, patience_ms=1000)
+    finally:
+        await operations.close()
+    assert refusal.value.error.code() == KafkaError._TIMED_OUT
+    assert nowhere in refusal.value.error.str() and "Connection refused" in refusal.value.error.str()
 
 
 def test_a_cluster_that_refuses_to_know_us_is_told_in_the_place_of_records(

@@ -62,7 +62,7 @@ async def test_a_port_where_nobody_listens(broker: FakeBroker) -> None:
     error = await refusal(broker)
     assert error == KafkaError._TRANSPORT
     assert error.retriable()
-    assert "connect failed" in error.str()
+    assert "connect failed: Connection refused" in error.str()
 
 
 @pytest.mark.parametrize(

@@ -214,6 +214,7 @@ class Core:
         """Ask until the coordinator answers without an error that passes by itself."""
         loop = asyncio.get_running_loop()
         give_up_s = loop.time() + patience_ms / 1000
+        reason = ""
         while True:
             try:
                 async with asyncio.timeout_at(give_up_s):
@@ -221,11 +222,11 @@ class Core:
                         self._coordinator = await self.brokers.coordinator(self.group_id())
                     code, answer = await attempt(self._coordinator)
             except TimeoutError:
-                raise KafkaException(
-                    KafkaError(KafkaError._TIMED_OUT, f"the group's coordinator gave no answer in {patience_ms} ms")
-                ) from None
+                words = f"the group's coordinator gave no answer in {patience_ms} ms{reason}"
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, words)) from None
             except KafkaException as failure:
                 self._coordinator = NOWHERE
+                reason = f"; the last attempt: {failure.error.str()}"
                 if not failure.error.retriable() or loop.time() >= give_up_s:
                     raise
             else:
@@ -235,6 +236,7 @@ class Core:
                     self._coordinator = NOWHERE
                 if not is_retriable(code) or loop.time() >= give_up_s:
                     raise exception_of(code)
+                reason = f"; the last answer: {error_of(code).str()}"
             await asyncio.sleep(self.settings.retry_backoff_ms / 1000)
 
     async def _find_committed(self, partitions: list[Partition]) -> dict[Partition, tuple[int, int]]:

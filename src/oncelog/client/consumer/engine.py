@@ -194,24 +194,27 @@ class Engine:
         try:
             await coroutine
         except KafkaException as failure:
-            self._tell_trouble(failure.error)
+            self.tell_trouble(failure.error)
             if request_id:
                 self.fetcher.lost(request_id, failure.error.code(), self._now_ms())
             else:
                 self.fetcher.metadata_failed(self._now_ms())
         self.pump()
 
-    def _tell_trouble(self, error: KafkaError) -> None:
+    def tell_trouble(self, error: KafkaError) -> None:
         """What keeps the whole consumer from reading, once until something has succeeded."""
         if error.code() in _TROUBLE and error.code() != self._trouble:
             self._trouble = error.code()
             self.on_trouble(error)
 
+    def trouble_is_over(self) -> None:
+        self._trouble = 0
+
     # --- metadata
 
     async def _ask_metadata(self, action: NeedMetadata) -> None:
         await self._brokers.refresh(action.topics)
-        self._trouble = 0
+        self.trouble_is_over()
         self._seen_metadata = None
 
     def _learn_leaders(self, now_ms: int) -> None:

@@ -81,9 +81,11 @@ class Subscription:
         while True:
             try:
                 metadata = await self._core.brokers.refresh(None if self._patterns else self._names)
-            except KafkaException:
+            except KafkaException as failure:
+                self._core.engine.tell_trouble(failure.error)
                 await asyncio.sleep(self._settings.retry_backoff_ms / 1000)
                 continue
+            self._core.engine.trouble_is_over()
             known = {name: topic for name, topic in metadata.topics.items() if not topic.error_code}
             matched = {
                 name

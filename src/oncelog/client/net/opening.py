@@ -1,6 +1,7 @@
 """From an address to a connection that may be used: TCP, TLS, ApiVersions, SASL."""
 
 import asyncio
+import os
 import random as chance
 import re
 import socket
@@ -90,7 +91,9 @@ class Opener:
         except OSError as error:
             if self._tls is not None and isinstance(error, ConnectionResetError | ConnectionAbortedError):
                 raise tls_failure(endpoint, error) from None
-            words = f"{endpoint}: connect failed: {error.strerror or error}"
+            # asyncio's own words do not say whether it was refused or unreachable; of several addresses it has no number.
+            reason = os.strerror(error.errno) if error.errno else error.strerror or error
+            words = f"{endpoint}: connect failed: {reason}"
             raise KafkaException(KafkaError(KafkaError._TRANSPORT, words, retriable=True)) from None
         _set_socket_options(transport, settings)
         return connection
