@@ -91,7 +91,7 @@ class Opener:
         except OSError as error:
             if self._tls is not None and isinstance(error, ConnectionResetError | ConnectionAbortedError):
                 raise tls_failure(endpoint, error) from None
-            # asyncio's own words do not say whether it was refused or unreachable; of several addresses it has no number.
+            # asyncio does not say whether it was refused or unreachable; for several addresses there is no number.
             reason = os.strerror(error.errno) if error.errno else error.strerror or error
             words = f"{endpoint}: connect failed: {reason}"
             raise KafkaException(KafkaError(KafkaError._TRANSPORT, words, retriable=True)) from None
