@@ -1,10 +1,13 @@
 """What a Produce request's answer says besides what became of its batches."""
 
 import asyncio
-from typing import Any
+from typing import Any, cast
+
+import pytest
 
 from oncelog.client.errors import KafkaError
 from oncelog.client.net.brokers import Brokers
+from oncelog.client.net.connection import Connection
 from oncelog.client.producer.requests import Requests
 from oncelog.client.properties import producer_settings
 from oncelog.client.sending import Batch, Produce
@@ -60,3 +63,73 @@ async def test_an_answer_about_a_topic_that_is_no_text_is_no_answer() -> None:
         ((_, error, was_sent),) = await answered(broker, brokers)
         assert (error, was_sent) == (KafkaError._BAD_MSG, True)
         await brokers.close()
+
+
+class Unreachable:
+    """Brokers whose connection fails in a way that is no KafkaException."""
+
+    def __init__(self, failure: BaseException) -> None:
+        self.failure = failure
+        self.asked_count = 0
+
+    async def connection(self, node_id: int) -> Any:
+        self.asked_count += 1
+        raise self.failure
+
+
+@pytest.mark.parametrize("failure", [OSError("too many files"), ValueError("odd"), asyncio.CancelledError()])
+async def test_whatever_keeps_a_connection_from_opening_nothing_was_sent_and_the_node_is_tried_again(
+    failure: BaseException,
+) -> None:
+    told: list[tuple[int, KafkaError, bool]] = []
+    is_told = asyncio.Event()
+
+    def lost(request_id: int, error: KafkaError, was_sent: bool) -> None:
+        told.append((request_id, error, was_sent))
+        is_told.set()
+
+    brokers = Unreachable(failure)
+    settings = producer_settings({"bootstrap.servers": "127.0.0.1:1"})
+    requests = Requests(cast(Brokers, brokers), settings, lambda *said: None, lost)
+    for request_id in (7, 8):
+        is_told.clear()
+        requests.send(Produce(0, request_id, []))
+        async with asyncio.timeout(20):
+            await is_told.wait()
+    assert [(request_id, was_sent) for request_id, _, was_sent in told] == [(7, False), (8, False)]
+    assert brokers.asked_count == 2
+    await requests.close()
+
+
+class Remembering:
+    """A connection that keeps how long each answer is waited for."""
+
+    is_closed = False
+
+    def __init__(self) -> None:
+        self.timeouts_ms: list[int | None] = []
+
+    def version(self, key: int, low: int, high: int) -> int:
+        return high
+
+    def next_correlation_id(self) -> int:
+        return 1
+
+    def send(self, buffers: Any, correlation_id: int, on_answer: Any, timeout_ms: int | None = None) -> None:
+        self.timeouts_ms.append(timeout_ms)
+
+
+@pytest.mark.parametrize(
+    ("request_ms", "socket_ms", "waited_ms"),
+    [(30_000, 60_000, 60_000), (90_000, 60_000, 91_000), (60_000, 60_000, 60_000), (None, 300, 300)],
+)
+async def test_an_answer_is_waited_for_as_long_as_the_broker_may_take(
+    request_ms: int | None, socket_ms: int, waited_ms: int
+) -> None:
+    given = {"bootstrap.servers": "127.0.0.1:1", "socket.timeout.ms": socket_ms, "delivery.timeout.ms": 0}
+    settings = producer_settings(given | ({} if request_ms is None else {"request.timeout.ms": request_ms}))
+    requests = Requests(cast(Brokers, None), settings, lambda *said: None, lambda *said: None)
+    connection = Remembering()
+    requests._write(cast(Connection, connection), Produce(0, 1, []))
+    assert connection.timeouts_ms == [waited_ms]
+    assert settings.request_timeout_ms <= waited_ms

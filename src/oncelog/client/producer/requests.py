@@ -1,6 +1,7 @@
 """Produce requests on their way: one connection to each node, requests of a node in their order."""
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
@@ -23,7 +24,10 @@ if TYPE_CHECKING:
     from oncelog.client.net.brokers import Brokers
     from oncelog.client.properties import ProducerSettings
 
+_log: Final = logging.getLogger("oncelog.client")
+
 ACKS_NOBODY: Final = 0
+ANSWER_SLACK_MS: Final = 1000  # for the way there and back; librdkafka's
 OnAnswered = Callable[[int, list[Answer] | None, int], None]  # request, what it says, throttle time
 OnLost = Callable[[int, KafkaError, bool], None]  # request, why, whether any of it may have been sent
 
@@ -36,6 +40,10 @@ class Requests:
         self._acks = settings.acks
         self._client_id = settings.client_id
         self._timeout_ms = settings.request_timeout_ms
+        self._patience_ms = settings.socket_timeout_ms
+        if self._timeout_ms > self._patience_ms:
+            # The broker may take that long, so hanging up before would put what it stores in doubt.
+            self._patience_ms = self._timeout_ms + ANSWER_SLACK_MS
         self._on_answered = on_answered
         self._on_lost = on_lost
         self._connections: dict[int, Connection] = {}
@@ -63,36 +71,38 @@ class Requests:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _connect(self, node_id: int, waiting: deque[Produce]) -> None:
-        error: KafkaError | None = None
         try:
             connection = self._connections[node_id] = await self._brokers.connection(node_id)
-        except KafkaException as failure:
-            error = failure.error
+        except BaseException as failure:
+            del self._waiting[node_id]
+            error = _why(failure)
+            for request in waiting:
+                self._on_lost(request.request_id, error, False)
+            if not isinstance(failure, Exception):
+                raise
+            return
         del self._waiting[node_id]
         for request in waiting:
-            if error is None:
-                self._write(connection, request)
-            else:
-                self._on_lost(request.request_id, error, False)
+            self._write(connection, request)
 
     def _write(self, connection: Connection, request: Produce) -> None:
         if connection.is_closed:
             self._on_lost(request.request_id, connection.lost_by or KafkaError(KafkaError._TRANSPORT), False)
             return
+        correlation_id = connection.next_correlation_id()
         try:
             version = connection.version(PRODUCE_KEY, *PRODUCE_VERSIONS_BY_NAME)
-        except KafkaException as failure:
-            self._on_lost(request.request_id, failure.error, False)
+            buffers = pack_produce(
+                version,
+                correlation_id,
+                self._client_id,
+                self._by_topic(request),
+                acks=self._acks,
+                timeout_ms=self._timeout_ms,
+            )
+        except Exception as failure:
+            self._on_lost(request.request_id, _why(failure), False)
             return
-        correlation_id = connection.next_correlation_id()
-        buffers = pack_produce(
-            version,
-            correlation_id,
-            self._client_id,
-            self._by_topic(request),
-            acks=self._acks,
-            timeout_ms=self._timeout_ms,
-        )
         if self._acks == ACKS_NOBODY:
             connection.send(buffers, correlation_id, None)
             self._on_answered(request.request_id, None, 0)
@@ -114,7 +124,7 @@ class Requests:
             self._learn(answer)
             self._on_answered(request_id, answers, answer.throttle_ms)
 
-        connection.send(buffers, correlation_id, on_answer)
+        connection.send(buffers, correlation_id, on_answer, self._patience_ms)
 
     def _learn(self, answer: ProduceAnswer) -> None:
         """A broker that leads no more may name who does (KIP-951): nobody need ask."""
@@ -134,6 +144,15 @@ class Requests:
                 name = self._names[batch.topic] = batch.topic.encode()
             topics.setdefault(name, []).append((batch.partition, batch.data))
         return list(topics.items())
+
+
+def _why(failure: BaseException) -> KafkaError:
+    if isinstance(failure, KafkaException):
+        return failure.error
+    if not isinstance(failure, Exception):
+        return KafkaError(KafkaError._DESTROY, "the producer is closed")
+    _log.error("a Produce request could not be sent, in a way that nobody thought of", exc_info=failure)
+    return KafkaError(KafkaError._FAIL, f"a Produce request could not be sent: {failure!r}")
 
 
 def _answers(answer: ProduceAnswer) -> list[Answer]:

@@ -17,7 +17,7 @@ SPOKEN_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEA
 
 def fit_producer(values: Values, given: frozenset[str]) -> str | None:
     values["allow_auto_create_topics"] = values["allow_auto_create_topics"] or "allow.auto.create.topics" not in given
-    return _first(values, given, _oauth, _idempotence, _linger, _common, _identity)
+    return _first(values, given, _oauth, _idempotence, _linger, _answers, _common, _identity)
 
 
 def fit_consumer(values: Values, given: frozenset[str]) -> str | None:
@@ -59,6 +59,13 @@ def _linger(values: Values, given: frozenset[str]) -> str | None:
         if "queue.buffering.max.ms" in given:
             return "`message.timeout.ms` must be greater than `linger.ms`"
         values["linger_ms"] = values["delivery_timeout_ms"] - 0.1
+    return None
+
+
+def _answers(values: Values, given: frozenset[str]) -> str | None:
+    """A broker that holds a request for longer than its answer is waited for would be hung up on for nothing."""
+    if "request.timeout.ms" not in given:
+        values["request_timeout_ms"] = min(values["request_timeout_ms"], values["socket_timeout_ms"])
     return None
 
 
