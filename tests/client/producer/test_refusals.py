@@ -142,3 +142,9 @@ def test_a_forked_process_is_told_to_make_a_producer_of_its_own(
 def test_unknown_properties_are_refused() -> None:
     with pytest.raises(KafkaException):
         Producer({"bootstrap.servers": "127.0.0.1:1", "linger.msec": 5})
+
+
+@pytest.mark.parametrize("topics", [(5,), (["d"],), ("d", None), ()])
+def test_what_is_pinned_are_topics_by_name(make_producer: MakeProducer, topics: tuple[Any, ...]) -> None:
+    with pytest.raises(TypeError, match=r"pin\('orders', 'payments'\)"):
+        make_producer().pin(*topics)

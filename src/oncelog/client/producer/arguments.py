@@ -1,10 +1,13 @@
 """What applications give to `produce`, in the form that is stored; whatever cannot be meant is refused here."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, Final
 
 from oncelog.client.errors import KafkaError, KafkaException
+
+FOR_EVER_S: Final = 1e9  # decades; from somewhere above it no clock can count
+FAILED_FLUSH_S: Final = 1.0  # what an exception that leaves a `with` leaves for the records under way
 
 
 def as_bytes(value: Any, what: str) -> bytes | None:
@@ -76,6 +79,25 @@ def as_time(timestamp: Any, now_s: float) -> float:
     if timestamp >= 1 << 53:
         raise ValueError(f"timestamp {timestamp} is too far in the future")
     return -float(timestamp)
+
+
+def as_end(timeout: Any, now_s: float) -> float | None:
+    """When to stop waiting; None where nothing was said, or less than 0, or infinity: for ever."""
+    if timeout is None:
+        return None
+    if not isinstance(timeout, (int, float)) or isinstance(timeout, bool):
+        raise TypeError(f"timeout must be seconds (int or float) or None, not {type(timeout).__name__}")
+    if timeout != timeout:
+        raise ValueError("timeout must be seconds or None (for ever), not nan")
+    return now_s + timeout if 0 <= timeout < FOR_EVER_S else None
+
+
+def check_pinned(topics: Sequence[Any]) -> None:
+    if not topics:
+        raise TypeError("pin() needs the topics that are to be pinned: pin('orders', 'payments')")
+    for topic in topics:
+        if not isinstance(topic, str):
+            raise TypeError(f"pin() takes each topic as a str, such as pin('orders', 'payments'), not {topic!r:.60}")
 
 
 def refused(code: int, message: str | None = None) -> KafkaException:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Self
 
@@ -10,11 +11,13 @@ from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.net.metadata import Metadata
 from oncelog.client.producer.accumulator import RECORD_OVERHEAD_BYTES, Budget, Held, headers_bytes
 from oncelog.client.producer.arguments import (
+    FAILED_FLUSH_S,
     as_bytes,
     as_headers,
     as_partition,
     as_time,
     bulk_module,
+    check_pinned,
     check_topic,
     refused,
 )
@@ -169,6 +172,7 @@ class AsyncProducer:
         """Say which topics the saved producer is for, before the first record: their partition counts and an identity
         are fixed. Save it then, before producing."""
         self._check_usable()
+        check_pinned(topics)
         await self._engine.saving.pin(topics)
 
     async def saved(self) -> "SavedProducer":
@@ -188,12 +192,14 @@ class AsyncProducer:
     def __bool__(self) -> bool:
         return True
 
-    async def close(self) -> None:
-        """Flush and end."""
+    async def close(self, timeout: float | None = None) -> None:
+        """Flush, for at most so many seconds, and end. What is then not delivered is reported as purged."""
         if self._state:
             return
         try:
-            await self.flush()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(timeout):
+                    await self.flush()
         finally:
             self._state = "the producer is closed"
             await self._engine.close()
@@ -201,8 +207,9 @@ class AsyncProducer:
     async def __aenter__(self) -> Self:
         return await self.start()
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """An exception must get out though no broker answers: what is not delivered soon is purged."""
+        await self.close(None if kind is None else FAILED_FLUSH_S)
 
     # --- inside
 

@@ -17,12 +17,15 @@ from oncelog.client.net.loop_thread import LoopThread
 from oncelog.client.net.metadata import Metadata
 from oncelog.client.producer.accumulator import RECORD_OVERHEAD_BYTES, Budget, Held, Topic, headers_bytes
 from oncelog.client.producer.arguments import (
+    FAILED_FLUSH_S,
     as_bytes,
+    as_end,
     as_headers,
     as_partition,
     as_time,
     bulk_module,
     check_callback,
+    check_pinned,
     check_topic,
     refused,
 )
@@ -270,10 +273,9 @@ class Producer:
         were served."""
         self._check_usable()
         outbox = self._outbox
-        served = outbox.serve()
-        if served or timeout == 0:
-            return served
-        end_s = None if timeout is None or timeout < 0 else monotonic_s() + timeout
+        if timeout == 0:
+            return outbox.serve()
+        end_s = as_end(timeout, monotonic_s())
         while True:
             seen = outbox.changes
             served = outbox.serve()
@@ -285,7 +287,7 @@ class Producer:
         """Send everything now and wait for every report, serving callbacks; how many records are left in the queue."""
         self._check_usable()
         budget, outbox = self._budget, self._outbox
-        end_s = None if timeout is None or timeout < 0 else monotonic_s() + timeout
+        end_s = as_end(timeout, monotonic_s())
         self._engine.flush(+1)
         try:
             while True:
@@ -323,6 +325,7 @@ class Producer:
         """Say which topics the saved producer is for, before the first record: their partition counts and an identity
         are fixed. Save it then, before producing."""
         self._check_usable()
+        check_pinned(topics)
         self._thread.run(self._engine.saving.pin(topics))
 
     def saved(self) -> "SavedProducer":
@@ -362,8 +365,9 @@ class Producer:
         self._check_usable()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """An exception, Ctrl-C above all, must get out though nobody answers: what is not delivered soon is purged."""
+        self.close(None if kind is None else FAILED_FLUSH_S)
 
     def _check_usable(self) -> None:
         if self._unusable is not None:
@@ -385,7 +389,7 @@ def _wait(outbox: Outbox, seen: int, end_s: float | None) -> bool:
     left_s = end_s - monotonic_s()
     if left_s <= 0:
         return False
-    outbox.wait(seen, left_s)
+    outbox.wait(seen, min(left_s, WAIT_S))
     return True
 
 
