@@ -238,3 +238,9 @@ def test_what_a_call_has_collected_is_the_applications_before_anything_is_given_
     assert given_back == [], "what was not handed out yet would be committed"
     consumer.poll(0)
     assert [each[written, 0].offset for each in given_back] == [100]
+
+
+@pytest.mark.parametrize("metadata", [0, 7, b"note"])
+def test_metadata_that_is_no_text_is_refused(group: str, make_consumer: MakeConsumer, metadata: Any) -> None:
+    with pytest.raises(TypeError, match=r"t \[0\]: what is committed as metadata is a str, not"):
+        make_consumer(group_id=group).commit(offsets=[TopicPartition("t", 0, 1, metadata)], asynchronous=False)

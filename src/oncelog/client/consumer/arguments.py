@@ -63,6 +63,9 @@ def to_commit(message: object, offsets: object) -> dict[Partition, ToCommit] | N
     for each in topic_partitions(offsets):
         if not isinstance(each.offset, int) or not 0 <= each.offset <= MOST_OFFSET:
             raise invalid_argument(f"{each.topic} [{each.partition}]: offset {each.offset!r} cannot be committed")
+        if each.metadata is not None and not isinstance(each.metadata, str):
+            where = f"{each.topic} [{each.partition}]"
+            raise TypeError(f"{where}: what is committed as metadata is a str, not {type(each.metadata).__name__}")
         epoch = -1 if each.leader_epoch is None else each.leader_epoch
         wanted[partition_of(each)] = ToCommit(each.offset, epoch, each.metadata or "")
     return wanted
