@@ -105,6 +105,11 @@ class BulkSend:
 
     # --- what the producer tells
 
+    @property
+    def is_watched(self) -> bool:
+        """Whether anybody is told by itself when all is done."""
+        return bool(self._watchers)
+
     def finish(self, record_count: int) -> None:
         with self._lock:
             self._is_whole = True

@@ -21,6 +21,7 @@ from oncelog.client.producer.remembering import UNKNOWN_MS, forgotten_after_ms
 from oncelog.client.producer.requests import Requests
 from oncelog.client.producer.resuming import Saving
 from oncelog.client.producer.sealing import Sealing
+from oncelog.client.producer.telling import Repeats, Unheard
 from oncelog.client.producer.topics import Topics
 from oncelog.client.sending import (
     Action,
@@ -58,8 +59,10 @@ class Engine:
         self.brokers = Brokers(settings)
         self.sender = Sender(_limits(settings), random.random, split)
         self.sealing = Sealing(settings, self)
-        self.report: Deliver = deliver
-        self._tell = tell
+        self._deliver = deliver
+        self._unheard = Unheard(monotonic_s)
+        self._repeats = Repeats(tell, monotonic_s)
+        self._tell = tell = self._repeats.tell
         self._topics = Topics(self.brokers, settings, self._place_held, self._fail_held, tell)
         self.topics = self._topics.known
         self._requests = Requests(self.brokers, settings, self._answered, self._lost)
@@ -115,7 +118,9 @@ class Engine:
 
     async def close(self) -> None:
         """What is not delivered by now is reported as given up."""
+        self._unheard.is_closing = True
         self.purge(in_queue=True, in_flight=True)
+        self._unheard.say()
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -179,6 +184,7 @@ class Engine:
         self.sender.set_wall_clock(now_ms + int(self.sealing.wall_offset_s() * 1000), now_ms)
         self.sender.tick(now_ms)
         self._act(now_ms)
+        self._unheard.say_due()
         self._plan(now_s, self._topics.expire(now_s))
 
     def _hand_over(self, now_ms: int) -> None:
@@ -219,6 +225,9 @@ class Engine:
     def _plan(self, now_s: float, held_due_s: float | None) -> None:
         """When to have the next turn though nobody wakes us."""
         due = [due_s for due_s in (held_due_s, self.sealing.next_due_s()) if due_s is not None]
+        line_due_s = self._unheard.due_s()
+        if line_due_s is not None:
+            due.append(line_due_s)
         sender_due_ms = self.sender.next_due_ms()
         if sender_due_ms is not None:
             due.append(sender_due_ms / 1000)
@@ -249,6 +258,7 @@ class Engine:
             self.wake()
 
     def _answered(self, request_id: int, answers: list[Answer] | None, throttle_ms: int) -> None:
+        self._repeats.answered()
         self.sender.answered(request_id, answers, _now_ms(), throttle_ms=throttle_ms)
         self.wake()
 
@@ -269,6 +279,13 @@ class Engine:
             self.sender.forgotten_after(forget_after_ms)
 
     # --- reports
+
+    def report(self, report: Report) -> None:
+        """From any thread: what became of a batch, to whoever wants to know, and to the log where nobody does."""
+        if report.error is not None:
+            self._unheard.failed(report)
+            self.wake()  # for the line about the ones that follow
+        self._deliver(report)
 
     def _delivered(self, action: Delivered) -> None:
         self._done(action.batch)

@@ -6,7 +6,7 @@ over from a thread that produces without a pause costs milliseconds, so such a t
 """
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -33,7 +33,7 @@ WALL_OFFSET_KEPT_S: Final = 1.0
 class Owner(Protocol):
     """What is asked of the engine."""
 
-    report: Callable[[Report], None]
+    def report(self, report: Report) -> None: ...
 
     def wake(self) -> None: ...
 
