@@ -19,8 +19,11 @@ from oncelog.client.admin.values import (
     ResourceType,
 )
 
+AdminClient = Admin  # as confluent-kafka calls it
+
 __all__ = [
     "Admin",
+    "AdminClient",
     "AlterConfig",
     "AlterOperation",
     "ConfigEntry",

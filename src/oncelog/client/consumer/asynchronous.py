@@ -27,7 +27,7 @@ from oncelog.client.consumer.message import Message
 from oncelog.client.consumer.operations import ConsumerGroupMetadata, Operations
 from oncelog.client.consumer.subscription import Callbacks
 from oncelog.client.errors import KafkaError, KafkaException
-from oncelog.client.properties import consumer_settings
+from oncelog.client.properties import NOTHING_GIVEN, consumer_settings
 from oncelog.client.types import TopicPartition
 from oncelog.clock import monotonic_s
 
@@ -35,7 +35,7 @@ from oncelog.clock import monotonic_s
 class AsyncConsumer:
     """For one event loop, the one that it is started on (`async with`, or `await start()`), and one task that reads."""
 
-    def __init__(self, properties: Mapping[str, Any], /, **more: Any) -> None:
+    def __init__(self, properties: Mapping[str, Any] = NOTHING_GIVEN, /, **more: Any) -> None:
         self._settings = consumer_settings({**properties, **more})
         self._something_came = asyncio.Event()
         self._started: Operations | None = None

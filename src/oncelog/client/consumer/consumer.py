@@ -27,7 +27,7 @@ from oncelog.client.consumer.operations import ConsumerGroupMetadata, Operations
 from oncelog.client.consumer.subscription import Callbacks
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.net.loop_thread import FORKED, LoopThread
-from oncelog.client.properties import ConsumerSettings, consumer_settings
+from oncelog.client.properties import NOTHING_GIVEN, ConsumerSettings, consumer_settings
 from oncelog.client.types import TopicPartition
 from oncelog.clock import monotonic_s
 
@@ -39,7 +39,7 @@ CLOSE_TIMEOUT_S = 30.0
 class Consumer:
     """Not to be shared by threads: one polls, and whatever it calls meanwhile comes from the same one."""
 
-    def __init__(self, properties: Mapping[str, Any], /, **more: Any) -> None:
+    def __init__(self, properties: Mapping[str, Any] = NOTHING_GIVEN, /, **more: Any) -> None:
         settings = consumer_settings({**properties, **more})
         self._something_came = threading.Event()
         self._thread = LoopThread("oncelog-consumer")

@@ -24,7 +24,8 @@ from oncelog.client.producer.arguments import (
 from oncelog.client.producer.delivery import ProducedMessage, Report
 from oncelog.client.producer.engine import Engine
 from oncelog.client.producer.resuming import begin, saved_value
-from oncelog.client.properties import producer_settings
+from oncelog.client.producer.transactions import NoTransactions
+from oncelog.client.properties import NOTHING_GIVEN, producer_settings
 from oncelog.clock import monotonic_s
 
 if TYPE_CHECKING:
@@ -33,11 +34,16 @@ if TYPE_CHECKING:
     from oncelog.client.saving.saved import SavedProducer
 
 
-class AsyncProducer:
+class AsyncProducer(NoTransactions):
     """For one event loop, the one that it is started on (`async with`, or `await start()`)."""
 
     def __init__(
-        self, properties: Mapping[str, Any], /, *, saved: "SavedProducer | str | None" = None, **more: Any
+        self,
+        properties: Mapping[str, Any] = NOTHING_GIVEN,
+        /,
+        *,
+        saved: "SavedProducer | str | None" = None,
+        **more: Any,
     ) -> None:
         """`saved`: go on as this producer, wherever and by whomever it was saved (docs/saved-producers.md)."""
         self._saved = saved_value(saved)

@@ -32,7 +32,8 @@ from oncelog.client.producer.arguments import (
 from oncelog.client.producer.delivery import Outbox, Report
 from oncelog.client.producer.engine import Engine
 from oncelog.client.producer.resuming import begin, saved_value
-from oncelog.client.properties import producer_settings
+from oncelog.client.producer.transactions import NoTransactions
+from oncelog.client.properties import NOTHING_GIVEN, producer_settings
 from oncelog.clock import monotonic_s
 
 if TYPE_CHECKING:
@@ -48,11 +49,16 @@ CLOSED: Final = "the producer is closed"
 FORKED: Final = "this producer was made before the process forked: a forked process needs one of its own"
 
 
-class Producer:
+class Producer(NoTransactions):
     """A producer whose records are stored once and in order. All methods may be called from any thread."""
 
     def __init__(
-        self, properties: Mapping[str, Any], /, *, saved: "SavedProducer | str | None" = None, **more: Any
+        self,
+        properties: Mapping[str, Any] = NOTHING_GIVEN,
+        /,
+        *,
+        saved: "SavedProducer | str | None" = None,
+        **more: Any,
     ) -> None:
         """`saved`: go on as this producer, wherever and by whomever it was saved (docs/saved-producers.md)."""
         value = saved_value(saved)

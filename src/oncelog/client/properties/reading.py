@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
+from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from oncelog.client.errors import invalid_argument
@@ -22,6 +23,7 @@ _ONLY_IN_C: Final = frozenset(ONLY_IN_C.split())
 _OTHERS: Final = {PRODUCER: "producer", CONSUMER: "consumer"}
 
 Given = Mapping[str, Any]
+NOTHING_GIVEN: Final[Given] = MappingProxyType({})  # all are keywords
 S = TypeVar("S", bound=ClientSettings)
 
 

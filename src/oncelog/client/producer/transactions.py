@@ -1,0 +1,17 @@
+"""What confluent-kafka's producers have and these do not, so that a program that asks is told what to do instead."""
+
+from typing import NoReturn
+
+from oncelog.client.errors import KafkaError, KafkaException
+
+WORDS = (
+    "there are no transactions here: commit positions together with a saved producer instead, by "
+    "consumer.commit(offsets, producer=producer) (docs/saved-producers.md)"
+)
+
+
+class NoTransactions:
+    def init_transactions(self, *_: object, **__: object) -> NoReturn:
+        raise KafkaException(KafkaError(KafkaError._NOT_IMPLEMENTED, WORDS))
+
+    begin_transaction = commit_transaction = abort_transaction = send_offsets_to_transaction = init_transactions
