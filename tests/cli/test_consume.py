@@ -219,3 +219,17 @@ def test_properties_come_from_the_command_line_then_the_environment_then_the_fil
     assert oncelog.run("consume", *options, "-X", "fetch.min.bytes=none").code == 2
     monkeypatch.setenv("ONCELOG_CLIENT_FETCH_MIN_BYTES", "none")
     assert oncelog("consume", *options, "-X", "fetch.min.bytes=1").lines == ["other"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("-G", ""), "-G is empty"),
+        (("-D", r"\xZZ"), r"\x: expected hexadecimal digits"),
+        (("-K", r"a\x"), r"\x: expected hexadecimal digits"),
+        (("-f", r"%s\xg"), r"\x: expected hexadecimal digits"),
+    ],
+)
+def test_what_names_nothing_is_wrong_usage(oncelog: Oncelog, options: tuple[str, ...], words: str) -> None:
+    said = oncelog.run("consume", "-t", "t", "-e", *options)
+    assert said.code == 2 and words in said.err

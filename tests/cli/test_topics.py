@@ -78,3 +78,17 @@ def test_a_refusal_is_one_line_that_says_what_to_do(
     said = oncelog.run(f"{first} {options[0]}" if has_command else first, *options[has_command:])
     assert words.replace("{topic}", topic) in said.refusal
     assert said.code == code
+
+
+@pytest.mark.parametrize("command", ["topics create", "topics alter"])
+@pytest.mark.parametrize("count", ["0", "-1", "99999999999"])
+def test_how_many_partitions_a_topic_may_have_is_said(oncelog: Oncelog, command: str, count: str) -> None:
+    said = oncelog.run(command, "t", "--partitions", count)
+    assert said.code == 2
+    assert f"{count}: a topic has 1 to 2147483647 partitions" in said.err
+
+
+@pytest.mark.parametrize("seconds", ["nan", "inf", "-inf", "0"])
+def test_a_time_that_is_none_is_wrong_usage(oncelog: Oncelog, seconds: str) -> None:
+    said = oncelog.run("topics list", "-m", seconds)
+    assert said.code == 2 and "-m" in said.err

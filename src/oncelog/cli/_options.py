@@ -1,5 +1,6 @@
 """The options that commands have in common, and the client's properties that come of them."""
 
+import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,6 +15,26 @@ DEFAULT_BROKER = "127.0.0.1:9092"
 ENVIRONMENT_PREFIX = "ONCELOG_CLIENT_"
 SERVERS = ("bootstrap.servers", "metadata.broker.list")
 EVERY, PRODUCER, CONSUMER = "*", "P", "C"
+
+MOST_SECONDS = 86_400.0
+MOST_PARTITIONS = 2**31 - 1
+
+
+class PartitionCount(click.IntRange):
+    def __init__(self) -> None:
+        super().__init__(min=1, max=MOST_PARTITIONS)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter:
+            self.fail(f"{value}: a topic has 1 to {MOST_PARTITIONS} partitions", param, ctx)
+
+
+def _refuse_nan(context: click.Context, parameter: click.Parameter, value: float) -> float:
+    if math.isnan(value):  # neither below nor above any limit
+        raise click.BadParameter("nan is no number of seconds", context, parameter)
+    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +85,8 @@ def connecting(body: Callable[..., Any]) -> Callable[..., Any]:
         "-m",
         "timeout_s",
         metavar="SECONDS",
-        type=click.FloatRange(min=0, min_open=True),
+        type=click.FloatRange(min=0, min_open=True, max=MOST_SECONDS),
+        callback=_refuse_nan,
         default=5.0,
         show_default=True,
         help="How long to wait for the cluster's first answer.",

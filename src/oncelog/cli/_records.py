@@ -35,6 +35,8 @@ def unescape(text: str) -> bytes:
 
 
 def _escaped(body: str) -> bytes:
+    if body == "x":
+        raise click.UsageError("\\x: expected hexadecimal digits behind it, such as \\x0a")
     if body[0] == "x" and len(body) > 1:
         return bytes((int(body[1:], 16),))
     if body[0] in "01234567":

@@ -105,6 +105,8 @@ def _refuse_what_cannot_be_meant(what: What, to: Connecting) -> None:
 
     if not what.topics:
         raise click.UsageError("no topic is named: -t TOPIC")
+    if what.group == "":
+        raise click.UsageError("-G is empty: which group?")
     start, stop_ms = what.range.start, what.range.stop_ms
     if what.group is None:
         if start is not None and start.where is Where.STORED and "group.id" not in to.properties:

@@ -6,7 +6,7 @@ import click
 
 from oncelog.cli._endings import speaks_to_brokers
 from oncelog.cli._groups import ListsAtFirst
-from oncelog.cli._options import Connecting, connecting, formatted, pairs
+from oncelog.cli._options import Connecting, PartitionCount, connecting, formatted, pairs
 from oncelog.cli._output import emit
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def _configs(cluster: "Cluster", names: tuple[str, ...], *, is_all: bool) -> lis
 
 @command.command()
 @connecting
-@click.option("-p", "--partitions", metavar="N", type=click.IntRange(min=1), help="The server's default if not given.")
+@click.option("-p", "--partitions", metavar="N", type=PartitionCount(), help="The server's default if not given.")
 @click.option("-r", "--replicas", metavar="N", type=click.IntRange(min=1), help="The server's default if not given.")
 @config_option
 @click.option("--if-not-exists", "may_exist", is_flag=True, help="One that is there already is no failure.")
@@ -172,7 +172,7 @@ def delete(to: Connecting, may_lack: bool, names: tuple[str, ...]) -> None:
 
 @command.command()
 @connecting
-@click.option("-p", "--partitions", metavar="N", type=click.IntRange(min=1), help="How many there are to be.")
+@click.option("-p", "--partitions", metavar="N", type=PartitionCount(), help="How many there are to be.")
 @config_option
 @click.option("-u", "--unset", metavar="NAME", multiple=True, help="A setting that is to be as by default again.")
 @names_argument
