@@ -1,5 +1,6 @@
 """What an admin refuses before anything is sent: no server is there, so whatever were sent would time out."""
 
+import asyncio
 import gc
 import threading
 import weakref
@@ -113,3 +114,17 @@ def test_an_admin_that_nobody_refers_to_goes_away_with_its_thread() -> None:
     gc.collect()
     assert gone() is None
     assert threads() <= before
+
+
+def test_a_question_that_waits_when_the_admin_is_closed_fails_as_one_of_a_closed_admin(admin: Admin) -> None:
+    is_waiting = threading.Event()
+
+    async def pause() -> None:
+        is_waiting.set()
+        await asyncio.Event().wait()
+
+    future = admin._future(pause)
+    assert is_waiting.wait(20)
+    admin.close()
+    failure = future.exception(20)
+    assert isinstance(failure, KafkaException) and failure.error.code() == KafkaError._DESTROY

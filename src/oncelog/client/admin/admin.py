@@ -248,7 +248,14 @@ class Admin:
 
     def _future(self, ask: Callable[[], Coroutine[Any, Any, T]]) -> "Future[T]":
         self._refuse_if_closed()
-        return asyncio.run_coroutine_threadsafe(ask(), self._thread.loop)
+
+        async def answer() -> T:
+            try:
+                return await ask()
+            except asyncio.CancelledError:
+                raise _closed_meanwhile() from None
+
+        return asyncio.run_coroutine_threadsafe(answer(), self._thread.loop)
 
     def _futures(
         self, keys: Sequence[Key], ask: Callable[[], Coroutine[Any, Any, dict[Key, Any]]]
@@ -264,9 +271,7 @@ class Admin:
             except KafkaException as failure:
                 outcomes = dict.fromkeys(futures, failure)
             except asyncio.CancelledError:
-                outcomes = dict.fromkeys(
-                    futures, KafkaException(KafkaError(KafkaError._DESTROY, "the admin was closed meanwhile"))
-                )
+                outcomes = dict.fromkeys(futures, _closed_meanwhile())
             except BaseException as failure:
                 _fail_all(futures.values(), failure)
                 raise
@@ -315,6 +320,10 @@ def _settle(future: "Future[Any]", outcome: object) -> None:
 def _fail_all(futures: Any, failure: BaseException) -> None:
     for future in futures:
         future.set_exception(failure)
+
+
+def _closed_meanwhile() -> KafkaException:
+    return KafkaException(KafkaError(KafkaError._DESTROY, "the admin was closed meanwhile"))
 
 
 def _no_answer(key: object) -> KafkaException:
