@@ -260,3 +260,29 @@ def test_a_batch_that_was_cut_off_is_asked_for_with_more_room_and_told_when_no_r
         machine.fetched(fetch.request_id, [answer(records=data_batch(0, 100)[:expected])], 0)
     (told,) = machine.events()
     assert isinstance(told, Failed) and told.code == ErrorCodes.MSG_SIZE_TOO_LARGE
+
+
+def test_a_length_that_claims_more_than_the_broker_had_room_to_send_is_damage_and_told_with_the_offset() -> None:
+    machine = machine_at(7, partition_max_bytes=1000, max_bytes=1000)
+    batch = bytearray(data_batch(7, 3))
+    batch[8:12] = (1 << 30).to_bytes(4, "big")
+    machine.fetched(only(machine.actions(0)).request_id, [answer(records=bytes(batch))], 0)
+    (told,) = machine.events()
+    assert isinstance(told, Failed) and told.code == ErrorCodes._BAD_MSG
+    assert told.offset == 7 and "the batch at offset 7 claims more bytes than" in told.message
+
+
+@pytest.mark.parametrize("code", [999, ErrorCodes._BAD_MSG, ErrorCodes.UNSUPPORTED_VERSION])
+def test_a_refusal_of_the_whole_question_that_does_not_pass_is_told_once_and_asked_again_later(code: int) -> None:
+    machine = machine_at(7, error_backoff_ms=500)
+    machine.lost(only(machine.actions(0)).request_id, code, 0)
+    (told,) = machine.events()
+    assert isinstance(told, Failed) and told.code == code
+    machine.leaders({A: Leader(1, 5)}, {}, 0)
+    assert machine.next_due_ms(0) == 500
+
+
+def test_a_connection_that_broke_is_nothing_to_tell() -> None:
+    machine = machine_at(7)
+    machine.lost(only(machine.actions(0)).request_id, ErrorCodes._TRANSPORT, 0)
+    assert machine.events() == []

@@ -135,8 +135,7 @@ def _chunk_of(events: Events, place: Place, found: Fetched, limits: FetchLimits,
         # Not one whole batch: it is larger than what was asked for. Old brokers do that; newer ones send it whole.
         if place.max_bytes >= limits.max_bytes:
             place.due_ms = now_ms + limits.error_backoff_ms
-            why = f"the batch at offset {place.offset} exceeds fetch.max.bytes={limits.max_bytes}"
-            report(events, place, ErrorCodes.MSG_SIZE_TOO_LARGE, why)
+            _report_cut_off(events, place, records, limits)
         place.max_bytes = min(place.max_bytes * 2, limits.max_bytes)
         return None
     next_offset = max(seen.next_offset, place.offset)
@@ -155,6 +154,16 @@ def _chunk_of(events: Events, place: Place, found: Fetched, limits: FetchLimits,
     place.max_bytes = limits.partition_max_bytes
     events.append(chunk)
     return chunk
+
+
+def _report_cut_off(events: Events, place: Place, records: memoryview, limits: FetchLimits) -> None:
+    """What ends before all that was asked for is there was not cut off by the broker: the length is not true."""
+    if len(records) < place.max_bytes:
+        why = f"the batch at offset {place.offset} claims more bytes than the {len(records)} that came: it is damaged"
+        report(events, place, ErrorCodes._BAD_MSG, why)
+    else:
+        why = f"the batch at offset {place.offset} exceeds fetch.max.bytes={limits.max_bytes}"
+        report(events, place, ErrorCodes.MSG_SIZE_TOO_LARGE, why)
 
 
 def _report_end(events: Events, place: Place, limits: FetchLimits) -> None:

@@ -18,6 +18,7 @@ from itertools import count
 from typing import TypeVar
 
 from oncelog.client.error_codes import ErrorCodes
+from oncelog.client.errors import is_retriable, text_of
 from oncelog.client.fetching import answers
 from oncelog.client.fetching.place import Place, Stage
 from oncelog.client.fetching.values import (
@@ -277,6 +278,10 @@ class Fetcher:
         for place in self._waiting(request_id):
             place.asking = 0
             place.due_ms = now_ms + self.limits.retry_backoff_ms
+            if place.stage != Stage.STORED and (code == ErrorCodes._BAD_MSG or (code > 0 and not is_retriable(code))):
+                # The next answer will hardly be better, so nobody may wait for it without knowing.
+                place.due_ms = now_ms + self.limits.error_backoff_ms
+                answers.report(self._events, place, code, f"the leader's answer was {text_of(code)}")
             if place.stage == Stage.CHECK and code == ErrorCodes._UNSUPPORTED_FEATURE:
                 place.checked_epoch = place.leader_epoch
                 place.stage = Stage.FETCH
