@@ -26,9 +26,13 @@ class Server:
     """
 
     def __init__(
-        self, *, data_dir: str | None = None, settings: Mapping[str, str] | None = None, **keywords: Any
+        self,
+        *,
+        data_dir: str | None = None,
+        settings: Mapping[str, str | int | float | bool] | None = None,
+        **keywords: Any,
     ) -> None:
-        given = {name: str(value) for name, value in (settings or {}).items()}
+        given = {name: _text(value) for name, value in (settings or {}).items()}
         given |= {name.replace("_", "."): _text(value) for name, value in keywords.items()}
         given.setdefault("listeners", "PLAINTEXT://127.0.0.1:0")
         named = given.keys() & {"log.dir", "log.dirs"}

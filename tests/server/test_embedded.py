@@ -97,6 +97,12 @@ def test_two_names_for_the_folder_are_refused(tmp_path: Path) -> None:
         Server(data_dir=str(tmp_path), log_dir=str(tmp_path / "other"))
 
 
+def test_settings_may_be_numbers_and_booleans() -> None:
+    with Server(settings={"num.partitions": 3, "auto.create.topics.enable": False}) as server:
+        assert server.settings.num_partitions == 3
+        assert server.settings.auto_create_topics_enable is False
+
+
 def test_settings_are_given_by_either_name() -> None:
     with Server(settings={"num.partitions": "3"}, auto_create_topics_enable=False) as server:
         assert server.settings.num_partitions == 3

@@ -100,15 +100,15 @@ class Writing:
     def _look_at(self, topic: str) -> None:
         """Whether the topic is there, or is made by being asked for, before anything is read."""
         metadata = self._producer.list_topics(topic, self._timeout_s)
-        known = metadata.topics.get(topic)
-        code = KafkaError.UNKNOWN_TOPIC_OR_PART if known is None else known.error_code
+        known = metadata.topics[topic]
+        code = 0 if known.error is None else known.error.code()
         if code == KafkaError.UNKNOWN_TOPIC_OR_PART:
             there = self._producer.list_topics(timeout=self._timeout_s).topics
             near = nearest(topic, there)
             raise failure(f"there is no topic {topic}{near}: `oncelog topics create {topic}` makes one")
         if code and code not in _PASSING:
             raise failure(f"{topic}: {words_of(error_of(code))}")
-        count = self._counts[topic] = len(known.partitions) if known is not None else 0
+        count = self._counts[topic] = len(known.partitions)
         partition = self._target.partition
         if count and partition is not None:
             refuse_unless_there(topic, count, partition)

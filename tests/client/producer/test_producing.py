@@ -171,6 +171,14 @@ def test_a_topic_that_is_not_there_yet_is_made_and_keeps_the_order(server: Serve
     assert found == list(range(500))
 
 
+def test_what_the_cluster_has_is_listed_as_confluent_kafka_does(topic: str, make_producer: MakeProducer) -> None:
+    producer = make_producer()
+    found = producer.list_topics(topic).topics
+    assert [(name, known.topic, known.error) for name, known in found.items()] == [(topic, topic, None)]
+    assert [each.id for each in found[topic].partitions.values()] == [0]
+    assert topic in producer.list_topics(timeout=20).topics
+
+
 def test_many_threads_produce_and_nothing_is_lost_or_doubled(
     server: Server, topic: str, make_producer: MakeProducer
 ) -> None:

@@ -7,8 +7,8 @@ from contextlib import suppress
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Self
 
+from oncelog.client.consumer.cluster_metadata import ClusterMetadata, cluster_metadata
 from oncelog.client.errors import KafkaError, KafkaException
-from oncelog.client.net.metadata import Metadata
 from oncelog.client.producer.accumulator import RECORD_OVERHEAD_BYTES, Budget, Held, headers_bytes
 from oncelog.client.producer.arguments import (
     FAILED_FLUSH_S,
@@ -168,9 +168,9 @@ class AsyncProducer(NoTransactions):
         self._check_usable()
         self._engine.purge(in_queue=in_queue, in_flight=in_flight)
 
-    async def list_topics(self, topic: str | None = None) -> Metadata:
+    async def list_topics(self, topic: str | None = None) -> ClusterMetadata:
         self._check_usable()
-        return await self._engine.brokers.refresh(None if topic is None else [topic])
+        return cluster_metadata(await self._engine.brokers.refresh(None if topic is None else [topic]), topic)
 
     # --- saved, and resumed
 

@@ -12,9 +12,9 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from oncelog.client.consumer.cluster_metadata import ClusterMetadata, cluster_metadata
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.net.loop_thread import LoopThread
-from oncelog.client.net.metadata import Metadata
 from oncelog.client.producer.accumulator import RECORD_OVERHEAD_BYTES, Budget, Held, Topic, headers_bytes
 from oncelog.client.producer.arguments import (
     FAILED_FLUSH_S,
@@ -319,11 +319,12 @@ class Producer(NoTransactions):
     async def _purge(self, in_queue: bool, in_flight: bool) -> None:
         self._engine.purge(in_queue=in_queue, in_flight=in_flight)
 
-    def list_topics(self, topic: str | None = None, timeout: float = -1) -> Metadata:
+    def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
         """The cluster's brokers and topics, or of one topic alone."""
         self._check_usable()
         names = None if topic is None else [topic]
-        return self._thread.run(self._engine.brokers.refresh(names), None if timeout < 0 else timeout)
+        found = self._thread.run(self._engine.brokers.refresh(names), None if timeout < 0 else timeout)
+        return cluster_metadata(found, topic)
 
     # --- saved, and resumed
 
