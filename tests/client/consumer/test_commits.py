@@ -192,6 +192,7 @@ def test_what_was_given_back_while_a_commit_was_tried_again_is_left_to_its_new_o
     class Rebalanced:
         """A group whose next generation begins with the first attempt."""
 
+        thrown_out = None
         assigned: frozenset[Any] = frozenset()
 
         @property

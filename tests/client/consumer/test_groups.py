@@ -10,7 +10,7 @@ import pytest
 from oncelog.client.consumer.consumer import Consumer
 from oncelog.client.consumer.message import Message
 from oncelog.client.errors import KafkaError, KafkaException
-from oncelog.client.types import OFFSET_BEGINNING, TopicPartition
+from oncelog.client.types import OFFSET_BEGINNING, OFFSET_INVALID, TopicPartition
 from tests.client.consumer.conftest import MakeConsumer, new_topic
 from tests.client.consumer.reading import PATIENCE_S, take, values, write
 from tests.raw import RawConnection
@@ -204,6 +204,22 @@ def test_an_application_that_does_not_poll_loses_its_partitions_and_gets_them_ba
     poll_until([consumer], lambda: bool(lost), "the loss to be told")
     assert sorted(lost) == [0, 1, 2, 3]
     poll_until([consumer], lambda: len(indexes(consumer)) == 4, "the partitions to come back")
+
+
+def test_who_has_lost_its_partitions_commits_nothing_over_what_their_new_owner_does(
+    topic: str, group: str, make_consumer: MakeConsumer
+) -> None:
+    consumer = make_consumer(group_id=group, max_poll_interval_ms=600, session_timeout_ms=600, heartbeat_interval_ms=50)
+    consumer.subscribe([topic])
+    (message,) = take(consumer, 1)
+    calls = consumer._operations.core.calls
+    until(lambda: bool(calls), "the group to take the partitions from a consumer that does not poll")
+    for what in ({"message": message}, {"offsets": [TopicPartition(topic, message.partition(), 1)]}, {}):
+        with pytest.raises(KafkaException) as refused:
+            consumer.commit(**what, asynchronous=False)
+        assert refused.value.error.code() == KafkaError._MAX_POLL_EXCEEDED
+    (found,) = make_consumer(group_id=group).committed([TopicPartition(topic, message.partition())], 20)
+    assert found.offset == OFFSET_INVALID
 
 
 def test_a_manual_assignment_needs_no_group_and_a_subscription_does(topic: str, make_consumer: MakeConsumer) -> None:

@@ -172,9 +172,11 @@ class Core:
     ) -> dict[Partition, int]:
         """An error code for each partition; raises where there is no answer at all."""
         group_id = self.group_id()
+        self._refuse_if_thrown_out()
         asked_in = self.member.generation
 
         async def attempt(node_id: int) -> tuple[int, dict[Partition, int]]:
+            self._refuse_if_thrown_out()
             member = self.member
             mine = offsets
             if member.generation != asked_in:
@@ -192,6 +194,12 @@ class Core:
             codes = await self._of_coordinator(attempt, patience_ms)
         self._committed.update({each: offsets[each] for each, code in codes.items() if code == 0 and each in offsets})
         return codes
+
+    def _refuse_if_thrown_out(self) -> None:
+        """Outside of any generation the coordinator would take it as anyone's, over what the new owner committed."""
+        error = None if self.group is None else self.group.thrown_out
+        if error is not None:
+            raise KafkaException(error)
 
     async def committed(self, partitions: Iterable[Partition], patience_ms: int) -> dict[Partition, Committed]:
         wanted = list(partitions)

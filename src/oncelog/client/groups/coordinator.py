@@ -122,6 +122,11 @@ class Group:
     def fatal(self) -> KafkaError | None:
         return self._machine.fatal
 
+    @property
+    def thrown_out(self) -> KafkaError | None:
+        """Why nothing may be committed now: the group has given away what was read."""
+        return self._machine.thrown_out
+
     def subscribe(self, topics: Collection[str]) -> None:
         """Be a member that wants these; called again, one that wants others. None at all gives everything back."""
         self._machine.subscribe(topics, self._now_ms())

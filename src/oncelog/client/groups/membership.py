@@ -72,6 +72,7 @@ class Membership:
         self.owned: frozenset[Partition] = frozenset()
         self.counts: Mapping[str, int] | None = None  # what the leader shared out by
         self.fatal: KafkaError | None = None
+        self.thrown_out: KafkaError | None = None  # why it is no member any more, until it is one again or has left
 
         self._topics: frozenset[str] = frozenset()
         self._is_leaving = False
@@ -153,7 +154,7 @@ class Membership:
         elif answer.error_code:
             self._refused(answer.error_code, now_ms, asked)
         else:
-            self._failures = 0
+            self._failures, self.thrown_out = 0, None
             self.member = self.member._replace(generation=answer.generation, member_id=answer.member_id)
             self._joined = replace(answer, node_id=asked.node_id)
 
@@ -259,7 +260,7 @@ class Membership:
 
     def _end(self, error: KafkaError) -> None:
         """Another bears this member's name now."""
-        self.fatal = error
+        self.fatal = self.thrown_out = error
         self._is_lost = True
         self._asked, self._joined, self._shares = None, None, None
         self.member = Member(instance_id=self.limits.instance_id)
@@ -267,6 +268,7 @@ class Membership:
         self._report(error)
 
     def _thrown_out(self, reason: str, code: int = KafkaError.UNKNOWN_MEMBER_ID) -> None:
+        self.thrown_out = error_of(code, reason)
         keeps_id = code == KafkaError.ILLEGAL_GENERATION
         self.member = Member(NO_GENERATION, self.member.member_id if keeps_id else "", self.limits.instance_id)
         self._heartbeats.stop()
@@ -358,11 +360,13 @@ class Membership:
     def _poll_out(self) -> None:
         """The application is stuck: let the others have its partitions."""
         words = f"the application did not poll for {self.limits.rebalance_timeout_ms} ms (max.poll.interval.ms)"
-        self._report(KafkaError(KafkaError._MAX_POLL_EXCEEDED, words))
+        error = KafkaError(KafkaError._MAX_POLL_EXCEEDED, words)
+        self._report(error)
         self._is_polled_out = True
         if self.member.member_id and self._node_id is not None and self.limits.instance_id is None:
             self._out.append(Leave(next(self._request_ids), self._node_id, self.member.member_id, words))
         self._thrown_out(words)
+        self.thrown_out = error
 
     def _next(self) -> bool:
         """The next step, and whether there may be another one right after it."""
@@ -397,7 +401,7 @@ class Membership:
         self._shares, self._join_reason = None, None
         if self.owned:
             return self._call(Revoke(self.owned, is_lost=False))
-        member_id, self._topics = self.member.member_id, frozenset()
+        member_id, self._topics, self.thrown_out = self.member.member_id, frozenset(), None
         self._heartbeats.stop()
         if member_id and self._node_id is not None and self.limits.instance_id is None:
             return self._ask(Leave(next(self._request_ids), self._node_id, member_id, "the consumer is closed"))
