@@ -93,16 +93,35 @@ def bytes_column(array: pa.Array | pa.ChunkedArray) -> BytesColumn:
 
 
 def headers_column(array: pa.Array | pa.ChunkedArray) -> HeadersColumn:
-    """A column over an Arrow array of lists of (key, value); a row that is null has no headers."""
+    """A column over an Arrow array of lists of (key, value), or of maps; a row that is null has no headers."""
     array = _one_chunk(array)
+    if pa.types.is_null(array.type):
+        array = pa.nulls(len(array), HEADERS)
+    at_name, at_value = _pair_fields(array.type)
     if array.null_count:
         array = pc.coalesce(array, pa.scalar([], array.type))
     array = array.cast(pa.list_(array.type.value_type)) if pa.types.is_large_list(array.type) else array
     pairs = array.values
-    names, values = pairs.field(0), pairs.field(1)
+    names, values = pairs.field(at_name), pairs.field(at_value)
     if names.null_count or pairs.null_count:
         raise ValueError("a record header without a key")
     return HeadersColumn(array.offsets.to_numpy(zero_copy_only=True), bytes_column(names), bytes_column(values))
+
+
+def _pair_fields(kind: pa.DataType) -> tuple[int, int]:
+    """Where in a pair its name and its value are: as their fields are called, else in their order."""
+    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    cells: tuple[Any, ...] = ()
+    names: list[str] = []
+    if pa.types.is_map(kind):
+        cells = (kind.key_type, kind.item_type)
+    elif is_list and pa.types.is_struct(kind.value_type) and kind.value_type.num_fields == 2:
+        fields = (kind.value_type.field(0), kind.value_type.field(1))
+        cells = (fields[0].type, fields[1].type)
+        names = [each.name for each in fields]
+    if not cells or not all(_is_bytes(cell) or pa.types.is_null(cell) for cell in cells):
+        raise TypeError(f"list<struct<key, value>> or map<key, value> of text or binary is needed, not {kind}")
+    return (1, 0) if names == ["value", "key"] else (0, 1)
 
 
 def timestamps(array: pa.Array | pa.ChunkedArray) -> np.ndarray[Any, np.dtype[np.int64]]:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from oncelog.client.errors import KafkaError, KafkaException
-from oncelog.client.producer import bulk
+from oncelog.client.producer import arguments, bulk
 from oncelog.client.producer.producer import Producer
 from oncelog.embedded import Server
 from tests.client.producer.conftest import MakeProducer, new_topic
@@ -155,12 +155,21 @@ def test_a_send_does_not_run_far_ahead_though_the_queue_had_room(
     assert 400_000 < most_bytes_taken(make_producer(), topic) <= 3_100_000
 
 
+HEADER_SHAPES = r"column `headers`: list<struct<key, value>> or map<key, value>"
+
 REFUSED: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: [b"x"], TypeError, "Arrow table"),
     (lambda: None, TypeError, "Arrow table"),
     (lambda: pa.table({"key": [b"x"]}), ValueError, "value"),
     (lambda: pa.table({"value": [b"x"], "offset": [1]}), ValueError, "offset"),
+    (lambda: pa.table({"offset": [1], "valeu": [b"x"]}), ValueError, r"no column `value`.*'offset', 'valeu'"),
+    (lambda: pa.table({"value": [b"x"], "topic": ["t"], "key": [b"k"]}), ValueError, r"\.select\(\['value', 'key'\]\)"),
+    (lambda: pa.table([pa.array([b"x"])] * 2, ["value", "value"]), ValueError, "`value` is there twice"),
     (lambda: pa.table({"value": [1]}), TypeError, "column `value`"),
+    (lambda: pa.table({"value": [b"x"], "headers": [{"key": "a", "value": b"b"}]}), TypeError, HEADER_SHAPES),
+    (lambda: pa.table({"value": [b"x"], "headers": [[{"key": "a"}]]}), TypeError, HEADER_SHAPES),
+    (lambda: pa.table({"value": [b"x"], "headers": [["a"]]}), TypeError, HEADER_SHAPES),
+    (lambda: pa.table({"value": [b"x"], "headers": [[{"key": "a", "value": 5}]]}), TypeError, HEADER_SHAPES),
     (lambda: pa.table({"value": [b"x"], "key": [1.5]}), TypeError, "column `key`"),
     (lambda: pa.table({"value": [b"x"], "headers": [1]}), TypeError, "column `headers`"),
     (lambda: pa.table({"value": [b"x"], "partition": ["a"]}), TypeError, "column `partition`"),
@@ -186,6 +195,37 @@ def test_a_table_that_cannot_be_sent_is_refused_as_a_whole(
         producer.send(topic, make())
     assert producer.flush(30) == 0
     assert stored(server.bootstrap_servers, topic) == []
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        pa.array([[{"value": b"1", "key": "h"}]]),
+        pa.array([[("h", b"1")]], pa.map_(pa.string(), pa.binary())),
+        pa.array([[("h", "1")]], pa.large_list(pa.struct([("key", pa.string()), ("value", pa.string())]))),
+    ],
+)
+def test_headers_are_lists_of_structs_or_maps(
+    server: Server, topic: str, make_producer: MakeProducer, headers: pa.Array
+) -> None:
+    make_producer().send(topic, pa.table({"value": [b"x"], "headers": headers})).result(30)
+    assert [each.headers for each in stored(server.bootstrap_servers, topic)] == [[("h", b"1")]]
+
+
+def test_a_column_of_headers_that_is_all_null_is_none_at_all(
+    server: Server, topic: str, make_producer: MakeProducer
+) -> None:
+    make_producer().send(topic, pa.table({"value": [b"x", b"y"], "headers": pa.nulls(2)})).result(30)
+    assert [each.headers for each in stored(server.bootstrap_servers, topic)] == [None, None]
+
+
+def test_without_the_extra_the_first_words_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        raise ImportError("No module named 'pyarrow'")
+
+    monkeypatch.setattr(arguments, "import_module", missing)
+    with pytest.raises(ImportError, match=r"^install oncelog\[columns\]"):
+        arguments.bulk_module()
 
 
 def test_rows_that_could_not_be_delivered_are_told(unused_tcp_port: int, make_producer: MakeProducer) -> None:

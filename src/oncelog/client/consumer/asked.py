@@ -42,5 +42,5 @@ def arrow_tables() -> Any:
     try:
         from oncelog.client.consumer.arrow import table_of
     except ImportError:
-        raise ImportError("consume_arrow() needs pyarrow and numba: install oncelog[columns]") from None
+        raise ImportError("install oncelog[columns]: consume_arrow() needs pyarrow and numba") from None
     return table_of

@@ -110,4 +110,4 @@ def bulk_module() -> Any:
     try:
         return import_module("oncelog.client.producer.bulk")
     except ImportError as missing:
-        raise ImportError(f"to send tables the extra oncelog[columns] is needed: {missing}") from None
+        raise ImportError(f"install oncelog[columns] to send tables: {missing}") from None

@@ -244,11 +244,7 @@ class Sending:
 
     def _columns(self, batch: pa.RecordBatch, first_row: int) -> _Rows:
         names = batch.schema.names
-        unknown = sorted(set(names) - COLUMNS)
-        if unknown or len(set(names)) != len(names):
-            raise ValueError(f"columns {sorted(COLUMNS)} can be sent, once each, not {unknown or names}")
-        if "value" not in names:
-            raise ValueError("a table to be sent needs a column `value`")
+        _check_names(names)
         key, value = (_bytes(batch, name) for name in ("key", "value"))
         headers = None
         if "headers" in names:
@@ -383,6 +379,18 @@ def _record_batches(data: Any) -> Iterator[tuple[int, pa.RecordBatch]]:
     for batch in data.to_batches():
         yield first, batch
         first += batch.num_rows
+
+
+def _check_names(names: list[str]) -> None:
+    if "value" not in names:
+        raise ValueError(f"there is no column `value`, which a table to be sent needs; its columns are {names}")
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ValueError(f"a column `{twice}` is there twice")
+    unknown = sorted(set(names) - COLUMNS)
+    if unknown:
+        known = [name for name in names if name in COLUMNS]
+        raise ValueError(f"columns {unknown} cannot be sent, only {sorted(COLUMNS)}: send table.select({known})")
 
 
 def _bytes(batch: pa.RecordBatch, name: str) -> BytesColumn | None:
