@@ -1,5 +1,6 @@
 """The client's side of every message: written as kio reads it, read as kio writes it, and bounded before that."""
 
+from dataclasses import fields, is_dataclass
 from datetime import timedelta
 from io import BytesIO
 from typing import Any
@@ -13,6 +14,7 @@ from kio.static.primitive import i32Timedelta
 from oncelog.wire.frames import MalformedFrame
 from oncelog.wire.own import LEASE_PID_KEY
 from oncelog.wire.requests import api_key, known_versions, request_schema
+from tests.raw.entities import make
 
 FLAGS = {
     "allow_auto_topic_creation": False,
@@ -90,3 +92,37 @@ def test_our_own_messages_are_spoken_too() -> None:
     assert (known_versions("lease_pid"), api_key("lease_pid")) == ((0, 0), LEASE_PID_KEY)
     assert request_schema("lease_pid", 0).key == LEASE_PID_KEY
     assert known_versions("metadata") == (0, 13)
+
+
+def codes_of(entity: Any) -> list[int]:
+    """Every error code in an answer, wherever it stands."""
+    found: list[int] = []
+    for field in fields(entity):
+        value = getattr(entity, field.name)
+        if field.name == "error_code":
+            found.append(int(value))
+        for each in value if isinstance(value, tuple) else (value,):
+            if is_dataclass(each):
+                found += codes_of(each)
+    return found
+
+
+PARTITION = {"partition_index": 1, "error_code": 42}
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "said"),
+    [
+        ("heartbeat", 4, {"error_code": 42}),
+        ("list_offsets", 7, {"topics": [{"name": "t", "partitions": [PARTITION]}]}),
+        ("offset_fetch", 8, {"groups": [{"group_id": "g", "topics": [{"name": "t", "partitions": [PARTITION]}]}]}),
+        ("find_coordinator", 4, {"coordinators": [{"key": "k", "error_code": 42}]}),
+    ],
+)
+def test_an_error_code_of_a_newer_broker_is_read_as_its_number(name: str, version: int, said: dict[str, Any]) -> None:
+    spoken = request_schema(name, version)
+    frame = answer_frame(make(spoken.response_type, said))
+    known = codes_of(spoken.read(frame))
+    newer = codes_of(spoken.read(frame.replace(b"\0\x2a", (999).to_bytes(2, "big"))))
+    assert 42 in known and newer == [999 if code == 42 else code for code in known]
+    assert codes_of(spoken.read(frame)) == known

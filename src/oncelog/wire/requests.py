@@ -17,6 +17,7 @@ from kio.serial import entity_reader, entity_writer
 
 from oncelog.wire.bounds import Bounds
 from oncelog.wire.frames import Buffer, MalformedFrame, skip_tagged_fields
+from oncelog.wire.newer_codes import with_plain_codes
 from oncelog.wire.nulls import arrays_of, refuse_nulls
 from oncelog.wire.own import DESCRIBE_LEASES_KEY, LEASE_PID_KEY, RESUME_PID_KEY
 
@@ -47,6 +48,7 @@ class RequestSchema:
         self.has_flexible_response_header: bool = self.response_type.__header_schema__.__version__ >= 1
         self._write = entity_writer(self.request_type)
         self._read = entity_reader(self.response_type)
+        self._read_plain: Any = None  # for answers with error codes that kio does not know
         self._arrays = arrays_of(self.response_type)
         self._bounds = Bounds(self.response_type, MOST_ANSWERED_ELEMENTS)
         self._known: dict[str, tuple[Any, frozenset[str]]] = {}
@@ -79,13 +81,21 @@ class RequestSchema:
         try:
             if self.has_flexible_response_header:
                 at = skip_tagged_fields(data, at, len(data))
-            answer, _ = self._read(self._bounds.checked(data[at:]), 0)
+            answer = self._understood(self._bounds.checked(data[at:]))
             refuse_nulls(answer, self._arrays)
         except MalformedFrame:
             raise
         except Exception as error:  # whatever a reader trips over, it was the broker's bytes
             raise MalformedFrame(f"{self.name} answer: {type(error).__name__} {error}") from None
         return answer
+
+    def _understood(self, body: bytes) -> Any:
+        try:
+            return self._read(body, 0)[0]
+        except ValueError:
+            if self._read_plain is None:
+                self._read_plain = entity_reader(with_plain_codes(self.response_type))
+            return self._read_plain(body, 0)[0]
 
 
 def request_header(
