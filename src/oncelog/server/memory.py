@@ -1,5 +1,6 @@
 """Bounds on what connections may hold together: a budget of bytes, and a small pool of large buffers."""
 
+from bisect import insort
 from collections import deque
 from collections.abc import Callable
 
@@ -84,14 +85,20 @@ class LargeBuffers:
         """A buffer of at least this size, or of FIRST_BYTES for more: it grows as the frame arrives, so that a client
         cannot make memory be filled by announcing a length."""
         wanted = self.first_bytes(size_bytes)
-        for at, buffer in enumerate(self._kept):
-            if len(buffer) >= wanted:
-                return self._kept.pop(at)
-        return bytearray(min(-(-wanted // 65536) * 65536, self.FIRST_BYTES))
+        return self.kept(wanted) or bytearray(min(-(-wanted // 65536) * 65536, self.FIRST_BYTES))
+
+    def kept(self, size_bytes: int) -> bytearray | None:
+        """The largest one that is there, if it suffices: the frame then need not grow, which is a copy each time."""
+        if not self._kept or len(self._kept[-1]) < size_bytes:
+            return None
+        return self._kept.pop()
 
     def first_bytes(self, size_bytes: int) -> int:
         return min(size_bytes, self.FIRST_BYTES)
 
     def give_back(self, buffer: bytearray) -> None:
-        if len(buffer) <= self.KEPT_BYTES and len(self._kept) < self.KEPT:
-            self._kept.append(buffer)
+        """Kept in order of size; when there are enough, the smallest goes."""
+        if len(buffer) <= self.KEPT_BYTES:
+            insort(self._kept, buffer, key=len)
+            if len(self._kept) > self.KEPT:
+                del self._kept[0]

@@ -129,9 +129,11 @@ class Receiving(asyncio.BufferedProtocol):
             budget.wait_for_more(self._fed)
             return
         self._large_taken = grown_bytes
-        grown = bytearray(grown_bytes)
+        buffers = self._connections.large_buffers
+        grown = buffers.kept(grown_bytes) or bytearray(grown_bytes)
         grown[: self._large_filled] = memoryview(large)[: self._large_filled]
         self._large = grown
+        buffers.give_back(large)
         self._large_seen_ms = self._connections.broker.clock.now().monotonic_ms
 
     def _starve(self) -> None:
