@@ -127,6 +127,7 @@ def test_an_envelope_is_read_back_as_what_it_was_made_of(
         (["-t", "{topic}", "-b", "127.0.0.1:1"], "a", 1, "start a server with `oncelog serve`"),
         (["-t", "{topic}", "-X", "message.max.bytes=1000"], "x" * 2000, 1, "a record of more than 1,000 bytes: -D"),
         (["-t", "{topic}", "-J"], '{"payload":"a"}\n{"payload"\n', 1, "stdin line 2: "),
+        (["-t", "{topic}", "-J"], "hello\n", 1, "stdin line 1: this is no JSON; expected an object as"),
         (["-t", "{topic}", "-J"], "[]\n", 1, "stdin line 1: no object with a payload or a key"),
         (["-t", "{topic}", "-J"], '{"payload":1}\n', 1, "payload is neither a text nor null"),
         (["-t", "{topic}", "-J"], '{"payload":"a","headers":["x"]}\n', 1, "no list of names and values in turn"),

@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from oncelog import __version__
+from oncelog.cli._groups import Pointing
 
 INTERRUPTED = 130  # as a shell says it of a command that Ctrl-C ended
 # kcat's letters for what it does, of which one stands anywhere on its command line.
@@ -26,7 +27,7 @@ class WrongUsage(click.ClickException):
     exit_code = 2
 
 
-class Commands(click.Group):
+class Commands(Pointing):
     """Finds `serve` in `serve.py`, so that one command never pays for what another one imports."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

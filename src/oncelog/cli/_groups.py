@@ -2,8 +2,28 @@
 
 import click
 
+from oncelog.cli._endings import nearest
 
-class ListsAtFirst(click.Group):
+# What people call it who come from other tools, where the letters do not say it.
+MEANT = {"lag": "describe", "offsets": "describe", "show": "describe", "info": "describe", "ls": "list", "rm": "delete"}
+
+
+class Pointing(click.Group):
+    """Names the nearest command where there is none of the name."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        known = self.list_commands(ctx)
+        name = args[0]
+        if name not in known and not name.startswith("-"):
+            meant = MEANT.get(name)
+            near = f"; the nearest known one is {meant}" if meant in known else nearest(name, known)
+            ctx.fail(f"No such command {name!r}{near}")
+        return super().resolve_command(ctx, args)
+
+
+class ListsAtFirst(Pointing):
     """A group of which `list` is meant where no other command is named."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

@@ -73,11 +73,18 @@ def of_envelopes(lines: Sequence[bytes], fixed: Fixed, name: str, first_line: in
     for number, line in enumerate(lines, first_line):
         if line.strip():
             try:
-                yield _of_envelope(json.loads(line), fixed)
+                yield _of_envelope(_json(line), fixed)
             except (ValueError, RecursionError) as wrong:
                 raise failure(
                     f"{name} line {number}: {wrong}; expected an object as `oncelog consume -J` prints"
                 ) from None
+
+
+def _json(line: bytes) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        raise ValueError("this is no JSON") from None
 
 
 def _of_envelope(found: Any, fixed: Fixed) -> Record:

@@ -280,10 +280,17 @@ def _ours(client: str, given: dict[Any, Any]) -> Refusal:
     try:
         READERS[client](given)
     except KafkaException as refusal:
-        return _without_blanks(("KafkaException", refusal.error.code(), refusal.error.str()))
+        return _without_blanks(("KafkaException", refusal.error.code(), _theirs(refusal.error.str(), given)))
     except (TypeError, ValueError) as refusal:
         return _without_blanks((type(refusal).__name__, None, str(refusal)))
     return None
+
+
+def _theirs(words: str, given: dict[Any, Any]) -> str:
+    """Without what we add where an alias was typed, which librdkafka does not say."""
+    typed = {*given, *given.get("default.topic.config", ())}
+    alias = next((name for name in typed if words.endswith(f" (given as `{name}`)")), None)
+    return words if alias is None else words.removesuffix(f" (given as `{alias}`)")
 
 
 def _without_blanks(refusal: Refusal) -> Refusal:

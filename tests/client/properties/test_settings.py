@@ -103,7 +103,8 @@ def test_what_cannot_be_honoured_may_ask_for_what_happens_anyway(name: str) -> N
 
 @pytest.mark.parametrize("value", ["3x", "3.7", "1_0", "٣", "0x", "--1"])
 def test_what_only_begins_like_a_number_is_refused(value: str) -> None:
-    assert refusal({"retries": value}).str() == 'Invalid value for configuration property "message.send.max.retries"'
+    words = 'Invalid value for configuration property "message.send.max.retries" (given as `retries`)'
+    assert refusal({"retries": value}).str() == words
 
 
 @pytest.mark.parametrize("value", [["a"], {"a": 1}, b"a", object()])
@@ -153,3 +154,11 @@ def test_a_property_of_the_other_kind_is_checked_and_told_in_the_log(caplog: pyt
 def test_our_own_assignor_is_known_though_librdkafka_has_none_of_that_name() -> None:
     settings = consumer_settings({**BASE, "partition.assignment.strategy": "sticky,range"})
     assert settings.partition_assignment_strategy == ("sticky", "range")
+
+
+def test_a_wrong_value_is_reported_under_the_name_that_was_typed_too() -> None:
+    with pytest.raises(KafkaException, match=r"queue\.buffering\.max\.ms.*\(given as `linger\.ms`\)"):
+        producer_settings({"bootstrap.servers": "b", "linger.ms": "soon"})
+    with pytest.raises(KafkaException) as refusal:
+        producer_settings({"bootstrap.servers": "b", "queue.buffering.max.ms": "soon"})
+    assert "given as" not in refusal.value.error.str()

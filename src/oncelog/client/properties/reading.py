@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
-from oncelog.client.errors import invalid_argument
+from oncelog.client.errors import KafkaException, invalid_argument
 from oncelog.client.properties.common import AdminSettings, ClientSettings
 from oncelog.client.properties.consumer import ConsumerSettings
 from oncelog.client.properties.producer import ProducerSettings
@@ -54,7 +54,7 @@ def _read(
         known = _known(written, value)
         if known is None:
             continue
-        parsed = _value(known, value)
+        parsed = _value(written, known, value)
         if known.scope in others:
             _log.warning("%s is a property of a %s and changes nothing in a %s", written, _OTHERS[known.scope], role)
             continue
@@ -96,10 +96,15 @@ def _known(written: str, value: Any) -> Property | None:
     raise invalid_argument(f'No such configuration property: "{written}"; the nearest known one is "{nearest[0]}"')
 
 
-def _value(known: Property, value: Any) -> Any:
+def _value(written: str, known: Property, value: Any) -> Any:
     if known.kind is Kind.CALLABLE:
         return _callable(known, value)
-    return known.parse(_text_of(known.name, value))
+    try:
+        return known.parse(_text_of(known.name, value))
+    except KafkaException as refusal:
+        if written == known.name:
+            raise
+        raise invalid_argument(f"{refusal.error.str()} (given as `{written}`)") from None
 
 
 def _callable(known: Property, value: Any) -> Any:
