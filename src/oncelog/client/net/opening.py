@@ -82,12 +82,12 @@ class Opener:
                 family=_FAMILIES[settings.broker_address_family],
                 server_hostname=endpoint.host if self._tls is not None else None,
             )
+        except ssl.SSLError as error:  # first: one of a certificate is a ValueError as well
+            raise tls_failure(endpoint, error) from None
         except (socket.gaierror, ValueError, OverflowError) as error:
             # A broker may advertise what is no host name at all, and no port.
             words = f"{endpoint}: the host name cannot be resolved: {getattr(error, 'strerror', None) or error}"
             raise KafkaException(KafkaError(KafkaError._RESOLVE, words, retriable=True)) from None
-        except ssl.SSLError as error:
-            raise tls_failure(endpoint, error) from None
         except OSError as error:
             if self._tls is not None and isinstance(error, ConnectionResetError | ConnectionAbortedError):
                 raise tls_failure(endpoint, error) from None
