@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -68,16 +69,22 @@ class Killer(threading.Thread):
 
     def confirmed(self) -> None:
         self._confirmed += 1
-        if self._confirmed % 1000 == 0:
-            with self._progress:
-                self._progress.notify()
+
+    def look(self) -> None:
+        """Now is a moment to see whether enough was confirmed: called by the load, which has just handed in records."""
+        with self._progress:
+            self._progress.notify()
+
+    def _is_time(self, wanted: int) -> bool:
+        """Enough is confirmed and work is under way: a kill between two requests would show nothing."""
+        return self._confirmed >= wanted and self.under_way() > 0
 
     def run(self) -> None:
         try:
             for _ in range(self._kills):
                 wanted = self._confirmed + self._between
                 with self._progress:
-                    if not self._progress.wait_for(lambda at=wanted: self._confirmed >= at, WAIT_S):  # type: ignore[misc]
+                    if not self._progress.wait_for(partial(self._is_time, wanted), WAIT_S):
                         raise TimeoutError(f"nothing was confirmed for {WAIT_S} s beyond {self._confirmed}")
                 self.hit_work += self.under_way() > 0
                 self._kill()
@@ -105,6 +112,7 @@ def load(case: Case, servers: str, killer: Killer) -> Told:
             producer.produce(TOPIC, value_of(number), partition=number % case.partitions, on_delivery=note)
             number += 1
             if not number & 0xFF:
+                killer.look()
                 producer.poll(0)
         told.left = producer.flush(PATIENCE_S)
     finally:
