@@ -1,0 +1,93 @@
+"""One Spark session and one of each server for all tests that need no more: a JVM takes seconds to start."""
+
+import itertools
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.peers.apache import ApacheKafka
+from tests.peers.jars import MissingPeer, java, kafka_jars, need_or_skip, spark_connector_jars
+from tests.peers.oncelog_process import OncelogProcess
+from tests.peers.server_process import ServerProcess
+from tests.raw import RawConnection
+
+_numbers = itertools.count()
+BOTH = ("oncelog", "kafka")
+QUICK_BROKER = ("-Xmx512m", "-XX:TieredStopAtLevel=1")
+SETTINGS = {"auto.create.topics.enable": "false", "group.initial.rebalance.delay.ms": "0"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.peers)
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    try:
+        kafka_jars()
+    except MissingPeer as missing:
+        need_or_skip(missing)
+    with ApacheKafka(tmp_path_factory.mktemp("kafka"), settings=SETTINGS, jvm=QUICK_BROKER) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def oncelog_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    with OncelogProcess(tmp_path_factory.mktemp("oncelog"), settings=SETTINGS) as server:
+        yield server
+        assert "Traceback" not in server.log_text(), server.log_text()[-4000:]
+
+
+@pytest.fixture(scope="session", params=BOTH)
+def server(request: pytest.FixtureRequest) -> ServerProcess:
+    """Each of the two in turn: everything must hold on both."""
+    found: ServerProcess = request.getfixturevalue("oncelog_server" if request.param == "oncelog" else "kafka")
+    return found
+
+
+@pytest.fixture
+def raw(server: ServerProcess) -> Iterator[RawConnection]:
+    with RawConnection(server.port) as connection:
+        yield connection
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A name of its own for every test."""
+    letters = "".join(letter if letter.isalnum() else "-" for letter in request.node.name.lower())
+    return f"{letters[:120]}-{next(_numbers)}"
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """local[2], with Spark's own Kafka connector beside our format; no UI, nothing outside of the loopback address."""
+    try:
+        java()
+        jars = spark_connector_jars()
+    except MissingPeer as missing:
+        need_or_skip(missing)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    from pyspark.sql import SparkSession
+
+    session = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.jars", ",".join(str(path) for path in sorted(jars.glob("*.jar"))))
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.memory", "1g")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.local.dir", str(tmp_path_factory.mktemp("spark-local")))
+        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
