@@ -142,5 +142,14 @@ def test_a_saved_counter_goes_on_where_it_was() -> None:
     first = KeylessCounter()
     begun = [first.choose(3) for _ in range(5)]
     resumed = KeylessCounter(first.counter)
-    assert begun + [number % 3 for number in resumed.choose_many(3, 3)] == all_at_once
+    assert begun + [number % 3 for number in resumed.choose_many(3)] == all_at_once
     assert resumed.counter == whole.counter == 8
+
+
+def test_records_share_a_partition_for_a_run_wherever_the_counter_was_saved() -> None:
+    whole = KeylessCounter(run=4)
+    placed = [whole.choose(3) for _ in range(20)]
+    assert placed == [0] * 4 + [1] * 4 + [2] * 4 + [0] * 4 + [1] * 4
+    for saved_at in range(20):
+        resumed = KeylessCounter(saved_at, run=4)
+        assert [number // 4 % 3 for number in resumed.choose_many(20 - saved_at)] == placed[saved_at:]

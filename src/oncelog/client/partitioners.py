@@ -100,17 +100,22 @@ class StickyChoice:
 
 @dataclass(slots=True)
 class KeylessCounter:
-    """Partitions in turn, by a counter that is saved with the producer, so that a replay places its records alike."""
+    """Partitions in turn, by a counter that is saved with the producer, so that a replay places its records alike.
+
+    Each partition gets `run` records before the next one has its turn. That is a function of the counter too, so it
+    does not matter how the records were cut into calls.
+    """
 
     counter: int = 0
+    run: int = 1
 
     def choose(self, count: int) -> int:
-        chosen = self.counter % count
+        chosen = self.counter // self.run % count
         self.counter += 1
         return chosen
 
-    def choose_many(self, count: int, records: int) -> range:
-        """The same for many records: partition i is `range[i] % count`."""
+    def choose_many(self, records: int) -> range:
+        """The same for many records: number n of the range goes to partition `n // run % count`."""
         first = self.counter
         self.counter += records
         return range(first, self.counter)

@@ -149,6 +149,37 @@ def test_bulk_rows_are_replayed_as_records_are(start: Callable[..., Producer], r
     exactly(stored(raw, out), 2_000)
 
 
+@only_oncelog
+@pytest.mark.parametrize("run", [1, 40, 1_500])
+def test_records_without_a_key_share_a_partition_for_a_run_however_they_are_sent_and_resumed(
+    start: Callable[..., Producer], raw: RawConnection, out: str, run: int
+) -> None:
+    def one_by_one(producer: Producer, first: int, last: int) -> None:
+        for number in range(first, last):
+            producer.produce(out, f"value {number}")
+
+    def in_bulk(producer: Producer, first: int, last: int) -> None:
+        rows = [f"value {number}".encode() for number in range(first, last)]
+        producer.send(out, pa.table({"value": pa.array(rows, pa.binary())})).result(30)
+
+    first = start(**{"oncelog.keyless.run": run})
+    first.pin(out)
+    first.saved()
+    one_by_one(first, 0, 1_000)
+    in_bulk(first, 1_000, 5_050)
+    saved = first.saved()
+    in_bulk(first, 5_050, 5_100)
+    again = start(saved, **{"oncelog.keyless.run": run})
+    one_by_one(again, 5_050, 5_500)
+    in_bulk(again, 5_500, 6_000)
+    assert again.flush(30) == 0
+    placed = stored(raw, out).by_partition()
+    assert dict(placed) == {
+        partition: [number for number in range(6_000) if number // run % PARTITIONS == partition]
+        for partition in range(PARTITIONS)
+    }
+
+
 def test_a_difference_stops_before_anything_more_is_written(
     start: Callable[..., Producer], raw: RawConnection, out: str
 ) -> None:
@@ -263,6 +294,8 @@ def test_bad_values_are_refused_before_anything_is_sent(
             start(bad)
     with pytest.raises(BadSavedProducer, match="partitioner=consistent_random, and is started with"):
         start(saved, partitioner="murmur2")
+    with pytest.raises(BadSavedProducer, match=r"oncelog\.keyless\.run=1, and is started with oncelog"):
+        start(saved, **{"oncelog.keyless.run": 500})
     with pytest.raises(KafkaException, match=r"needs `enable\.idempotence`"):
         start(saved, **{"enable.idempotence": False})
     assert raw.delete_topic(out) == 0

@@ -39,6 +39,7 @@ producers = st.builds(
     cluster_id=st.text(),
     made_at_ms=st.integers(0, 2**63 - 1),
     partitioner=st.text(),
+    keyless_run=st.integers(1, 2**31 - 1),
     topics=st.dictionaries(st.text(min_size=1), topics, max_size=3),
 )
 
@@ -159,6 +160,15 @@ def test_a_broker_that_knows_no_topic_ids_is_not_held_against_them() -> None:
     saved_producer().check_topic("out", "00000000-0000-0000-0000-000000000000", 3)
 
 
-def test_another_partitioner_is_refused_since_a_replay_would_go_elsewhere() -> None:
-    with pytest.raises(BadSavedProducer, match="partitioner=murmur2"):
-        replace(saved_producer(), partitioner="murmur2").check_partitioner("consistent_random")
+def test_another_way_of_placing_is_refused_since_a_replay_would_go_elsewhere() -> None:
+    with pytest.raises(BadSavedProducer, match="saved with partitioner=murmur2, and is started with"):
+        replace(saved_producer(), partitioner="murmur2").check_placing("consistent_random", 1)
+    with pytest.raises(BadSavedProducer, match=r"oncelog\.keyless\.run=500, and is started with oncelog"):
+        replace(saved_producer(), keyless_run=500).check_placing("consistent_random", 1)
+
+
+def test_a_value_that_was_saved_before_there_were_runs_goes_on_without() -> None:
+    assert "keyless_run" not in saved_producer().to_value()
+    assert saved_producer().keyless_run == 1
+    with pytest.raises(BadSavedProducer, match="keyless_run is 0"):
+        SavedProducer.from_json(tampered(keyless_run=0))

@@ -4,6 +4,7 @@ A table is looked at as a whole first, so that nothing of one that cannot be sen
 a piece is placed, encoded and handed over by the calling thread while earlier ones are under way.
 """
 
+import itertools
 import random
 import threading
 from collections.abc import Callable, Iterator
@@ -37,6 +38,7 @@ PIECES_AT_ONCE: Final = 4  # of the queue's bytes, so that encoding and sending 
 # and its memory is used again. Ten times as much was half as fast.
 MOST_AHEAD_BYTES: Final = 24 << 20
 PIECES_AHEAD: Final = 3
+LEAST_SPAN_RECORDS: Final = 1_000  # spans of about so many rows are worth batches of their own
 
 Times = NDArray[np.int64] | int
 
@@ -278,6 +280,12 @@ class Sending:
             self._choice = (self._choice + 1) % len(places)
             self._send_to(places[self._choice], rows, None, piece.record_count)
             return
+        starts = np.flatnonzero(np.diff(chosen, prepend=KEYLESS - 1))
+        if len(starts) <= max(len(places), piece.record_count // LEAST_SPAN_RECORDS):
+            # Rows of a partition stand side by side: cut, not gathered.
+            for start, stop in itertools.pairwise((*starts.tolist(), piece.record_count)):
+                self._send_to(places[chosen[start]], _cut(rows, start, stop), None, stop - start)
+            return
         # 16-bit numbers are sorted by counting them.
         order = np.argsort(chosen.astype(np.uint16) if len(places) < 1 << 16 else chosen, kind="stable")
         bounds = np.searchsorted(chosen[order], np.arange(len(places) + 1))
@@ -303,8 +311,8 @@ class Sending:
             return chosen
         counter = getattr(self._topic.sticky_choice, "counter", None)
         if isinstance(counter, KeylessCounter):
-            turns = counter.choose_many(partition_count, missing)
-            chosen[keyless] = np.arange(turns.start, turns.stop, dtype=np.int64) % partition_count
+            turns = counter.choose_many(missing)
+            chosen[keyless] = np.arange(turns.start, turns.stop, dtype=np.int64) // counter.run % partition_count
             return chosen
         if missing == count:
             return None

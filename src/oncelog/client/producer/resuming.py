@@ -133,9 +133,9 @@ class Saving:
 
     async def resume(self, saved: SavedProducer) -> None:
         """Go on where the value says; raises with nothing sent where that cannot be done."""
-        saved.check_partitioner(self._engine.partitioner.name)
+        saved.check_placing(self._engine.partitioner.name, self._engine.settings.oncelog_keyless_run)
         resumed = await resume(self._engine.brokers, saved, _wall_ms())
-        book = self._book = Book(saved.cluster_id, saved.partitioner)
+        book = self._book = Book(saved.cluster_id, saved.partitioner, saved.keyless_run)
         self.started_from = saved
         for name, topic in saved.topics.items():
             book.pin(name, topic.topic_id, topic.partition_count, topic.keyless_counter)
@@ -159,7 +159,8 @@ class Saving:
                 if found is None or not found.partitions:
                     raise KafkaException(KafkaError(KafkaError._UNKNOWN_TOPIC, f"topic {name!r} is not there"))
             if self._book is None:
-                self._book = Book(metadata.cluster_id or "", self._engine.partitioner.name)
+                run = self._engine.settings.oncelog_keyless_run
+                self._book = Book(metadata.cluster_id or "", self._engine.partitioner.name, run)
             places = [Place(name, at) for name in new for at in metadata.topics[name].partitions]
             resumed = await self._first(places)
             for name in new:

@@ -114,6 +114,15 @@ class ProducerSettings(ClientSettings):
         scope=PRODUCER,
     )
 
+    oncelog_keyless_run: int = integer(
+        1,
+        1,
+        INT_MAX,
+        "How many records without a key go to one partition of a pinned topic before the next has its turn; saved with "
+        "the producer, and the same wherever it is resumed.",
+        scope=PRODUCER,
+    )
+
     # What is told to the application
     delivery_report_only_error: bool = boolean(False, "Reports of success are left out.", scope=PRODUCER)
     on_delivery: Callable[..., Any] | None = callback(  # noqa: RUF009

@@ -51,9 +51,10 @@ def _nothing(place: Place) -> int:
 
 
 class Book:
-    def __init__(self, cluster_id: str, partitioner: str) -> None:
+    def __init__(self, cluster_id: str, partitioner: str, keyless_run: int = 1) -> None:
         self.cluster_id = cluster_id
         self.partitioner = partitioner
+        self.keyless_run = keyless_run
         self._topics: dict[str, _Topic] = {}
         self._accounts: dict[Place, _Account] = {}
         self._saves: list[Save] = []
@@ -61,7 +62,7 @@ class Book:
     # --- what is pinned
 
     def pin(self, name: str, topic_id: str, partition_count: int, keyless_counter: int = 0) -> None:
-        self._topics[name] = _Topic(topic_id, partition_count, KeylessCounter(keyless_counter))
+        self._topics[name] = _Topic(topic_id, partition_count, KeylessCounter(keyless_counter, self.keyless_run))
 
     def open(self, place: Place, partition: SavedPartition) -> None:
         self._accounts[place] = _Account(partition)
@@ -157,6 +158,7 @@ class Book:
             cluster_id=self.cluster_id,
             made_at_ms=wall_ms,
             partitioner=self.partitioner,
+            keyless_run=self.keyless_run,
             topics={
                 name: SavedTopic(
                     topic_id=topic.topic_id,

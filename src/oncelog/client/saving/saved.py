@@ -76,6 +76,7 @@ class SavedProducer:
     made_at_ms: int
     partitioner: str
     topics: Mapping[str, SavedTopic]
+    keyless_run: int = 1  # so many records without a key share a partition before the next has its turn
 
     @property
     def identities(self) -> tuple[Identity, ...]:
@@ -110,12 +111,17 @@ class SavedProducer:
                 f"and has {partition_count} now: it is not the same topic"
             )
 
-    def check_partitioner(self, partitioner: str) -> None:
-        if partitioner != self.partitioner:
-            raise BadSavedProducer(
-                f"the producer was saved with partitioner={self.partitioner}, and is started with "
-                f"partitioner={partitioner}: a replay would put records elsewhere; set the former"
-            )
+    def check_placing(self, partitioner: str, keyless_run: int) -> None:
+        """What decides where a record goes must be what it was."""
+        for name, saved, now in (
+            ("partitioner", self.partitioner, partitioner),
+            ("oncelog.keyless.run", self.keyless_run, keyless_run),
+        ):
+            if saved != now:
+                raise BadSavedProducer(
+                    f"the producer was saved with {name}={saved}, and is started with {name}={now}: "
+                    "a replay would put records elsewhere; set the former"
+                )
 
     def to_json(self) -> str:
         """One line of text; `from_json` brings back an equal value."""

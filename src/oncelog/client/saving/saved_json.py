@@ -8,6 +8,8 @@
 An identity stands as its index in `identities`. Where a lease ended between two saves, the closed spans stand before
 the open one: `[next_offset, identity, next_sequence, records, ..., identity, next_sequence]`.
 
+`"keyless_run": n` stands beside the partitioner where it is not 1.
+
 The checksum covers all the rest, in the one spelling that `_spell` gives it, so that no number can be changed
 unnoticed. It is no signature: who may write the store may write a new checksum too.
 """
@@ -29,7 +31,8 @@ VERSION_KEY = "oncelog.saved"
 CHECKSUM_LETTERS = 16
 LARGEST_BYTES = 64 << 20
 INT64_MAX = (1 << 63) - 1
-MOST_PARTITIONS = (1 << 31) - 1
+INT32_MAX = (1 << 31) - 1
+MOST_PARTITIONS = INT32_MAX
 NUMBER_LETTERS = 10  # of the largest partition
 
 
@@ -55,6 +58,8 @@ def value_of(saved: "SavedProducer") -> dict[str, Any]:
             for name, topic in sorted(saved.topics.items())
         },
     }
+    if saved.keyless_run != 1:
+        value["keyless_run"] = saved.keyless_run
     value["checksum"] = _checksum(value)
     return value
 
@@ -122,6 +127,7 @@ def _saved(value: Mapping[str, Any]) -> "SavedProducer":
         made_at_ms=_number(value.get("made_at_ms"), "made_at_ms", INT64_MAX),
         partitioner=_text(value, "partitioner"),
         topics={name: _topic(name, each, identities) for name, each in _object(value, "topics").items()},
+        keyless_run=_number(value.get("keyless_run", 1), "keyless_run", INT32_MAX, least=1),
     )
 
 
