@@ -1,0 +1,122 @@
+"""Where reading begins and ends, as the options say it: a word, offsets or times. What that is in offsets only brokers
+know."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+Partition = tuple[str, int]
+T = TypeVar("T")
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+
+_PARTITIONS: Final = '{"topicA":[0,1],"topicB":[0,1]}'
+_OFFSETS: Final = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
+_TIMES: Final = '{"topicA": {"0": 123456789, "1": 123456789}, "topicB": {"0": 123456789, "1": 123456789}}'
+INT32_MAX: Final = 2**31 - 1
+INT64_MAX: Final = 2**63 - 1
+
+
+class BadBound(ValueError):
+    """The text is not what the option takes; the message is Spark's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """`LATEST` or `EARLIEST`, for all partitions."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Offsets:
+    """An offset for each partition; `LATEST` and `EARLIEST` are allowed among them."""
+
+    of: Mapping[Partition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Time:
+    """Milliseconds since 1970, for all partitions."""
+
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    of: Mapping[Partition, int]
+
+
+Bound = Word | Offsets | Time | Times
+
+FROM_EARLIEST: Final = Word(EARLIEST)
+FROM_LATEST: Final = Word(LATEST)
+
+
+def read_offsets(text: str) -> Bound:
+    """What `startingOffsets` and `endingOffsets` take."""
+    word = text.strip().lower()
+    if word == "latest":
+        return FROM_LATEST
+    if word == "earliest":
+        return FROM_EARLIEST
+    return Offsets(_by_partition(text, _OFFSETS, EARLIEST))
+
+
+def read_time(text: str) -> Time:
+    try:
+        return Time(_whole(int(text.strip()), 0))
+    except ValueError:
+        raise BadBound(f"Expected a single long value, got {text.strip()}") from None
+
+
+def read_times(text: str) -> Times:
+    return Times(_by_partition(text, _TIMES, 0))
+
+
+def read_partitions(text: str) -> tuple[Partition, ...]:
+    """What `assign` takes."""
+    if not text.strip().startswith("{"):
+        raise BadBound(f"No topicpartitions to assign as specified value for option 'assign' is '{text}'")
+
+    def of(indexes: Any) -> list[int]:
+        if not isinstance(indexes, list):
+            raise TypeError
+        return [_index(each) for each in indexes]
+
+    topics = _topics(text, _PARTITIONS, of)
+    return tuple(sorted({(topic, index) for topic, indexes in topics.items() for index in indexes}))
+
+
+def _by_partition(text: str, example: str, low: int) -> dict[Partition, int]:
+    def of(numbers: Any) -> dict[int, int]:
+        if not isinstance(numbers, dict):
+            raise TypeError
+        return {_index(int(index)): _whole(number, low) for index, number in numbers.items()}
+
+    topics = _topics(text, example, of)
+    return {(topic, index): number for topic, numbers in topics.items() for index, number in numbers.items()}
+
+
+def _topics(text: str, example: str, of: Callable[[Any], T]) -> dict[str, T]:
+    try:
+        found = json.loads(text)
+        if not isinstance(found, dict):
+            raise TypeError
+        return {topic: of(each) for topic, each in found.items()}
+    except (ValueError, TypeError, RecursionError):
+        raise BadBound(f"Expected e.g. {example}, got {text}") from None
+
+
+def _index(number: Any) -> int:
+    if not 0 <= _whole(number, 0) <= INT32_MAX:
+        raise ValueError
+    return int(number)
+
+
+def _whole(number: Any, low: int) -> int:
+    if isinstance(number, bool) or not isinstance(number, int) or not low <= number <= INT64_MAX:
+        raise ValueError
+    return number
