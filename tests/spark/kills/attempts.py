@@ -1,0 +1,32 @@
+"""What runs inside of tasks before the sink: rows that depend on the attempt, and rows that are held up."""
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tests.spark.kills.hooks import reached, task_facts
+
+
+def another_row_each_attempt(batches: Iterator[Any]) -> Iterator[Any]:
+    """Non-determinism that cannot be waited for: one row in fifty says which attempt made it."""
+    attempt = task_facts()["attempt"]
+    for batch in batches:
+        x = batch.column("x").to_numpy(zero_copy_only=False).copy()
+        x[x % 50 == 7] = -(1 + attempt)
+        yield pa.record_batch(
+            [batch.column("partition"), batch.column("offset"), pa.array(x)], names=batch.schema.names
+        )
+
+
+def gate(batches: Iterator[Any]) -> Iterator[Any]:
+    """Each batch asks before it goes on to the sink."""
+    for number, batch in enumerate(batches):
+        reached("gate", {"number": number, "rows": batch.num_rows, "worker": os.getpid()})
+        yield batch
+
+
+def rows_of(batch: Any) -> int:
+    return int(pc.count(batch.column("x")).as_py())

@@ -1,0 +1,225 @@
+"""The harness's side of a driver: it is started, told what to run, killed, and started again."""
+
+import json
+import os
+import queue
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from tests.peers.jars import spark_connector_jars
+from tests.spark.kills.control import await_end, kill, lives
+from tests.spark.kills.queries import Query
+
+ROOT = Path(__file__).parents[3]
+START_S = 90.0
+RUN_S = 120.0
+END_S = 30.0
+# A driver here lives for seconds: the second compiler never pays off.
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+class DriverEnded(Exception):
+    """The driver died before it answered: killed, in most tests."""
+
+
+class QueryFailed(Exception):
+    """The query stopped with this error."""
+
+
+class Request:
+    def __init__(self, driver: "Driver") -> None:
+        self._driver = driver
+        self.answers: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+
+    def wait(self, timeout_s: float = RUN_S) -> dict[str, Any]:
+        """The answer; QueryFailed with the error's text, DriverEnded where there is nobody to answer any more."""
+        try:
+            answer = self.answers.get(timeout=timeout_s)
+        except queue.Empty:
+            raise AssertionError(
+                f"no answer within {timeout_s:g} s; the log ends with:\n{self._driver.log_end()}"
+            ) from None
+        if answer is None:
+            raise DriverEnded(self._driver.log_end())
+        if answer["error"] is not None:
+            raise QueryFailed(answer["error"])
+        return answer
+
+    def error(self, timeout_s: float = RUN_S) -> str:
+        """The text with which the query stopped; that it stops is what is wanted."""
+        try:
+            answer = self.wait(timeout_s)
+        except QueryFailed as failed:
+            return str(failed)
+        raise AssertionError(f"the query came to its end: {answer}")
+
+
+class Driver:
+    """`with Driver(folder) as driver:` a session in a process of its own, to which project and tests are importable."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        master: str = "local[2,4]",
+        variables: dict[str, str] | None = None,
+        conf: dict[str, str] | None = None,
+    ) -> None:
+        self.folder = folder
+        self._master = master
+        self._variables = variables or {}
+        self._conf = conf or {}
+        self._requests: dict[int, Request] = {}
+        self._count = 0
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self.starts = 0
+
+    # --- its life -----------------------------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.kill() if error is not None else self.stop()
+
+    def start(self) -> None:
+        assert self._process is None, "it runs already"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.starts += 1
+        ours, theirs = socket.socketpair()
+        order = [
+            sys.executable,
+            "-m",
+            "tests.spark.kills.driver_main",
+            str(theirs.fileno()),
+            json.dumps(self._all_conf()),
+        ]
+        with open(self.log_path, "ab") as log:
+            self._process = subprocess.Popen(
+                order, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder, env=self._environment(),
+                pass_fds=[theirs.fileno()],
+            )  # fmt: skip
+        theirs.close()
+        self._channel = ours
+        ready = self._requests[0] = Request(self)
+        threading.Thread(target=self._listen, args=(ours,), name="driver", daemon=True).start()
+        try:
+            started = ready.answers.get(timeout=START_S)
+        except queue.Empty:
+            started = None
+        if started is None:
+            self.kill()
+            raise RuntimeError(f"no driver within {START_S:g} s:\n{self.log_end()}")
+
+    def stop(self) -> None:
+        """In an orderly way."""
+        if self._process is None:
+            return
+        over = self._requests[0] = Request(self)
+        try:
+            self._channel.sendall(b'{"do": "end"}\n')
+            over.answers.get(timeout=END_S)
+        except (OSError, queue.Empty):
+            pass
+        self.kill()
+
+    def kill(self) -> None:
+        """kill -9, the JVM first: nothing of the driver is left that could still commit."""
+        if self._process is None:
+            return
+        jvm = self.jvm_pid
+        if jvm is not None:
+            kill(jvm)
+        self._process.kill()
+        self._process.wait()
+        if jvm is not None:
+            await_end(jvm)
+        self._process = None
+
+    @property
+    def jvm_pid(self) -> int | None:
+        assert self._process is not None, "it does not run"
+        try:
+            children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
+        except OSError:
+            return None
+        return next((int(child) for child in children if lives(int(child))), None)
+
+    # --- what it does -------------------------------------------------------------------------------------------------
+
+    def run(self, query: Query) -> Request:
+        """Begins it and returns: `.wait()` for its end, `.error()` for its failure."""
+        return self.ask("run", query=query.to_json())
+
+    def ask(self, do: str, **values: Any) -> Request:
+        request = Request(self)
+        with self._lock:
+            self._count += 1
+            self._requests[self._count] = request
+            line = json.dumps({"id": self._count, "do": do, "with": values})
+            try:
+                self._channel.sendall(line.encode() + b"\n")
+            except OSError:
+                request.answers.put(None)
+        return request
+
+    @property
+    def log_path(self) -> Path:
+        return self.folder / "driver.log"
+
+    def log_end(self) -> str:
+        return self.log_path.read_text(errors="replace")[-4000:] if self.log_path.exists() else ""
+
+    # --- how ----------------------------------------------------------------------------------------------------------
+
+    def _listen(self, channel: socket.socket) -> None:
+        requests = self._requests
+        try:
+            with channel, channel.makefile("rb") as lines:
+                for line in lines:
+                    answer = json.loads(line)
+                    requests.pop(answer["id"]).answers.put(answer)
+        except OSError:
+            pass
+        for request in list(requests.values()):
+            request.answers.put(None)
+        requests.clear()
+
+    def _environment(self) -> dict[str, str]:
+        paths = [str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")]
+        return {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(path for path in paths if path),
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            **self._variables,
+        }
+
+    def _all_conf(self) -> dict[str, str]:
+        passed = {f"spark.executorEnv.{name}": value for name, value in self._variables.items()}
+        environment = self._environment()
+        return {
+            "spark.master": self._master,
+            "spark.jars": ",".join(str(path) for path in sorted(spark_connector_jars().glob("*.jar"))),
+            "spark.ui.enabled": "false",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.memory": "1g",
+            "spark.driver.extraJavaOptions": QUICK_JVM,
+            "spark.sql.shuffle.partitions": "2",
+            "spark.sql.session.timeZone": "UTC",
+            "spark.log.level": "WARN",
+            "spark.local.dir": str(self.folder / "local"),
+            "spark.sql.warehouse.dir": str(self.folder / "warehouse"),
+            "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+            "spark.executorEnv.PYTHONPATH": environment["PYTHONPATH"],
+            "spark.executorEnv.PYSPARK_PYTHON": sys.executable,
+            **passed,
+            **self._conf,
+        }

@@ -1,0 +1,45 @@
+"""Topics full of integers, and what a pipeline must make of them."""
+
+import numpy as np
+import pyarrow as pa
+
+from oncelog.records.arrow import bytes_column
+from oncelog.records.columns import encode
+from tests.raw import RawConnection
+from tests.spark.kills.audit import Expected, Numbers, expected_of, numbers, partition_count
+from tests.spark.kills.queries import COPIES, MOST_COPIES
+
+BATCH_BYTES = 200_000
+
+
+def write_integers(address: str, topic: str, partitions: int, first: int, last: int) -> None:
+    """The integers from `first` to before `last`, each in the partition that it leaves when divided by their number."""
+    with RawConnection(address) as connection:
+        for partition in range(partitions):
+            mine = np.arange(first, last, dtype=np.int64)
+            mine = mine[mine % partitions == partition]
+            if len(mine) == 0:
+                continue
+            values = bytes_column(pa.array(mine).cast(pa.string()).cast(pa.binary()))
+            for batch in encode(value=values, timestamp_ms=1_700_000_000_000, target_bytes=BATCH_BYTES):
+                answer = connection.produce(topic, partition, bytes(batch.data))
+                assert answer.error_code.value == 0, answer.error_code
+
+
+def make_topics(address: str, partitions: dict[str, int]) -> None:
+    with RawConnection(address) as connection:
+        for name, count in partitions.items():
+            assert connection.create_topic(name, count).value == 0, name
+
+
+def expected_from(address: str, topic: str, middle: str = "same") -> Expected:
+    """What the output must hold when all of this topic went through the middle."""
+    columns = [numbers(address, topic, partition) for partition in range(partition_count(address, topic))]
+    return expected_of(columns, expand_many if middle == "many" else None)
+
+
+def expand_many(x: Numbers) -> tuple[Numbers, Numbers]:
+    copies = np.array(COPIES)[x % len(COPIES)]
+    sources = np.repeat(np.arange(len(x)), copies)
+    starts = np.repeat(np.cumsum(copies) - copies, copies)
+    return x[sources] * MOST_COPIES + (np.arange(len(sources)) - starts), sources
