@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 
-from oncelog.client.consumer import decoding
+from oncelog.client.consumer import asking, decoding, engine
 from oncelog.client.consumer.asking import ToCommit
 from oncelog.client.consumer.consumer import Consumer
 from oncelog.client.consumer.operations import Operations
 from oncelog.client.errors import KafkaError, KafkaException
+from oncelog.client.net.brokers import Brokers
 from oncelog.client.producer.producer import Producer
 from oncelog.client.properties import consumer_settings
-from oncelog.client.types import TopicPartition
+from oncelog.client.types import OFFSET_STORED, TopicPartition
 from oncelog.embedded import Server
 from tests.client.consumer.conftest import MakeConsumer
 from tests.client.consumer.reading import PATIENCE_S, beginning, take, write
@@ -343,3 +344,46 @@ def test_a_record_that_was_stored_a_thousand_times_smaller_is_read(
     consumer = make_consumer()
     consumer.assign(beginning(topic))
     assert take(consumer, 1)[0].value() == large
+
+
+@pytest.mark.parametrize(
+    ("where", "name"),
+    [
+        (engine, "read_fetch_answer"),  # of a fetch that was answered
+        (engine, "pack_fetch"),  # of one that was to be sent
+        (asking, "list_offsets"),
+        (asking, "fetch_committed"),
+        (Brokers, "refresh"),
+    ],
+)
+def test_a_question_that_fails_in_a_way_that_nobody_thought_of_is_asked_again(
+    raw: RawConnection,
+    topic: str,
+    make_consumer: MakeConsumer,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    where: Any,
+    name: str,
+) -> None:
+    real = getattr(where, name)
+    failed: list[str] = []
+
+    def fails_once(*arguments: Any, **more: Any) -> Any:
+        if failed:
+            return real(*arguments, **more)
+        failed.append(name)
+        raise RuntimeError("nobody thought of this")
+
+    write(raw, topic, [b"a", b"b"])
+    consumer = make_consumer(group_id=topic, fetch_error_backoff_ms=10)
+    monkeypatch.setattr(where, name, fails_once)
+    consumer.assign([TopicPartition(topic, 0, OFFSET_STORED)])
+    found: list[bytes | None] = []
+    while len(found) < 2:
+        message = consumer.poll(PATIENCE_S)
+        assert message is not None
+        if message.error() is None:
+            found.append(message.value())
+    assert found == [b"a", b"b"]
+    assert failed == [name]
+    assert "nobody thought of this" in caplog.text

@@ -272,6 +272,9 @@ class Core:
             failure = next((error_of(code) for code in codes.values() if code), None)
         except KafkaException as error:
             failure = error.error
+        except Exception as unexpected:
+            _log.exception("a commit failed in a way that nobody thought of")
+            failure = KafkaError(KafkaError._FAIL, f"the commit failed: {unexpected!r}")
         on_commit = self.settings.on_commit
         if on_commit is None and failure is not None:
             _log.warning("group %s: a commit failed: %s", self.settings.group_id, failure.str())

@@ -6,6 +6,7 @@ own to each broker, because a broker that waits for records answers nothing else
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
@@ -40,6 +41,8 @@ from oncelog.wire.hot_client import (
     pack_fetch,
     read_fetch_answer,
 )
+
+_log = logging.getLogger("oncelog.client")
 
 FETCHES = "fetch"
 NO_LEADER = -1
@@ -199,7 +202,18 @@ class Engine:
                 self.fetcher.lost(request_id, failure.error.code(), self._now_ms())
             else:
                 self.fetcher.metadata_failed(self._now_ms())
+        except Exception:
+            self._unexpected(request_id)
         self.pump()
+
+    def _unexpected(self, request_id: int) -> None:
+        """A defect, or an answer that nobody could make up. Whoever waits for the request goes on all the same, and the
+        application is told."""
+        _log.exception("a consumer's question failed in a way that nobody thought of")
+        if request_id:
+            self.fetcher.lost(request_id, KafkaError._BAD_MSG, self._now_ms())
+        else:
+            self.fetcher.metadata_failed(self._now_ms())
 
     def tell_trouble(self, error: KafkaError) -> None:
         """What keeps the whole consumer from reading, once until something has succeeded."""
@@ -264,7 +278,11 @@ class Engine:
         )
 
         def on_answer(answer: memoryview | None, error: KafkaError | None) -> None:
-            self._fetched(action.request_id, version, connection, answer, error)
+            try:
+                self._fetched(action.request_id, version, connection, answer, error)
+            except Exception:
+                self._unexpected(action.request_id)
+            self.pump()
 
         connection.send(frame, correlation_id, on_answer, self._settings.socket_timeout_ms + action.wait_ms)
 
@@ -298,7 +316,6 @@ class Engine:
                     for each in answer.partitions
                 )
                 self.fetcher.fetched(request_id, found, now_ms)
-        self.pump()
 
     # --- the other questions
 

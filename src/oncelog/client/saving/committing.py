@@ -6,10 +6,13 @@ since brokers forget the offsets of a group in which nothing happens for a week.
 """
 
 import asyncio
+import concurrent.futures
+import logging
 import weakref
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol
 
 from oncelog.client.errors import KafkaError, KafkaException, invalid_argument
 from oncelog.client.saving.committed import DEFAULT_LIMIT_BYTES, Entry
@@ -21,7 +24,9 @@ if TYPE_CHECKING:
     from oncelog.client.saving.saved import SavedProducer
     from oncelog.client.types import TopicPartition
 
-T = TypeVar("T")
+_log: Final = logging.getLogger("oncelog.client")
+
+_Done = concurrent.futures.Future[None]
 
 AGAIN_S: Final = 24 * 60 * 60
 
@@ -61,15 +66,49 @@ class _Committer:
 
     async def commit(self, positions: Sequence[Entry], again_s: float) -> "SavedProducer":
         async with self._turn:
-            value = await _on(self._saving.loop, self._saving.begin_commit())
+            value = await self._begin()
             is_stored = False
             try:
                 await self._store(positions, value)
                 is_stored = True
             finally:
-                await _on(self._saving.loop, self._saving.end_commit(is_stored=is_stored))
+                await self._end(is_stored=is_stored)
         self._plan(value, again_s)
         return value
+
+    async def _begin(self) -> "SavedProducer":
+        """The producer's turn. It is taken on the producer's thread, perhaps just when the commit is cancelled on ours:
+        then whichever thread comes second gives it back."""
+        outcome: concurrent.futures.Future[SavedProducer] = concurrent.futures.Future()
+        taking = asyncio.run_coroutine_threadsafe(self._take_turn(outcome), self._saving.loop)
+        taking.add_done_callback(partial(_closed_meanwhile, outcome))
+        try:
+            return await asyncio.wrap_future(outcome)
+        except asyncio.CancelledError:
+            if outcome.cancel():
+                taking.cancel()
+            elif outcome.exception() is None:
+                self._give_turn_back(is_stored=False)
+            raise
+
+    async def _take_turn(self, outcome: "concurrent.futures.Future[SavedProducer]") -> None:
+        """On the producer's loop."""
+        try:
+            value = await self._saving.begin_commit()
+        except Exception as failure:
+            if outcome.set_running_or_notify_cancel():
+                outcome.set_exception(failure)
+            return
+        if outcome.set_running_or_notify_cancel():
+            outcome.set_result(value)
+        else:
+            await self._saving.end_commit(is_stored=False)
+
+    def _give_turn_back(self, *, is_stored: bool) -> "concurrent.futures.Future[None]":
+        return asyncio.run_coroutine_threadsafe(self._saving.end_commit(is_stored=is_stored), self._saving.loop)
+
+    async def _end(self, *, is_stored: bool) -> None:
+        await asyncio.shield(asyncio.wrap_future(self._give_turn_back(is_stored=is_stored)))
 
     async def _store(self, positions: Sequence[Entry], value: "SavedProducer") -> None:
         metadata = self._brokers.metadata
@@ -79,11 +118,18 @@ class _Committer:
             await self._ownership.commit(positions, value, may_add=metadata.cluster_id == value.cluster_id)
         except KafkaException as failure:
             if failure.error.fatal():
-                self._saving.loop.call_soon_threadsafe(self._saving.stop, failure)
+                self._stop(failure)
             raise
         self._saving.started_from = self._last = value
         for each in positions:
             self._held[each.topic, each.partition] = each
+
+    def _stop(self, failure: KafkaException) -> None:
+        try:
+            self._saving.loop.call_soon_threadsafe(self._saving.stop, failure)
+        except RuntimeError:
+            if not self._saving.loop.is_closed():  # else the producer was closed before
+                raise
 
     def _plan(self, value: "SavedProducer", again_s: float) -> None:
         if self._again is not None:
@@ -109,7 +155,16 @@ class _Committer:
             except KafkaException as failure:
                 if failure.error.fatal() or failure.error.code() == KafkaError._DESTROY:
                     return  # taken over, or the consumer was closed
+                _log.warning("the daily commit of a saved producer failed: %s", failure.error.str())
+            except Exception:
+                _log.exception("the daily commit of a saved producer failed in a way that nobody thought of")
         self._plan(fresh, again_s)
+
+
+def _closed_meanwhile(outcome: "concurrent.futures.Future[SavedProducer]", taking: _Done) -> None:
+    """The producer's loop has ended with the question on it."""
+    if taking.cancelled() and not outcome.done() and outcome.set_running_or_notify_cancel():
+        outcome.set_exception(KafkaException(KafkaError(KafkaError._DESTROY, "the producer was closed meanwhile")))
 
 
 _committers: "weakref.WeakKeyDictionary[Saving, dict[tuple[int, str], _Committer]]" = weakref.WeakKeyDictionary()
@@ -146,10 +201,3 @@ def _entry(each: "TopicPartition") -> Entry:
         raise invalid_argument(f"{each!r} names no offset that could be committed")
     epoch = -1 if each.leader_epoch is None else each.leader_epoch
     return Entry(each.topic, each.partition, each.offset, each.metadata or "", epoch)
-
-
-async def _on(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, T]) -> T:
-    """Have it run on the producer's loop, wherever we are."""
-    if loop is asyncio.get_running_loop():
-        return await coroutine
-    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, loop))
