@@ -36,7 +36,7 @@ def _wanted(lock: str) -> list[str]:
     return {
         "core": core,
         "columns": core + extras["columns"],
-        "spark": core + extras["spark"],
+        "spark": core + extras["spark"] + extras["connect"],
         "run": core + _group(project, "run"),
         "test": core + extras["columns"] + _group(project, "test"),
         "uv": _group(project, "uv"),
