@@ -9,17 +9,24 @@ import os
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from tests.spark.kills.hooks import CONTROLLER, GO, parent
-from tests.waiting import until
+from tests.waiting import ASK_AGAIN_SECONDS, until
 
 PATIENCE_S = 60.0
 STEPS = "ONCELOG_TEST_STEPS"
 HOOK = "tests.spark.kills.hooks:reached"
+
+
+class Answered(Protocol):
+    @property
+    def is_answered(self) -> bool: ...
+    def outcome(self) -> str: ...
 
 
 @dataclass
@@ -90,11 +97,19 @@ class Stop:
             return False
         return self.when is None or self.when(facts)
 
-    def reached(self, timeout_s: float = PATIENCE_S) -> Visit:
-        """Waits for a process to stand here. That it comes is what makes the test one of this step."""
-        assert self.arrived.wait(timeout_s), f"nobody reached {self.step!r} {self.wanted} within {timeout_s:g} s"
+    def reached(self, request: Answered, timeout_s: float = PATIENCE_S) -> Visit:
+        """Waits for a process to stand here. That it comes is what makes the test one of this step; where the request
+        that should bring it here is answered first, it never will."""
+        give_up = time.monotonic() + timeout_s
+        while not self.arrived.wait(ASK_AGAIN_SECONDS):
+            if request.is_answered and not self.arrived.is_set():
+                raise AssertionError(f"nobody reached {self}: {request.outcome()}")
+            assert time.monotonic() < give_up, f"nobody reached {self} within {timeout_s:g} s"
         assert self.visit is not None
         return self.visit
+
+    def __str__(self) -> str:
+        return f"{self.step!r} {self.wanted}"
 
 
 class Controller:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import queue
 import socket
 import subprocess
 import sys
@@ -32,23 +31,34 @@ class QueryFailed(Exception):
 
 
 class Request:
+    """What was asked of a driver. It is answered when the work is done, has failed, or nobody is there to do it."""
+
     def __init__(self, driver: "Driver") -> None:
         self._driver = driver
-        self.answers: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        self._answered = threading.Event()
+        self._answer: dict[str, Any] | None = None
+
+    def put(self, answer: dict[str, Any] | None) -> None:
+        self._answer = answer
+        self._answered.set()
+
+    @property
+    def is_answered(self) -> bool:
+        return self._answered.is_set()
+
+    def outcome(self) -> str:
+        return self._driver.log_end() if self._answer is None else str(self._answer)
 
     def wait(self, timeout_s: float = RUN_S) -> dict[str, Any]:
         """The answer; QueryFailed with the error's text, DriverEnded where there is nobody to answer any more."""
-        try:
-            answer = self.answers.get(timeout=timeout_s)
-        except queue.Empty:
-            raise AssertionError(
-                f"no answer within {timeout_s:g} s; the log ends with:\n{self._driver.log_end()}"
-            ) from None
-        if answer is None:
+        if not self._answered.wait(timeout_s):
+            end = self._driver.log_end()
+            raise AssertionError(f"no answer within {timeout_s:g} s; the log ends with:\n{end}")
+        if self._answer is None:
             raise DriverEnded(self._driver.log_end())
-        if answer["error"] is not None:
-            raise QueryFailed(answer["error"])
-        return answer
+        if self._answer["error"] is not None:
+            raise QueryFailed(self._answer["error"])
+        return self._answer
 
     def error(self, timeout_s: float = RUN_S) -> str:
         """The text with which the query stopped; that it stops is what is wanted."""
@@ -111,12 +121,10 @@ class Driver:
         ready = self._requests[0] = Request(self)
         threading.Thread(target=self._listen, args=(ours,), name="driver", daemon=True).start()
         try:
-            started = ready.answers.get(timeout=START_S)
-        except queue.Empty:
-            started = None
-        if started is None:
+            ready.wait(START_S)
+        except BaseException:
             self.kill()
-            raise RuntimeError(f"no driver within {START_S:g} s:\n{self.log_end()}")
+            raise
 
     def stop(self) -> None:
         """In an orderly way."""
@@ -125,9 +133,9 @@ class Driver:
         over = self._requests[0] = Request(self)
         try:
             self._channel.sendall(b'{"do": "end"}\n')
-            over.answers.get(timeout=END_S)
-        except (OSError, queue.Empty):
-            pass
+            over.wait(END_S)
+        except (OSError, DriverEnded):
+            pass  # it was killed; what is left of it goes below
         self.kill()
 
     def kill(self) -> None:
@@ -142,6 +150,10 @@ class Driver:
         if jvm is not None:
             await_end(jvm)
         self._process = None
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None
 
     @property
     def jvm_pid(self) -> int | None:
@@ -167,7 +179,7 @@ class Driver:
             try:
                 self._channel.sendall(line.encode() + b"\n")
             except OSError:
-                request.answers.put(None)
+                request.put(None)
         return request
 
     @property
@@ -185,11 +197,11 @@ class Driver:
             with channel, channel.makefile("rb") as lines:
                 for line in lines:
                     answer = json.loads(line)
-                    requests.pop(answer["id"]).answers.put(answer)
+                    requests.pop(answer["id"]).put(answer)
         except OSError:
             pass
         for request in list(requests.values()):
-            request.answers.put(None)
+            request.put(None)
         requests.clear()
 
     def _environment(self) -> dict[str, str]:
@@ -209,6 +221,7 @@ class Driver:
             "spark.master": self._master,
             "spark.jars": ",".join(str(path) for path in sorted(spark_connector_jars().glob("*.jar"))),
             "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
             "spark.driver.host": "127.0.0.1",
             "spark.driver.memory": "1g",
             "spark.driver.extraJavaOptions": QUICK_JVM,

@@ -6,7 +6,6 @@ Each request is served in a thread of its own, because most of them wait: for a 
 """
 
 import json
-import os
 import socket
 import sys
 import threading
@@ -24,7 +23,7 @@ class DriverMain:
         self._spark = _session(conf)
 
     def serve(self) -> None:
-        self._tell({"id": 0, "pid": os.getpid()})
+        self._tell({"id": 0, "error": None})
         with self._channel.makefile("rb") as lines:
             for line in lines:
                 request = json.loads(line)
@@ -34,7 +33,7 @@ class DriverMain:
         for query in list(self._running.values()):
             query.stop()
         self._spark.stop()
-        self._tell({"id": 0})
+        self._tell({"id": 0, "error": None})
 
     def _serve_one(self, request: dict[str, Any]) -> None:
         error = None

@@ -1,0 +1,136 @@
+"""The kill matrix: which process dies at which step. One run of a query goes through many cells, batch after batch.
+
+Every function answers with what was killed where; that each step was reached is what the waiting for it asserts.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from oncelog.spark.sink import steps
+from tests.peers.server_process import ServerProcess
+from tests.spark.kills.control import Controller, Stop, Visit, await_end
+from tests.spark.kills.driver import Driver, DriverEnded, QueryFailed, Request
+from tests.spark.kills.pipeline import Pipeline
+
+# A lane claims once, in the first batch of all; so this step comes first.
+TASK_STEPS = (
+    steps.CLAIMED,
+    steps.STATE_READ,
+    steps.RESUMED,
+    steps.FIRST_SEND,
+    steps.SENT,
+    steps.INPUT_ENDED,
+    steps.ACKNOWLEDGED,
+    steps.RETURNING,
+)
+DRIVER_STEPS = (steps.COMMITTING, steps.BEFORE_SAVE, steps.SAVED, steps.COMMITTED)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    process: str
+    step: str
+    batch: int
+
+    @classmethod
+    def of(cls, process: str, visit: Visit) -> "Cell":
+        return cls(process, visit.step, int(visit.facts["batch"]))
+
+
+def kill_workers(pipeline: Pipeline, driver: Driver, controller: Controller) -> list[Cell]:
+    """The Python worker of lane 0 dies at each step of a task; Spark starts the task again, in the same JVM."""
+    cells = []
+    stop = controller.at(TASK_STEPS[0], lane=0, attempt=0)
+    request = driver.run(pipeline.query())
+    for following in (*TASK_STEPS[1:], None):
+        visit = stop.reached(request)
+        cells.append(Cell.of("worker", visit))
+        if following is not None:
+            stop = controller.at(following, lane=0, attempt=0)
+        visit.kill()
+    request.wait()
+    return cells
+
+
+def kill_savers(pipeline: Pipeline, driver: Driver, controller: Controller) -> list[Cell]:
+    """The driver's Python process dies at each step of its commit: the query fails, and is started again."""
+    cells = []
+    for step in DRIVER_STEPS:
+        stop = controller.at(step)
+        request = driver.run(pipeline.query())
+        visit = stop.reached(request)
+        cells.append(Cell.of("driver's Python", visit))
+        visit.kill()
+        request.error()
+    driver.run(pipeline.query()).wait()
+    return cells
+
+
+def kill_servers(pipeline: Pipeline, driver: Driver, controller: Controller, server: ServerProcess) -> list[Cell]:
+    """The server dies while lane 0, or the driver, stands at each step; the query goes on by itself when it is back."""
+    cells = []
+    every = (*TASK_STEPS, *DRIVER_STEPS)
+    stop = _at(controller, every[0])
+    request = driver.run(pipeline.query())
+    for following in (*every[1:], None):
+        visit = stop.reached(request)
+        cells.append(Cell.of("server", visit))
+        server.kill()
+        server.start()
+        if following is not None:
+            stop = _at(controller, following)
+        visit.release()
+    request.wait()
+    return cells
+
+
+def kill_drivers(
+    pipeline: Pipeline, driver: Driver, controller: Controller, *, each: Iterable[str] = (*TASK_STEPS, *DRIVER_STEPS)
+) -> list[Cell]:
+    """The driver's JVM dies at each step. In local mode it runs the tasks too; what stood in the middle of one is left
+    an orphan, and goes on sending while the next driver stands in the same batch."""
+    cells = []
+    orphan: Visit | None = None
+    for step in each:
+        stop = _at(controller, step)
+        request = _run(driver, pipeline)
+        visit = stop.reached(request)
+        cells.append(Cell.of("driver", visit))
+        _let_go(orphan)
+        orphan = visit if step in TASK_STEPS else None
+        if orphan is not None:
+            visit.orphan()
+        else:
+            visit.kill_jvm()
+        _is_dead(driver, request)
+    _run(driver, pipeline).wait()
+    _let_go(orphan)
+    return cells
+
+
+def _run(driver: Driver, pipeline: Pipeline) -> Request:
+    if not driver.is_running:
+        driver.start()
+    return driver.run(pipeline.query())
+
+
+def _let_go(orphan: Visit | None) -> None:
+    if orphan is not None:
+        orphan.release()
+        await_end(orphan.pid)
+
+
+def _is_dead(driver: Driver, request: Request) -> None:
+    """A driver without a JVM says so or says nothing; either way it is over."""
+    try:
+        request.wait()
+    except (DriverEnded, QueryFailed):
+        driver.kill()
+        return
+    raise AssertionError("a driver without a JVM came to the query's end")
+
+
+def _at(controller: Controller, step: str) -> Stop:
+    if step in TASK_STEPS:
+        return controller.at(step, lane=0, attempt=0)
+    return controller.at(step)

@@ -1,0 +1,132 @@
+"""The cells of the kill matrix that local mode hides: executors that die alone, and two attempts of a task at once."""
+
+import os
+import signal
+
+from oncelog.spark.sink import steps
+from tests.spark.cluster import StandaloneCluster
+from tests.spark.kills.cells import DRIVER_STEPS, TASK_STEPS, Cell
+from tests.spark.kills.control import Controller, Stop, Visit, await_end, kill
+from tests.spark.kills.driver import QUICK_JVM, Driver
+from tests.spark.kills.hooks import parent
+from tests.spark.kills.pipeline import Pipeline
+
+# A second attempt begins as soon as the other lane of a batch is done; a lost executor is noticed within seconds.
+CONF = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "50ms",
+    "spark.speculation.multiplier": "1.05",
+    "spark.speculation.quantile": "0.5",
+    "spark.speculation.minTaskRuntime": "100ms",
+    "spark.executor.memory": "512m",
+    "spark.executor.cores": "1",
+    "spark.executor.extraJavaOptions": QUICK_JVM,
+    "spark.executor.heartbeatInterval": "500ms",
+    "spark.network.timeout": "4s",
+    "spark.network.timeoutInterval": "500ms",
+    "spark.locality.wait": "0s",
+    "spark.task.maxFailures": "8",
+}
+
+
+def kill_executors(
+    pipeline: Pipeline, driver: Driver, controller: Controller, cluster: StandaloneCluster
+) -> list[Cell]:
+    """The executor of lane 0 dies at each step of its task. Its Python worker lives on and goes on with the task while
+    the next attempt stands at the same step; at the driver's steps all executors die."""
+    cells = []
+    stop = controller.at(TASK_STEPS[0], lane=0)
+    request = driver.run(pipeline.query())
+    for following in (*TASK_STEPS[1:], None):
+        orphan = stop.reached(request)
+        cells.append(Cell.of("executor", orphan))
+        again = _other_attempt(controller, orphan)
+        orphan.orphan()
+        successor = again.reached(request)
+        orphan.release()
+        await_end(orphan.pid)
+        stop = controller.at(DRIVER_STEPS[0]) if following is None else _later(controller, following, orphan)
+        successor.release()
+    for following in (*DRIVER_STEPS[1:], None):
+        visit = stop.reached(request)
+        cells.append(Cell.of("executor", visit))
+        for pid in cluster.executor_pids():
+            kill(pid)
+            await_end(pid)
+        if following is not None:
+            stop = controller.at(following)
+        visit.release()
+    request.wait()
+    return cells
+
+
+def kill_one_of_two(pipeline: Pipeline, driver: Driver, controller: Controller) -> list[Cell]:
+    """Two attempts of lane 0 stand at each step of a task at once, on two hosts; one of them dies there, the first and
+    the second in turn."""
+    cells = []
+    stop = controller.at(TASK_STEPS[0], lane=0)
+    request = driver.run(pipeline.query())
+    for number, following in enumerate((*TASK_STEPS[1:], None)):
+        first = stop.reached(request)
+        second = _other_attempt(controller, first).reached(request)
+        assert first.jvm != second.jvm, "two attempts of a task ran in one executor"
+        cells.append(Cell.of("one of two attempts", first))
+        if following is not None:
+            stop = _later(controller, following, first)
+        dies, lives = (first, second) if number % 2 == 0 else (second, first)
+        dies.kill()
+        lives.release()
+    request.wait()
+    return cells
+
+
+def late_attempts(pipeline: Pipeline, driver: Driver, controller: Controller) -> list[Cell]:
+    """The first attempt of lane 0 stands in the middle of sending while the second one wins; it goes on, and ends, only
+    when the driver stands at each step of its commit."""
+    cells = []
+    stop = controller.at(steps.SENT, lane=0)
+    request = driver.run(pipeline.query())
+    for number, step in enumerate(DRIVER_STEPS):
+        first = stop.reached(request)
+        at_driver = controller.at(step, batch=first.facts["batch"])
+        with Deaf(first):
+            visit = at_driver.reached(request)
+            first.release()
+            await_end(first.pid)
+        cells.append(Cell("one of two attempts", step, int(first.facts["batch"])))
+        if number + 1 < len(DRIVER_STEPS):
+            stop = _later(controller, steps.SENT, first)
+        visit.release()
+    request.wait()
+    return cells
+
+
+def _other_attempt(controller: Controller, visit: Visit) -> Stop:
+    """Where the same lane of the same batch comes to the same step in another attempt."""
+    facts = visit.facts
+    return controller.at(
+        visit.step,
+        when=lambda other: (
+            (other["batch"], other["lane"]) == (facts["batch"], facts["lane"]) and other["task"] != facts["task"]
+        ),
+    )
+
+
+def _later(controller: Controller, step: str, visit: Visit) -> Stop:
+    """The same lane at this step, in a batch after the one that goes on now."""
+    batch = visit.facts["batch"]
+    return controller.at(step, lane=visit.facts["lane"], when=lambda other: bool(other["batch"] > batch))
+
+
+class Deaf:
+    """While this lasts Spark's orders to kill a task's Python worker stay unread: its daemon stands still."""
+
+    def __init__(self, visit: Visit) -> None:
+        self._daemon = parent(visit.pid)
+        assert self._daemon not in (0, 1, visit.jvm), "the worker has no daemon"
+
+    def __enter__(self) -> None:
+        os.kill(self._daemon, signal.SIGSTOP)
+
+    def __exit__(self, *_: object) -> None:
+        os.kill(self._daemon, signal.SIGCONT)

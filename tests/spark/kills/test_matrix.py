@@ -1,0 +1,47 @@
+"""The kill matrix of docs/spark-kills.md, its cells that local mode shows: each process, at each step."""
+
+from pathlib import Path
+
+from tests.peers.server_process import ServerProcess
+from tests.spark.kills.cells import DRIVER_STEPS, TASK_STEPS, kill_drivers, kill_savers, kill_servers, kill_workers
+from tests.spark.kills.control import Controller
+from tests.spark.kills.driver import Driver
+from tests.spark.kills.pipeline import Pipeline
+
+ROWS = 6000
+
+
+def test_a_tasks_worker_killed_at_each_step_repeats_nothing(
+    tmp_path: Path, server: ServerProcess, driver: Driver, shared_controller: Controller
+) -> None:
+    pipeline = Pipeline(tmp_path, server, "workers", rows=ROWS, rows_a_batch=400, middle="many")
+    cells = kill_workers(pipeline, driver, shared_controller)
+    assert [cell.step for cell in cells] == list(TASK_STEPS)
+    assert pipeline.audit().is_right, pipeline.audit()
+
+
+def test_a_drivers_commit_killed_at_each_step_repeats_nothing(
+    tmp_path: Path, server: ServerProcess, driver: Driver, shared_controller: Controller
+) -> None:
+    pipeline = Pipeline(tmp_path, server, "savers", rows=ROWS, rows_a_batch=2000)
+    cells = kill_savers(pipeline, driver, shared_controller)
+    assert [cell.step for cell in cells] == list(DRIVER_STEPS)
+    assert pipeline.audit().is_right, pipeline.audit()
+
+
+def test_a_server_killed_at_each_step_repeats_nothing(
+    tmp_path: Path, mortal: ServerProcess, driver: Driver, shared_controller: Controller
+) -> None:
+    pipeline = Pipeline(tmp_path, mortal, "servers", rows=ROWS, rows_a_batch=300, middle="many")
+    cells = kill_servers(pipeline, driver, shared_controller, mortal)
+    assert [cell.step for cell in cells] == [*TASK_STEPS, *DRIVER_STEPS]
+    assert pipeline.audit().is_right, pipeline.audit()
+
+
+def test_a_driver_killed_at_each_step_repeats_nothing(
+    tmp_path: Path, server: ServerProcess, driver: Driver, shared_controller: Controller
+) -> None:
+    pipeline = Pipeline(tmp_path, server, "drivers", rows=ROWS, rows_a_batch=1000)
+    cells = kill_drivers(pipeline, driver, shared_controller)
+    assert [cell.step for cell in cells] == [*TASK_STEPS, *DRIVER_STEPS]
+    assert pipeline.audit().is_right, pipeline.audit()
