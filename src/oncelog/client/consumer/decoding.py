@@ -27,6 +27,7 @@ UNFOLDED_BYTES = 64 << 20
 MOST_UNFOLDED_BYTES = 1 << 30
 # Rows that become Python values at a time.
 BLOCK_ROWS = 4096
+LAST_OFFSET = (1 << 63) - 1
 
 
 class Damaged(Exception):
@@ -53,15 +54,31 @@ def committed_records(chunk: Chunk, start_offset: int, *, check_crcs: bool) -> m
         raise Damaged(start_offset, str(error)) from None
 
 
-def columns_of(records: memoryview, start_offset: int, *, check_crcs: bool) -> "Iterator[Columns]":
-    """All records from an offset on, in as many columns as the bounds on memory make of them."""
-    from oncelog.records.columns import decode
+def columns_of(
+    records: memoryview,
+    start_offset: int,
+    *,
+    check_crcs: bool,
+    end_offset: int = LAST_OFFSET,
+    wanted: frozenset[str] | None = None,
+    unfolded_bytes: int = UNFOLDED_BYTES,
+) -> "Iterator[Columns]":
+    """The records from one offset on and before another, in as many columns as the bounds on memory make of them."""
+    from oncelog.records.columns import ALL, decode
 
-    at, limit_bytes, is_one_by_one = 0, UNFOLDED_BYTES, False
-    while at < len(records):
+    columns_wanted = ALL if wanted is None else wanted
+    at, limit_bytes, is_one_by_one = 0, unfolded_bytes, False
+    while at < len(records) and start_offset < end_offset:
         rest = records[at : at + _first_batch_bytes(records[at:])] if is_one_by_one else records[at:]
         try:
-            columns = decode(rest, start_offset=start_offset, check_crc=check_crcs, limit_bytes=limit_bytes)
+            columns = decode(
+                rest,
+                start_offset=start_offset,
+                end_offset=end_offset,
+                columns=columns_wanted,
+                check_crc=check_crcs,
+                limit_bytes=limit_bytes,
+            )
         except ValueError as error:
             if is_one_by_one:
                 raise Damaged(_base_offset(rest, start_offset), str(error)) from None

@@ -65,8 +65,9 @@ class Fetcher:
 
     # What the application wants
 
-    def assign(self, partition: Partition, offset: int, epoch: int = -1) -> None:
+    def assign(self, partition: Partition, offset: int, epoch: int = -1, stop_at: int | None = None) -> None:
         place = Place(partition, self.limits.partition_max_bytes)
+        place.stop_at = stop_at
         place.start_at(offset, epoch)
         self._places[partition] = place
 
@@ -177,7 +178,7 @@ class Fetcher:
         by_node: dict[int, list[Place]] = {}
         for place in places:
             node_id = place.node_at(now_ms)
-            if node_id != NO_NODE and not place.is_paused:
+            if node_id != NO_NODE and not place.is_paused and not place.is_read_up:
                 by_node.setdefault(node_id, []).append(place)
         busy = {node_id for node_id, _ in self._fetches.values()}
         share_bytes = self.limits.queued_bytes // max(1, len(by_node))

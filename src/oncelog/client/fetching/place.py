@@ -41,6 +41,7 @@ class Place:
         "replica_until_ms",
         "reported_code",
         "stage",
+        "stop_at",
         "topic_id",
         "version",
     )
@@ -64,6 +65,7 @@ class Place:
         self.due_ms = 0  # nothing is asked before
         self.is_paused = False
         self.is_held_back = False
+        self.stop_at: int | None = None  # nothing is asked for from this offset on
         self.max_bytes = max_bytes
         self.queued_bytes = 0
         self.queued_records = 0
@@ -169,6 +171,10 @@ class Place:
         self.leader = NO_NODE
         self.replica = NO_NODE
         self.asking = 0
+
+    @property
+    def is_read_up(self) -> bool:
+        return self.stop_at is not None and self.offset >= self.stop_at
 
     def node_at(self, now_ms: int) -> int:
         """Whom to fetch from: the follower that the leader has named for us (KIP-392), or the leader."""

@@ -1,0 +1,112 @@
+"""Connections that outlive what they were opened for: a process that reads a little now and then need not connect anew.
+
+They belong to the process and to one set of properties. There are few of them, the least used goes first, and idle
+connections close by themselves. After a fork the child makes its own; the parent's are left alone.
+"""
+
+import atexit
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Final
+
+from oncelog.client.errors import KafkaError
+from oncelog.client.net.brokers import Brokers
+from oncelog.client.net.loop_thread import LoopThread
+from oncelog.client.properties import ConsumerSettings, consumer_settings
+
+MOST: Final = 4
+IDLE_MS: Final = (
+    240_000  # brokers close what has been idle for ten minutes; a connection that is half closed fails late
+)
+
+Key = tuple[tuple[str, str], ...]
+
+
+class Warm:
+    """One cluster, by one set of properties. `trouble` is what kept it from being reached last, if anything did."""
+
+    def __init__(self, settings: ConsumerSettings, thread: LoopThread) -> None:
+        self.settings = settings
+        self.thread = thread
+        self.trouble: KafkaError | None = None
+        self.users = 0
+        self.brokers = Brokers(settings, on_error=self._note)
+
+    def _note(self, error: KafkaError) -> None:
+        self.trouble = error
+
+
+_lock = threading.Lock()
+_kept: OrderedDict[Key, Warm] = OrderedDict()
+_thread: LoopThread | None = None
+
+
+def warm(properties: Mapping[str, str]) -> Warm:
+    """The connections for these properties, which the caller gives back with `cool`."""
+    with _lock:
+        thread = _running_thread()
+        key = tuple(sorted(properties.items()))
+        found = _kept.get(key)
+        if found is None:
+            found = Warm(consumer_settings({"connections.max.idle.ms": str(IDLE_MS)} | dict(properties)), thread)
+            thread.run(found.brokers.start())
+            _kept[key] = found
+        _kept.move_to_end(key)
+        found.users += 1
+        _close(_surplus())
+        return found
+
+
+def cool(used: Warm) -> None:
+    with _lock:
+        used.users -= 1
+
+
+def _surplus() -> list[Warm]:
+    """Those that are too many, the least used first; what is in use stays."""
+    gone = [key for key, each in _kept.items() if each.users == 0][: max(0, len(_kept) - MOST)]
+    return [_kept.pop(key) for key in gone]
+
+
+def _running_thread() -> LoopThread:
+    global _thread
+    if _thread is None or _thread.is_forked:
+        _kept.clear()
+        _thread = LoopThread("oncelog-reading")
+    return _thread
+
+
+def _close(gone: list[Warm]) -> None:
+    for each in gone:
+        each.thread.run(each.brokers.close())
+
+
+def _close_all() -> None:
+    global _thread
+    with _lock:
+        thread, _thread = _thread, None
+        gone = list(_kept.values())
+        _kept.clear()
+    if thread is not None and not thread.is_forked:
+        _close(gone)
+        thread.stop()
+
+
+def _forget_the_parents() -> None:
+    """The lock may have been held by a thread that is not there in the child."""
+    global _lock
+    _lock = threading.Lock()
+
+
+atexit.register(_close_all)
+
+
+def _watch_forks() -> None:
+    import os
+
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_forget_the_parents)
+
+
+_watch_forks()

@@ -1,0 +1,49 @@
+"""The batch reader: `spark.read.format("oncelog")`."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from oncelog.client.consumer.ranges import DataLost, Range
+from oncelog.spark.options import source_options
+from oncelog.spark.source import reading
+from oncelog.spark.source.columns import check_schema
+from oncelog.spark.source.planning import EARLIEST, LATEST, Planner
+from oncelog.spark.source.positions import Split, split
+
+
+class Reader(DataSourceReader):
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        check_schema(schema)
+        self._options = source_options(dict(options))
+        self._schema = schema
+
+    def partitions(self) -> list[InputPartition]:
+        options = self._options
+        with Planner(options) as planner:
+            there = planner.partitions()
+            starts = planner.bound(options.start, there, is_start=True)
+            ends = planner.bound(options.end, there, is_start=False)
+            first = planner.offsets(dict.fromkeys(there, EARLIEST))
+            last = planner.offsets(dict.fromkeys(there, LATEST))
+        whole = []
+        for topic, index in sorted(there):
+            begin, end = starts[topic, index], ends[topic, index]
+            low, high = first[topic, index], last[topic, index]
+            if end > begin and (begin < low or end > high):
+                self._lost(
+                    f"{topic}-{index}: offsets {begin} to {end} are wanted, and the log goes from {low} to {high}"
+                )
+            whole.append(Range(topic, index, max(begin, low), min(end, high)))
+        by = Split(options.min_partitions, options.max_records_per_partition)
+        return [reading.RangePartition(each) for each in split(whole, by)]
+
+    def _lost(self, words: str) -> None:
+        if self._options.fail_on_data_loss:
+            raise DataLost(words)
+        reading.warn_of_loss(words)
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        return reading.read(self._options, self._schema, partition)
