@@ -105,9 +105,10 @@ def refused(code: int, message: str | None = None) -> KafkaException:
     return KafkaException(KafkaError(code, f"Unable to produce message: {words}"))
 
 
-def bulk_module() -> Any:
-    """What sends tables, where the extra that it needs is installed."""
+def bulk_module(name: str = "bulk") -> Any:
+    """What sends tables (or, as `raw`, whole batches), where the extra that it needs is installed."""
     try:
-        return import_module("oncelog.client.producer.bulk")
+        return import_module(f"oncelog.client.producer.{name}")
     except ImportError as missing:
-        raise ImportError(f"install oncelog[columns] to send tables: {missing}") from None
+        what = "tables" if name == "bulk" else "batches"
+        raise ImportError(f"install oncelog[columns] to send {what}: {missing}") from None

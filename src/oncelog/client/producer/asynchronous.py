@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Self
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from oncelog.client.producer.bulk import BulkSend
     from oncelog.client.producer.resuming import Saving
     from oncelog.client.saving.saved import SavedProducer
+    from oncelog.records.header import Buffer
+    from oncelog.records.passing import Passed
 
 
 class AsyncProducer(NoTransactions):
@@ -146,6 +148,35 @@ class AsyncProducer(NoTransactions):
                     self._check_usable()
                 # In a thread, since a piece takes some milliseconds and other work of this loop need not wait for it.
                 await asyncio.to_thread(sending.send, piece)
+        finally:
+            sending.finish()
+        return future
+
+    async def send_batches(
+        self, topic: str, partition: int, batches: "Buffer | Sequence[Passed]"
+    ) -> "asyncio.Future[BulkSend]":
+        """Take batches that are encoded already (v2, any codec), as a fetch brings them, and be done when all of them
+        are delivered. Where the bytes can be written to they are used as they lie, and must be left alone meanwhile."""
+        raw = bulk_module("raw")
+        self._check_usable()
+        check_topic(topic)
+        self._engine.saving.check(topic)
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[BulkSend] = loop.create_future()
+        handle: BulkSend = raw.BulkSend(topic)
+        sending = raw.RawSending(self._engine, batches, handle)
+        sending.know(await self._engine.know(topic), partition)
+        handle.watch(lambda: loop.call_soon_threadsafe(_settle, future, handle))
+        try:
+            for part in sending.parts():
+                if part is None:
+                    await asyncio.sleep(raw.REPLAY_PAUSE_S)
+                    self._engine.saving.check(topic)
+                    continue
+                while not sending.has_room(part):
+                    await self._changed()
+                    self._check_usable()
+                sending.put(part)
         finally:
             sending.finish()
         return future

@@ -9,7 +9,7 @@ import os
 import random
 import threading
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from oncelog.client.consumer.cluster_metadata import ClusterMetadata, cluster_metadata
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from oncelog.client.producer.resuming import Saving
     from oncelog.client.properties import ProducerSettings
     from oncelog.client.saving.saved import SavedProducer
+    from oncelog.records.header import Buffer
+    from oncelog.records.passing import Passed
 
 Data = str | bytes | bytearray | memoryview | None
 OnDelivery = Callable[[KafkaError | None, Any], object]
@@ -257,6 +259,29 @@ class Producer(NoTransactions):
             for piece in sending.pieces():
                 self._wait_until(lambda piece=piece: sending.has_room(piece))  # type: ignore[misc]
                 sending.send(piece)
+        finally:
+            sending.finish()
+        return handle
+
+    def send_batches(self, topic: str, partition: int, batches: "Buffer | Sequence[Passed]") -> "BulkSend":
+        """Take batches that are encoded already (v2, any codec), as a fetch brings them. Where the bytes can be written
+        to they are used as they lie, and must be left alone until what is returned is done. It waits as `send` does."""
+        raw = bulk_module("raw")
+        self._check_usable()
+        check_topic(topic)
+        self._engine.saving.check(topic)
+        handle: BulkSend = raw.BulkSend(topic)
+        sending = raw.RawSending(self._engine, batches, handle)
+        sending.know(self._thread.run(self._engine.know(topic)), partition)
+        pause = threading.Event()
+        try:
+            for part in sending.parts():
+                if part is None:
+                    pause.wait(raw.REPLAY_PAUSE_S)
+                    self._engine.saving.check(topic)
+                else:
+                    self._wait_until(lambda part=part: sending.has_room(part))  # type: ignore[misc]
+                    sending.put(part)
         finally:
             sending.finish()
         return handle

@@ -36,6 +36,7 @@ NOT_PINNED: Final = (
     "topic {name!r} is not part of this saved producer: its records could not be told apart when it is resumed; "
     "call pin({name!r}) and save before producing to it"
 )
+NOT_OPEN: Final = "partition {place} is not part of the saved producer that this one goes on as"
 NOT_SAVED: Final = (
     "this producer took an identity that is saved nowhere yet: were it killed now, its records would not be found "
     "again; store saved(), or commit with it, before the first record"
@@ -109,6 +110,12 @@ class Saving:
             raise KafkaException(KafkaError(KafkaError._STATE, NOT_PINNED.format(name=name)))
         if self._must_be_saved:
             raise KafkaException(KafkaError(KafkaError._STATE, NOT_SAVED))
+
+    def check_place(self, place: tuple[str, int]) -> None:
+        """A value may have been made for some partitions of a topic only."""
+        book = self._book
+        if book is not None and book.partition_count(place[0]) is not None and Place(*place) not in book.partitions:
+            raise KafkaException(KafkaError(KafkaError._STATE, NOT_OPEN.format(place=f"{place[0]}-{place[1]}")))
 
     def offer(self, partition: Partition, rows: list[Any], records: Callable[[list[Any]], Records]) -> list[Any]:
         """Rows of a partition that is in its replay; those behind it are given back, to be held until it is over."""
@@ -247,8 +254,9 @@ class Saving:
             topic.sticky_until_s = NEVER_S
             topic.sticky_choice = CounterChoice(self._book.keyless(topic.name))  # type: ignore[assignment]
             for partition in partitions:
-                each = resumed[Place(*partition.place)]
-                self._replays.begin(partition, each, any_generation=self._is_leased)
+                each = resumed.get(Place(*partition.place))
+                if each is not None:  # one that is not part of the value cannot be produced to
+                    self._replays.begin(partition, each, any_generation=self._is_leased)
 
         return prepare
 
