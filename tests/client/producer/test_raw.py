@@ -13,7 +13,7 @@ from oncelog.client.saving.saved import SavedProducer
 from oncelog.embedded import Server
 from oncelog.records.build import build_batch
 from oncelog.records.header import headers
-from oncelog.records.passing import pass_on
+from oncelog.records.passing_columns import pass_on
 from oncelog.records.read import Record, records_of
 from tests.client.producer.conftest import new_topic
 from tests.raw import RawConnection

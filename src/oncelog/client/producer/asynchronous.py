@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from oncelog.client.producer.resuming import Saving
     from oncelog.client.saving.saved import SavedProducer
     from oncelog.records.header import Buffer
-    from oncelog.records.passing import Passed
+    from oncelog.records.passing_columns import Passed
 
 
 class AsyncProducer(NoTransactions):

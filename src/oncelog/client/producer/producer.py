@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from oncelog.client.properties import ProducerSettings
     from oncelog.client.saving.saved import SavedProducer
     from oncelog.records.header import Buffer
-    from oncelog.records.passing import Passed
+    from oncelog.records.passing_columns import Passed
 
 Data = str | bytes | bytearray | memoryview | None
 OnDelivery = Callable[[KafkaError | None, Any], object]

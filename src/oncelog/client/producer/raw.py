@@ -1,6 +1,6 @@
 """Batches that are encoded already on their way to a partition (extra `[columns]`).
 
-`records/passing.py` makes what a fetch brought into batches that a client may send; nothing more of them is unfolded
+`records/passing_columns.py` makes what a fetch brought into batches that a client may send; nothing more of them is unfolded
 here, except in the replay of a resumed producer: what stands in the log already is compared record by record, and the
 batch that the replay's end cuts is trimmed. Who sends them, and as which sequences, is stamped by the Sender.
 """
@@ -16,7 +16,7 @@ from oncelog.client.producer.sealing import BulkRows
 from oncelog.client.sending import Batch
 from oncelog.clock import monotonic_s
 from oncelog.records.header import NO_PRODUCER_ID, NO_SEQUENCE, Buffer, stamp, stamp_producer
-from oncelog.records.passing import Passed, pass_on
+from oncelog.records.passing_columns import Passed, pass_on
 from oncelog.records.read import records_of
 from oncelog.records.trim import trim
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oncelog.records import passing
+from oncelog.records import passing_columns as passing
 from oncelog.records.build import NewRecord, build_batch
 from oncelog.records.errors import InvalidRecord
 from oncelog.records.header import (
@@ -19,7 +19,7 @@ from oncelog.records.header import (
     stamp_append_time,
     stamp_producer,
 )
-from oncelog.records.passing import Passing, pass_on
+from oncelog.records.passing_columns import Passing, pass_on
 from oncelog.records.read import records_of
 from oncelog.records.trim import retain
 from tests.records.samples import TIMESTAMP_MS, codecs, new_records, some_records
