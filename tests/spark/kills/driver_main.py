@@ -60,9 +60,10 @@ class DriverMain:
         self._running[name] = queries.start(self._spark, Query.from_json(query), once=False)
         return {}
 
-    def do_process(self, name: str) -> dict[str, Any]:
-        """Until all that is there now has been read and written."""
-        self._running[name].processAllAvailable()
+    def do_process(self, names: list[str]) -> dict[str, Any]:
+        """Until all that is there now is read and written; in this order, as each may read what the last one wrote."""
+        for name in names:
+            self._running[name].processAllAvailable()
         return {}
 
     def do_stop(self, name: str) -> dict[str, Any]:

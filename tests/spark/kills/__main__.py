@@ -1,0 +1,71 @@
+"""The long runs of the kill matrix:  python -m tests.spark.kills soak --seed 7    (or: matrix)"""
+
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from tests.peers.apache import ApacheKafka
+from tests.peers.oncelog_process import OncelogProcess
+from tests.peers.server_process import ServerProcess
+from tests.spark.conftest import QUICK_BROKER, SETTINGS
+from tests.spark.kills.soak import Plan, Soak
+
+SERVERS = ("oncelog", "kafka")
+
+
+def say(text: str) -> None:
+    click.echo(f"{time.strftime('%H:%M:%S')} {text}")
+
+
+@contextmanager
+def server_of(name: str, folder: Path) -> Iterator[ServerProcess]:
+    if name == "oncelog":
+        server: ServerProcess = OncelogProcess(folder, settings=SETTINGS)
+    else:
+        server = ApacheKafka(folder, settings=SETTINGS, jvm=QUICK_BROKER)
+    with server:
+        yield server
+
+
+@click.group()
+def main() -> None:
+    """Spark's processes and the server are killed; what stands in the topics afterwards is counted."""
+
+
+@main.command()
+@click.option("--integers", default=3_000_000, show_default=True)
+@click.option("--kills", default=10, show_default=True, help="Drivers and executors together.")
+@click.option("--seed", default=None, type=int, help="Decides the moments and who dies.")
+@click.option("--rows-a-batch", default=100_000, show_default=True)
+@click.option("--server", "servers", multiple=True, type=click.Choice(SERVERS), default=SERVERS)
+@click.option("--format", "formats", multiple=True, type=click.Choice(("oncelog", "kafka")), default=("oncelog",),
+              help="Of source and sink; kafka is Spark's own connector, which repeats rows.")  # fmt: skip
+def soak(
+    integers: int, kills: int, seed: int | None, rows_a_batch: int, servers: tuple[str, ...], formats: tuple[str, ...]
+) -> None:
+    """Integers through two queries in a row, drivers and executors killed at random."""
+    chosen = time.time_ns() % 10**6 if seed is None else seed
+    all_right = True
+    for name in servers:
+        for written_by in formats:
+            plan = Plan(integers, kills, chosen, rows_a_batch, written_by)
+            folder = Path(tempfile.mkdtemp(prefix="oncelog-kills-"))
+            say(f"{name}, format {written_by}, seed {chosen}, data in {folder}")
+            with server_of(name, folder / "server") as server:
+                outcome = Soak(folder, server, plan, say).run()
+            for line in outcome.lines():
+                say(f"{name}: {line}")
+            if outcome.is_right:
+                shutil.rmtree(folder)
+            all_right = all_right and (outcome.is_right or written_by == "kafka")
+    sys.exit(0 if all_right else 1)
+
+
+if __name__ == "__main__":
+    main()
