@@ -92,6 +92,10 @@ class Replays:
         replay = self._running.get(place)
         return 0 if replay is None else replay.both.outputs_waiting
 
+    def missing(self) -> dict[Place, int]:
+        """Outputs that are still to come, of partitions whose replay is not over; from any thread."""
+        return {place: each.both.outputs_to_come for place, each in tuple(self._running.items())}
+
     def give_up(self, error: KafkaError) -> None:
         """What was offered and not compared is reported as failed."""
         for replay in self._running.values():

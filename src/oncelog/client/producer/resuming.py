@@ -148,6 +148,15 @@ class Saving:
             book.pin(name, topic.topic_id, topic.partition_count, topic.keyless_counter)
         self._begin(resumed)
 
+    async def extend(self, saved: SavedProducer) -> None:
+        """As `resume`, of topics that this producer goes on to, under an identity that is saved already."""
+        async with self._turn:
+            assert self._book is not None, "a producer that was resumed is extended"
+            resumed = await resume(self._engine.brokers, saved, _wall_ms())
+            for name, topic in saved.topics.items():
+                self._book.pin(name, topic.topic_id, topic.partition_count, topic.keyless_counter)
+            self._begin(resumed)
+
     def resume_numbers(self, pid: int, generation: int, sequence: int) -> None:
         """Identity and next sequence as the user saved them: for every partition that is written to."""
         self._numbers = Identity(pid, generation), sequence
@@ -259,6 +268,10 @@ class Saving:
                     self._replays.begin(partition, each, any_generation=self._is_leased)
 
         return prepare
+
+    def missing(self) -> dict[Place, int]:
+        """Outputs that stand in the log and that the application did not produce again so far."""
+        return self._replays.missing()
 
     # --- saving
 

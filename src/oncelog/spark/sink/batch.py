@@ -1,0 +1,71 @@
+"""`df.write.format("oncelog")`: with `job.id` once, however often it is run; without it at least once, and it says
+so."""
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from oncelog.spark.option import BadOption
+from oncelog.spark.options import sink_options
+from oncelog.spark.sink.columns import check_columns
+from oncelog.spark.sink.lane import LaneMessage, LanePlace
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_log: Final = logging.getLogger("oncelog.spark")
+
+BATCH: Final = 0  # a job is one batch
+AT_LEAST_ONCE: Final = (
+    "df.write.format('oncelog') without `job.id` writes at least once: a task or a job that is run again writes its "
+    "rows again. With .option('job.id', NAME) they are written once, however often the job of that name is run."
+)
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """`lane` is None where there is no job id, and so nothing to save."""
+
+    lane: LaneMessage | None
+
+
+class BatchWriter(DataSourceArrowWriter):
+    def __init__(self, options: Any, schema: StructType, overwrite: bool) -> None:
+        self._options = sink_options(options, is_streaming=False)
+        check_columns(schema, self._options.topic)
+        if overwrite:
+            raise BadOption(
+                "Save mode Overwrite is not allowed for oncelog. Allowed save mode is Append: a log keeps what it has"
+            )
+        if self._options.job_id is None:
+            _log.warning(AT_LEAST_ONCE)
+
+    def write(self, iterator: "Iterator[pa.RecordBatch]") -> Written:
+        from oncelog.spark.sink.lane_writer import write_lane
+        from oncelog.spark.sink.plain_writer import write_plain
+
+        if self._options.job_id is None:
+            write_plain(self._options, iterator)
+            return Written(None)
+        context = TaskContext.get()
+        assert context is not None, "Spark writes in tasks"
+        place = LanePlace(query_of(self._options.job_id), BATCH, context.partitionId(), context.attemptNumber())
+        return Written(write_lane(self._options, place, iterator))
+
+    def commit(self, messages: list[Any]) -> None:
+        from oncelog.spark.sink.driver import commit_batch
+
+        if self._options.job_id is not None:
+            commit_batch(self._options, [None if each is None else each.lane for each in messages], BATCH)
+
+    def abort(self, messages: list[Any]) -> None:
+        """Nothing is taken back: what was written stands in its slots, and the next run of the job finds it."""
+
+
+def query_of(job_id: str) -> str:
+    return f"job {job_id}"

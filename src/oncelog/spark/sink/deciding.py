@@ -1,0 +1,117 @@
+"""What a task or a driver is to do with a batch, given what is saved. Pure.
+
+Spark runs a batch again whenever it does not know that it was committed, and never knows it of the last one. So a batch
+is right in two cases: it is the one after the saved one, or the saved one itself. Anything else means that checkpoint
+and sink do not belong together, or that one of them was lost or put back; then both numbers are named.
+"""
+
+from enum import Enum
+
+from oncelog.spark.sink.errors import SinkRefused
+from oncelog.spark.sink.lane import LaneMessage, SinkState, topic_of
+from oncelog.spark.sink.standing import Standing
+
+
+class Doing(Enum):
+    BEGIN = "begin"  # nobody owns the sink yet
+    WRITE = "write"  # saved is the batch before: go on behind it
+    VERIFY = "verify"  # saved is this very batch: run the rows again and compare, send nothing
+
+
+def decide(standing: Standing, sink: str, query: str, batch: int, first_batch: int | None) -> Doing:
+    owner = standing.owner
+    if owner is None:
+        if batch == (first_batch or 0):
+            return Doing.BEGIN
+        raise SinkRefused(_nothing_saved(sink, batch, first_batch))
+    if owner.query != query:
+        raise SinkRefused(
+            f"sink {sink!r} belongs to query {owner.query}, and this is query {query}. A sink is one query's: give "
+            "this one a `sink.name` of its own. (A query whose checkpoint was deleted is another query from then on.)"
+        )
+    due = standing.next_batch
+    assert due is not None
+    if batch == due:
+        return Doing.WRITE
+    if standing.state is None:
+        raise SinkRefused(
+            f"sink {sink!r} begins with batch {due}, and the checkpoint runs batch {batch}: they do not belong together"
+        )
+    if batch == standing.state.batch:
+        return Doing.VERIFY
+    raise SinkRefused(_out_of_step(sink, batch, standing.state.batch))
+
+
+def _nothing_saved(sink: str, batch: int, first_batch: int | None) -> str:
+    if first_batch is not None and first_batch != batch:
+        return (
+            f"sink {sink!r} is to begin with batch {first_batch} (`sink.first.batch`), and the checkpoint runs batch "
+            f"{batch}: set it to {batch} if all batches before that are written"
+        )
+    return (
+        f"sink {sink!r} has nothing saved, and the checkpoint runs batch {batch}: either the sink's state is lost (the "
+        f"topic {topic_of(sink)} was deleted, or this is another cluster), or the batches before were written by "
+        f"another sink. It cannot be told which rows of batch {batch} are there already. If none is, say so by "
+        f"`sink.first.batch` = {batch} and a `sink.name` that was never used"
+    )
+
+
+def _out_of_step(sink: str, batch: int, saved: int) -> str:
+    if batch < saved:
+        return (
+            f"the checkpoint runs batch {batch}, and sink {sink!r} has saved batch {saved}: the checkpoint is older "
+            "than the sink (an old copy was put back, or another driver goes on with the same checkpoint). What it "
+            f"would write is there already. Go on from a checkpoint that has batch {saved}, or begin a new query and "
+            "sink"
+        )
+    return (
+        f"the checkpoint runs batch {batch}, and sink {sink!r} has saved batch {saved}: the checkpoint is newer than "
+        f"the sink, so batches {saved + 1} to {batch - 1} are not known to be written (the topic {topic_of(sink)} was "
+        "put back, or the sink's name was used for another checkpoint before)"
+    )
+
+
+# --- what was done twice must be the same
+
+
+def difference(saved: SinkState, lane: int, rows: int, order_hash: str) -> str | None:
+    """How a lane's run of the saved batch differs from what was saved of it, if it does."""
+    known = saved.lanes.get(lane)
+    saved_rows, saved_hash = (0, "") if known is None or known.idle_batches else (known.rows, known.order_hash)
+    if rows != saved_rows:
+        return f"{rows} rows where {saved_rows} were written"
+    if rows and order_hash != saved_hash:
+        return f"{rows} rows as before, but others, or in another order"
+    return None
+
+
+def check_same(saved: SinkState, messages: list[LaneMessage]) -> None:
+    """The batch is saved already; these are what running it again came to."""
+    sink, batch = saved.claim.sink, saved.batch
+    if len(messages) != saved.lane_count:
+        raise SinkRefused(other_lane_count(sink, batch, len(messages), saved.lane_count))
+    for message in messages:
+        found = difference(saved, message.lane, message.rows, message.order_hash)
+        if found is not None:
+            raise SinkRefused(other_rows(sink, batch, message.lane, found))
+
+
+def other_lane_count(sink: str, batch: int, now: int, before: int) -> str:
+    return (
+        f"batch {batch} of sink {sink!r} runs in {now} tasks and was written by {before}: its rows are divided in "
+        "another way than in the first run, so it cannot be told which are there. How the source divides its rows must "
+        f"not depend on the number of cores; run it as it was run before. {WAY_OUT}"
+    )
+
+
+def other_rows(sink: str, batch: int, lane: int, what: str) -> str:
+    return (
+        f"batch {batch} of sink {sink!r}, lane {lane}: the replay is not what was written: {what}. Nothing more is "
+        f"written. {WAY_OUT}"
+    )
+
+
+WAY_OUT = (
+    "A query whose batches do not repeat exactly (rand(), uuid(), shuffles, stateful operators, files that change) "
+    "needs the sealed sink: writeStream.foreachBatch(oncelog.spark.sealed(...))"
+)

@@ -1,0 +1,63 @@
+"""`writeStream.format("oncelog")`: the thin part that Spark calls."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from oncelog.spark.option import BadOption
+from oncelog.spark.options import sink_options
+from oncelog.spark.sink.columns import check_columns
+from oncelog.spark.sink.lane import LaneMessage, LanePlace
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BATCH = "streaming.sql.batchId"
+QUERY = "sql.streaming.queryId"
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """What a task's `write` answers, and `commit` is given."""
+
+    lane: LaneMessage
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    def __init__(self, options: Any, schema: StructType, overwrite: bool) -> None:
+        self._options = sink_options(options)
+        check_columns(schema, self._options.topic)
+        if overwrite:
+            raise BadOption("complete mode would have to take rows back, and a log keeps them: use append mode")
+        if self._options.async_progress_tracking:
+            raise BadOption(
+                "asyncProgressTrackingEnabled cannot be used: a batch that is not written down would run twice"
+            )
+
+    def write(self, iterator: "Iterator[pa.RecordBatch]") -> Written:
+        from oncelog.spark.sink.lane_writer import write_lane
+
+        return Written(write_lane(self._options, place_of_task(), iterator))
+
+    def commit(self, messages: list[Any], batchId: int) -> None:
+        from oncelog.spark.sink.driver import commit_batch
+
+        commit_batch(self._options, [None if each is None else each.lane for each in messages], batchId)
+
+    def abort(self, messages: list[Any], batchId: int) -> None:
+        """Nothing is taken back: what was written stands in its slots, and the next run of the batch finds it."""
+
+
+def place_of_task() -> LanePlace:
+    context = TaskContext.get()
+    batch = None if context is None else context.getLocalProperty(BATCH)
+    query = None if context is None else context.getLocalProperty(QUERY)
+    if context is None or batch is None or query is None:
+        raise BadOption(
+            "no task of a streaming query runs here: the format `oncelog` writes in Spark's micro-batches only"
+        )
+    return LanePlace(query, int(batch), context.partitionId(), context.attemptNumber())

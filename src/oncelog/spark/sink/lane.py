@@ -1,0 +1,213 @@
+"""The values that a sink keeps and passes on, and their JSON. Pure.
+
+A *lane* is one writer of a sink: task i of a batch writes as lane i, with a producer of its own. What the sink's topic
+holds are two kinds of claims and one state for each batch; `docs/spark-sink.md` has the topic field by field.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from oncelog.spark.sink.errors import BadState
+
+VERSION: Final = 1
+VERSION_KEY: Final = "oncelog.sink"
+TOPIC_PREFIX: Final = "oncelog.sink."
+
+SINK, LANE, TOPIC, STATE = "sink", "lane", "topic", "state"
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class LanePlace:
+    """Which task this is. `attempt` tells attempts of one task apart in messages; it decides nothing."""
+
+    query: str
+    batch: int
+    lane: int
+    attempt: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LaneMessage:
+    """What a task tells the driver: how far its lane got with this batch. It goes from process to process by pickle."""
+
+    sink: str
+    query: str
+    batch: int
+    lane: int
+    attempt: int
+    rows: int
+    order_hash: str
+    producer: Json | None  # the saved producer behind these rows; None where the lane never had anything to write
+
+
+@dataclass(frozen=True, slots=True)
+class LaneState:
+    """A lane as it stands behind a batch."""
+
+    producer: Json
+    rows: int = 0  # of that batch
+    order_hash: str = ""
+    idle_batches: int = 0  # so many batches, up to this one, had no task for it
+
+
+@dataclass(frozen=True, slots=True)
+class SinkClaim:
+    """Whose the sink is. The first one in the log stands for as long as the sink does."""
+
+    sink: str
+    query: str
+    first_batch: int
+    pid: int  # the sink's own, under which states are written
+    epoch: int
+
+    def sequence(self, batch: int) -> int:
+        """The slot of a batch's state. Each is filled once."""
+        return (batch - self.first_batch) & 0x7FFFFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class LaneClaim:
+    """A lane's identity, taken before it sends anything: a saved producer that has sent nothing, for one topic."""
+
+    batch: int
+    lane: int
+    producer: Json
+    nonce: str
+
+
+@dataclass(frozen=True, slots=True)
+class SinkState:
+    """What is saved with a batch, all lanes at once."""
+
+    claim: SinkClaim
+    batch: int
+    lane_count: int  # of this batch's tasks
+    lanes: Mapping[int, LaneState]  # all that still count, also those that this batch had no task for
+    topics: Mapping[str, int] = field(default_factory=dict)  # partition counts that the next batch pins
+    previous_offset: int = 0  # nothing of the batch before this one lies below
+    nonce: str = ""
+    made_at_ms: int = 0
+
+
+def topic_of(sink: str) -> str:
+    return TOPIC_PREFIX + sink
+
+
+# --- keys: they tell the batch, so that what is old can be removed without being read
+
+
+def key_of(kind: str, batch: int, *rest: object) -> bytes:
+    return "/".join((str(batch), kind, *(str(each) for each in rest))).encode()
+
+
+def batch_of_key(key: bytes | None) -> int | None:
+    number, _, _ = (key or b"").partition(b"/")
+    return int(number) if number.isdigit() else None
+
+
+def kind_of_key(key: bytes | None) -> str:
+    return (key or b"").partition(b"/")[2].partition(b"/")[0].decode(errors="replace")
+
+
+# --- JSON
+
+
+def encode(kind: str, fields: Json) -> bytes:
+    value = {VERSION_KEY: VERSION, "kind": kind, **fields}
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=True).encode()
+
+
+def decode(value: bytes) -> tuple[str, Json]:
+    """(kind, fields)"""
+    try:
+        found = json.loads(value)
+    except ValueError as error:
+        raise BadState(f"a record of the sink's topic is no JSON: {error}") from None
+    version = found.get(VERSION_KEY) if isinstance(found, dict) else None
+    if not isinstance(version, int) or version < 1:
+        raise BadState(f"a record of the sink's topic has no {VERSION_KEY!r}: it is not a sink's")
+    if version > VERSION:
+        raise BadState(
+            f"the sink was written by a newer oncelog (format {version}, this one knows {VERSION}): update this one"
+        )
+    return str(found.get("kind")), found
+
+
+def sink_claim_fields(claim: SinkClaim) -> Json:
+    return {
+        "sink": claim.sink,
+        "query": claim.query,
+        "first_batch": claim.first_batch,
+        "producer": [claim.pid, claim.epoch],
+    }
+
+
+def lane_claim_fields(claim: LaneClaim) -> Json:
+    return {"batch": claim.batch, "lane": claim.lane, "producer": claim.producer, "nonce": claim.nonce}
+
+
+def state_fields(state: SinkState) -> Json:
+    return {
+        **sink_claim_fields(state.claim),
+        "batch": state.batch,
+        "lane_count": state.lane_count,
+        "lanes": {str(lane): _lane_fields(each) for lane, each in sorted(state.lanes.items())},
+        "topics": dict(sorted(state.topics.items())),
+        "previous_offset": state.previous_offset,
+        "nonce": state.nonce,
+        "made_at_ms": state.made_at_ms,
+    }
+
+
+def _lane_fields(lane: LaneState) -> Json:
+    fields: Json = {"producer": lane.producer}
+    if lane.idle_batches:
+        return fields | {"idle": lane.idle_batches}
+    return fields | {"rows": lane.rows, "hash": lane.order_hash}
+
+
+def read_sink_claim(fields: Json) -> SinkClaim:
+    try:
+        pid, epoch = fields["producer"]
+        return SinkClaim(str(fields["sink"]), str(fields["query"]), int(fields["first_batch"]), int(pid), int(epoch))
+    except (KeyError, TypeError, ValueError) as error:
+        raise _damaged(SINK, error) from None
+
+
+def read_lane_claim(fields: Json) -> LaneClaim:
+    try:
+        return LaneClaim(int(fields["batch"]), int(fields["lane"]), dict(fields["producer"]), str(fields["nonce"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise _damaged(LANE, error) from None
+
+
+def read_state(fields: Json) -> SinkState:
+    claim = read_sink_claim(fields)
+    try:
+        return SinkState(
+            claim,
+            int(fields["batch"]),
+            int(fields["lane_count"]),
+            {int(lane): _read_lane(each) for lane, each in fields["lanes"].items()},
+            {str(name): int(count) for name, count in fields["topics"].items()},
+            int(fields["previous_offset"]),
+            str(fields["nonce"]),
+            int(fields["made_at_ms"]),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise _damaged(STATE, error) from None
+
+
+def _read_lane(fields: Json) -> LaneState:
+    idle_batches = int(fields.get("idle", 0))
+    if idle_batches:
+        return LaneState(dict(fields["producer"]), idle_batches=idle_batches)
+    return LaneState(dict(fields["producer"]), int(fields["rows"]), str(fields["hash"]))
+
+
+def _damaged(kind: str, error: Exception) -> BadState:
+    return BadState(f"a record of the sink's topic is no {kind}: {type(error).__name__} {error}")

@@ -1,0 +1,158 @@
+"""What the records of a sink's topic come to, read in their order. Pure.
+
+Any number of tasks and drivers append, of this run and of former ones, so a record is only an attempt. Which of them
+count is decided by the order of the log, alike for every reader:
+
+- of claims of the sink the first;
+- of claims of a lane the first that was made for the batch that is next, where the lane is not known already;
+- of states the first of the batch that is next.
+
+Whoever appends reads on up to its own record, and then knows what came of it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from oncelog.spark.sink.lane import (
+    LANE,
+    SINK,
+    STATE,
+    TOPIC,
+    Json,
+    LaneClaim,
+    SinkClaim,
+    SinkState,
+    batch_of_key,
+    decode,
+    kind_of_key,
+    read_lane_claim,
+    read_sink_claim,
+    read_state,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A record as it stands."""
+
+    offset: int
+    key: bytes | None
+    value: bytes | None
+
+
+@dataclass(slots=True)
+class Standing:
+    next_offset: int = 0  # read up to here
+    owner: SinkClaim | None = None
+    state: SinkState | None = None
+    state_offset: int = -1
+    before: SinkState | None = None  # of the batch before, where it was read
+    lanes: dict[int, LaneClaim] = field(default_factory=dict)  # claimed for the next batch
+    topics: dict[tuple[int, str], LaneClaim] = field(default_factory=dict)  # of lanes, further topics
+    keys: dict[bytes, int] = field(default_factory=dict)  # of records that are not removed, with their batch
+
+    @property
+    def next_batch(self) -> int | None:
+        """The batch whose state is to follow; None while the sink is nobody's."""
+        if self.state is not None:
+            return self.state.batch + 1
+        return None if self.owner is None else self.owner.first_batch
+
+    def producer(self, lane: int) -> Json | None:
+        """What the lane goes on as, as far as its first topics are concerned."""
+        if self.state is not None and lane in self.state.lanes:
+            return self.state.lanes[lane].producer
+        claim = self.lanes.get(lane)
+        return None if claim is None else claim.producer
+
+    def partition_count(self, topic: str) -> int | None:
+        """What the next batch pins for a topic that the sink knows."""
+        if self.state is not None and topic in self.state.topics:
+            return self.state.topics[topic]
+        for claim in (*self.lanes.values(), *self.topics.values()):
+            known = claim.producer["topics"].get(topic)
+            if known is not None:
+                return int(known["count"])
+        return None
+
+    # --- reading
+
+    def read(self, entries: Iterable[Entry], *, from_offset: int = 0) -> None:
+        """Take in what follows. Below `from_offset` only keys are looked at, so that old records can be removed."""
+        for entry in entries:
+            if entry.offset < self.next_offset:
+                continue
+            self.next_offset = entry.offset + 1
+            self._note_key(entry)
+            if entry.value is not None and entry.offset >= from_offset:
+                self._read(entry.value, entry.offset)
+
+    def _note_key(self, entry: Entry) -> None:
+        batch = batch_of_key(entry.key)
+        if entry.key is None or batch is None:
+            return
+        if entry.value is None:
+            self.keys.pop(entry.key, None)
+        else:
+            self.keys[entry.key] = batch
+
+    def _read(self, value: bytes, offset: int) -> None:
+        kind, fields = decode(value)
+        if kind == SINK:
+            if self.owner is None:
+                self.owner = read_sink_claim(fields)
+        elif kind == LANE:
+            self._claim(read_lane_claim(fields))
+        elif kind == TOPIC:
+            self._claim_topics(read_lane_claim(fields))
+        elif kind == STATE:
+            self._save(read_state(fields), offset)
+
+    def _claim(self, claim: LaneClaim) -> None:
+        if claim.batch == self.next_batch and self.producer(claim.lane) is None:
+            self.lanes[claim.lane] = claim
+
+    def _claim_topics(self, claim: LaneClaim) -> None:
+        lane = self.producer(claim.lane)
+        if claim.batch != self.next_batch or lane is None:
+            return
+        for topic in claim.producer["topics"]:
+            if topic not in lane["topics"]:
+                self.topics.setdefault((claim.lane, topic), claim)
+
+    def _save(self, state: SinkState, offset: int) -> None:
+        if self.state is not None:
+            is_next = state.claim == self.owner and state.batch == self.state.batch + 1
+        elif self.owner is not None:
+            is_next = state.claim == self.owner and state.batch == self.owner.first_batch
+        else:
+            is_next = True  # reading began here, see `start_of`
+        if not is_next:
+            return
+        self.before, self.state, self.state_offset = self.state, state, offset
+        self.owner = state.claim
+        self.lanes.clear()
+        self.topics.clear()
+
+
+def start_of(entries: Iterable[Entry], back: int = 0) -> int | None:
+    """Where reading must begin for somebody who has these records of the topic's end: at the state before the newest
+    one, as that is named in it. The newest one's batch can then have no state that lies before it, unseen. None where
+    no state is among them. `back`: so many states before that one.
+
+    It may lie before all of these records, and then there are more to be looked at: a driver that came late may have
+    left a state of an old batch at the end, which leads back to before everything that has happened since.
+    """
+    starts: dict[int, int] = {}
+    previous: dict[int, int] = {}
+    for entry in entries:
+        if entry.value is not None and kind_of_key(entry.key) == STATE:
+            state = read_state(decode(entry.value)[1])
+            starts[state.batch] = min(state.previous_offset, starts.get(state.batch, state.previous_offset))
+            previous[entry.offset] = state.previous_offset
+    if not starts:
+        return None
+    start = starts[max(starts)]
+    for _ in range(back):
+        start = previous.get(start, start)
+    return start
