@@ -1,29 +1,29 @@
 """Exactly what stands between two offsets of a partition, as columns: fetched ahead while what came before is decoded.
 
 Offsets that a transaction's marker or compaction took are no rows; everything else between the two offsets is one, or
-there is an error. An answer without records says nothing by itself: the range ends where an offset at its end or behind
+there is an error. An answer without records says nothing by itself: a range is over when an offset at its end or behind
 it has been seen.
 """
 
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from oncelog.client.consumer import asking
 from oncelog.client.consumer.decoding import Damaged, columns_of, committed_records
-from oncelog.client.consumer.engine import Engine, Told
-from oncelog.client.consumer.reading import Position
-from oncelog.client.errors import KafkaError, KafkaException, exception_of
-from oncelog.client.fetching.values import EARLIEST, LATEST, Chunk, Event, Failed, Partition
-from oncelog.client.net.warm import Warm, cool, warm
+from oncelog.client.consumer.engine import Told
+from oncelog.client.consumer.range_engine import Idle, RangeEngine
+from oncelog.client.errors import KafkaError, KafkaException, is_retriable
+from oncelog.client.fetching.values import Chunk, Failed
+from oncelog.client.net.warm import cool, warm
 from oncelog.clock import monotonic_s
 
 if TYPE_CHECKING:
     from oncelog.records.column_types import Columns
 
+OnLoss = Callable[[str], None]
+
 PATIENCE_S: Final = 120.0
-# What a range is fetched by, unless the properties say otherwise: few large requests, and two of them held.
+# What a range is fetched by, unless the properties say otherwise: few large requests, and no more held than a few.
 FETCH: Final = {
     "fetch.message.max.bytes": str(4 << 20),
     "queued.max.messages.kbytes": str(16 << 10),
@@ -32,7 +32,7 @@ FETCH: Final = {
 }
 UNFOLDED_BYTES: Final = 16 << 20
 DAMAGED_TRIES: Final = 3
-# An answer that says that something is not there may come from a broker that does not know yet: asked for this long.
+# A broker that says that something is not there may not know it yet: it is asked for this long.
 SETTLE_S: Final = 10.0
 _GONE: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID, KafkaError._UNKNOWN_PARTITION})
 _OUT_OF_RANGE: Final = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
@@ -62,7 +62,7 @@ def read_range(
     *,
     columns: frozenset[str] | None = None,
     patience_s: float = PATIENCE_S,
-    on_loss: Callable[[str], None] | None = None,
+    on_loss: OnLoss | None = None,
 ) -> Iterator[Any]:
     """The records from `start` on and before `end` as pyarrow RecordBatches, with the columns of `records.arrow.SCHEMA`
     that were asked for (`timestamp` brings `timestampType` along).
@@ -83,101 +83,59 @@ def read_columns(
     *,
     columns: frozenset[str] | None = None,
     patience_s: float = PATIENCE_S,
-    on_loss: Callable[[str], None] | None = None,
+    on_loss: OnLoss | None = None,
 ) -> "Iterator[Columns]":
     """As `read_range`, one step before Arrow."""
     if asked.start >= asked.end:
         return
     client = warm(FETCH | dict(properties))
+    engine = RangeEngine(client, (asked.topic, asked.partition), asked.start, asked.end)
     try:
-        reader = _Reader(client, asked, columns, patience_s, on_loss)
-        try:
-            yield from reader.columns()
-        finally:
-            reader.close()
+        yield from _Reader(engine, asked, columns, patience_s, on_loss).columns()
     finally:
+        engine.close()
         cool(client)
 
 
 class _Reader:
     def __init__(
         self,
-        client: Warm,
+        engine: RangeEngine,
         asked: Range,
         wanted: frozenset[str] | None,
         patience_s: float,
-        on_loss: Callable[[str], None] | None,
+        on_loss: OnLoss | None,
     ) -> None:
-        self._client = client
+        self._engine = engine
         self._asked = asked
-        self._partition: Partition = (asked.topic, asked.partition)
         self._wanted = wanted
         self._patience_s = patience_s
         self._on_loss = on_loss
         self._at = asked.start
-        self._something_came = threading.Event()
-        self._give_up_s = monotonic_s() + patience_s
-        self._trouble: KafkaError | None = None
-        self._gone_since_s: float | None = None
+        self._trouble = ""
         self._damaged_tries = 0
-        self._engine: Engine = client.thread.run(self._begin())
+        self._progress()
 
-    async def _begin(self) -> Engine:
-        engine = Engine(
-            self._client.settings,
-            self._client.brokers,
-            self._find_committed,
-            self._something_came.set,
-            self._client.thread.call_soon,
-        )
-        engine.fetcher.assign(self._partition, self._at, stop_at=self._asked.end)
-        engine.pump()
-        return engine
-
-    async def _find_committed(self, partitions: list[Partition]) -> Mapping[Partition, tuple[int, int]]:
-        raise AssertionError("a range begins at an offset")
-
-    def close(self) -> None:
-        self._client.thread.run(self._engine.close())
+    def _progress(self) -> None:
+        self._give_up_s = monotonic_s() + self._patience_s
+        self._lost_if_so_at_s: float | None = None  # when to believe that something is not there
 
     def columns(self) -> "Iterator[Columns]":
         while self._at < self._asked.end:
-            event = self._next()
+            event = self._engine.next_event()
             if isinstance(event, Chunk):
                 yield from self._read(event)
             elif isinstance(event, Failed):
                 self._failed(event)
             elif isinstance(event, Told):
-                self._note(event.error)
-
-    def _next(self) -> Event | Told:
-        """The next thing that is not stale, waited for."""
-        engine = self._engine
-        while True:
-            event = engine.next_event()
-            if event is not None:
-                if isinstance(event, Chunk):
-                    engine.taken(event)
-                if event.is_current:
-                    return event
-                continue
-            self._something_came.clear()
-            if engine.has_events:
-                continue
-            left_s = self._give_up_s - monotonic_s()
-            if left_s <= 0:
-                self._give_up()
-            self._something_came.wait(left_s)
-
-    def _give_up(self) -> None:
-        why = f": {self._trouble.str()}" if self._trouble is not None else ""
-        words = f"{self._asked}: nothing more came at offset {self._at} in {self._patience_s:g} s{why}"
-        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, words, retriable=True))
+                self._wait_for(event.error)
+            elif isinstance(event, Idle):
+                self._idle()
 
     # --- records
 
     def _read(self, chunk: Chunk) -> "Iterator[Columns]":
-        check_crcs = self._client.settings.check_crcs
+        check_crcs = self._engine.settings.check_crcs
         end = self._asked.end
         try:
             records = committed_records(chunk, self._at, check_crcs=check_crcs)
@@ -196,13 +154,8 @@ class _Reader:
             self._damaged(chunk, damaged)
             return
         self._at = min(max(self._at, chunk.next_offset), end)
-        self._progress()
-
-    def _progress(self) -> None:
-        self._give_up_s = monotonic_s() + self._patience_s
-        self._trouble = None
-        self._gone_since_s = None
         self._damaged_tries = 0
+        self._progress()
 
     def _damaged(self, chunk: Chunk, damaged: Damaged) -> None:
         """It may be whole another time, or elsewhere; not for ever."""
@@ -210,81 +163,87 @@ class _Reader:
         if self._damaged_tries == DAMAGED_TRIES:
             words = f"{self._asked}: what was fetched at offset {max(self._at, damaged.offset)} is damaged: {damaged}"
             raise KafkaException(KafkaError(KafkaError._BAD_MSG, words))
-        position = Position(self._at, -1)
-        self._client.thread.call_soon(self._engine.damaged, chunk, position)
+        self._engine.fetch_again(chunk, self._at)
 
     # --- what goes wrong
-
-    def _note(self, error: KafkaError) -> None:
-        """Something that belongs to no partition; what does not pass by itself is not waited for."""
-        if not error.retriable():
-            raise KafkaException(error)
-        self._trouble = error
 
     def _failed(self, event: Failed) -> None:
         code = event.code
         if code in _OUT_OF_RANGE:
             self._out_of_range()
         elif code in _GONE:
-            self._is_gone(event.message)
+            self._doubt()
+            self._trouble = event.message
         elif code == KafkaError._LOG_TRUNCATION:
             # What was handed out already is not in the log any more: only a new attempt can say what is there now.
             raise KafkaException(KafkaError(code, f"{self._asked}: {event.message}", retriable=True))
         else:
-            self._note(KafkaError(code, event.message, retriable=_may_pass(code)))
+            self._wait_for(KafkaError(code, event.message, retriable=is_retriable(code) or code == KafkaError._BAD_MSG))
+
+    def _wait_for(self, error: KafkaError) -> None:
+        """For the end of what passes by itself; anything else is not waited for."""
+        if not error.retriable():
+            raise KafkaException(error)
+        self._trouble = error.str()
+
+    def _doubt(self) -> None:
+        if self._lost_if_so_at_s is None:
+            self._lost_if_so_at_s = monotonic_s() + SETTLE_S
+
+    @property
+    def _is_certain(self) -> bool:
+        return self._lost_if_so_at_s is not None and monotonic_s() >= self._lost_if_so_at_s
+
+    def _idle(self) -> None:
+        """Nothing has come for a while. What is there, and is the range?"""
+        now_s = monotonic_s()
+        if now_s >= self._give_up_s:
+            self._give_up()
+        bounds = self._engine.bounds()
+        if isinstance(bounds, KafkaError):
+            if bounds.code() in _GONE:
+                self._doubt()
+                if self._is_certain:
+                    self._lost(f"{self._asked}: {bounds.str()}", self._asked.end)
+            else:
+                self._wait_for(bounds)
+            return
+        if bounds.end < self._asked.end:
+            self._doubt()
+            if self._is_certain:
+                self._lost(f"{self._asked}: the log ends at {bounds.end}", self._asked.end)
+        elif bounds.committed_end < self._asked.end:
+            self._trouble = f"an open transaction holds back what comes after offset {bounds.committed_end}"
+
+    def _give_up(self) -> None:
+        why = f": {self._trouble}" if self._trouble else ""
+        words = f"{self._asked}: nothing more came at offset {self._at} in {self._patience_s:g} s{why}"
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, words, retriable=True))
 
     def _out_of_range(self) -> None:
-        first, last = self._client.thread.run(self._bounds())
-        if first <= self._at <= last:
-            self._seek(self._at)  # a broker that lagged behind said so
-            return
-        if first > self._at:
-            lost = f"offsets {self._at} to {min(first, self._asked.end)} of {self._asked} are not in the log any more"
-            self._lost(f"{lost}, which begins at {first}")
-            self._seek(min(first, self._asked.end))
-            return
-        self._lost(f"{self._asked}: the log ends at {last}, before offset {self._at}")
-        self._at = self._asked.end
+        bounds = self._engine.bounds()
+        if isinstance(bounds, KafkaError):
+            self._wait_for(bounds)
+            self._engine.seek(self._at, is_later=True)
+        elif bounds.start > self._at:
+            first = min(bounds.start, self._asked.end)
+            self._lost(
+                f"{self._asked}: offsets {self._at} to {first} are gone, the log begins at {bounds.start}", first
+            )
+        elif bounds.end < self._at:
+            self._doubt()
+            if self._is_certain:
+                self._lost(f"{self._asked}: the log ends at {bounds.end}, before offset {self._at}", self._asked.end)
+            else:
+                self._engine.seek(self._at, is_later=True)
+        else:
+            self._engine.seek(self._at, is_later=True)  # a broker that lagged behind said so
 
-    def _is_gone(self, message: str) -> None:
-        """A broker that does not know the topic may not know it yet."""
-        now_s = monotonic_s()
-        self._gone_since_s = self._gone_since_s or now_s
-        self._lost(f"{self._asked}: {message}")
-        self._at = self._asked.end
-
-    def _lost(self, words: str) -> None:
+    def _lost(self, words: str, go_on_at: int) -> None:
         if self._on_loss is None:
             raise DataLost(words)
         self._on_loss(words)
-
-    def _seek(self, offset: int) -> None:
-        self._at = offset
-
-        async def seek() -> None:
-            self._engine.fetcher.seek(self._partition, offset)
-            self._engine.pump()
-
-        self._client.thread.run(seek())
+        self._at = go_on_at
         self._progress()
-
-    async def _bounds(self) -> tuple[int, int]:
-        """Where the log begins and ends now."""
-        brokers = self._client.brokers
-        await brokers.refresh([self._asked.topic])
-        leader, epoch = brokers.metadata.leader(*self._partition)
-        offsets = []
-        for time in (EARLIEST, LATEST):
-            (answer,) = await asking.list_offsets(
-                brokers, leader, [(self._partition, epoch, time)], read_committed=False
-            )
-            if answer.found.error_code:
-                raise exception_of(answer.found.error_code, f"{self._asked}: the log's bounds")
-            offsets.append(answer.found.offset)
-        return offsets[0], offsets[1]
-
-
-def _may_pass(code: int) -> bool:
-    from oncelog.client.errors import is_retriable
-
-    return is_retriable(code)
+        if go_on_at < self._asked.end:
+            self._engine.seek(go_on_at)

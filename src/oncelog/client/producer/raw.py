@@ -1,8 +1,8 @@
 """Batches that are encoded already on their way to a partition (extra `[columns]`).
 
-`records/passing_columns.py` makes what a fetch brought into batches that a client may send; nothing more of them is unfolded
-here, except in the replay of a resumed producer: what stands in the log already is compared record by record, and the
-batch that the replay's end cuts is trimmed. Who sends them, and as which sequences, is stamped by the Sender.
+`records/passing_columns.py` makes what a fetch brought into batches that a client may send. Nothing more of them is
+unfolded here, except in the replay of a resumed producer: what stands in the log already is compared record by record,
+and the batch that the replay's end cuts is trimmed. Who sends them, and as which sequences, the Sender stamps.
 """
 
 from collections.abc import Iterator, Sequence
@@ -72,7 +72,7 @@ class RawSending:
         records = Records(place.topic, place.partition, part.record_count, len(data))
         records.handle = self._handle
         self._count(len(data), part.record_count)
-        if self._engine.sealing.keeps_times:
+        if self._engine.saving.is_on:
             records.times = [-1.0] * part.record_count  # given, all of them
         made: Any = data
         batch = Batch(place.topic, place.partition, made, part.record_count, int(monotonic_s() * 1000), records)
