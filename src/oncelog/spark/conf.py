@@ -1,0 +1,132 @@
+"""Spark's configuration: what the caller said, what the user has set elsewhere, and what a session gets where neither
+says anything. Plain mappings; nothing here knows PySpark."""
+
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+# What spark-submit calls by short names, and the environment variable that holds its arguments where Python starts it.
+SUBMIT_ARGUMENTS: Final = "PYSPARK_SUBMIT_ARGS"
+_SHORT: Final = {
+    "--archives": "spark.archives",
+    "--conf": "",
+    "-c": "",
+    "--deploy-mode": "spark.submit.deployMode",
+    "--driver-java-options": "spark.driver.extraJavaOptions",
+    "--driver-memory": "spark.driver.memory",
+    "--jars": "spark.jars",
+    "--master": "spark.master",
+    "--name": "spark.app.name",
+    "--packages": "spark.jars.packages",
+    "--properties-file": "",
+    "--remote": "spark.remote",
+}
+_FILE: Final = "--properties-file"
+_KEYWORDS: Final = {"master": "spark.master", "remote": "spark.remote"}
+
+# Batch queries get fewer partitions than this from adaptive execution anyway; streams with state would keep 200 state
+# stores, each a file a batch. A fixed number, so that a stream's checkpoint means the same on every machine.
+LOCAL_SHUFFLE_PARTITIONS: Final = "8"
+
+
+def said_by_caller(conf: Mapping[str, object] | None, keywords: Mapping[str, object]) -> dict[str, str]:
+    """The caller's settings by Spark's names. `spark__ui__enabled=True` as a keyword says `spark.ui.enabled`."""
+    named = [(name, name, value) for name, value in (conf or {}).items()]
+    named += [(name, _key(name), value) for name, value in keywords.items()]
+    for name, key, _ in named:
+        if not key.startswith("spark."):
+            raise ValueError(
+                f"{name!r} is no setting of Spark: their names begin with `spark.` (as a keyword, `spark__`); "
+                f"`master` and `remote` may be said in short."
+            )
+    return {key: _text(name, value) for name, key, value in named if value is not None}
+
+
+def _key(keyword: str) -> str:
+    return _KEYWORDS.get(keyword) or (keyword if "." in keyword else keyword.replace("__", "."))
+
+
+def _text(name: str, value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str | int | float | Path):
+        return str(value)
+    raise ValueError(f"{name} = {value!r}: a setting of Spark is a string, a number or a boolean.")
+
+
+def set_by_user(environ: Mapping[str, str], spark_home: Path) -> dict[str, str]:
+    """What stands in spark-defaults.conf, in PYSPARK_SUBMIT_ARGS and in MASTER, for a JVM that is yet to be started."""
+    arguments = _submit_arguments(environ)
+    file = Path(arguments.pop(_FILE, conf_folder(environ, spark_home) / "spark-defaults.conf"))
+    lines = file.read_text(errors="replace").splitlines() if file.is_file() else []
+    found = dict(_properties(lines))
+    if environ.get("MASTER"):
+        found["spark.master"] = environ["MASTER"]
+    return found | arguments
+
+
+def conf_folder(environ: Mapping[str, str], spark_home: Path) -> Path:
+    return Path(environ.get("SPARK_CONF_DIR") or spark_home / "conf")
+
+
+def _submit_arguments(environ: Mapping[str, str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    words = iter(shlex.split(environ.get(SUBMIT_ARGUMENTS, "")))
+    for word in words:
+        name, equals, value = word.partition("=")
+        if name not in _SHORT:
+            continue
+        if not equals:
+            value = next(words, "")
+        if name == _FILE:
+            found[_FILE] = value
+        elif _SHORT[name]:
+            found[_SHORT[name]] = value
+        else:
+            key, _, said = value.partition("=")
+            found[key] = said
+    return found
+
+
+def _properties(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
+    for line in lines:
+        text = line.strip()
+        if not text or text[0] in "#!":
+            continue
+        ends = [text.index(mark) for mark in " \t=:" if mark in text]
+        end = min(ends, default=len(text))
+        yield text[:end], text[end:].lstrip(" \t=:")
+
+
+def is_local(master: str) -> bool:
+    return master == "local" or master.startswith("local[")
+
+
+def defaults(known: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
+    """What a session gets where nobody said anything.
+
+    Without a master Spark runs in this process' JVM on all cores, for nobody but this process: nothing of it listens
+    beyond the loopback address, where firewalls, VPNs and odd host names have no say, and there is no web page, which
+    would take a port and half a second. On a cluster these are the cluster's business.
+    """
+    wanted = {"spark.master": "local[*]"}
+    if is_local(known.get("spark.master", "local[*]")):
+        wanted["spark.ui.enabled"] = "false"
+        wanted["spark.sql.shuffle.partitions"] = LOCAL_SHUFFLE_PARTITIONS
+        if not environ.get("SPARK_LOCAL_IP") and not environ.get("SPARK_LOCAL_HOSTNAME"):
+            wanted["spark.driver.host"] = "127.0.0.1"
+            wanted["spark.driver.bindAddress"] = "127.0.0.1"
+    return {key: value for key, value in wanted.items() if key not in known}
+
+
+def has_own_logging(known: Mapping[str, str], environ: Mapping[str, str], spark_home: Path) -> bool:
+    """Whether the user has said how Spark is to log: by a file in the conf folder, a Java option, or a variable."""
+    folder = conf_folder(environ, spark_home)
+    options = known.get("spark.driver.extraJavaOptions", "") + known.get("spark.driver.defaultJavaOptions", "")
+    return (
+        any(folder.glob("log4j2*"))
+        or "log4j" in options
+        or bool(environ.get("LOG4J_CONFIGURATION_FILE"))
+        or known.get("spark.log.structuredLogging.enabled", "false").lower() == "true"
+    )

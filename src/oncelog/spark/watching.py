@@ -1,0 +1,140 @@
+"""Has a session tell what it does: stages by asking now and then, queries by a listener.
+
+Nothing in here keeps a process alive: every thread is a daemon.
+"""
+
+import atexit
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from threading import Event, Thread
+from typing import Any, Final
+
+from py4j.protocol import Py4JError
+
+from oncelog.spark.listener import JvmListener, Listener, Report
+from oncelog.spark.progress import Stage
+from oncelog.spark.screen import Screen, Silent, screen_for
+
+# More stages side by side than anybody could read, and each is a call into the JVM.
+MOST_STAGES: Final = 20
+_END_SECONDS: Final = 2.0
+
+# The session that is watched, so that it is not watched twice: a process has one at a time.
+_watched: list[Any] = []
+
+
+def watch(spark: Any, is_shown: bool) -> None:
+    if spark in _watched:
+        return
+    _watched[:] = [spark]
+    screen = screen_for(sys.stderr) if is_shown else Silent()
+    if is_connect(spark):
+        _watch_client(spark, screen)
+        return
+    spark.streams.addListener(JvmListener(Report(screen, commit_end)))
+    if is_shown:
+        atexit.register(Watch(stages_of(spark.sparkContext), screen).end)
+
+
+def is_connect(spark: Any) -> bool:
+    return ".connect." in type(spark).__module__
+
+
+def commit_end(progress: Mapping[str, Any]) -> None:
+    """The source commits what its last batch has read: Spark never tells it of that batch's end."""
+    if find_spec("oncelog.spark.source.group") is not None:
+        import_module("oncelog.spark.source.group").commit_end(progress)
+
+
+class Watch:
+    """`look` answers the stages that run, or None when there will be no more of them."""
+
+    def __init__(self, look: Callable[[], Sequence[Stage] | None], screen: Screen) -> None:
+        self._look = look
+        self._screen = screen
+        self._over = Event()
+        self._thread = Thread(target=self._run, name="oncelog-progress", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_over(self) -> bool:
+        return not self._thread.is_alive()
+
+    def end(self) -> None:
+        self._over.set()
+        self._thread.join(_END_SECONDS)
+
+    def _run(self) -> None:
+        try:
+            while not self._over.wait(self._screen.ask_again_ms / 1000):
+                stages = self._look()
+                if stages is None:
+                    return
+                self._screen.working(stages)
+        finally:
+            self._screen.close()
+
+
+def stages_of(context: Any) -> Callable[[], Sequence[Stage] | None]:
+    """What a SparkContext runs; None once it was stopped."""
+
+    def look() -> Sequence[Stage] | None:
+        if context._jsc is None:
+            return None
+        try:
+            tracker = context.statusTracker()
+            found = [(number, tracker.getStageInfo(number)) for number in tracker.getActiveStageIds()[:MOST_STAGES]]
+        except (Py4JError, OSError, AttributeError):  # stopped while it was being asked
+            return None
+        return [
+            Stage(
+                number=number,
+                tasks=info.numTasks,
+                done=info.numCompletedTasks,
+                active=info.numActiveTasks,
+                failed=info.numFailedTasks,
+            )
+            for number, info in found
+            if info is not None
+        ]
+
+    return look
+
+
+# --- Spark Connect ----------------------------------------------------------------------------------------------------
+
+
+def _watch_client(spark: Any, screen: Screen) -> None:
+    """The server tells of stages while it works for this client. Positions of a group are committed by the source,
+    over there: brokers that the server reaches need not be reachable from here."""
+    spark.registerProgressHandler(StagesTold(screen))
+    # PySpark's thread for reports would keep the process alive; it is a daemon where its maker is one.
+    adding = Thread(target=spark.streams.addListener, args=(Listener(Report(screen, _nothing)),), daemon=True)
+    adding.start()
+    adding.join()
+
+
+def _nothing(progress: Mapping[str, Any]) -> None:
+    return
+
+
+class StagesTold:
+    """What the server says of each operation's stages; they are shown together."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._by_operation: dict[str | None, list[Stage]] = {}
+
+    def __call__(self, stages: Any, inflight_tasks: int, operation_id: str | None, done: bool) -> None:
+        running = [
+            Stage(number=stage.stage_id, tasks=stage.num_tasks, done=stage.num_completed_tasks)
+            for stage in (() if done else stages or ())
+            if not stage.done
+        ]
+        if running:
+            self._by_operation[operation_id] = running
+        elif self._by_operation.pop(operation_id, None) is None:
+            return
+        self._screen.working([stage for each in self._by_operation.values() for stage in each])
