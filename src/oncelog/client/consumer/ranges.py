@@ -97,6 +97,26 @@ def read_columns(
         cool(client)
 
 
+def read_batches(
+    properties: Mapping[str, str],
+    asked: Range,
+    *,
+    patience_s: float = PATIENCE_S,
+    on_loss: OnLoss | None = None,
+) -> Iterator[memoryview]:
+    """The bytes as they came, those of aborted transactions left out: whole batches, of which the first and the last
+    may reach beyond the range, and perhaps a part of one more. They are the caller's; nobody has looked into them."""
+    if asked.start >= asked.end:
+        return
+    client = warm(FETCH | dict(properties))
+    engine = RangeEngine(client, (asked.topic, asked.partition), asked.start, asked.end)
+    try:
+        yield from _Reader(engine, asked, None, patience_s, on_loss).batches()
+    finally:
+        engine.close()
+        cool(client)
+
+
 class _Reader:
     def __init__(
         self,
@@ -125,12 +145,15 @@ class _Reader:
             event = self._engine.next_event()
             if isinstance(event, Chunk):
                 yield from self._read(event)
-            elif isinstance(event, Failed):
+                continue
+            if isinstance(event, Failed):
                 self._failed(event)
             elif isinstance(event, Told):
                 self._wait_for(event.error)
             elif isinstance(event, Idle):
                 self._idle()
+            if monotonic_s() >= self._give_up_s:
+                self._give_up()
 
     # --- records
 
@@ -153,7 +176,10 @@ class _Reader:
         except Damaged as damaged:
             self._damaged(chunk, damaged)
             return
-        self._at = min(max(self._at, chunk.next_offset), end)
+        self._read_up_to(chunk.next_offset)
+
+    def _read_up_to(self, offset: int) -> None:
+        self._at = min(max(self._at, offset), self._asked.end)
         self._damaged_tries = 0
         self._progress()
 
@@ -196,9 +222,6 @@ class _Reader:
 
     def _idle(self) -> None:
         """Nothing has come for a while. What is there, and is the range?"""
-        now_s = monotonic_s()
-        if now_s >= self._give_up_s:
-            self._give_up()
         bounds = self._engine.bounds()
         if isinstance(bounds, KafkaError):
             if bounds.code() in _GONE:
