@@ -145,15 +145,32 @@ class _Reader:
             event = self._engine.next_event()
             if isinstance(event, Chunk):
                 yield from self._read(event)
+            else:
+                self._no_records(event)
+
+    def batches(self) -> Iterator[memoryview]:
+        while self._at < self._asked.end:
+            event = self._engine.next_event()
+            if not isinstance(event, Chunk):
+                self._no_records(event)
                 continue
-            if isinstance(event, Failed):
-                self._failed(event)
-            elif isinstance(event, Told):
-                self._wait_for(event.error)
-            elif isinstance(event, Idle):
-                self._idle()
-            if monotonic_s() >= self._give_up_s:
-                self._give_up()
+            try:
+                records = committed_records(event, self._at, check_crcs=self._engine.settings.check_crcs)
+            except Damaged as damaged:
+                self._damaged(event, damaged)
+                continue
+            self._read_up_to(event.next_offset)
+            yield records
+
+    def _no_records(self, event: object) -> None:
+        if isinstance(event, Failed):
+            self._failed(event)
+        elif isinstance(event, Told):
+            self._wait_for(event.error)
+        elif isinstance(event, Idle):
+            self._idle()
+        if monotonic_s() >= self._give_up_s:
+            self._give_up()
 
     # --- records
 
