@@ -26,7 +26,7 @@ from oncelog.spark.source.bounds import (
     Times,
 )
 
-__all__ = ["BadOption", "SinkOptions", "SourceOptions", "sink_options", "source_options"]
+__all__ = ["BadOption", "SinkOptions", "SourceOptions", "check_source_options", "sink_options", "source_options"]
 
 _log: Final = logging.getLogger("oncelog.spark")
 _CHOICES: Final = "subscribe, subscribePattern, assign"
@@ -88,6 +88,14 @@ def source_options(given: Mapping[str, str], *, is_streaming: bool = False) -> S
     known = {each.name for each in fields(SourceOptions)}
     kept = {name: value for name, value in values.items() if name in known}
     return SourceOptions(**kept | {"client": client, "group_id": group_id, "start": start, "end": end})
+
+
+def check_source_options(given: Mapping[str, str]) -> None:
+    """Refuses what can be meant neither for a stream nor for a batch."""
+    try:
+        source_options(given, is_streaming=True)
+    except BadOption:
+        source_options(given)
 
 
 def sink_options(given: Mapping[str, str], *, is_streaming: bool = True) -> SinkOptions:

@@ -151,7 +151,7 @@ def _chunk_of(events: Events, place: Place, found: Fetched, limits: FetchLimits,
     )
     place.read_up_to(next_offset, seen.epochs)
     place.checked_epoch = max(place.checked_epoch, place.leader_epoch)
-    place.max_bytes = limits.partition_max_bytes
+    place.size_next(limits.partition_max_bytes, seen.whole_bytes, next_offset - chunk.start_offset)
     events.append(chunk)
     return chunk
 

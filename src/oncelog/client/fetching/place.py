@@ -5,6 +5,7 @@ from enum import IntEnum
 from oncelog.client.fetching.values import EARLIEST, LATEST, NO_EPOCH, NO_NODE, STORED, Leader, Partition
 
 MOST_EPOCHS = 64
+LEAST_BYTES = 64 << 10
 
 
 class Stage(IntEnum):
@@ -175,6 +176,13 @@ class Place:
     @property
     def is_read_up(self) -> bool:
         return self.stop_at is not None and self.offset >= self.stop_at
+
+    def size_next(self, most_bytes: int, seen_bytes: int, seen_offsets: int) -> None:
+        """How much to ask for next; where there is an end, about what is left up to it, by the size of what came."""
+        self.max_bytes = most_bytes
+        if self.stop_at is not None and seen_offsets > 0:
+            left_bytes = (self.stop_at - self.offset) * seen_bytes // seen_offsets
+            self.max_bytes = min(most_bytes, max(LEAST_BYTES, left_bytes * 5 // 4))
 
     def node_at(self, now_ms: int) -> int:
         """Whom to fetch from: the follower that the leader has named for us (KIP-392), or the leader."""

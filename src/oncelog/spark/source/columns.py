@@ -16,6 +16,7 @@ from pyspark.sql.types import (
 )
 
 from oncelog.spark.option import BadOption, truth
+from oncelog.spark.options import check_source_options
 
 if TYPE_CHECKING:
     from oncelog.records.column_types import Columns
@@ -45,7 +46,9 @@ _DECODED: Final = {
 
 
 def schema(options: Mapping[str, str]) -> StructType:
-    """All columns; `headers` where `includeHeaders` says so."""
+    """All columns; `headers` where `includeHeaders` says so. Spark asks when a query is written down, so what is wrong
+    with its options is told then; whether it is a batch or a stream is not known yet."""
+    check_source_options(options)
     has_headers = truth("includeHeaders", options.get("includeheaders", options.get("includeHeaders", "false")))
     names = [name for name in TYPES if has_headers or name != "headers"]
     return StructType([StructField(name, TYPES[name]) for name in names])

@@ -7,10 +7,12 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from oncelog.client.consumer.ranges import DataLost, Range
+from oncelog.spark.option import BadOption
 from oncelog.spark.options import source_options
 from oncelog.spark.source import reading
+from oncelog.spark.source.bounds import EARLIEST, LATEST
 from oncelog.spark.source.columns import check_schema
-from oncelog.spark.source.planning import EARLIEST, LATEST, Planner
+from oncelog.spark.source.planning import Planner
 from oncelog.spark.source.positions import Split, split
 
 
@@ -32,6 +34,10 @@ class Reader(DataSourceReader):
         for topic, index in sorted(there):
             begin, end = starts[topic, index], ends[topic, index]
             low, high = first[topic, index], last[topic, index]
+            if begin > end:
+                raise BadOption(
+                    f"the starting offset {begin} of {topic}-{index} is greater than the ending offset {end}"
+                )
             if end > begin and (begin < low or end > high):
                 self._lost(
                     f"{topic}-{index}: offsets {begin} to {end} are wanted, and the log goes from {low} to {high}"

@@ -10,6 +10,7 @@ from pyspark.sql.types import StructType
 from oncelog.client.consumer.ranges import Range, read_columns
 from oncelog.spark.options import SourceOptions
 from oncelog.spark.source.columns import RowMaker, to_decode
+from oncelog.spark.source.errors import in_words
 
 _log: Final = logging.getLogger("oncelog.spark")
 WARNING: Final = "%s. Some data may have been lost because they are not available in Kafka any more (failOnDataLoss)"
@@ -35,8 +36,9 @@ def read(options: SourceOptions, wanted: StructType, partition: InputPartition) 
         patience_s=options.patience_ms / 1000,
         on_loss=on_loss,
     )
-    for columns in found:
-        yield rows.batch(columns)
+    with in_words():
+        for columns in found:
+            yield rows.batch(columns)
 
 
 def warn_of_loss(words: str) -> None:

@@ -1,12 +1,11 @@
-"""The stream reader: `spark.readStream.format("oncelog")`. Spark keeps one in a process of its own while a query
-runs.
+"""The stream reader: `spark.readStream.format("oncelog")`. Spark keeps one in a process of its own while a query runs.
 
 Which records a batch has is decided here once, when it is planned, and written into its end offset (`positions.py`).
 """
 
-import logging
+import time
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, ReadMinRows
@@ -16,13 +15,11 @@ from pyspark.sql.types import StructType
 from oncelog.client.consumer.ranges import DataLost
 from oncelog.clock import monotonic_s
 from oncelog.spark.options import source_options
-from oncelog.spark.source import positions, reading
-from oncelog.spark.source.bounds import Partition
+from oncelog.spark.source import group, positions, reading
+from oncelog.spark.source.bounds import EARLIEST, LATEST, Partition
 from oncelog.spark.source.columns import check_schema
-from oncelog.spark.source.planning import EARLIEST, LATEST, Planner
+from oncelog.spark.source.planning import Planner
 from oncelog.spark.source.positions import Offsets, Positions, Split
-
-_log: Final = logging.getLogger("oncelog.spark")
 
 
 class StreamReader(DataSourceStreamReader, AvailableNow):
@@ -31,22 +28,23 @@ class StreamReader(DataSourceStreamReader, AvailableNow):
         self._options = source_options(dict(options), is_streaming=True)
         self._schema = schema
         self._split = Split(self._options.min_partitions, self._options.max_records_per_partition)
-        self._planner: Planner | None = None
+        self._asking: Planner | None = None
         self._initial: Positions | None = None
         self._target: Offsets | None = None  # where `availableNow` ends
         self._latest: Offsets = {}
         self._last_batch_s = float("-inf")
 
-    # --- what Spark asks in the driver's process
+    # --- what Spark asks, in the driver's process
 
     def initialOffset(self) -> dict[str, Any]:
         if self._initial is None:
-            planner = self._ask()
-            at = planner.bound(self._options.start, planner.partitions(), is_start=True)
+            partitions = self._planner.partitions()
+            at = self._planner.bound(self._options.start, partitions, is_start=True)
             self._initial = Positions(at, is_initial=True)
         return self._initial.to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
+        """What there is one for in Python. `latestOffset` goes by the options, unless it is told to read all."""
         options = self._options
         if options.max_offsets_per_trigger is not None:
             return ReadMaxRows(options.max_offsets_per_trigger)
@@ -55,27 +53,30 @@ class StreamReader(DataSourceStreamReader, AvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        planner = self._ask()
-        self._target = planner.offsets(dict.fromkeys(planner.partitions(), LATEST))
+        self._target = self._ends()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         before = positions.from_json(start)
-        until = self._until()
-        self._latest = until
+        if not before.is_initial:
+            self._planner.commit(before.at)
+        until = self._latest = self._ends_after(before)
         starts = self._starts(before, until)
         begin = before.at | starts
         until = {partition: max(last, begin[partition]) for partition, last in until.items()}
-        if self._target is not None:
-            until |= {each: offset for each, offset in begin.items() if each in until and offset > until[each]}
         if not isinstance(limit, ReadAllAvailable):
             until = self._limited(begin, until)
         if not before.is_initial and not starts and until == before.at:
             return start  # the same to the letter, or Spark would run a batch for it
         self._last_batch_s = monotonic_s()
-        return Positions(until, before.at | starts if before.is_initial else starts, self._split).to_json()
+        return Positions(until, begin if before.is_initial else starts, self._split).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        return Positions(self._latest).to_json() if self._latest else None
+        if not self._latest:
+            return None
+        report = Positions(self._latest).to_json()
+        if self._options.group_id is not None:
+            report[group.GROUP] = {group.ID: self._options.group_id, group.SERVERS: self._planner.servers}
+        return report
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Of the two offsets alone: a batch that is run again is the same batch, whatever has changed since."""
@@ -83,9 +84,9 @@ class StreamReader(DataSourceStreamReader, AvailableNow):
         return [reading.RangePartition(each) for each in planned]
 
     def stop(self) -> None:
-        if self._planner is not None:
-            self._planner.close()
-            self._planner = None
+        if self._asking is not None:
+            self._asking.close()
+            self._asking = None
 
     # --- in the task
 
@@ -94,34 +95,45 @@ class StreamReader(DataSourceStreamReader, AvailableNow):
 
     def __getstate__(self) -> dict[str, Any]:
         """Spark sends the reader to tasks, which need neither connections nor what was asked."""
-        return self.__dict__ | {"_planner": None, "_initial": None, "_target": None, "_latest": {}}
+        return self.__dict__ | {"_asking": None, "_initial": None, "_target": None, "_latest": {}}
 
     # --- how far a batch goes
 
-    def _ask(self) -> Planner:
-        if self._planner is None:
-            self._planner = Planner(self._options)
-        return self._planner
+    @property
+    def _planner(self) -> Planner:
+        if self._asking is None:
+            self._asking = Planner(self._options)
+        return self._asking
 
-    def _until(self) -> Offsets:
+    def _ends(self) -> Offsets:
+        partitions = self._planner.partitions(or_fewer=not self._options.fail_on_data_loss)
+        return self._planner.offsets(dict.fromkeys(partitions, LATEST))
+
+    def _ends_after(self, before: Positions) -> Offsets:
+        """Ends below what was read are asked for again: a broker may lag behind the one that was asked before."""
         if self._target is not None:
-            return dict(self._target)
-        planner = self._ask()
-        return planner.offsets(dict.fromkeys(planner.partitions(), LATEST))
+            return self._target
+        until = self._ends()
+        for _ in range(self._options.offset_retries):
+            if not _shrunk(before, until):
+                break
+            time.sleep(self._options.offset_retry_ms / 1000)
+            until = self._ends()
+        return until
 
     def _starts(self, before: Positions, until: Offsets) -> Offsets:
         """Where partitions begin that were not there before, or whose log is another one now."""
         if gone := before.at.keys() - until.keys():
             self._lost(f"{_named(gone)} are gone")
-        shrunk = {each for each, last in until.items() if last < before.at.get(each, 0)}
+        shrunk = _shrunk(before, until)
         for topic, index in sorted(shrunk):
             was = before.at[topic, index]
             self._lost(f"Partition {topic}-{index}'s offset was changed from {was} to {until[topic, index]}")
         new = until.keys() - before.at.keys()
-        starts = self._ask().offsets(dict.fromkeys(new | shrunk, EARLIEST))
-        for each in sorted(new):
-            if starts[each] > 0:
-                self._lost(f"Added partition {each[0]}-{each[1]} starts from {starts[each]} instead of 0")
+        starts = self._planner.offsets(dict.fromkeys(new | shrunk, EARLIEST))
+        for topic, index in sorted(new):
+            if starts[topic, index] > 0:
+                self._lost(f"Added partition {topic}-{index} starts from {starts[topic, index]} instead of 0")
         return starts
 
     def _limited(self, begin: Offsets, until: Offsets) -> Offsets:
@@ -140,6 +152,10 @@ class StreamReader(DataSourceStreamReader, AvailableNow):
         if self._options.fail_on_data_loss:
             raise DataLost(f"{words}. Some data may have been missed")
         reading.warn_of_loss(words)
+
+
+def _shrunk(before: Positions, until: Offsets) -> set[Partition]:
+    return {each for each, last in until.items() if last < before.at.get(each, 0)}
 
 
 def _named(partitions: set[Partition]) -> str:

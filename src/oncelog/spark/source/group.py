@@ -1,0 +1,89 @@
+"""A query's position as committed offsets of the group that `kafka.group.id` names: for tools that show lag.
+
+Nothing reads them back: where a query goes on is written in its checkpoint. So a commit that fails is a line in the
+log and nothing more, and nobody waits for one, but the last.
+"""
+
+import json
+import logging
+from collections.abc import Mapping
+from typing import Any, Final
+
+from oncelog.client.consumer import asking
+from oncelog.client.consumer.asking import Member, ToCommit
+from oncelog.client.errors import KafkaException, error_of
+from oncelog.client.net.warm import Warm, cool, warm
+from oncelog.spark.source import positions
+from oncelog.spark.source.bounds import Partition
+
+GROUP: Final = "$group"
+ID: Final = "group.id"
+SERVERS: Final = "bootstrap.servers"
+COMMIT_S: Final = 10.0
+
+_log: Final = logging.getLogger("oncelog.spark")
+
+
+class Commits:
+    """Of one query. Each is of the whole position; one that is the same as the last is left out."""
+
+    def __init__(self, client: Warm, group_id: str) -> None:
+        self._client = client
+        self._group_id = group_id
+        self._last: Mapping[Partition, int] = {}
+        self._has_failed = False
+
+    def begin(self, at: Mapping[Partition, int]) -> None:
+        """Commit, while the caller goes on."""
+        if at and at != self._last:
+            self._last = dict(at)
+            self._client.thread.call_soon(self._spawn, dict(at))
+
+    def _spawn(self, at: Mapping[Partition, int]) -> None:
+        task = self._client.thread.loop.create_task(self._commit(at))
+        _running.add(task)
+        task.add_done_callback(_running.discard)
+
+    async def _commit(self, at: Mapping[Partition, int]) -> None:
+        try:
+            await commit(self._client, self._group_id, at)
+            self._has_failed = False
+        except KafkaException as failure:
+            if not self._has_failed:
+                _log.warning("the position is not committed to group %s: %s", self._group_id, failure.error.str())
+            self._has_failed = True
+
+
+async def commit(client: Warm, group_id: str, at: Mapping[Partition, int]) -> None:
+    coordinator = await client.brokers.coordinator(group_id)
+    offsets = {partition: ToCommit(offset) for partition, offset in at.items()}
+    codes = await asking.commit(client.brokers, coordinator, group_id, offsets, Member())
+    failed = {code for code in codes.values() if code}
+    if failed:
+        raise KafkaException(error_of(failed.pop()))
+
+
+def commit_end(progress: Any, properties: Mapping[str, str] | None = None) -> None:
+    """Commit where a query stands after its last batch: for a listener, which gets the query's last progress.
+
+    `StreamReader` can commit a position only when it is asked for the next one, and after the last batch it is not.
+    `progress` is a StreamingQueryProgress. Which group and which servers stands in what the reader reported as its
+    latest offset; passwords do not, so a cluster that wants any needs them in `properties`. Failures are logged.
+    """
+    for source in progress.sources:
+        latest = json.loads(source.latestOffset or "null") or {}
+        where = latest.get(GROUP) if isinstance(latest, dict) else None
+        if where is None or not source.endOffset:
+            continue
+        at = positions.from_json(json.loads(source.endOffset)).at
+        try:
+            client = warm({SERVERS: where[SERVERS]} | dict(properties or {}))
+            try:
+                client.thread.run(commit(client, where[ID], at), COMMIT_S)
+            finally:
+                cool(client)
+        except KafkaException as failure:
+            _log.warning("the last position is not committed to group %s: %s", where[ID], failure.error.str())
+
+
+_running: set[Any] = set()
