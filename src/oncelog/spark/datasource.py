@@ -34,8 +34,12 @@ class OncelogDataSource(DataSource):
         return StreamReader(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from oncelog.spark.sealed.tasks import writer_of
         from oncelog.spark.sink.batch import BatchWriter
 
+        sealed = writer_of(self.options)
+        if sealed is not None:
+            return sealed
         return BatchWriter(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:

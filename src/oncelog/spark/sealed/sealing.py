@@ -1,0 +1,69 @@
+"""`writeStream.foreachBatch(oncelog.spark.sealed(path=..., topic=...))`: what a user sees of the sealed sink."""
+
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from oncelog.spark.option import BadOption
+from oncelog.spark.options import sink_options
+from oncelog.spark.sealed.arrow_files import ArrowFiles
+from oncelog.spark.sealed.batch import Sealing
+from oncelog.spark.sealed.local import LocalStorage
+from oncelog.spark.sealed.manifest import Owner
+from oncelog.spark.sealed.sending import SparkLanes
+from oncelog.spark.sealed.surroundings import local_path, query_of
+from oncelog.spark.sink.columns import check_columns
+
+
+class Sealed:
+    """Called with each batch's frame and number. Until then it holds options alone: Connect sends it to a server."""
+
+    def __init__(self, path: str, options: Mapping[str, str]) -> None:
+        self.path = path
+        self._options = dict(options)
+        self._topic = sink_options(options).topic
+        self._sealing: Sealing | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_sealing": None}
+
+    def __call__(self, frame: Any, batch: int) -> None:
+        check_columns(frame.schema, self._topic)
+        if self._sealing is None:
+            self._sealing = self._begin(frame)
+        self._sealing.run(frame, batch)
+
+    def _begin(self, frame: Any) -> Sealing:
+        query = query_of(frame)
+        owner = Owner(query=query, sink=sink_options(self._options).sink_name or query)
+        folder = local_path(frame, self.path)
+        if folder is None:
+            raise BadOption("not yet")
+        storage = LocalStorage(folder)
+        rows = ArrowFiles(storage)
+        return Sealing(
+            storage=storage,
+            rows=rows,
+            lanes=SparkLanes(self._options, owner, rows),
+            owner=owner,
+            unique=lambda: uuid.uuid4().hex,
+        )
+
+
+def sealed(path: str, topic: str | None = None, **options: Any) -> Sealed:
+    """A sink for queries whose batches do not repeat: for `writeStream.foreachBatch`.
+
+    `path` is a folder of this query's own, on storage that all machines see. `options` are those of the direct sink,
+    given as `**{"kafka.bootstrap.servers": ...}`.
+    """
+    if not isinstance(path, str) or not path.strip():
+        raise BadOption("a sealed sink needs a path: sealed(path=..., topic=...), a folder of this query's own")
+    given = {name: _text(value) for name, value in options.items() if value is not None}
+    if topic is not None:
+        given["topic"] = topic
+    return Sealed(path.strip(), given)
+
+
+def _text(value: Any) -> str:
+    """As Spark writes options: True is true."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,53 @@
+"""Sealed files on their way to the log: lane i sends file i, and then all lanes are saved, by the rules of the direct
+sink."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from oncelog.spark.options import sink_options
+from oncelog.spark.sealed import tasks
+from oncelog.spark.sealed.manifest import Manifest, Owner
+from oncelog.spark.sink.deciding import Doing, decide
+from oncelog.spark.sink.driver import commit_batch
+from oncelog.spark.sink.lane import LanePlace
+from oncelog.spark.sink.lane_writer import write_lane
+from oncelog.spark.sink.standing import Standing
+from oncelog.spark.sink.warm import cluster, lane_properties
+
+
+class SparkLanes:
+    """`options` are the user's, `frames` makes the frame whose tasks send."""
+
+    def __init__(self, options: Mapping[str, str], owner: Owner, frames: Any) -> None:
+        self._given = dict(options)
+        self._options = sink_options(options)
+        self._owner = owner
+        self._frames = frames
+
+    def is_saved(self, batch: int) -> bool:
+        connected = cluster(lane_properties(self._options))
+        log = connected.log(self._owner.sink)
+        standing = connected.run(log.read()) if connected.run(log.exists()) else Standing()
+        doing = decide(standing, self._owner.sink, self._owner.query, batch, self._options.first_batch)
+        return doing is Doing.VERIFY
+
+    def send(self, frame: Any, manifest: Manifest) -> None:
+        if not manifest.files:
+            self._send_nothing(manifest)
+            return
+        writer = self._frames.to_send(frame, manifest).write.format("oncelog").mode("append").options(**self._given)
+        for name, value in self._named(manifest).items():
+            writer = writer.option(name, value)
+        writer.save()
+
+    def _named(self, manifest: Manifest) -> dict[str, str]:
+        return {
+            tasks.MANIFEST: manifest.to_bytes().decode(),
+            tasks.SINK: self._owner.sink,
+            **self._frames.options(manifest),
+        }
+
+    def _send_nothing(self, manifest: Manifest) -> None:
+        """A batch without rows is one lane without rows: it is saved like any other, so that the next one is due."""
+        place = LanePlace(self._owner.query, manifest.batch, 0)
+        commit_batch(self._options, [write_lane(self._options, place, [])], manifest.batch)
