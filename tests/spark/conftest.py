@@ -1,14 +1,13 @@
 """One Spark session and one of each server for all tests that need no more: a JVM takes seconds to start."""
 
 import itertools
-import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import oncelog.spark
 from tests.peers.apache import ApacheKafka
 from tests.peers.jars import MissingPeer, java, kafka_jars, need_or_skip, spark_connector_jars
 from tests.peers.oncelog_process import OncelogProcess
@@ -66,27 +65,24 @@ def topic(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """local[2], with Spark's own Kafka connector beside our format; no UI, nothing outside of the loopback address."""
+    """local[2], with Spark's own Kafka connector beside our format; made as users make theirs."""
     try:
         java()
         jars = spark_connector_jars()
     except MissingPeer as missing:
         need_or_skip(missing)
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    from pyspark.sql import SparkSession
-
-    session = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.jars", ",".join(str(path) for path in sorted(jars.glob("*.jar"))))
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.memory", "1g")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.local.dir", str(tmp_path_factory.mktemp("spark-local")))
-        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
-        .getOrCreate()
+    session = oncelog.spark.session(
+        "tests",
+        {
+            "spark.jars": ",".join(str(path) for path in sorted(jars.glob("*.jar"))),
+            "spark.driver.memory": "1g",
+            "spark.sql.shuffle.partitions": 2,
+            "spark.sql.session.timeZone": "UTC",
+            "spark.local.dir": tmp_path_factory.mktemp("spark-local"),
+            "spark.sql.warehouse.dir": tmp_path_factory.mktemp("warehouse"),
+        },
+        master="local[2]",
+        progress=False,
     )
     session.sparkContext.setLogLevel("ERROR")
     yield session

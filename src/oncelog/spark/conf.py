@@ -23,6 +23,7 @@ _SHORT: Final = {
     "--remote": "spark.remote",
 }
 _FILE: Final = "--properties-file"
+_VARIABLES: Final = {"MASTER": "spark.master", "SPARK_REMOTE": "spark.remote"}
 _KEYWORDS: Final = {"master": "spark.master", "remote": "spark.remote"}
 
 # Batch queries get fewer partitions than this from adaptive execution anyway; streams with state would keep 200 state
@@ -56,13 +57,14 @@ def _text(name: str, value: object) -> str:
 
 
 def set_by_user(environ: Mapping[str, str], spark_home: Path) -> dict[str, str]:
-    """What stands in spark-defaults.conf, in PYSPARK_SUBMIT_ARGS and in MASTER, for a JVM that is yet to be started."""
+    """What stands in spark-defaults.conf, in PYSPARK_SUBMIT_ARGS and in variables, for a JVM that is yet to be started."""
     arguments = _submit_arguments(environ)
     file = Path(arguments.pop(_FILE, conf_folder(environ, spark_home) / "spark-defaults.conf"))
     lines = file.read_text(errors="replace").splitlines() if file.is_file() else []
     found = dict(_properties(lines))
-    if environ.get("MASTER"):
-        found["spark.master"] = environ["MASTER"]
+    for variable, key in _VARIABLES.items():
+        if environ.get(variable):
+            found[key] = environ[variable]
     return found | arguments
 
 
@@ -99,7 +101,9 @@ def _properties(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
         yield text[:end], text[end:].lstrip(" \t=:")
 
 
-def is_local(master: str) -> bool:
+def is_local(known: Mapping[str, str]) -> bool:
+    """Whether the JVM beside this process does all the work, and nobody said otherwise."""
+    master = known.get("spark.remote") or known.get("spark.master", "local")
     return master == "local" or master.startswith("local[")
 
 
@@ -110,8 +114,8 @@ def defaults(known: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, 
     beyond the loopback address, where firewalls, VPNs and odd host names have no say, and there is no web page, which
     would take a port and half a second. On a cluster these are the cluster's business.
     """
-    wanted = {"spark.master": "local[*]"}
-    if is_local(known.get("spark.master", "local[*]")):
+    wanted = {} if "spark.remote" in known else {"spark.master": "local[*]"}
+    if is_local(known):
         wanted["spark.ui.enabled"] = "false"
         wanted["spark.sql.shuffle.partitions"] = LOCAL_SHUFFLE_PARTITIONS
         if not environ.get("SPARK_LOCAL_IP") and not environ.get("SPARK_LOCAL_HOSTNAME"):

@@ -7,7 +7,9 @@ only then what a session gets here. A session that is running already is taken a
 import atexit
 import importlib.util
 import os
+import re
 import sys
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -50,7 +52,7 @@ def session(
     elif _lives():
         spark = _built(said)
     elif _has_jvm():
-        spark = _built(defaults(_conf_of_jvm() | said, os.environ) | said)
+        spark = _built_with(said, defaults(_conf_of_jvm() | said, os.environ))
     else:
         spark = _started(said, spark_home)
     watch(spark, progress)
@@ -105,6 +107,14 @@ def _built(settings: Mapping[str, str]) -> Any:
     return SparkSession.builder.config(map=dict(settings)).getOrCreate()
 
 
+def _built_with(said: Mapping[str, str], ours: Mapping[str, str]) -> Any:
+    """With a Connect server in the JVM beside it, PySpark sets all settings twice, and complains of the second time."""
+    with warnings.catch_warnings():
+        for key in ours:
+            warnings.filterwarnings("ignore", message=f"Failed to set {re.escape(key)} ")
+        return _built({**ours, **said})
+
+
 def _connected(said: Mapping[str, str]) -> Any:
     """The client of a server elsewhere: which Java, which interpreter, where it logs are the server's business."""
     missing = [package for package in NEEDED_TO_CONNECT if importlib.util.find_spec(package) is None]
@@ -119,17 +129,17 @@ def _connected(said: Mapping[str, str]) -> Any:
 def _started(said: Mapping[str, str], spark_home: Path) -> Any:
     home = Path(os.environ.get("SPARK_HOME") or spark_home)
     known = set_by_user(os.environ, home) | dict(said)
-    settings = defaults(known, os.environ) | dict(said)
-    everything = known | settings
+    ours = defaults(known, os.environ)
+    everything = known | ours
     if "spark.driver.defaultJavaOptions" not in known and not has_own_logging(known, os.environ, home):
-        settings["spark.driver.defaultJavaOptions"] = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
+        ours["spark.driver.defaultJavaOptions"] = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
     # Spark's own bar draws on any stderr; ours knows a terminal from a log.
     if "spark.ui.showConsoleProgress" not in known:
-        settings["spark.ui.showConsoleProgress"] = "false"
+        ours["spark.ui.showConsoleProgress"] = "false"
     python = _python(everything)
     os.environ["PYSPARK_PYTHON"] = python
     with _environment(_variables(everything, home, python)):
-        spark = _built(settings)
+        spark = _built_with(said, ours)
     atexit.register(_stop, spark)
     return spark
 
@@ -137,7 +147,7 @@ def _started(said: Mapping[str, str], spark_home: Path) -> Any:
 def _python(known: Mapping[str, str]) -> str:
     """The interpreter of executors, which Spark also plans `format("oncelog")` with, here."""
     said = os.environ.get("PYSPARK_PYTHON") or known.get("spark.pyspark.python")
-    if said is None and not is_local(known["spark.master"]):
+    if said is None and not is_local(known):
         shipped = [archive.partition("#")[2] for archive in known.get("spark.archives", "").split(",")]
         if SHIPPED_AS in shipped:
             said = f"./{SHIPPED_AS}/bin/python"
@@ -188,7 +198,5 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 def _stop(spark: Any) -> None:
     """At the end of the process: an orderly end lets queries' last reports arrive."""
-    from pyspark.sql import SparkSession
-
-    if SparkSession._instantiatedSession is spark and spark._sc._jsc is not None:
+    if _lives():
         spark.stop()

@@ -5,6 +5,7 @@ Nothing in here keeps a process alive: every thread is a daemon.
 
 import atexit
 import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
@@ -110,7 +111,9 @@ def _watch_client(spark: Any, screen: Screen) -> None:
     """The server tells of stages while it works for this client. Positions of a group are committed by the source,
     over there: brokers that the server reaches need not be reachable from here."""
     spark.registerProgressHandler(StagesTold(screen))
-    # PySpark's thread for reports would keep the process alive; it is a daemon where its maker is one.
+    # PySpark's thread for reports would keep the process alive; it is a daemon where its maker is one. How it ends when
+    # the process does is nobody's concern.
+    warnings.filterwarnings("ignore", message="StreamingQueryListenerBus Handler thread received exception")
     adding = Thread(target=spark.streams.addListener, args=(Listener(Report(screen, _nothing)),), daemon=True)
     adding.start()
     adding.join()
