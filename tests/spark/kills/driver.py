@@ -16,7 +16,7 @@ from tests.spark.kills.queries import Query
 
 ROOT = Path(__file__).parents[3]
 START_S = 90.0
-RUN_S = 120.0
+RUN_S = 240.0
 END_S = 30.0
 # A driver here lives for seconds: the second compiler never pays off.
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"

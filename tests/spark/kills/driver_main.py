@@ -39,6 +39,8 @@ class DriverMain:
         error = None
         answer: dict[str, Any] = {}
         try:
+            # Spark looks for Python's formats in the session of the thread, and this one has none yet.
+            self._spark._jvm.SparkSession.setActiveSession(self._spark._jsparkSession)
             answer = getattr(self, f"do_{request['do']}")(**request["with"])
         except Exception as failed:
             error = f"{type(failed).__name__}: {failed}"
