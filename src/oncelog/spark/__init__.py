@@ -1,6 +1,8 @@
 """PySpark on oncelog and on any Kafka: `spark.readStream.format("oncelog")`, and sinks that write every row once."""
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -13,8 +15,27 @@ __all__ = ["check", "sealed", "session"]
 _WHERE = {"check": "checking", "sealed": "sealed.sealing", "session": "session"}
 
 
-def __getattr__(name: str) -> Any:
-    # A Spark worker that only reads must not load what only a driver needs.
-    if name not in _WHERE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"oncelog.spark.{_WHERE[name]}"), name)
+class _Exported:
+    """A function, imported when it is asked for: a Spark worker that only reads must not load what a driver needs.
+
+    On the module's class, because two functions have the name of what they are kept in: importing that would put the
+    module in their place.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, module: object, kind: type | None = None) -> Any:
+        return getattr(import_module(f"oncelog.spark.{_WHERE[self._name]}"), self._name)
+
+    def __set__(self, module: object, value: object) -> None:
+        """What an import of a module does to its package."""
+
+
+class _Spark(ModuleType):
+    check = _Exported("check")
+    sealed = _Exported("sealed")
+    session = _Exported("session")
+
+
+sys.modules[__name__].__class__ = _Spark
