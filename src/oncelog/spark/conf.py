@@ -57,7 +57,7 @@ def _text(name: str, value: object) -> str:
 
 
 def set_by_user(environ: Mapping[str, str], spark_home: Path) -> dict[str, str]:
-    """What stands in spark-defaults.conf, in PYSPARK_SUBMIT_ARGS and in variables, for a JVM that is yet to be started."""
+    """What stands in spark-defaults.conf, PYSPARK_SUBMIT_ARGS and variables, for a JVM that is yet to be started."""
     arguments = _submit_arguments(environ)
     file = Path(arguments.pop(_FILE, conf_folder(environ, spark_home) / "spark-defaults.conf"))
     lines = file.read_text(errors="replace").splitlines() if file.is_file() else []
