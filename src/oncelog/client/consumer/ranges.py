@@ -248,7 +248,7 @@ class _Reader:
             else:
                 self._wait_for(bounds)
             return
-        if bounds.end < self._asked.end:
+        if bounds.end < self._asked.end and bounds.end <= self._at:
             self._doubt()
             if self._is_certain:
                 self._lost(f"{self._asked}: the log ends at {bounds.end}", self._asked.end)
