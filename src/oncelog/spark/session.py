@@ -6,6 +6,7 @@ only then what a session gets here. A session that is running already is taken a
 
 import atexit
 import importlib.util
+import logging
 import os
 import re
 import sys
@@ -23,6 +24,7 @@ OLDEST_SPARK: Final = (4, 2)
 # What an archive of the environment is called on the executors, as in Spark's own guide.
 SHIPPED_AS: Final = "environment"
 NEEDED_TO_CONNECT: Final = ("grpc", "grpc_status", "pandas", "pyarrow", "zstandard")
+_log: Final = logging.getLogger("oncelog.spark")
 _LOGGING: Final = Path(__file__).with_name("log4j2.properties")
 
 
@@ -50,7 +52,7 @@ def session(
     if _is_remote(said):
         spark = _connected(said)
     elif _lives():
-        spark = _built(said)
+        spark = _joined(said)
     elif _has_jvm():
         spark = _built_with(said, defaults(_conf_of_jvm() | said, os.environ))
     else:
@@ -99,6 +101,22 @@ def _conf_of_jvm() -> dict[str, str]:
 
     SparkContext._ensure_initialized()
     return dict(SparkConf(_jvm=SparkContext._jvm).getAll())
+
+
+def _joined(said: Mapping[str, str]) -> Any:
+    """The session that is there, with what can still be set; PySpark would complain of all that is said."""
+    from pyspark.sql import SparkSession
+
+    spark = SparkSession._instantiatedSession
+    too_late = []
+    for key, value in said.items():
+        if spark.conf.isModifiable(key):
+            spark.conf.set(key, value)
+        elif key != "spark.app.name" and spark.conf.get(key, None) != value:
+            too_late.append(key)
+    if too_late:
+        _log.warning("a Spark session is running already, so these stay as they are: %s", ", ".join(too_late))
+    return spark
 
 
 def _built(settings: Mapping[str, str]) -> Any:

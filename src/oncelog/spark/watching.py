@@ -4,11 +4,10 @@ Nothing in here keeps a process alive: every thread is a daemon.
 """
 
 import atexit
+import os
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
-from importlib.util import find_spec
 from threading import Event, Thread
 from typing import Any, Final
 
@@ -45,8 +44,11 @@ def is_connect(spark: Any) -> bool:
 
 def commit_end(progress: Mapping[str, Any]) -> None:
     """The source commits what its last batch has read: Spark never tells it of that batch's end."""
-    if find_spec("oncelog.spark.source.group") is not None:
-        import_module("oncelog.spark.source.group").commit_end(progress)
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
+
+    from oncelog.spark.source import group
+
+    group.commit_end(StreamingQueryProgress.fromJson(dict(progress)))
 
 
 class Watch:
@@ -108,13 +110,14 @@ def stages_of(context: Any) -> Callable[[], Sequence[Stage] | None]:
 
 
 def _watch_client(spark: Any, screen: Screen) -> None:
-    """The server tells of stages while it works for this client. Positions of a group are committed by the source,
-    over there: brokers that the server reaches need not be reachable from here."""
+    """The server tells of stages while it works for this client."""
+    # Brokers that a server elsewhere reaches need not be reachable from here.
+    at_end = commit_end if "SPARK_LOCAL_REMOTE" in os.environ else _nothing
     spark.registerProgressHandler(StagesTold(screen))
     # PySpark's thread for reports would keep the process alive; it is a daemon where its maker is one. How it ends when
     # the process does is nobody's concern.
     warnings.filterwarnings("ignore", message="StreamingQueryListenerBus Handler thread received exception")
-    adding = Thread(target=spark.streams.addListener, args=(Listener(Report(screen, _nothing)),), daemon=True)
+    adding = Thread(target=spark.streams.addListener, args=(Listener(Report(screen, at_end)),), daemon=True)
     adding.start()
     adding.join()
 
