@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from oncelog.records.build import NewRecord, build_batch
 from oncelog.records.columns import ALL, BytesColumn, HeadersColumn, decode, encode
-from oncelog.records.errors import InvalidRecord, TooLarge
-from oncelog.records.header import CONTROL, check_produced, stamp_append_time
+from oncelog.records.errors import BadBatch, InvalidRecord, TooLarge
+from oncelog.records.header import CONTROL, check_produced, stamp_append_time, stamp_producer
 from oncelog.records.read import records_of
 from tests.records.samples import (
     CODECS,
@@ -278,3 +278,14 @@ def test_a_record_longer_than_the_target_is_a_batch_by_itself(codec: int) -> Non
     cells: list[bytes | None] = [b"a", b"b" * 5000, b"c", b"d"]
     batches = encode(value=bytes_column(cells), timestamp_ms=1, target_bytes=500, codec=codec)
     assert [batch.record_count for batch in batches] == [1, 1, 2]
+
+
+def test_a_batch_that_is_stamped_later_has_its_crc_from_then_on() -> None:
+    value = bytes_column([b"a", None, b"c" * 300])
+    whole, bare = (encode(value=value, timestamp_ms=5, is_stamped_later=later)[0].data for later in (False, True))
+    with pytest.raises(BadBatch, match="CRC"):
+        check_produced(bare)
+    for data in (whole, bare):
+        stamp_producer(data, 0, 7, 1, 40)
+    check_produced(bare)
+    assert bytes(bare) == bytes(whole)

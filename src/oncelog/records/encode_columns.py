@@ -45,13 +45,15 @@ def encode(
     producer_epoch: int = -1,
     base_sequence: int = NO_SEQUENCE,
     allocate: Callable[[int], Bytes] | None = None,
+    is_stamped_later: bool = False,
 ) -> list[EncodedBatch]:
     """Batches of all rows in order, or of those that `rows` names: so one frame is split over partitions uncopied.
 
     `target_bytes` bounds a batch before compression; only a record that is longer by itself exceeds it. Sequences go on
     from batch to batch. So do offsets where a first one is given; without it every batch begins at 0, as brokers want
     it of what is produced. A column that is left out is null in every record.
-    The batches stand in what `allocate` gives for a number of bytes, unless they are compressed.
+    The batches stand in what `allocate` gives for a number of bytes, unless they are compressed. The CRC of those that
+    are stamped later (`stamp_producer`) is made then, and not before.
     """
     row_count = _row_count(key, value, headers, timestamp_ms)
     selected = np.empty(0, np.int64) if rows is None else np.ascontiguousarray(rows, np.int64)
@@ -78,7 +80,8 @@ def encode(
             data, 0, 0 if base_offset is None else base_offset + first, len(data) - LENGTH_PREFIX_BYTES, -1,
             MAGIC, 0, codec, count - 1, base_timestamp, max_timestamp, producer_id, producer_epoch, sequence, count,
         )  # fmt: skip
-        restamp_crc(data, 0, len(data))
+        if not is_stamped_later:
+            restamp_crc(data, 0, len(data))
         batches.append(EncodedBatch(data, first, count))
     return batches
 

@@ -29,12 +29,18 @@ REASONS = {
 }
 
 _BATCH_HEADER_BYTES = 61
+_NOWHERE = (np.int64(0), np.int64(-1))  # where a null begins, and its size
 
 
 @njit(cache=True, nogil=True, forceinline=True)
 def _varint_size(value):  # type: ignore[no-untyped-def]
-    rest = np.uint64((value << 1) ^ (value >> 63)) >> np.uint64(7)
-    size = np.int64(1)
+    folded = np.uint64((value << 1) ^ (value >> 63))
+    if folded < np.uint64(1 << 7):
+        return np.int64(1)
+    if folded < np.uint64(1 << 14):
+        return np.int64(2)
+    rest = folded >> np.uint64(21)
+    size = np.int64(3)
     while rest:
         size += 1
         rest >>= np.uint64(7)
@@ -43,22 +49,28 @@ def _varint_size(value):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, forceinline=True)
 def _put_varint(out, at, value):  # type: ignore[no-untyped-def]
+    """At an unsigned place, since none counts from the end; what takes one byte or two, without a loop."""
     rest = np.uint64((value << 1) ^ (value >> 63))
+    if rest < np.uint64(1 << 7):
+        out[np.uint64(at)] = np.uint8(rest)
+        return at + 1
+    if rest < np.uint64(1 << 14):
+        out[np.uint64(at)] = np.uint8(rest) | np.uint8(0x80)
+        out[np.uint64(at + 1)] = np.uint8(rest >> np.uint64(7))
+        return at + 2
     while rest >= np.uint64(0x80):
-        out[at] = np.uint8(rest & np.uint64(0x7F)) | np.uint8(0x80)
+        out[np.uint64(at)] = np.uint8(rest) | np.uint8(0x80)
         rest >>= np.uint64(7)
         at += 1
-    out[at] = np.uint8(rest)
+    out[np.uint64(at)] = np.uint8(rest)
     return at + 1
 
 
 @njit(cache=True, nogil=True, forceinline=True)
 def _span(ends, data_bytes, row):  # type: ignore[no-untyped-def]
-    """Where a row's bytes begin and how many they are: -1 when there is no such column, -2 for ends that cannot be."""
-    if len(ends) == 0:
-        return np.int64(0), np.int64(-1)
-    start = np.int64(ends[row])
-    end = np.int64(ends[row + 1])
+    """Where a row's bytes begin and how many they are: -2 for ends that cannot be."""
+    start = np.int64(ends[np.uint64(row)])
+    end = np.int64(ends[np.uint64(row + 1)])
     if start < 0 or end < start or end > data_bytes:
         return np.int64(0), np.int64(-2)
     return start, end - start
@@ -66,7 +78,7 @@ def _span(ends, data_bytes, row):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, forceinline=True)
 def _or_null(size, valid, row):  # type: ignore[no-untyped-def]
-    return np.int64(-1) if size >= 0 and len(valid) > 0 and not valid[row] else size
+    return np.int64(-1) if size >= 0 and len(valid) > 0 and not valid[np.uint64(row)] else size
 
 
 @njit(cache=True, nogil=True, forceinline=True)
@@ -126,23 +138,27 @@ def encode_records(  # type: ignore[no-untyped-def]
     value_ends, value_valid, value_data = values
     name_ends, _, name_data = header_names
     header_ends, header_valid, header_data = header_values
+    # What is the same for all records is asked once, and cells are written here rather than by a function that gets
+    # the arrays: asked and handed over for each record, it takes twice as long.
+    is_every_row, has_times = len(rows) == 0, len(timestamps) > 1
+    has_keys, has_values, has_headers = len(key_ends) > 0, len(value_ends) > 0, len(list_ends) > 0
     batch = np.int64(0)
+    batch_at = np.int64(0)
     at = np.int64(_BATCH_HEADER_BYTES)
     first = np.int64(0)
-    base_timestamp = np.int64(0)
-    max_timestamp = np.int64(0)
-    count = len(rows) if len(rows) > 0 else row_count
+    base_timestamp = max_timestamp = np.int64(0)
+    count = row_count if is_every_row else len(rows)
     for number in range(count):
-        row = np.int64(rows[number]) if len(rows) > 0 else np.int64(number)
+        row = np.int64(number) if is_every_row else np.int64(rows[np.uint64(number)])
         if row < 0 or row >= row_count:
             return BAD_ROW, number, batch
-        timestamp = timestamps[row] if len(timestamps) > 1 else timestamps[0]
+        timestamp = timestamps[np.uint64(row)] if has_times else timestamps[0]
         if number == first:
             base_timestamp = max_timestamp = timestamp
-        key_at, key_size = _span(key_ends, len(key_data), row)
-        value_at, value_size = _span(value_ends, len(value_data), row)
+        key_at, key_size = _span(key_ends, len(key_data), row) if has_keys else _NOWHERE
+        value_at, value_size = _span(value_ends, len(value_data), row) if has_values else _NOWHERE
         headers_size = np.int64(1)
-        if len(list_ends) > 0:
+        if has_headers:
             headers_size = _headers_size(row, list_ends, name_ends, name_data, header_ends, header_valid, header_data)
         if key_size < -1 or value_size < -1 or headers_size < 0:
             return BAD_ENDS, number, batch
@@ -155,11 +171,10 @@ def encode_records(  # type: ignore[no-untyped-def]
             + headers_size
         )  # fmt: skip
         size = fixed_size + _varint_size(timestamp - base_timestamp) + _varint_size(np.int64(number - first))
-        batch_bytes = at - table[batch, AT]
-        if number > first and batch_bytes + _varint_size(size) + size > target_bytes:
+        if number > first and at - batch_at + _varint_size(size) + size > target_bytes:
             _close(table, batch, at, first, number, base_timestamp, max_timestamp)
             batch += 1
-            table[batch, AT] = at
+            table[batch, AT] = batch_at = at
             at += _BATCH_HEADER_BYTES
             first = np.int64(number)
             base_timestamp = max_timestamp = timestamp
@@ -169,15 +184,21 @@ def encode_records(  # type: ignore[no-untyped-def]
             return BAD_TIMESTAMP, number, batch
         max_timestamp = max(max_timestamp, timestamp)
         at = _put_varint(out, at, size)
-        out[at] = 0
+        out[np.uint64(at)] = 0
         at = _put_varint(out, at + 1, time_delta)
         at = _put_varint(out, at, np.int64(number - first))
-        at = _put_cell(out, at, key_data, key_at, key_size)
-        at = _put_cell(out, at, value_data, value_at, value_size)
-        if len(list_ends) > 0:
+        at = _put_varint(out, at, key_size)
+        if key_size > 0:
+            copy(key_data, key_at, key_size, out, at)
+            at += key_size
+        at = _put_varint(out, at, value_size)
+        if value_size > 0:
+            copy(value_data, value_at, value_size, out, at)
+            at += value_size
+        if has_headers:
             at = _put_headers(out, at, row, list_ends, name_ends, name_data, header_ends, header_valid, header_data)
         else:
-            out[at] = 0
+            out[np.uint64(at)] = 0
             at += 1
     if count > first:
         _close(table, batch, at, first, count, base_timestamp, max_timestamp)

@@ -343,6 +343,7 @@ class Sending:
             level=self._engine.sealing.level,
             target_bytes=self._target_bytes,
             allocate=self._buffers.take,
+            is_stamped_later=self._engine.settings.enable_idempotence,
         )
         self._take(total_bytes, count)
         batches = []

@@ -37,12 +37,16 @@ class Encoded(NamedTuple):
 
 
 class Encoder:
-    """`target_bytes` is the most that a batch may have before compression, unless one record alone has more."""
+    """`target_bytes` is the most that a batch may have before compression, unless one record alone has more. Batches
+    that are stamped later need no CRC before."""
 
-    def __init__(self, codec: int, target_bytes: int, level: int = DEFAULT_LEVEL) -> None:
+    def __init__(
+        self, codec: int, target_bytes: int, level: int = DEFAULT_LEVEL, *, is_stamped_later: bool = False
+    ) -> None:
         self._codec = codec
         self._level = level
         self._target_bytes = target_bytes
+        self._is_stamped_later = is_stamped_later
 
     def encode(
         self, topic: str, partition: int, rows: list[Any], wall_offset_s: float, *, keeps_times: bool = False
@@ -55,7 +59,14 @@ class Encoder:
         loops = compiled_loops() if cells.row_count >= WORTH_COMPILED_RECORDS else None
         if loops is not None and cells.headers is None:
             parts = loops.encode_columns(
-                cells.keys, cells.values, cells.times, wall_offset_s, self._codec, self._level, self._target_bytes
+                cells.keys,
+                cells.values,
+                cells.times,
+                wall_offset_s,
+                self._codec,
+                self._level,
+                self._target_bytes,
+                self._is_stamped_later,
             )
             return _paired(parts, records)
         if loops is None and cells.row_count >= WORTH_IMPORT_RECORDS:

@@ -17,6 +17,7 @@ def encode_columns(
     codec: int,
     level: int,
     target_bytes: int,
+    is_stamped_later: bool = False,
 ) -> list[tuple[Any, int]]:
     """(batch, number of records) of rows without headers; times as the accumulator has them."""
     batches = encode(
@@ -26,6 +27,7 @@ def encode_columns(
         codec=codec,
         level=level,
         target_bytes=target_bytes,
+        is_stamped_later=is_stamped_later,
     )
     return [(each.data, each.record_count) for each in batches]
 

@@ -57,7 +57,9 @@ class Sealing:
         self.is_timed = False  # the engine will look before anything new is due
         self.keeps_times = False
         self._owner = owner
-        self._encoder = Encoder(self.codec, self.most_batch_bytes, self.level)
+        self._encoder = Encoder(
+            self.codec, self.most_batch_bytes, self.level, is_stamped_later=settings.enable_idempotence
+        )
         self._most_entries = self.most_batch_records * COLUMNS
         self._max_in_flight = settings.max_in_flight
         self._linger_s = settings.linger_ms / 1000
