@@ -194,7 +194,7 @@ def _copy_block(typing, source, at, size, target, target_at):  # type: ignore[no
         source, at, size, target, target_at = arguments
         first = builder.gep(context.make_array(source_type)(context, builder, source).data, [at])
         target_first = builder.gep(context.make_array(target_type)(context, builder, target).data, [target_at])
-        cgutils.raw_memcpy(builder, target_first, first, size, 1)
+        cgutils.raw_memcpy(builder, target_first, first, size, 1)  # type: ignore[no-untyped-call]
         return context.get_dummy_value()
 
     return signature, generate
@@ -206,7 +206,7 @@ def copy(source, at, size, target, target_at):  # type: ignore[no-untyped-def]
     Unsigned places, since none counts from the end."""
     first, target_first, count = np.uint64(at), np.uint64(target_at), np.uint64(size)
     target[target_first + count - np.uint64(1)] = source[first + count - np.uint64(1)]
-    _copy_block(source, first, count, target, target_first)
+    _copy_block(source, first, count, target, target_first)  # type: ignore[call-arg]
 
 
 @njit(cache=True, nogil=True, forceinline=True)
