@@ -20,7 +20,15 @@ from oncelog.client.producer.replaying import Replays
 from oncelog.client.saving.asking import EARLIEST, end_offsets
 from oncelog.client.saving.book import Book, Save
 from oncelog.client.saving.fencing import kafka_pid, lease
-from oncelog.client.saving.resume import Resumed, ResumedPartition, high_waters, is_lease, resume, resume_partitions
+from oncelog.client.saving.resume import (
+    Resumed,
+    ResumedPartition,
+    high_waters,
+    is_lease,
+    resume,
+    resume_partitions,
+    unchanged,
+)
 from oncelog.client.saving.saved import NEVER, Identity, Place, SavedPartition, SavedProducer, Span
 from oncelog.client.sending import Batch, Boundary, Delivered
 from oncelog.client.sending import Identity as SendingIdentity
@@ -138,24 +146,31 @@ class Saving:
 
     # --- its beginning
 
-    async def resume(self, saved: SavedProducer) -> None:
-        """Go on where the value says; raises with nothing sent where that cannot be done."""
-        saved.check_placing(self._engine.partitioner.name, self._engine.settings.oncelog_keyless_run)
-        resumed = await resume(self._engine.brokers, saved, _wall_ms())
-        book = self._book = Book(saved.cluster_id, saved.partitioner, saved.keyless_run)
-        self.started_from = saved
-        for name, topic in saved.topics.items():
-            book.pin(name, topic.topic_id, topic.partition_count, topic.keyless_counter)
-        self._begin(resumed)
+    async def resume(self, saved: SavedProducer, *, is_fresh: bool = False) -> None:
+        """Go on where the value says; raises with nothing sent where that cannot be done. A producer that was resumed
+        before goes on to the value's topics too, under an identity that is saved already.
 
-    async def extend(self, saved: SavedProducer) -> None:
-        """As `resume`, of topics that this producer goes on to, under an identity that is saved already."""
+        `is_fresh`: the caller knows that nothing was written since the value was saved, so nobody need be asked.
+        """
+        engine = self._engine
+        saved.check_placing(engine.partitioner.name, engine.settings.oncelog_keyless_run)
         async with self._turn:
-            assert self._book is not None, "a producer that was resumed is extended"
-            resumed = await resume(self._engine.brokers, saved, _wall_ms())
+            if is_fresh:
+                resumed = await unchanged(engine.brokers, saved)
+            else:
+                resumed = await resume(engine.brokers, saved, _wall_ms())
+            if self._book is None:
+                self._book = Book(saved.cluster_id, saved.partitioner, saved.keyless_run)
+                self.started_from = saved
             for name, topic in saved.topics.items():
                 self._book.pin(name, topic.topic_id, topic.partition_count, topic.keyless_counter)
             self._begin(resumed)
+
+    async def moved(self, offsets: Mapping[Place, int]) -> None:
+        """Nothing that is to be found again lies below these offsets, as the caller knows."""
+        assert self._book is not None, "only what was resumed has offsets"
+        for place, offset in offsets.items():
+            self._book.move(place, offset)
 
     def resume_numbers(self, pid: int, generation: int, sequence: int) -> None:
         """Identity and next sequence as the user saved them: for every partition that is written to."""

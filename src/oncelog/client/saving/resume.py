@@ -76,6 +76,19 @@ async def resume(brokers: "Brokers", saved: SavedProducer, wall_ms: int) -> Resu
     return await resume_partitions(brokers, partitions, wall_ms)
 
 
+async def unchanged(brokers: "Brokers", saved: SavedProducer) -> Resumed:
+    """As `resume`, for somebody who knows that nothing was written since; only the place is looked at."""
+    await check_place(brokers, saved)
+    resumed = {}
+    for name, topic in saved.topics.items():
+        for at, each in topic.partitions.items():
+            place, last = Place(name, at), each.last
+            assert len(each.spans) == 1 and last.identity.expires_at_ms == NEVER, "leases are asked about"
+            sequence, offset = last.next_sequence, each.next_offset
+            resumed[place] = ResumedPartition(place, (), offset, last.identity, sequence, offset, each)
+    return Resumed(resumed, is_leased=False, must_be_saved=False)
+
+
 async def resume_partitions(brokers: "Brokers", partitions: Mapping[Place, SavedPartition], wall_ms: int) -> Resumed:
     has_leases = (await brokers.connection(None)).is_oncelog
     leased = {place: each for place, each in partitions.items() if has_leases and is_lease(each.last.identity)}
@@ -89,7 +102,8 @@ async def resume_partitions(brokers: "Brokers", partitions: Mapping[Place, Saved
 
 async def check_place(brokers: "Brokers", saved: SavedProducer) -> None:
     """This is the cluster, and these are the topics, that the producer was saved on."""
-    metadata = await brokers.refresh(None)  # all that there are: naming one could create it
+    may_create = brokers.settings.allow_auto_create_topics  # then naming one could, so all that there are are asked for
+    metadata = await brokers.refresh(None if may_create else saved.topics)
     saved.check_cluster(metadata.cluster_id or "")
     for name in saved.topics:
         topic = metadata.topics.get(name)

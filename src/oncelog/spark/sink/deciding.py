@@ -104,6 +104,20 @@ def other_lane_count(sink: str, batch: int, now: int, before: int) -> str:
     )
 
 
+def other_lanes(sink: str, batch: int, now: int, others: list[int]) -> str:
+    """`others` have marked the batch and have no rows of it now."""
+    named = ", ".join(map(str, others[:5])) + (f" and {len(others) - 5} more" if len(others) > 5 else "")
+    if max(others) >= now:
+        what = f"runs in {now} tasks and ran in at least {max(others) + 1} before (lane {named} has begun to write it)"
+    else:
+        what = f"has no rows for lane {named} now, which has begun to write it in another run"
+    return (
+        f"batch {batch} of sink {sink!r} {what}: its rows are divided in another way than then, so it cannot be told "
+        "which are there. How the source divides its rows must not depend on the number of cores; run it as it was "
+        f"run before. {WAY_OUT}"
+    )
+
+
 def other_rows(sink: str, batch: int, lane: int, what: str) -> str:
     return (
         f"batch {batch} of sink {sink!r}, lane {lane}: the replay is not what was written: {what}. Nothing more is "

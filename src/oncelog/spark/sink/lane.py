@@ -15,7 +15,7 @@ VERSION: Final = 1
 VERSION_KEY: Final = "oncelog.sink"
 TOPIC_PREFIX: Final = "oncelog.sink."
 
-SINK, LANE, TOPIC, STATE = "sink", "lane", "topic", "state"
+SINK, LANE, TOPIC, MARK, STATE = "sink", "lane", "topic", "mark", "state"
 
 Json = dict[str, Any]
 
@@ -41,7 +41,8 @@ class LaneMessage:
     attempt: int
     rows: int
     order_hash: str
-    producer: Json | None  # the saved producer behind these rows; None where the lane never had anything to write
+    producer: Json | None  # the saved producer behind these rows; None where the lane had nothing to write
+    looked_at_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,8 @@ class LaneState:
     producer: Json
     rows: int = 0  # of that batch
     order_hash: str = ""
-    idle_batches: int = 0  # so many batches, up to this one, had no task for it
+    idle_batches: int = 0  # so many batches, up to this one, had no rows for it
+    looked_at_ms: int = 0  # when the offsets, behind which its records would be looked for, were last moved on
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +63,7 @@ class SinkClaim:
     sink: str
     query: str
     first_batch: int
-    pid: int  # the sink's own, under which states are written
-    epoch: int
-
-    def sequence(self, batch: int) -> int:
-        """The slot of a batch's state. Each is filled once."""
-        return (batch - self.first_batch) & 0x7FFFFFFF
+    nonce: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +74,16 @@ class LaneClaim:
     lane: int
     producer: Json
     nonce: str
+    made_at_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A lane is about to send something of this batch. Where there is none, it has sent nothing."""
+
+    batch: int
+    lane: int
+    nonce: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +93,9 @@ class SinkState:
     claim: SinkClaim
     batch: int
     lane_count: int  # of this batch's tasks
-    lanes: Mapping[int, LaneState]  # all that still count, also those that this batch had no task for
+    lanes: Mapping[int, LaneState]  # all that still count, also those that this batch had no rows for
     topics: Mapping[str, int] = field(default_factory=dict)  # partition counts that the next batch pins
-    previous_offset: int = 0  # nothing of the batch before this one lies below
+    previous_offset: int = 0  # of the state before this one
     nonce: str = ""
     made_at_ms: int = 0
 
@@ -142,12 +149,22 @@ def sink_claim_fields(claim: SinkClaim) -> Json:
         "sink": claim.sink,
         "query": claim.query,
         "first_batch": claim.first_batch,
-        "producer": [claim.pid, claim.epoch],
+        "owner": claim.nonce,
     }
 
 
 def lane_claim_fields(claim: LaneClaim) -> Json:
-    return {"batch": claim.batch, "lane": claim.lane, "producer": claim.producer, "nonce": claim.nonce}
+    return {
+        "batch": claim.batch,
+        "lane": claim.lane,
+        "producer": claim.producer,
+        "nonce": claim.nonce,
+        "made_at_ms": claim.made_at_ms,
+    }
+
+
+def mark_fields(mark: Mark) -> Json:
+    return {"batch": mark.batch, "lane": mark.lane, "nonce": mark.nonce}
 
 
 def state_fields(state: SinkState) -> Json:
@@ -164,7 +181,7 @@ def state_fields(state: SinkState) -> Json:
 
 
 def _lane_fields(lane: LaneState) -> Json:
-    fields: Json = {"producer": lane.producer}
+    fields: Json = {"producer": lane.producer, "looked_at_ms": lane.looked_at_ms}
     if lane.idle_batches:
         return fields | {"idle": lane.idle_batches}
     return fields | {"rows": lane.rows, "hash": lane.order_hash}
@@ -172,17 +189,29 @@ def _lane_fields(lane: LaneState) -> Json:
 
 def read_sink_claim(fields: Json) -> SinkClaim:
     try:
-        pid, epoch = fields["producer"]
-        return SinkClaim(str(fields["sink"]), str(fields["query"]), int(fields["first_batch"]), int(pid), int(epoch))
+        return SinkClaim(str(fields["sink"]), str(fields["query"]), int(fields["first_batch"]), str(fields["owner"]))
     except (KeyError, TypeError, ValueError) as error:
         raise _damaged(SINK, error) from None
 
 
 def read_lane_claim(fields: Json) -> LaneClaim:
     try:
-        return LaneClaim(int(fields["batch"]), int(fields["lane"]), dict(fields["producer"]), str(fields["nonce"]))
+        return LaneClaim(
+            int(fields["batch"]),
+            int(fields["lane"]),
+            dict(fields["producer"]),
+            str(fields["nonce"]),
+            int(fields["made_at_ms"]),
+        )
     except (KeyError, TypeError, ValueError) as error:
         raise _damaged(LANE, error) from None
+
+
+def read_mark(fields: Json) -> Mark:
+    try:
+        return Mark(int(fields["batch"]), int(fields["lane"]), str(fields["nonce"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise _damaged(MARK, error) from None
 
 
 def read_state(fields: Json) -> SinkState:
@@ -203,10 +232,11 @@ def read_state(fields: Json) -> SinkState:
 
 
 def _read_lane(fields: Json) -> LaneState:
+    producer, looked_at_ms = dict(fields["producer"]), int(fields["looked_at_ms"])
     idle_batches = int(fields.get("idle", 0))
     if idle_batches:
-        return LaneState(dict(fields["producer"]), idle_batches=idle_batches)
-    return LaneState(dict(fields["producer"]), int(fields["rows"]), str(fields["hash"]))
+        return LaneState(producer, idle_batches=idle_batches, looked_at_ms=looked_at_ms)
+    return LaneState(producer, int(fields["rows"]), str(fields["hash"]), looked_at_ms=looked_at_ms)
 
 
 def _damaged(kind: str, error: Exception) -> BadState:

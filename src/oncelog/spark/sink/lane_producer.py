@@ -1,53 +1,65 @@
-"""The saved producer of one lane, while a task writes with it."""
+"""The saved producer of one lane, while tasks write with it."""
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Coroutine, Mapping
+from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
 from oncelog.client.errors import KafkaException
 from oncelog.client.producer.producer import Producer
 from oncelog.client.saving.errors import ReplayDiffers
-from oncelog.client.saving.saved import SavedProducer
+from oncelog.client.saving.saved import Place, SavedProducer
 from oncelog.spark.sink.lane import Json
 
 T = TypeVar("T")
 
 
-class LaneProducer:
-    """Goes on as `saved`, and as what was claimed since; it is known then how far an earlier attempt got."""
+class LaneProducer(Protocol):
+    """The tests have a twin of it in memory."""
 
-    def __init__(self, properties: Mapping[str, str], saved: Json, more_topics: Iterable[Json] = ()) -> None:
-        value = SavedProducer.from_json(saved)
-        # Where the lane's records go is its own for as long as it lives, whatever the default is by now.
-        placing = {"oncelog.keyless.run": str(value.keyless_run)}
-        self._producer = Producer({**placing, **properties}, saved=value)
-        self.topics = set(value.topics)
-        try:
-            for claimed in more_topics:
-                self.extend(claimed)
-        except BaseException:
-            self.close()
-            raise
+    topics: set[str]
 
-    @property
+    def extend(self, saved: Json, *, is_fresh: bool) -> None:
+        """Write to these topics as this value says, too. It is asked what was written since, unless that is nothing."""
+
+    def moved(self, ends: Mapping[Place, int]) -> None:
+        """Nothing that is to be found again lies below these offsets."""
+
     def replayed(self) -> int:
         """Records that stand in the log already, of those that are to come."""
-        return sum(self._producer.saving.missing().values())
-
-    def extend(self, claimed: Json) -> None:
-        """Write to further topics, too, under the identity that the lane has."""
-        value = SavedProducer.from_json(claimed)
-        self._run(self._producer.saving.extend(value))
-        self.topics.update(value.topics)
 
     def send(self, topic: str, rows: pa.RecordBatch) -> None:
         """Waits while too much is under way."""
-        self._producer.send(topic, rows)
 
     def finish(self) -> Json:
         """The value behind all rows, once every one is in the log."""
+
+    def close(self) -> None:
+        """At once: what is not acknowledged by now is another attempt's."""
+
+
+class KafkaLaneProducer:
+    def __init__(self, properties: Mapping[str, str], keyless_run: int) -> None:
+        # Where a lane's records go is its own for as long as it lives, whatever the default is by now.
+        self._producer = Producer({"oncelog.keyless.run": str(keyless_run), **properties})
+        self.topics: set[str] = set()
+
+    def extend(self, saved: Json, *, is_fresh: bool) -> None:
+        value = SavedProducer.from_json(saved)
+        self._run(self._producer.saving.resume(value, is_fresh=is_fresh))
+        self.topics.update(value.topics)
+
+    def moved(self, ends: Mapping[Place, int]) -> None:
+        self._run(self._producer.saving.moved(ends))
+
+    def replayed(self) -> int:
+        return sum(self._producer.saving.missing().values())
+
+    def send(self, topic: str, rows: pa.RecordBatch) -> None:
+        self._producer.send(topic, rows)
+
+    def finish(self) -> Json:
         self._producer.flush()
         saved = self._producer.saved()
         missing = self._producer.saving.missing()
@@ -59,7 +71,6 @@ class LaneProducer:
         return saved.to_value()
 
     def close(self) -> None:
-        """At once: what is not acknowledged by now is another attempt's."""
         try:
             self._producer.purge()
         except KafkaException:

@@ -4,29 +4,52 @@ The end of the input is not the end of the task's rows. When the JVM is killed, 
 half-way as if nothing were wrong. So nothing is recorded here as done: what was sent is a true prefix of the lane's
 rows, which the next attempt finds in the log; and only the driver, which Spark tells when all tasks have ended well,
 writes down that a batch is complete.
+
+Before the first row of a batch is sent, the lane's mark stands in the sink's topic. Who finds his own mark to be the
+first goes on from what was saved; who does not, asks the log how far the others got, and compares.
 """
 
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Protocol, Self, TypeVar
 
 import pyarrow as pa
 
 from oncelog.client.errors import KafkaError, KafkaException
+from oncelog.client.saving.saved import Place, SavedProducer
+from oncelog.clock import wall_s
 from oncelog.spark.options import SinkOptions
 from oncelog.spark.sink import steps
-from oncelog.spark.sink.claiming import claim_lane, claim_sink, claim_topic
+from oncelog.spark.sink.claiming import claim_lane, claim_sink, claim_topic, mark
 from oncelog.spark.sink.deciding import Doing, decide, difference, other_rows
+from oncelog.spark.sink.destination import Destination
 from oncelog.spark.sink.errors import SinkRefused
 from oncelog.spark.sink.hashing import RowHash
 from oncelog.spark.sink.lane import Json, LaneMessage, LanePlace
 from oncelog.spark.sink.lane_producer import LaneProducer
 from oncelog.spark.sink.rows import chosen, columns_of, portions
 from oncelog.spark.sink.standing import Standing
+from oncelog.spark.sink.state import SinkTopic
 from oncelog.spark.sink.steps import reached
-from oncelog.spark.sink.warm import Cluster, cluster, lane_properties
+from oncelog.spark.sink.warm import cluster, lane_properties
 
-Claim = Callable[..., Coroutine[Any, Any, None]]
+T = TypeVar("T")
+
+# So often the offsets are moved on behind which a lane's records would be looked for, in partitions where it writes
+# nothing: retention must not reach them.
+LOOK_EVERY_MS: Final = 600_000
+
+
+class Connected(Protocol):
+    """What `warm.Cluster` is; the tests have a twin of it in memory."""
+
+    destination: Destination
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T: ...
+    def log(self, sink: str) -> SinkTopic: ...
+    def producer(self, saved: Json) -> LaneProducer: ...
+    def take(self, sink: str, lane: int, saved: Json) -> LaneProducer | None: ...
+    def keep(self, sink: str, lane: int, producer: LaneProducer, saved: Json) -> None: ...
 
 
 def write_lane(options: SinkOptions, place: LanePlace, iterator: Iterable[pa.RecordBatch]) -> LaneMessage:
@@ -44,22 +67,22 @@ def sink_name(options: SinkOptions, query: str) -> str:
 class Lane:
     """One task's writing, for those who bring their rows themselves: `write` again and again, then `finish`."""
 
-    def __init__(self, options: SinkOptions, place: LanePlace) -> None:
+    def __init__(self, options: SinkOptions, place: LanePlace, connected: Connected | None = None) -> None:
         self._options = options
         self._place = place
         self.sink = sink_name(options, place.query)
         self._hash = RowHash()
         self._columns: tuple[str, ...] | None = None
         self._producer: LaneProducer | None = None
-        self._properties = lane_properties(options)
+        self._looked_at_ms = 0
         self._reached(steps.BEGUN)
-        self._cluster: Cluster = cluster(self._properties)
-        self._log = self._cluster.log(self.sink)
+        self._connected: Connected = connected or cluster(lane_properties(options))
+        self._topic = self._connected.log(self.sink)
         self._standing = Standing()
         self._doing = self._begin()
         self._reached(steps.STATE_READ, doing=self._doing.value)
-        if self._doing is Doing.WRITE and self._standing.producer(place.lane) is not None:
-            self._resume()
+        if self._doing is Doing.WRITE and place.lane in self._standing.claims.marks:
+            self._go_on(is_fresh=False)
 
     def _reached(self, step: str, **facts: object) -> None:
         place = self._place
@@ -68,14 +91,14 @@ class Lane:
     # --- its beginning
 
     def _begin(self) -> Doing:
-        run, place = self._cluster.run, self._place
-        if not run(self._log.exists()):
+        run, topic = self._connected.run, self._topic
+        if not run(topic.exists()):
             self._decide()  # refuses before a topic is made
-            run(self._log.create())
-        self._standing = run(self._log.read())
+            run(topic.create())
+        self._standing = run(topic.read())
         doing = self._decide()
         if doing is Doing.BEGIN:
-            run(claim_sink(self._cluster.brokers, self._log, self._standing, self.sink, place))
+            run(claim_sink(topic, self._standing, self.sink, self._place))
             doing = self._decide()
         return doing
 
@@ -83,16 +106,74 @@ class Lane:
         place = self._place
         return decide(self._standing, self.sink, place.query, place.batch, self._options.first_batch)
 
-    def _resume(self) -> None:
-        """Find out how far an earlier attempt got, be it that there was none."""
-        saved = self._standing.producer(self._place.lane)
-        assert saved is not None
-        self._producer = LaneProducer(self._properties, saved, self._more_topics())
-        self._reached(steps.RESUMED, replayed=self._producer.replayed)
+    def _check_due(self) -> None:
+        """What was read meanwhile may say that another driver has saved the batch."""
+        if self._decide() is not Doing.WRITE:
+            raise SinkRefused(
+                f"batch {self._place.batch} of sink {self.sink!r} was saved by another driver while this task ran it"
+            )
 
-    def _more_topics(self) -> list[Json]:
-        lane = self._place.lane
-        return [claim.producer for (number, _), claim in self._standing.topics.items() if number == lane]
+    # --- its producer
+
+    def _ready_for(self, output: str) -> LaneProducer:
+        """Whatever is to be said before the first row to this topic is said."""
+        if self._producer is None:
+            self._start(output)
+        assert self._producer is not None
+        if output not in self._producer.topics:
+            topic, standing, destination = self._topic, self._standing, self._connected.destination
+            is_fresh = self._say(claim_topic(topic, standing, destination, self._place, output))
+            claim = standing.claims.topics[self._place.lane, output]
+            self._producer.extend(claim.producer, is_fresh=is_fresh)
+        return self._producer
+
+    def _start(self, output: str) -> None:
+        topic, standing, destination = self._topic, self._standing, self._connected.destination
+        if standing.lane(self._place.lane) is None:
+            self._go_on(is_fresh=self._say(claim_lane(topic, standing, destination, self._place, output)))
+            return
+        ends = self._ends_that_are_due()
+        is_fresh = self._say(mark(topic, standing, self._place))
+        self._go_on(is_fresh=is_fresh)
+        if is_fresh and ends and self._producer is not None:
+            # Nothing of this batch had been sent when these were asked for.
+            self._producer.moved(ends)
+            self._looked_at_ms = _now_ms()
+
+    def _say(self, saying: Coroutine[Any, Any, bool]) -> bool:
+        is_first = self._connected.run(saying)
+        self._check_due()
+        self._reached(steps.CLAIMED, first=is_first)
+        return is_first
+
+    def _ends_that_are_due(self) -> Mapping[Place, int]:
+        lane = self._standing.lane(self._place.lane)
+        assert lane is not None
+        if _now_ms() - lane.looked_at_ms < LOOK_EVERY_MS:
+            return {}
+        topics = SavedProducer.from_json(lane.producer).topics
+        places = [Place(name, at) for name, each in topics.items() for at in each.partitions]
+        return self._connected.run(self._topic.patiently(lambda: self._connected.destination.ends(places)))
+
+    def _go_on(self, *, is_fresh: bool) -> None:
+        """As what was saved or claimed; where others may have sent something, behind what they sent."""
+        number = self._place.lane
+        lane = self._standing.lane(number)
+        if lane is None:
+            raise SinkRefused(f"sink {self.sink!r}: lane {number} has marked a batch, and was claimed by nobody")
+        self._looked_at_ms = lane.looked_at_ms
+        producer = self._connected.take(self.sink, number, lane.producer)
+        if producer is not None and not is_fresh:
+            producer.close()
+            producer = None
+        if producer is None:
+            producer = self._connected.producer(lane.producer)
+            self._producer = producer
+            producer.extend(lane.producer, is_fresh=is_fresh)
+            for claim in self._standing.further_topics(number).values():
+                producer.extend(claim.producer, is_fresh=False)
+        self._producer = producer
+        self._reached(steps.RESUMED, replayed=producer.replayed())
 
     # --- rows
 
@@ -103,45 +184,20 @@ class Lane:
         if self._columns is None:
             self._columns = columns_of(batch, self._options.topic)
         rows = chosen(batch, self._columns)
-        first_row = self._hash.rows
         if self._doing is not Doing.VERIFY:
-            self._send(rows, first_row)
+            self._send(rows, self._hash.rows)
         self._hash.add(rows)
 
     def _send(self, rows: pa.RecordBatch, first_row: int) -> None:
-        for topic, portion, at in portions(rows, self._options.topic, first_row):
-            producer = self._ready_for(topic)
+        for output, portion, at in portions(rows, self._options.topic, first_row):
+            producer = self._ready_for(output)
             if not first_row:
-                self._reached(steps.FIRST_SEND, topic=topic)
+                self._reached(steps.FIRST_SEND, topic=output)
             try:
-                producer.send(topic, portion)
+                producer.send(output, portion)
             except KafkaException as failure:
                 raise self._refusal(failure, at) from failure
         self._reached(steps.SENT, rows=first_row + rows.num_rows)
-
-    def _ready_for(self, topic: str) -> LaneProducer:
-        """Whatever is to be claimed for the topic is."""
-        if self._producer is None:
-            self._claim(claim_lane, topic)
-            self._resume()
-        assert self._producer is not None
-        if topic not in self._producer.topics:
-            self._claim(claim_topic, topic)
-            self._producer.extend(self._standing.topics[self._place.lane, topic].producer)
-        return self._producer
-
-    def _claim(self, claim: Claim, topic: str) -> None:
-        arguments = (self._cluster.brokers, self._log, self._standing, self._place, self._properties, topic)
-        self._cluster.run(claim(*arguments))
-        self._decide_again()
-        self._reached(steps.CLAIMED, topic=topic)
-
-    def _decide_again(self) -> None:
-        """What was read meanwhile may say that the batch was saved by another driver."""
-        if self._decide() is not Doing.WRITE:
-            raise SinkRefused(
-                f"batch {self._place.batch} of sink {self.sink!r} was saved by another driver while this task wrote it"
-            )
 
     def _refusal(self, failure: KafkaException, first_row: int) -> Exception:
         place = self._place
@@ -154,29 +210,36 @@ class Lane:
 
     def finish(self) -> LaneMessage:
         """All rows were written; wait until all are in the log."""
-        place = self._place
-        self._reached(steps.INPUT_ENDED, rows=self._hash.rows)
+        place, rows = self._place, self._hash.rows
+        self._reached(steps.INPUT_ENDED, rows=rows)
         producer: Json | None = None
         if self._doing is Doing.VERIFY:
             self._verify()
         elif self._producer is not None:
-            try:
-                producer = self._producer.finish()
-            except KafkaException as failure:
-                raise self._refusal(failure, 0) from failure
-            self._reached(steps.ACKNOWLEDGED, rows=self._hash.rows)
+            producer = self._acknowledged(self._producer)
         message = LaneMessage(
-            self.sink,
-            place.query,
-            place.batch,
-            place.lane,
-            place.attempt,
-            self._hash.rows,
-            self._hash.digest(),
-            producer,
+            sink=self.sink,
+            query=place.query,
+            batch=place.batch,
+            lane=place.lane,
+            attempt=place.attempt,
+            rows=rows,
+            order_hash=self._hash.digest(),
+            producer=producer,
+            looked_at_ms=self._looked_at_ms,
         )
-        self._reached(steps.RETURNING, rows=self._hash.rows)
+        self._reached(steps.RETURNING, rows=rows)
         return message
+
+    def _acknowledged(self, producer: LaneProducer) -> Json:
+        try:
+            saved = producer.finish()
+        except KafkaException as failure:
+            raise self._refusal(failure, 0) from failure
+        self._reached(steps.ACKNOWLEDGED, rows=self._hash.rows)
+        self._connected.keep(self.sink, self._place.lane, producer, saved)
+        self._producer = None
+        return saved
 
     def _verify(self) -> None:
         place, state = self._place, self._standing.state
@@ -188,9 +251,14 @@ class Lane:
     def close(self) -> None:
         if self._producer is not None:
             self._producer.close()
+            self._producer = None
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
+
+
+def _now_ms() -> int:
+    return int(wall_s() * 1000)

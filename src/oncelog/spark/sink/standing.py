@@ -4,8 +4,12 @@ Any number of tasks and drivers append, of this run and of former ones, so a rec
 count is decided by the order of the log, alike for every reader:
 
 - of claims of the sink the first;
-- of claims of a lane the first that was made for the batch that is next, where the lane is not known already;
-- of states the first of the batch that is next.
+- of claims of a lane, or of a further topic for a lane, the first that was made for the batch that is next, where that
+  is not known already;
+- of marks of a lane the first that was made for the batch that is next: whoever it is knows that nobody has sent
+  anything of this batch before;
+- of states the first of the batch that is next, unless a lane has marked the batch that the state does not hold as
+  written: the batch then ran with other lanes as well.
 
 Whoever appends reads on up to its own record, and then knows what came of it.
 """
@@ -15,17 +19,20 @@ from dataclasses import dataclass, field
 
 from oncelog.spark.sink.lane import (
     LANE,
+    MARK,
     SINK,
     STATE,
     TOPIC,
-    Json,
     LaneClaim,
+    LaneState,
+    Mark,
     SinkClaim,
     SinkState,
     batch_of_key,
     decode,
     kind_of_key,
     read_lane_claim,
+    read_mark,
     read_sink_claim,
     read_state,
 )
@@ -41,14 +48,23 @@ class Entry:
 
 
 @dataclass(slots=True)
+class Claims:
+    """What was claimed for one batch."""
+
+    lanes: dict[int, LaneClaim] = field(default_factory=dict)
+    topics: dict[tuple[int, str], LaneClaim] = field(default_factory=dict)  # of lanes, further topics
+    marks: dict[int, str] = field(default_factory=dict)  # by lane, who was the first to say that it sends
+
+
+@dataclass(slots=True)
 class Standing:
     next_offset: int = 0  # read up to here
     owner: SinkClaim | None = None
     state: SinkState | None = None
     state_offset: int = -1
     before: SinkState | None = None  # of the batch before, where it was read
-    lanes: dict[int, LaneClaim] = field(default_factory=dict)  # claimed for the next batch
-    topics: dict[tuple[int, str], LaneClaim] = field(default_factory=dict)  # of lanes, further topics
+    claims: Claims = field(default_factory=Claims)  # for the next batch
+    taken_up: Claims = field(default_factory=Claims)  # those that the last state has taken up, where they were read
     keys: dict[bytes, int] = field(default_factory=dict)  # of records that are not removed, with their batch
 
     @property
@@ -58,18 +74,21 @@ class Standing:
             return self.state.batch + 1
         return None if self.owner is None else self.owner.first_batch
 
-    def producer(self, lane: int) -> Json | None:
-        """What the lane goes on as, as far as its first topics are concerned."""
+    def lane(self, lane: int) -> LaneState | None:
+        """What the lane goes on from: as it was saved, or else as it was claimed."""
         if self.state is not None and lane in self.state.lanes:
-            return self.state.lanes[lane].producer
-        claim = self.lanes.get(lane)
-        return None if claim is None else claim.producer
+            return self.state.lanes[lane]
+        claim = self.claims.lanes.get(lane)
+        return None if claim is None else LaneState(claim.producer, looked_at_ms=claim.made_at_ms)
+
+    def further_topics(self, lane: int) -> dict[str, LaneClaim]:
+        return {topic: claim for (number, topic), claim in self.claims.topics.items() if number == lane}
 
     def partition_count(self, topic: str) -> int | None:
         """What the next batch pins for a topic that the sink knows."""
         if self.state is not None and topic in self.state.topics:
             return self.state.topics[topic]
-        for claim in (*self.lanes.values(), *self.topics.values()):
+        for claim in (*self.claims.lanes.values(), *self.claims.topics.values()):
             known = claim.producer["topics"].get(topic)
             if known is not None:
                 return int(known["count"])
@@ -105,34 +124,42 @@ class Standing:
             self._claim(read_lane_claim(fields))
         elif kind == TOPIC:
             self._claim_topics(read_lane_claim(fields))
+        elif kind == MARK:
+            self._mark(read_mark(fields))
         elif kind == STATE:
             self._save(read_state(fields), offset)
 
     def _claim(self, claim: LaneClaim) -> None:
-        if claim.batch == self.next_batch and self.producer(claim.lane) is None:
-            self.lanes[claim.lane] = claim
+        if claim.batch == self.next_batch and self.lane(claim.lane) is None:
+            self.claims.lanes[claim.lane] = claim
+            self.claims.marks[claim.lane] = claim.nonce
 
     def _claim_topics(self, claim: LaneClaim) -> None:
-        lane = self.producer(claim.lane)
+        lane = self.lane(claim.lane)
         if claim.batch != self.next_batch or lane is None:
             return
         for topic in claim.producer["topics"]:
-            if topic not in lane["topics"]:
-                self.topics.setdefault((claim.lane, topic), claim)
+            if topic not in lane.producer["topics"]:
+                self.claims.topics.setdefault((claim.lane, topic), claim)
+
+    def _mark(self, mark: Mark) -> None:
+        if mark.batch == self.next_batch:
+            self.claims.marks.setdefault(mark.lane, mark.nonce)
 
     def _save(self, state: SinkState, offset: int) -> None:
-        if self.state is not None:
-            is_next = state.claim == self.owner and state.batch == self.state.batch + 1
-        elif self.owner is not None:
-            is_next = state.claim == self.owner and state.batch == self.owner.first_batch
-        else:
-            is_next = True  # reading began here, see `start_of`
-        if not is_next:
+        if self.owner is not None and state.claim != self.owner:
+            return
+        is_next = self.owner is None or state.batch == self.next_batch  # without an owner reading begins here
+        if not is_next or self.unwritten(state):
             return
         self.before, self.state, self.state_offset = self.state, state, offset
         self.owner = state.claim
-        self.lanes.clear()
-        self.topics.clear()
+        self.taken_up, self.claims = self.claims, Claims()
+
+    def unwritten(self, state: SinkState) -> list[int]:
+        """Lanes that have marked the batch and have no part in this state of it."""
+        written = {lane for lane, each in state.lanes.items() if not each.idle_batches}
+        return sorted(self.claims.marks.keys() - written)
 
 
 def start_of(entries: Iterable[Entry], back: int = 0) -> int | None:

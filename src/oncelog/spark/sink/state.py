@@ -66,7 +66,7 @@ def check_name(sink: str) -> None:
         )
 
 
-class SinkLog:
+class SinkTopic:
     """The topic of one sink."""
 
     def __init__(self, brokers: Brokers, sink: str, patience_ms: int) -> None:
@@ -219,22 +219,12 @@ class SinkLog:
 
     # --- appending
 
-    async def append(
-        self, records: Iterable[tuple[bytes, bytes | None]], *, pid: int = -1, epoch: int = -1, sequence: int = -1
-    ) -> int:
-        """The offset of the first, once all in-sync replicas have them; where their sequence was filled before, the one
-        of what fills it, or -1. Sent again until it is answered: what is there twice, the readers see to."""
-        pairs = list(records)
-        now_ms = int(wall_s() * 1000)
-        is_large = sum(len(value or b"") for _, value in pairs) >= COMPRESS_FROM_BYTES
-        batch = build_batch(
-            [(key, value, (), None) for key, value in pairs],
-            codec=GZIP if is_large else NONE,
-            producer_id=pid,
-            producer_epoch=epoch,
-            base_sequence=sequence,
-            timestamp_ms=now_ms,
-        )
+    async def append(self, records: Iterable[tuple[bytes, bytes | None]]) -> int:
+        """The offset of the first, once all in-sync replicas have them. Sent again until it is answered: of what is
+        there twice the readers take the first."""
+        pairs = [(key, value, (), None) for key, value in records]
+        is_large = sum(len(value or b"") for _, value, _, _ in pairs) >= COMPRESS_FROM_BYTES
+        batch = build_batch(pairs, codec=GZIP if is_large else NONE, timestamp_ms=int(wall_s() * 1000))
         if len(batch) > MOST_BATCH_BYTES:
             raise SinkRefused(
                 f"the state of {self._place.topic} is {len(batch)} bytes, compressed, and may be {MOST_BATCH_BYTES}: "
@@ -264,8 +254,6 @@ class SinkLog:
         buffers = pack_produce(version, correlation_id, connection.client_id, topics, acks=-1, timeout_ms=timeout_ms)
         connection.send(buffers, correlation_id, on_answer)
         (found,) = read_produce_answer(version, await answered).partitions
-        if found.error_code == KafkaError.DUPLICATE_SEQUENCE_NUMBER:
-            return -1
         if found.error_code:
             raise KafkaException(error_of(found.error_code, found.error_message or f"topic {self._place.topic}"))
         return found.base_offset

@@ -1,0 +1,132 @@
+"""What lanes and drivers ask of the cluster that rows go to, beside writing rows."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import Protocol
+
+from oncelog.client.errors import KafkaError, error_of
+from oncelog.client.net.brokers import Brokers
+from oncelog.client.net.metadata import Metadata
+from oncelog.client.properties import ProducerSettings
+from oncelog.client.saving.asking import end_offsets
+from oncelog.client.saving.fencing import kafka_pid
+from oncelog.client.saving.saved import Identity, Place, SavedPartition, SavedProducer, SavedTopic, Span
+from oncelog.clock import wall_s
+from oncelog.spark.sink.errors import SinkRefused
+
+
+class Destination(Protocol):
+    """The tests have a twin of it in memory."""
+
+    async def new_lane(self, topic: str, count: int | None) -> SavedProducer:
+        """A saved producer under a fresh identity, that has written nothing to this topic."""
+
+    async def further_topic(self, lane: SavedProducer, topic: str, count: int | None) -> SavedProducer:
+        """The same for one topic more, under the identity that the lane has."""
+
+    async def counts(self, topics: Collection[str]) -> dict[str, int]:
+        """How many partitions the topics have now."""
+
+    async def ends(self, places: Iterable[Place]) -> dict[Place, int]:
+        """Their high watermarks."""
+
+
+class KafkaDestination:
+    def __init__(self, brokers: Brokers, settings: ProducerSettings) -> None:
+        self._brokers = brokers
+        self._settings = settings  # the user's
+
+    async def new_lane(self, topic: str, count: int | None) -> SavedProducer:
+        pid, epoch, _ = await kafka_pid(self._brokers)
+        topics = {topic: await self._begin(Identity(pid, epoch), topic, count)}
+        return SavedProducer(
+            cluster_id=self._brokers.metadata.cluster_id or "",
+            made_at_ms=int(wall_s() * 1000),
+            partitioner=self._settings.partitioner,
+            keyless_run=self._settings.oncelog_keyless_run,
+            topics=topics,
+        )
+
+    async def further_topic(self, lane: SavedProducer, topic: str, count: int | None) -> SavedProducer:
+        return replace(lane, topics={topic: await self._begin(identity_of(lane), topic, count)})
+
+    async def counts(self, topics: Collection[str]) -> dict[str, int]:
+        metadata = await self._brokers.refresh(topics)
+        found: dict[str, int] = {}
+        for topic in sorted(topics):
+            if not _is_there(metadata, topic):
+                raise SinkRefused(f"topic {topic!r}, to which this sink writes, is not there any more")
+            found[topic] = len(metadata.topics[topic].partitions)
+        return found
+
+    async def ends(self, places: Iterable[Place]) -> dict[Place, int]:
+        return await end_offsets(self._brokers, places)
+
+    async def _begin(self, identity: Identity, topic: str, count: int | None) -> SavedTopic:
+        metadata = await self._brokers.refresh([topic])
+        if not _is_there(metadata, topic):
+            metadata = await self._made(topic)
+        known = metadata.topics[topic]
+        places = [Place(topic, at) for at in range(count or len(known.partitions))]
+        return SavedTopic(
+            topic_id=str(known.topic_id or ""),
+            partition_count=len(places),
+            keyless_counter=0,
+            partitions=untouched(identity, await self.ends(places)),
+        )
+
+    async def _made(self, topic: str) -> Metadata:
+        """Some brokers make topics that are asked for, where the user does not forbid it."""
+        if self._settings.allow_auto_create_topics:
+            making = Brokers(self._settings)
+            await making.start()
+            try:
+                await making.refresh([topic])
+            finally:
+                await making.close()
+        metadata = await self._brokers.refresh([topic])
+        if not _is_there(metadata, topic):
+            self._brokers.forget([topic])
+            known = metadata.topics.get(topic)
+            code = KafkaError.UNKNOWN_TOPIC_OR_PART if known is None else known.error_code
+            raise SinkRefused(f"rows cannot be written to topic {topic!r}: {error_of(code).str()}")
+        return metadata
+
+
+def identity_of(lane: SavedProducer) -> Identity:
+    """A lane has one, for all its topics."""
+    (identity,) = lane.identities
+    return identity
+
+
+def untouched(identity: Identity, ends: Mapping[Place, int]) -> dict[int, SavedPartition]:
+    """Partitions that this identity has not written to when they ended there."""
+    return {place.partition: SavedPartition(next_offset=end, spans=(Span(identity, 0),)) for place, end in ends.items()}
+
+
+def moved(lane: SavedProducer, ends: Mapping[Place, int]) -> SavedProducer:
+    """With offsets that are known to have nothing below them that is still to be found."""
+    topics = {}
+    for name, topic in lane.topics.items():
+        partitions = {
+            at: replace(each, next_offset=max(each.next_offset, ends.get(Place(name, at), 0)))
+            for at, each in topic.partitions.items()
+        }
+        topics[name] = replace(topic, partitions=partitions)
+    return replace(lane, topics=topics)
+
+
+def grown(lane: SavedProducer, counts: Mapping[str, int], ends: Mapping[Place, int]) -> SavedProducer:
+    """With the partitions that were added to its topics since."""
+    identity = identity_of(lane)
+    topics = {}
+    for name, topic in lane.topics.items():
+        added = {Place(name, at): ends[Place(name, at)] for at in range(topic.partition_count, counts[name])}
+        partitions = {**topic.partitions, **untouched(identity, added)}
+        topics[name] = replace(topic, partition_count=max(topic.partition_count, counts[name]), partitions=partitions)
+    return replace(lane, topics=topics)
+
+
+def _is_there(metadata: Metadata, topic: str) -> bool:
+    known = metadata.topics.get(topic)
+    return known is not None and bool(known.partitions)
