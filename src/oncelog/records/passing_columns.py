@@ -84,14 +84,19 @@ def pass_on(
     start_offset: int = 0,
     end_offset: int = LAST_OFFSET,
     most_bytes: int = MOST_BATCH_BYTES,
+    made_bytes: int | None = None,
     allocate: Callable[[int], Bytes] | None = None,
 ) -> Passing:
     """The records from `start_offset` on and before `end_offset`. Where the buffer can be written to, what passes as it
     is stays in it and is changed there; the buffer is then whoever's the batches are. Raises InvalidRecord for damage.
+
+    `most_bytes` is what the destination takes in a batch, `made_bytes` how large those are that are made anew.
     """
     view = memoryview(buffer).cast("B")
     passing = Passing()
-    unfolding = _Unfolding(view, start_offset, end_offset, most_bytes, allocate, passing)
+    unfolding = _Unfolding(
+        view, start_offset, end_offset, most_bytes, min(made_bytes or most_bytes, most_bytes), allocate, passing
+    )
     at, end = 0, len(view)
     while at + HEADER_BYTES <= end:
         header = read_header(view, at)
@@ -143,6 +148,7 @@ class _Unfolding:
         start_offset: int,
         end_offset: int,
         most_bytes: int,
+        made_bytes: int,
         allocate: Callable[[int], Bytes] | None,
         passing: Passing,
     ) -> None:
@@ -151,6 +157,7 @@ class _Unfolding:
         self._start_offset = start_offset
         self._end_offset = end_offset
         self._most_bytes = most_bytes
+        self._made_bytes = made_bytes
         self._allocate = allocate
         self._headers: list[tuple[int, BatchHeader]] = []
         self._is_wanted = False
@@ -197,10 +204,10 @@ class _Unfolding:
             headers=columns.headers,
             timestamp_ms=columns.timestamp_ms,
             codec=codec,
-            target_bytes=self._most_bytes,
+            target_bytes=self._made_bytes,
             allocate=self._allocate,
         )
-        for data, _, record_count in encoded:
+        for data, _, record_count, *_ in encoded:
             self.passing.add(data, record_count)
         for first_offset, record_count in _runs(columns.offset):
             self.passing.stood(first_offset, record_count)

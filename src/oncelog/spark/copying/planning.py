@@ -1,0 +1,161 @@
+"""What the driver finds out before anything is copied: both topics, who has claimed the lanes, and how far they got."""
+
+from dataclasses import dataclass
+from typing import Final, Self
+
+from oncelog.spark.copying.cluster import Cluster
+from oncelog.spark.copying.job import CopyRefused, Job, Order
+from oncelog.spark.copying.lane import Claim, Side, Standing, Start
+from oncelog.spark.copying.log import CopyLog
+from oncelog.spark.copying.topics import Topic, Topics
+
+DEFAULT_BATCH_BYTES: Final = 1_048_588  # Kafka's own max.message.bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """What the user wants."""
+
+    source: Cluster
+    destination: Cluster
+    source_topic: str
+    destination_topic: str
+    name: str
+    skips_lost: bool = False
+
+
+class Plan:
+    """Belongs to one thread."""
+
+    def __init__(self, spec: Spec) -> None:
+        self._spec = spec
+        self._source = Topics(spec.source.reading)
+        self._destination = Topics(spec.destination.reading)
+        self._log = CopyLog(spec.destination, spec.name)
+        self.has_made_destination = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for each in (self._log, self._source, self._destination):
+            each.__exit__()
+
+    def job(self) -> Job:
+        """Both topics as they are; the destination is made where it is not there."""
+        spec = self._spec
+        source = self._source.find(spec.source_topic)
+        if source is None:
+            raise CopyRefused(f"there is no topic {spec.source_topic} on {self._source.servers}")
+        configs = self._source.configs(spec.source_topic)
+        destination = self._destination.find(spec.destination_topic)
+        if destination is None:
+            self._destination.create(spec.destination_topic, source.partition_count, configs.kept())
+            self.has_made_destination = True
+            destination = self._destination.find(spec.destination_topic)
+        if destination is None:
+            raise CopyRefused(f"topic {spec.destination_topic} was made, and is not there")
+        _check(source, destination)
+        kept = self._destination.configs(spec.destination_topic)
+        return Job(
+            name=spec.name,
+            source=spec.source,
+            destination=spec.destination,
+            source_side=source.side,
+            destination_side=destination.side,
+            source_partitions=source.partition_count,
+            destination_partitions=destination.partition_count,
+            most_batch_bytes=int(kept.value("max.message.bytes") or DEFAULT_BATCH_BYTES),
+            is_compacted=configs.is_compacted,
+            is_destination_compacted=kept.is_compacted,
+            skips_lost=spec.skips_lost,
+        )
+
+    def has_grown(self, job: Job) -> bool:
+        """Whether the source has other partitions than the job knows of."""
+        return self._source.partition_count(job.source_topic) != job.source_partitions
+
+    # --- lanes
+
+    def standing(self, job: Job) -> Standing:
+        """How far every lane got; those that nobody had claimed are claimed now."""
+        standing = Standing()
+        if self._destination.find(self._log.topic) is None:
+            self._destination.create(self._log.topic, 1, self._log.config)
+        self._log.read(standing)
+        _check_claims(job, standing)
+        missing = [index for index in range(job.source_partitions) if standing.claim_of(index) is None]
+        if missing:
+            claim = self._claim(job, missing)
+            self._log.append([(claim.key, claim.to_json())])
+            self._log.read(standing)
+            _check_claims(job, standing)
+        outlived = standing.outlived()
+        if outlived:
+            self._log.append((key, None) for key in outlived)
+        return standing
+
+    def read_again(self, standing: Standing) -> None:
+        self._log.read(standing)
+
+    def _claim(self, job: Job, partitions: list[int]) -> Claim:
+        starts = self._source.starts(job.source_topic, partitions)
+        ends = self._destination.ends(job.destination_topic, partitions)
+        identity = self._destination.granted()
+        return Claim(
+            job.source_side,
+            job.destination_side,
+            identity.pid,
+            identity.generation,
+            {index: Start(starts[index], ends[index]) for index in partitions},
+        )
+
+    # --- what there is to copy
+
+    def orders(self, job: Job, standing: Standing) -> list[Order]:
+        """Partitions that hold more than was copied, up to where no transaction is open, as that is now."""
+        ends = self._source.stable_ends(job.source_topic, range(job.source_partitions))
+        found = []
+        for index, end in sorted(ends.items()):
+            lane = standing.lanes[index]
+            if end < lane.offset:
+                raise CopyRefused(
+                    f"{job.source_topic}-{index} ends at offset {end}, and was copied up to {lane.offset}: what was "
+                    "copied is gone from the source (an unclean leader election, or a restored disk)"
+                )
+            if end > lane.offset or not lane.is_settled:
+                found.append(Order(index, end))
+        return found
+
+    def destination_ends(self, job: Job) -> dict[int, int]:
+        return self._destination.ends(job.destination_topic, range(job.source_partitions))
+
+
+def _check(source: Topic, destination: Topic) -> None:
+    if source.side == destination.side:
+        raise CopyRefused(f"{source.side.topic} is SOURCE and DEST: a topic is not copied onto itself")
+    if destination.partition_count < source.partition_count:
+        name = destination.side.topic
+        raise CopyRefused(
+            f"{name} has {destination.partition_count} partitions, and {source.side.topic} has "
+            f"{source.partition_count}: a copy goes partition by partition. "
+            f"`oncelog topics alter {name} --partitions {source.partition_count}` adds those that are missing"
+        )
+
+
+def _check_claims(job: Job, standing: Standing) -> None:
+    for claim in standing.claims:
+        _check_side(job, "SOURCE", claim.source, job.source_side)
+        _check_side(job, "DEST", claim.destination, job.destination_side)
+
+
+def _check_side(job: Job, what: str, then: Side, now: Side) -> None:
+    if then != now:
+        raise CopyRefused(
+            f"the copy {job.name} has another {what}: it was {_described(then)}, and is {_described(now)}. "
+            "Another --name begins another copy; what this one has written stays where it is"
+        )
+
+
+def _described(side: Side) -> str:
+    return f"topic {side.topic} ({side.topic_id}) of cluster {side.cluster_id}"

@@ -1,0 +1,114 @@
+"""A whole copy: once up to the end as it is now, or on and on. The driver's side."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from threading import Event
+from typing import Any, Final
+
+from oncelog.client.errors import KafkaException, is_retriable
+from oncelog.clock import monotonic_s
+from oncelog.spark.copying.job import CopyRefused, Job, Order, Task
+from oncelog.spark.copying.lane import Standing
+from oncelog.spark.copying.planning import Plan
+from oncelog.spark.copying.tasks import Outcome, outcomes, shared_out
+
+IDLE_S: Final = 0.2  # between two looks whether there is more
+TROUBLE_S: Final = 2.0  # before what failed is tried again
+MOST_TASKS: Final = 1000
+
+
+class CopyFailed(Exception):
+    """Something that may pass: the same copy, started again, goes on where it was."""
+
+
+@dataclass(slots=True)
+class Summary:
+    records: int = 0
+    size_bytes: int = 0
+    found: int = 0
+    partitions: int = 0
+    took_s: float = 0.0
+    lost: list[str] = field(default_factory=list)
+
+    def add(self, outcome: Outcome) -> None:
+        for each in outcome.copied:
+            self.records += each.records
+            self.size_bytes += each.size_bytes
+            self.found += each.found
+            self.lost += each.lost
+
+
+class Copying:
+    """`spark` gives the session, which is not started while there is nothing to copy."""
+
+    def __init__(self, spark: Callable[[], Any], plan: Plan) -> None:
+        self._spark = spark
+        self._plan = plan
+        self.job: Job = plan.job()
+        self.standing: Standing = plan.standing(self.job)
+        self.summary = Summary(partitions=self.job.source_partitions)
+
+    def left(self) -> int:
+        """About how many records there are to copy; what is under way somewhere counts too."""
+        orders = self._plan.orders(self.job, self.standing)
+        return sum(each.end_offset - self.standing.lanes[each.partition].offset for each in orders)
+
+    def once(self) -> Summary:
+        """Up to the end of each partition as it is now."""
+        orders = self._plan.orders(self.job, self.standing)
+        if orders:
+            self._spark()
+            began_s = monotonic_s()
+            self._round(orders)
+            self.summary.took_s = monotonic_s() - began_s
+        return self.summary
+
+    def follow(self, stop: Event, say: Callable[[str], None]) -> Summary:
+        """Until it is told to stop. What may pass is waited for; what was refused ends it."""
+        began_s = monotonic_s()
+        while not stop.is_set():
+            try:
+                is_idle = not self._next_round()
+                pause_s = IDLE_S if is_idle else 0.0
+            except CopyFailed as failure:
+                say(f"{failure}; trying again")
+                pause_s = TROUBLE_S
+            if pause_s:
+                stop.wait(pause_s)
+        self.summary.took_s = monotonic_s() - began_s
+        return self.summary
+
+    def _next_round(self) -> bool:
+        try:
+            if self._plan.has_grown(self.job):
+                self.job = self._plan.job()
+                self.standing = self._plan.standing(self.job)
+            orders = self._plan.orders(self.job, self.standing)
+            if orders:
+                self._round(orders)
+        except KafkaException as failure:
+            if not failure.error.retriable() and not is_retriable(failure.error.code()):
+                raise
+            raise CopyFailed(failure.error.str()) from None
+        return bool(orders)
+
+    def _round(self, orders: Sequence[Order]) -> None:
+        spark = self._spark()
+        parts = shared_out(orders, self.standing.lanes, _parallelism(spark))
+        found = outcomes(spark, [Task(self.job, part, self.standing) for part in parts])
+        for outcome in found:
+            self.summary.add(outcome)
+        self._plan.read_again(self.standing)
+        failures = [outcome for outcome in found if outcome.failure]
+        for each in sorted(failures, key=lambda outcome: outcome.may_pass):
+            raise CopyFailed(each.failure) if each.may_pass else CopyRefused(each.failure)
+
+
+def _parallelism(spark: Any) -> int:
+    """How many tasks run side by side; of a cluster that is reached by Spark Connect nobody says it."""
+    try:
+        return int(spark.sparkContext.defaultParallelism)
+    except Exception as unknown:
+        if type(unknown).__module__.partition(".")[0] != "pyspark":
+            raise
+        return MOST_TASKS

@@ -1,0 +1,76 @@
+"""A copy as a Spark job: one row for each task, which goes in as a number and comes out as what was copied.
+
+Nothing else passes through the JVM. What fails for a reason that is known comes back as words, since whether to try
+again is for the driver to say: Spark itself would try a refusal four times, and a broker that is away as often at once.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+from uuid import uuid4
+
+from oncelog.client.errors import KafkaException, is_retriable
+from oncelog.spark.copying.job import Copied, CopyRefused, Order, Task
+from oncelog.spark.copying.lane import BadState, Lane
+
+RESULT: Final = "result"
+SCHEMA: Final = "result string"
+
+
+class Outcome(NamedTuple):
+    copied: Sequence[Copied] = ()
+    failure: str = ""  # why it ended early
+    may_pass: bool = False  # trying again may help
+
+
+class CopyTasks:
+    """What Spark pickles and calls, once for each task."""
+
+    def __init__(self, tasks: Sequence[Task]) -> None:
+        self._tasks = tasks
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        for batch in batches:
+            outcomes = [json.dumps(outcome_of(self._tasks[number])) for number in batch.column(0).to_pylist()]
+            yield pa.RecordBatch.from_arrays([pa.array(outcomes, pa.string())], names=[RESULT])
+
+
+def outcome_of(task: Task) -> Outcome:
+    from oncelog.spark.copying.moving import run
+
+    try:
+        return Outcome(run(task, uuid4().hex[:12]))
+    except (CopyRefused, BadState) as refused:
+        return Outcome(failure=str(refused))
+    except KafkaException as failure:
+        error = failure.error
+        return Outcome(failure=error.str(), may_pass=error.retriable() or is_retriable(error.code()))
+
+
+def outcomes(spark: Any, tasks: Sequence[Task]) -> list[Outcome]:
+    """Run them on Spark, each as a task of its own."""
+    count = len(tasks)
+    rows = spark.range(0, count, 1, count).mapInArrow(CopyTasks(tasks), SCHEMA).collect()
+    return [_read(row[RESULT]) for row in rows]
+
+
+def _read(text: str) -> Outcome:
+    copied, failure, may_pass = json.loads(text)
+    return Outcome([Copied(*each) for each in copied], failure, may_pass)
+
+
+def shared_out(orders: Sequence[Order], lanes: dict[int, Lane], most_tasks: int) -> list[tuple[Order, ...]]:
+    """The orders in so many parts, about as much work in each: the largest first, to whoever has least."""
+
+    def left(order: Order) -> int:
+        return max(1, order.end_offset - lanes[order.partition].offset)
+
+    parts: list[list[Order]] = [[] for _ in range(max(1, min(most_tasks, len(orders))))]
+    loads = [0] * len(parts)
+    for order in sorted(orders, key=left, reverse=True):
+        least = loads.index(min(loads))
+        parts[least].append(order)
+        loads[least] += left(order)
+    return [tuple(part) for part in parts if part]

@@ -1,0 +1,186 @@
+"""One cluster, asked and told about topics by the driver."""
+
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from threading import Event
+from typing import Any, Final, NamedTuple, Self, TypeVar
+
+from oncelog.client.admin.asking import Patience
+from oncelog.client.admin.configs import describe_configs
+from oncelog.client.admin.topics import create_topics
+from oncelog.client.admin.values import ConfigEntry, ConfigResource, ConfigSource, ResourceType
+from oncelog.client.consumer import asking
+from oncelog.client.errors import KafkaError, KafkaException, error_of, exception_of, is_retriable
+from oncelog.client.net.brokers import Brokers
+from oncelog.client.net.metadata import Metadata
+from oncelog.client.net.warm import cool, warm
+from oncelog.client.saving.asking import EARLIEST, LATEST, end_offsets
+from oncelog.client.saving.fencing import kafka_pid
+from oncelog.client.saving.saved import Identity, Place
+from oncelog.client.types import NewTopic
+from oncelog.clock import monotonic_s
+from oncelog.spark.copying.job import CopyRefused
+from oncelog.spark.copying.lane import Side
+
+T = TypeVar("T")
+
+REQUEST_MS: Final = 30_000
+CREATE_MS: Final = 30_000
+PATIENCE_S: Final = 60.0  # with a cluster that has answered before
+FIRST_CONTACT_S: Final = 20.0  # with one that has not: more likely a wrong address than a broker that is away
+PAUSE_S: Final = 0.2
+CLUSTER_DEFAULT: Final = -1
+# What of a topic's configuration says how its records are kept. The rest is of the cluster (replicas, throttles), or
+# would change what is copied: with the log's own time the timestamps would be those of the copy.
+KEPT_CONFIGS: Final = (
+    "cleanup.policy",
+    "compression.type",
+    "delete.retention.ms",
+    "max.compaction.lag.ms",
+    "max.message.bytes",
+    "min.cleanable.dirty.ratio",
+    "min.compaction.lag.ms",
+    "retention.bytes",
+    "retention.ms",
+    "segment.bytes",
+    "segment.ms",
+)
+
+
+class Topic(NamedTuple):
+    side: Side
+    partition_count: int
+
+
+class Configs(NamedTuple):
+    """What is set for a topic; empty where it may not be read."""
+
+    entries: Mapping[str, ConfigEntry]
+
+    def value(self, name: str) -> str | None:
+        entry = self.entries.get(name)
+        return None if entry is None else entry.value
+
+    @property
+    def is_compacted(self) -> bool:
+        """Also where nobody says: to take it for compacted is right in any case."""
+        policy = self.value("cleanup.policy")
+        return policy is None or "compact" in policy
+
+    def kept(self) -> dict[str, str]:
+        """Those that were set for the topic itself."""
+        own = {name: self.entries[name] for name in KEPT_CONFIGS if name in self.entries}
+        return {
+            name: entry.value
+            for name, entry in own.items()
+            if entry.source is ConfigSource.DYNAMIC_TOPIC_CONFIG and entry.value is not None
+        }
+
+
+class Topics:
+    """Belongs to one thread; its connections are shared with all else that this process asks of the cluster."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        self._client = warm(properties)
+        self._has_answered = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        cool(self._client)
+
+    @property
+    def servers(self) -> str:
+        return ",".join(f"{host}:{port}" for host, port in self._client.settings.bootstrap_servers)
+
+    def find(self, name: str) -> Topic | None:
+        """Asked for with all others, since to name one could make it."""
+        metadata: Metadata = self._asked(lambda brokers: brokers.refresh(None))
+        found = metadata.topics.get(name)
+        if found is None or not found.partitions:
+            return None
+        return Topic(Side(metadata.cluster_id or "", name, str(found.topic_id or "")), len(found.partitions))
+
+    def configs(self, topic: str) -> Configs:
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        found = self._asked(lambda brokers: describe_configs(brokers, [resource], Patience(REQUEST_MS)))[resource]
+        return Configs({} if isinstance(found, KafkaException) else found)
+
+    def create(self, name: str, partition_count: int, configs: Mapping[str, str]) -> None:
+        """One that somebody else has made meanwhile is as good."""
+        topic = NewTopic(name, partition_count, CLUSTER_DEFAULT, config=configs)
+        patience = Patience(REQUEST_MS, CREATE_MS)
+        outcome = self._asked(lambda brokers: create_topics(brokers, [topic], patience, validate_only=False))[name]
+        if isinstance(outcome, KafkaException) and outcome.error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise CopyRefused(f"topic {name} cannot be made: {outcome.error.str()}")
+        self.ends(name, range(partition_count))  # which waits until it is led
+
+    def granted(self) -> Identity:
+        """A producer id of the cluster."""
+        return self._asked(kafka_pid)
+
+    # --- offsets
+
+    def starts(self, topic: str, partitions: Iterable[int]) -> dict[int, int]:
+        return self._offsets(topic, partitions, EARLIEST)
+
+    def ends(self, topic: str, partitions: Iterable[int]) -> dict[int, int]:
+        return self._offsets(topic, partitions, LATEST)
+
+    def _offsets(self, topic: str, partitions: Iterable[int], which: int) -> dict[int, int]:
+        places = [Place(topic, index) for index in partitions]
+
+        async def ask(brokers: Brokers) -> dict[Place, int]:
+            await brokers.refresh([topic])
+            return await end_offsets(brokers, places, which)
+
+        return {place.partition: offset for place, offset in self._asked(ask).items()}
+
+    def partition_count(self, topic: str) -> int:
+        """As it is now."""
+        metadata: Metadata = self._asked(lambda brokers: brokers.refresh([topic]))
+        found = metadata.topics.get(topic)
+        return 0 if found is None else len(found.partitions)
+
+    def stable_ends(self, topic: str, partitions: Iterable[int]) -> dict[int, int]:
+        """Up to where no transaction is open."""
+
+        async def ask(brokers: Brokers) -> dict[int, int]:
+            by_leader: dict[int, list[tuple[tuple[str, int], int, int]]] = {}
+            for index in partitions:
+                leader, epoch = brokers.metadata.leader(topic, index)
+                if leader < 0:
+                    await brokers.refresh([topic])
+                    raise exception_of(KafkaError.LEADER_NOT_AVAILABLE, f"{topic}-{index}")
+                by_leader.setdefault(leader, []).append(((topic, index), epoch, LATEST))
+            found = {}
+            for leader, asked in by_leader.items():
+                for each in await asking.list_offsets(brokers, leader, asked, read_committed=True):
+                    if each.found.error_code:
+                        await brokers.refresh([topic])
+                        raise KafkaException(error_of(each.found.error_code, f"{topic}-{each.found.partition[1]}"))
+                    found[each.found.partition[1]] = each.found.offset
+            return found
+
+        return self._asked(ask)
+
+    # --- patience
+
+    def _asked(self, ask: Callable[[Brokers], Coroutine[Any, Any, T]]) -> T:
+        """Again while the failure is one that passes, and not for ever."""
+        give_up_s = monotonic_s() + (PATIENCE_S if self._has_answered else FIRST_CONTACT_S)
+        while True:
+            try:
+                found = self._client.thread.run(ask(self._client.brokers))
+            except KafkaException as failure:
+                passes = failure.error.retriable() or is_retriable(failure.error.code())
+                if not passes or monotonic_s() >= give_up_s:
+                    raise
+            else:
+                self._has_answered = True
+                return found
+            pause(PAUSE_S)
+
+
+def pause(seconds: float) -> None:
+    Event().wait(seconds)
