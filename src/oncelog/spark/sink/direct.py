@@ -12,6 +12,7 @@ from oncelog.spark.option import BadOption
 from oncelog.spark.options import sink_options
 from oncelog.spark.sink.columns import check_columns
 from oncelog.spark.sink.lane import LaneMessage, LanePlace
+from oncelog.spark.worker import settle
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,16 +38,23 @@ class StreamWriter(DataSourceStreamArrowWriter):
             raise BadOption(
                 "asyncProgressTrackingEnabled cannot be used: a batch that is not written down would run twice"
             )
+        settle()  # Spark asks for a writer once a batch, in a worker that does nothing else
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> Written:
         from oncelog.spark.sink.lane_writer import write_lane
 
-        return Written(write_lane(self._options, place_of_task(), iterator))
+        try:
+            return Written(write_lane(self._options, place_of_task(), iterator))
+        finally:
+            settle()
 
     def commit(self, messages: list[Any], batchId: int) -> None:
         from oncelog.spark.sink.driver import commit_batch
 
-        commit_batch(self._options, [None if each is None else each.lane for each in messages], batchId)
+        try:
+            commit_batch(self._options, [None if each is None else each.lane for each in messages], batchId)
+        finally:
+            settle()
 
     def abort(self, messages: list[Any], batchId: int) -> None:
         """Nothing is taken back: what was written stands in its slots, and the next run of the batch finds it."""

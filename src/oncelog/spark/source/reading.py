@@ -11,6 +11,7 @@ from oncelog.client.consumer.ranges import Range, read_columns
 from oncelog.spark.options import SourceOptions
 from oncelog.spark.source.columns import RowMaker, to_decode
 from oncelog.spark.source.errors import in_words
+from oncelog.spark.worker import settle
 
 _log: Final = logging.getLogger("oncelog.spark")
 WARNING: Final = "%s. Some data may have been lost because they are not available in Kafka any more (failOnDataLoss)"
@@ -36,9 +37,12 @@ def read(options: SourceOptions, wanted: StructType, partition: InputPartition) 
         patience_s=options.patience_ms / 1000,
         on_loss=on_loss,
     )
-    with in_words():
-        for columns in found:
-            yield rows.batch(columns)
+    try:
+        with in_words():
+            for columns in found:
+                yield rows.batch(columns)
+    finally:
+        settle()
 
 
 def warn_of_loss(words: str) -> None:
