@@ -2,11 +2,16 @@
 
 import json
 import os
+from collections.abc import Iterable
 from typing import Any, Final
+
+import pyarrow as pa
 
 from oncelog.spark.sealed import tasks
 from oncelog.spark.sealed.local import LocalStorage
 from oncelog.spark.sealed.manifest import Manifest, SealedError, SealedFile
+
+FEW_BYTES: Final = 1 << 20
 
 
 class ArrowFiles:
@@ -18,13 +23,16 @@ class ArrowFiles:
     def write(self, frame: Any, folder: str) -> tuple[SealedFile, ...]:
         place = self._storage.where(folder)
         frame.write.format("oncelog").mode("append").option(tasks.FOLDER, place).save()
-        listing = os.path.join(place, tasks.LISTING)
+        return joined(place, self.listed(folder))
+
+    def listed(self, folder: str) -> tuple[SealedFile, ...]:
+        """What Spark committed; files of attempts that failed lie beside it."""
+        listing = os.path.join(self._storage.where(folder), tasks.LISTING)
         try:
             with open(listing, encoding="ascii") as file:
-                told = json.load(file)
+                return tuple(SealedFile(**each) for each in json.load(file))
         except FileNotFoundError:
             raise SealedError(_unseen(listing)) from None
-        return tuple(SealedFile(**each) for each in told)
 
     def advance(self, frame: Any) -> None:
         frame.write.format("noop").mode("overwrite").save()
@@ -43,12 +51,30 @@ class ArrowFiles:
                     f"{file.size_bytes}: nothing of the batch is sent until the file is brought back"
                 )
 
+    def few(self, manifest: Manifest) -> Iterable[pa.RecordBatch] | None:
+        if not manifest.files:
+            return ()
+        (file, *more) = manifest.files
+        if more or file.size_bytes > FEW_BYTES:
+            return None
+        return tasks.read_file(os.path.join(self._storage.where(manifest.folder), file.name), file.rows)
+
     def to_send(self, frame: Any, manifest: Manifest) -> Any:
         count = len(manifest.files)
         return frame.sparkSession.range(0, count, 1, count)
 
     def options(self, manifest: Manifest) -> dict[str, str]:
         return {tasks.PLACE: self._storage.where(manifest.folder)}
+
+
+def joined(place: str, files: tuple[SealedFile, ...]) -> tuple[SealedFile, ...]:
+    """Few rows in one file, and so in one lane: two hundred lanes of a row each would be two hundred producers."""
+    if len(files) < 2 or sum(file.size_bytes for file in files) > FEW_BYTES:
+        return files
+    batches = (batch for file in files for batch in tasks.read_file(os.path.join(place, file.name), file.rows))
+    one = tasks.write_file(place, 0, batches)
+    assert one is not None, "files without rows are not listed"
+    return (one,)
 
 
 def _unseen(path: str) -> str:

@@ -76,7 +76,8 @@ class Sealing:
         manifest = self._manifest(batch) if manifest_name(batch) in names else None
         self._remove_outdated(names, batch, manifest)
         if manifest is None:
-            self._refuse_if_lost(batch)
+            manifest = self._overlooked(batch)
+        if manifest is None:
             reached(steps.SEALING, batch=batch)
             manifest = self._seal(frame, batch)
         else:
@@ -94,7 +95,7 @@ class Sealing:
             return
         known = self.storage.read(OWNER)
         if known is None:
-            foreign = sorted(filter(is_foreign, self.storage.names()))
+            foreign = sorted(filter(is_foreign, self.storage.names()), key=lambda name: (name[:1] == ".", name))
             if foreign:
                 raise SealedError(
                     f"path={self.storage.where('')!r} holds {foreign[0]!r}, which is not of a sealed sink: give it a "
@@ -150,16 +151,21 @@ class Sealing:
             # It only takes room, and the next batch tries again.
             _log.warning("%s is not needed any more and cannot be removed: %s", self.storage.where(name), error)
 
-    def _refuse_if_lost(self, batch: int) -> None:
-        """Made anew, a batch has other rows, and those of its first run would stand beside them."""
+    def _overlooked(self, batch: int) -> Manifest | None:
+        """Made anew, a batch has other rows, and those of its first run would stand beside them. So one that is saved
+        has a manifest, be it that another driver published it a moment ago, or it is lost."""
         if self._done is not None and self._done == batch - 1:
-            return
-        if self.lanes.is_saved(batch):
+            return None
+        if not self.lanes.is_saved(batch):
+            return None
+        manifest = self._manifest(batch)
+        if manifest is None:
             raise SealedError(
                 f"batch {batch} of sink {self.owner.sink!r} is written, and there is no manifest of it in "
                 f"{self.storage.where('')}: the path was emptied, or is another one than before. Bring it back: made "
                 "anew, the batch would have other rows than were written"
             )
+        return manifest
 
     def _seal(self, frame: Any, batch: int) -> Manifest:
         folder = folder_name(batch, self.unique())

@@ -73,7 +73,7 @@ class Manifest:
     def from_bytes(cls, data: bytes, where: str) -> "Manifest":
         values = _from_bytes(data, FORMAT, where)
         try:
-            files = tuple(SealedFile(**each) for each in values["files"])
+            files = tuple(_file(each) for each in values["files"])
             manifest = cls(
                 query=_text(values, "query", where),
                 batch=int(values["batch"]),
@@ -156,6 +156,14 @@ def _text(values: Mapping[str, Any], name: str, where: str) -> str:
     if not isinstance(value, str):
         raise _damaged(where, f"its {name!r} is {value!r}")
     return value
+
+
+def _file(values: Mapping[str, Any]) -> SealedFile:
+    file = SealedFile(**values)
+    numbers = (file.rows, file.size_bytes)
+    if not isinstance(file.name, str) or "/" in file.name or any(type(each) is not int or each < 1 for each in numbers):
+        raise ValueError(f"no file: {dict(values)}")
+    return file
 
 
 def _damaged(where: str, why: str) -> SealedError:

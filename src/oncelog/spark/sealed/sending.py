@@ -7,10 +7,9 @@ from typing import Any
 from oncelog.spark.options import sink_options
 from oncelog.spark.sealed import tasks
 from oncelog.spark.sealed.manifest import Manifest, Owner
+from oncelog.spark.sealed.tasks import send_lane
 from oncelog.spark.sink.deciding import Doing, decide
 from oncelog.spark.sink.driver import commit_batch
-from oncelog.spark.sink.lane import LanePlace
-from oncelog.spark.sink.lane_writer import write_lane
 from oncelog.spark.sink.standing import Standing
 from oncelog.spark.sink.warm import cluster, lane_properties
 
@@ -32,8 +31,10 @@ class SparkLanes:
         return doing is Doing.VERIFY
 
     def send(self, frame: Any, manifest: Manifest) -> None:
-        if not manifest.files:
-            self._send_nothing(manifest)
+        few = self._frames.few(manifest)
+        if few is not None:
+            # A job of Spark's takes longer than such rows do. One lane, be it without rows: each batch is saved.
+            commit_batch(self._options, [send_lane(self._options, manifest, 0, few)], manifest.batch)
             return
         writer = self._frames.to_send(frame, manifest).write.format("oncelog").mode("append").options(**self._given)
         for name, value in self._named(manifest).items():
@@ -46,8 +47,3 @@ class SparkLanes:
             tasks.SINK: self._owner.sink,
             **self._frames.options(manifest),
         }
-
-    def _send_nothing(self, manifest: Manifest) -> None:
-        """A batch without rows is one lane without rows: it is saved like any other, so that the next one is due."""
-        place = LanePlace(self._owner.query, manifest.batch, 0)
-        commit_batch(self._options, [write_lane(self._options, place, [])], manifest.batch)

@@ -7,7 +7,7 @@ The options that name the batch are the driver's own, and no user's: `writer_of`
 import json
 import os
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from itertools import chain
 from typing import Any, Final
@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from oncelog.spark.options import sink_options
+from oncelog.spark.options import SinkOptions, sink_options
 from oncelog.spark.sealed.manifest import Manifest, SealedError, SealedFile
 from oncelog.spark.sink.lane import LaneMessage, LanePlace
 
@@ -95,6 +95,19 @@ def read_file(path: str, rows: int) -> Iterator[pa.RecordBatch]:
         yield from batches
 
 
+def send_lane(
+    options: SinkOptions, manifest: Manifest, lane: int, batches: Iterable[pa.RecordBatch], attempt: int = 0
+) -> LaneMessage:
+    from oncelog.spark.sink.lane_writer import write_lane
+
+    message = write_lane(options, LanePlace(manifest.query, manifest.batch, lane, attempt), batches)
+    rows = manifest.files[lane].rows if manifest.files else 0
+    if message.rows != rows:
+        # A worker whose JVM is gone may see its input end early, as if that were all.
+        raise SealedError(f"lane {lane} of batch {manifest.batch} sent {message.rows} rows of a file that has {rows}")
+    return message
+
+
 @dataclass(frozen=True)
 class Sent(WriterCommitMessage):
     lane: LaneMessage
@@ -116,15 +129,7 @@ class _Sender(DataSourceArrowWriter):
         """Nothing is taken back: what was sent stands in its slots, and the next run of the batch finds it."""
 
     def _send(self, lane: int, batches: Iterator[pa.RecordBatch]) -> Sent:
-        from oncelog.spark.sink.lane_writer import write_lane
-
-        place = LanePlace(self._manifest.query, self._manifest.batch, lane, TaskContext.get().attemptNumber())
-        message = write_lane(self._options, place, batches)
-        wanted = self._manifest.files[lane]
-        if message.rows != wanted.rows:
-            # A worker whose JVM is gone may see its input end early, as if that were all.
-            raise SealedError(f"lane {lane} sent {message.rows} rows of {wanted.name}, which has {wanted.rows}")
-        return Sent(message)
+        return Sent(send_lane(self._options, self._manifest, lane, batches, TaskContext.get().attemptNumber()))
 
 
 class FileSender(_Sender):
