@@ -17,7 +17,11 @@ from tests.raw import RawConnection
 _numbers = itertools.count()
 BOTH = ("oncelog", "kafka")
 QUICK_BROKER = ("-Xmx512m", "-XX:TieredStopAtLevel=1")
-SETTINGS = {"auto.create.topics.enable": "false", "group.initial.rebalance.delay.ms": "0"}
+SETTINGS = {
+    "auto.create.topics.enable": "false",
+    "group.initial.rebalance.delay.ms": "0",
+    "log.cleaner.backoff.ms": "100",
+}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

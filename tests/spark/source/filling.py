@@ -40,7 +40,8 @@ def add_partitions(server: ServerProcess, raw: RawConnection, topic: str, count:
 
 
 def new_topic(raw: RawConnection, name: str, partitions: int = 1, configs: dict[str, str] | None = None) -> str:
-    assert raw.create_topic(name, partitions, configs or {}) == 0
+    forever = {"retention.ms": "-1"}  # their timestamps are years old
+    assert raw.create_topic(name, partitions, forever | (configs or {})) == 0
     raw.await_leaders(name, range(partitions))
     return name
 

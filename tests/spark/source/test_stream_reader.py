@@ -63,7 +63,7 @@ def planned(reader: StreamReader, start: dict[str, Any], end: dict[str, Any]) ->
 def offsets_read(reader: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[tuple[str, int, int]]:
     """Every record of a batch, read as tasks do: by a copy that went through pickle."""
     copy = pickle.loads(pickle.dumps(reader))
-    rows = []
+    rows: list[tuple[str, int, int]] = []
     for partition in reader.partitions(sent(start), sent(end)):
         for found in copy.read(pickle.loads(pickle.dumps(partition))):
             rows += zip(*(found[name].to_pylist() for name in ("topic", "partition", "offset")), strict=True)
