@@ -23,6 +23,8 @@ TASK_STEPS = (
     steps.ACKNOWLEDGED,
     steps.RETURNING,
 )
+# Rows come to the sink in portions of this size, so that it has a middle.
+ARROW_ROWS = 100
 DRIVER_STEPS = (steps.COMMITTING, steps.BEFORE_SAVE, steps.SAVED, steps.COMMITTED)
 
 
@@ -40,13 +42,13 @@ class Cell:
 def kill_workers(pipeline: Pipeline, driver: Driver, controller: Controller) -> list[Cell]:
     """The Python worker of lane 0 dies at each step of a task; Spark starts the task again, in the same JVM."""
     cells = []
-    stop = controller.at(TASK_STEPS[0], lane=0, attempt=0)
+    stop = at_step(controller, TASK_STEPS[0])
     request = driver.run(pipeline.query())
     for following in (*TASK_STEPS[1:], None):
         visit = stop.reached(request)
         cells.append(Cell.of("worker", visit))
         if following is not None:
-            stop = controller.at(following, lane=0, attempt=0)
+            stop = at_step(controller, following)
         visit.kill()
     request.wait()
     return cells
@@ -70,7 +72,7 @@ def kill_servers(pipeline: Pipeline, driver: Driver, controller: Controller, ser
     """The server dies while lane 0, or the driver, stands at each step; the query goes on by itself when it is back."""
     cells = []
     every = (*TASK_STEPS, *DRIVER_STEPS)
-    stop = _at(controller, every[0])
+    stop = at_step(controller, every[0])
     request = driver.run(pipeline.query())
     for following in (*every[1:], None):
         visit = stop.reached(request)
@@ -78,7 +80,7 @@ def kill_servers(pipeline: Pipeline, driver: Driver, controller: Controller, ser
         server.kill()
         server.start()
         if following is not None:
-            stop = _at(controller, following)
+            stop = at_step(controller, following)
         visit.release()
     request.wait()
     return cells
@@ -92,7 +94,7 @@ def kill_drivers(
     cells = []
     orphan: Visit | None = None
     for step in each:
-        stop = _at(controller, step)
+        stop = at_step(controller, step)
         request = _run(driver, pipeline)
         visit = stop.reached(request)
         cells.append(Cell.of("driver", visit))
@@ -130,7 +132,11 @@ def _is_dead(driver: Driver, request: Request) -> None:
     raise AssertionError("a driver without a JVM came to the query's end")
 
 
-def _at(controller: Controller, step: str) -> Stop:
+def at_step(controller: Controller, step: str) -> Stop:
+    """Lane 0 in its first attempt where a task has this step, else the driver. In the middle of sending: behind the
+    second Arrow batch, with more to come."""
+    if step == steps.SENT:
+        return controller.at(step, lane=0, attempt=0, when=lambda facts: bool(facts["rows"] > ARROW_ROWS))
     if step in TASK_STEPS:
         return controller.at(step, lane=0, attempt=0)
     return controller.at(step)

@@ -11,6 +11,8 @@ from tests.spark.kills.driver import QUICK_JVM, Driver
 from tests.spark.kills.hooks import parent
 from tests.spark.kills.pipeline import Pipeline
 
+# Rows that pass a gate of the tests leave their process, instead of waiting for 64 KB of them.
+UNBUFFERED = {"spark.buffer.size": "1024"}
 # A second attempt begins as soon as the other lane of a batch is done; a lost executor is noticed within seconds.
 CONF = {
     "spark.speculation": "true",
@@ -26,6 +28,7 @@ CONF = {
     "spark.network.timeoutInterval": "500ms",
     "spark.locality.wait": "0s",
     "spark.task.maxFailures": "8",
+    **UNBUFFERED,
 }
 
 
@@ -40,7 +43,7 @@ def kill_executors(
     for following in (*TASK_STEPS[1:], None):
         orphan = stop.reached(request)
         cells.append(Cell.of("executor", orphan))
-        again = _other_attempt(controller, orphan)
+        again = other_attempt(controller, orphan)
         orphan.orphan()
         successor = again.reached(request)
         orphan.release()
@@ -68,7 +71,7 @@ def kill_one_of_two(pipeline: Pipeline, driver: Driver, controller: Controller) 
     request = driver.run(pipeline.query())
     for number, following in enumerate((*TASK_STEPS[1:], None)):
         first = stop.reached(request)
-        second = _other_attempt(controller, first).reached(request)
+        second = other_attempt(controller, first).reached(request)
         assert first.jvm != second.jvm, "two attempts of a task ran in one executor"
         cells.append(Cell.of("one of two attempts", first))
         if following is not None:
@@ -101,7 +104,7 @@ def late_attempts(pipeline: Pipeline, driver: Driver, controller: Controller) ->
     return cells
 
 
-def _other_attempt(controller: Controller, visit: Visit) -> Stop:
+def other_attempt(controller: Controller, visit: Visit) -> Stop:
     """Where the same lane of the same batch comes to the same step in another attempt."""
     facts = visit.facts
     return controller.at(
@@ -116,6 +119,52 @@ def _later(controller: Controller, step: str, visit: Visit) -> Stop:
     """The same lane at this step, in a batch after the one that goes on now."""
     batch = visit.facts["batch"]
     return controller.at(step, lane=visit.facts["lane"], when=lambda other: bool(other["batch"] > batch))
+
+
+def in_lockstep(pipeline: Pipeline, driver: Driver, controller: Controller) -> int:
+    """Two attempts of lane 0 take turns in one batch, an Arrow batch at a time; how many turns there were."""
+    stop = controller.at(steps.FIRST_SEND, lane=0)
+    request = driver.run(pipeline.query())
+    first = stop.reached(request)
+    turns = [first, other_attempt(controller, first).reached(request)]
+    count = 0
+    while turns:
+        visit = turns.pop(0)
+        following = _next_of(controller, visit)
+        visit.release()
+        reached = following.reached(request)
+        if reached.step == steps.SENT:
+            turns.append(reached)
+        else:
+            reached.release()
+        count += 1
+    request.wait()
+    return count
+
+
+def _next_of(controller: Controller, visit: Visit) -> Stop:
+    """Where this very attempt comes to its next step of sending, or to its end."""
+    task = visit.facts["task"]
+    return controller.at_any((steps.SENT, steps.ACKNOWLEDGED), task=task)
+
+
+class CutOff:
+    """While this lasts a host is cut off: its JVMs stand still, but the Python worker at this step does not have to."""
+
+    def __init__(self, cluster: StandaloneCluster, visit: Visit) -> None:
+        worker = parent(visit.jvm)
+        assert worker in (cluster.worker_pid(0), cluster.worker_pid(1)), (
+            "the executor has another parent than its worker"
+        )
+        self._pids = (worker, visit.jvm)
+
+    def __enter__(self) -> None:
+        for pid in self._pids:
+            os.kill(pid, signal.SIGSTOP)
+
+    def __exit__(self, *_: object) -> None:
+        for pid in self._pids:
+            os.kill(pid, signal.SIGCONT)
 
 
 class Deaf:

@@ -4,18 +4,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.peers.jars import MissingPeer, java, need_or_skip
+from tests.peers.apache import ApacheKafka
+from tests.peers.jars import MissingPeer, java, kafka_jars, need_or_skip
 from tests.peers.oncelog_process import OncelogProcess
 from tests.peers.server_process import ServerProcess
-from tests.spark.conftest import SETTINGS
+from tests.spark.cluster import StandaloneCluster
+from tests.spark.conftest import BOTH, QUICK_BROKER, SETTINGS
+from tests.spark.kills.cells import ARROW_ROWS
+from tests.spark.kills.cluster_cells import CONF, UNBUFFERED
 from tests.spark.kills.control import Controller
-from tests.spark.kills.driver import Driver
-
-
-@pytest.fixture
-def controller() -> Iterator[Controller]:
-    with Controller() as controller:
-        yield controller
+from tests.spark.kills.driver import QUICK_JVM, Driver
 
 
 @pytest.fixture(scope="session")
@@ -29,6 +27,27 @@ def shared_controller() -> Iterator[Controller]:
         yield controller
 
 
+QUICK_DAEMONS = {"SPARK_DAEMON_JAVA_OPTS": QUICK_JVM}
+FORGETFUL = {**SETTINGS, "producer.id.expiration.ms": "3000", "producer.id.expiration.check.interval.ms": "500"}
+
+
+@pytest.fixture(scope="session", params=BOTH)
+def forgetful(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """A server that forgets producers after three seconds."""
+    folder = tmp_path_factory.mktemp("forgetful")
+    if request.param == "oncelog":
+        settings = {name: value for name, value in FORGETFUL.items() if "check.interval" not in name}
+        with OncelogProcess(folder, settings=settings) as server:
+            yield server
+        return
+    try:
+        kafka_jars()
+    except MissingPeer as missing:
+        need_or_skip(missing)
+    with ApacheKafka(folder, settings=FORGETFUL, jvm=QUICK_BROKER) as kafka:
+        yield kafka
+
+
 @pytest.fixture(scope="session")
 def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """An oncelog server that is killed in some tests, and is there again after each."""
@@ -40,5 +59,23 @@ def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 @pytest.fixture(scope="session")
 def driver(tmp_path_factory: pytest.TempPathFactory, shared_controller: Controller) -> Iterator[Driver]:
     """local[2], where a task may fail: shared by the tests that kill something else, or start it again."""
-    with Driver(tmp_path_factory.mktemp("driver"), variables=shared_controller.variables) as driver:
+    folder = tmp_path_factory.mktemp("driver")
+    with Driver(folder, variables=shared_controller.variables, conf=UNBUFFERED, arrow_rows=ARROW_ROWS) as driver:
+        yield driver
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneCluster]:
+    """Two hosts with one core each; nobody's in particular, so it is fine to kill its executors."""
+    with StandaloneCluster(tmp_path_factory.mktemp("cluster"), variables=QUICK_DAEMONS) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def cluster_driver(
+    tmp_path_factory: pytest.TempPathFactory, cluster: StandaloneCluster, shared_controller: Controller
+) -> Iterator[Driver]:
+    folder = tmp_path_factory.mktemp("cluster-driver")
+    variables = shared_controller.variables
+    with Driver(folder, master=cluster.url, variables=variables, conf=CONF, arrow_rows=ARROW_ROWS) as driver:
         yield driver

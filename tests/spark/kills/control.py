@@ -83,7 +83,7 @@ class Visit:
 class Stop:
     """Where the next process is to be held: the step, and what must be true of the facts that it tells."""
 
-    step: str
+    steps: tuple[str, ...]
     wanted: dict[str, Any]
     skip: int = 0
     when: Callable[[dict[str, Any]], bool] | None = None
@@ -91,25 +91,25 @@ class Stop:
     arrived: threading.Event = field(default_factory=threading.Event)
 
     def matches(self, step: str, facts: dict[str, Any]) -> bool:
-        if self.arrived.is_set() or step != self.step:
+        if self.arrived.is_set() or step not in self.steps:
             return False
         if any(facts.get(name) != value for name, value in self.wanted.items()):
             return False
         return self.when is None or self.when(facts)
 
-    def reached(self, request: Answered, timeout_s: float = PATIENCE_S) -> Visit:
+    def reached(self, request: Answered | None = None, timeout_s: float = PATIENCE_S) -> Visit:
         """Waits for a process to stand here. That it comes is what makes the test one of this step; where the request
         that should bring it here is answered first, it never will."""
         give_up = time.monotonic() + timeout_s
         while not self.arrived.wait(ASK_AGAIN_SECONDS):
-            if request.is_answered and not self.arrived.is_set():
+            if request is not None and request.is_answered and not self.arrived.is_set():
                 raise AssertionError(f"nobody reached {self}: {request.outcome()}")
             assert time.monotonic() < give_up, f"nobody reached {self} within {timeout_s:g} s"
         assert self.visit is not None
         return self.visit
 
     def __str__(self) -> str:
-        return f"{self.step!r} {self.wanted}"
+        return f"{self.steps} {self.wanted}"
 
 
 class Controller:
@@ -141,7 +141,17 @@ class Controller:
         self, step: str, *, skip: int = 0, when: Callable[[dict[str, Any]], bool] | None = None, **facts: Any
     ) -> Stop:
         """Holds the process that comes to `step` with these facts, after `skip` others have passed."""
-        stop = Stop(step, facts, skip, when)
+        return self.at_any((step,), skip=skip, when=when, **facts)
+
+    def at_any(
+        self,
+        steps: tuple[str, ...],
+        *,
+        skip: int = 0,
+        when: Callable[[dict[str, Any]], bool] | None = None,
+        **facts: Any,
+    ) -> Stop:
+        stop = Stop(steps, facts, skip, when)
         with self._lock:
             self._stops.append(stop)
         return stop

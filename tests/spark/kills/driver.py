@@ -13,6 +13,7 @@ from typing import Any, Self
 from tests.peers.jars import spark_connector_jars
 from tests.spark.kills.control import await_end, kill, lives
 from tests.spark.kills.queries import Query
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[3]
 START_S = 90.0
@@ -79,11 +80,13 @@ class Driver:
         master: str = "local[2,4]",
         variables: dict[str, str] | None = None,
         conf: dict[str, str] | None = None,
+        arrow_rows: int = 10_000,
     ) -> None:
         self.folder = folder
         self._master = master
         self._variables = variables or {}
         self._conf = conf or {}
+        self._arrow_rows = arrow_rows
         self._requests: dict[int, Request] = {}
         self._count = 0
         self._lock = threading.Lock()
@@ -118,6 +121,7 @@ class Driver:
             )  # fmt: skip
         theirs.close()
         self._channel = ours
+        self._requests = {}  # each life has its own: the last one's are still being given up
         ready = self._requests[0] = Request(self)
         threading.Thread(target=self._listen, args=(ours,), name="driver", daemon=True).start()
         try:
@@ -186,6 +190,10 @@ class Driver:
     def log_path(self) -> Path:
         return self.folder / "driver.log"
 
+    def await_log(self, text: str) -> None:
+        """Until the driver has said so, in this life or an earlier one."""
+        until(lambda: text in self.log_path.read_text(errors="replace"), f"the driver to say {text!r}")
+
     def log_end(self) -> str:
         return self.log_path.read_text(errors="replace")[-4000:] if self.log_path.exists() else ""
 
@@ -227,6 +235,7 @@ class Driver:
             "spark.driver.extraJavaOptions": QUICK_JVM,
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.session.timeZone": "UTC",
+            "spark.sql.execution.arrow.maxRecordsPerBatch": str(self._arrow_rows),
             "spark.log.level": "WARN",
             "spark.local.dir": str(self.folder / "local"),
             "spark.sql.warehouse.dir": str(self.folder / "warehouse"),

@@ -14,16 +14,19 @@ BATCH_BYTES = 200_000
 
 def write_integers(address: str, topic: str, partitions: int, first: int, last: int) -> None:
     """The integers from `first` to before `last`, each in the partition that it leaves when divided by their number."""
+    everything = np.arange(first, last, dtype=np.int64)
+    for partition in range(partitions):
+        write_values(address, topic, partition, everything[everything % partitions == partition])
+
+
+def write_values(address: str, topic: str, partition: int, values: Numbers) -> None:
+    if len(values) == 0:
+        return
+    column = bytes_column(pa.array(values).cast(pa.string()).cast(pa.binary()))
     with RawConnection(address) as connection:
-        for partition in range(partitions):
-            mine = np.arange(first, last, dtype=np.int64)
-            mine = mine[mine % partitions == partition]
-            if len(mine) == 0:
-                continue
-            values = bytes_column(pa.array(mine).cast(pa.string()).cast(pa.binary()))
-            for batch in encode(value=values, timestamp_ms=1_700_000_000_000, target_bytes=BATCH_BYTES):
-                answer = connection.produce(topic, partition, bytes(batch.data))
-                assert answer.error_code.value == 0, answer.error_code
+        for batch in encode(value=column, timestamp_ms=1_700_000_000_000, target_bytes=BATCH_BYTES):
+            answer = connection.produce(topic, partition, bytes(batch.data))
+            assert answer.error_code.value == 0, answer.error_code
 
 
 def make_topics(address: str, partitions: dict[str, int]) -> None:

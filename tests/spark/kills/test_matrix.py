@@ -14,7 +14,7 @@ ROWS = 6000
 def test_a_tasks_worker_killed_at_each_step_repeats_nothing(
     tmp_path: Path, server: ServerProcess, driver: Driver, shared_controller: Controller
 ) -> None:
-    pipeline = Pipeline(tmp_path, server, "workers", rows=ROWS, rows_a_batch=400, middle="many")
+    pipeline = Pipeline(tmp_path, server, "workers", rows=ROWS, rows_a_batch=600, middle="many")
     cells = kill_workers(pipeline, driver, shared_controller)
     assert [cell.step for cell in cells] == list(TASK_STEPS)
     assert pipeline.audit().is_right, pipeline.audit()
@@ -32,7 +32,7 @@ def test_a_drivers_commit_killed_at_each_step_repeats_nothing(
 def test_a_server_killed_at_each_step_repeats_nothing(
     tmp_path: Path, mortal: ServerProcess, driver: Driver, shared_controller: Controller
 ) -> None:
-    pipeline = Pipeline(tmp_path, mortal, "servers", rows=ROWS, rows_a_batch=300, middle="many")
+    pipeline = Pipeline(tmp_path, mortal, "servers", rows=ROWS, rows_a_batch=450, middle="many")
     cells = kill_servers(pipeline, driver, shared_controller, mortal)
     assert [cell.step for cell in cells] == [*TASK_STEPS, *DRIVER_STEPS]
     assert pipeline.audit().is_right, pipeline.audit()
