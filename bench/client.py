@@ -93,6 +93,11 @@ class Line:
 LINES = (
     Line("bulk send: records/s", "oncelog bulk send", "librdkafka produce", at_least=5),
     Line("bulk send: records/s", "oncelog bulk send", "librdkafka produce, no callbacks", at_least=5),
+    Line(
+        f"bulk send, keys, {KEYED_PARTITIONS} partitions: records/s",
+        "oncelog bulk send, keys",
+        "librdkafka produce, keys",
+    ),
     Line("`produce()`, callbacks: records/s", "oncelog produce", "librdkafka produce", at_least=1),
     Line("`produce()`, callbacks: records/s", "oncelog produce", "aiokafka send", at_least=5),
     Line("`produce()`, callbacks: records/s", "oncelog produce", "kafka-python send", at_least=5),

@@ -65,6 +65,17 @@ def oncelog_bulk(servers: str, records: int) -> float:
         return records / (time.perf_counter() - started)
 
 
+def oncelog_bulk_keyed(servers: str, records: int) -> float:
+    with Producer({"bootstrap.servers": servers, **QUEUE}) as producer:
+        keys = [KEYS[number % len(KEYS)] for number in range(records)]
+        values = pa.array([b"x" * RECORD_BYTES] * records, pa.binary())
+        table = pa.table({"key": pa.array(keys, pa.binary()), "value": values})
+        producer.send(TOPIC, table.slice(0, 1000)).result(60)
+        started = time.perf_counter()
+        producer.send(TOPIC, table).result(60)
+        return records / (time.perf_counter() - started)
+
+
 def aiokafka_one_by_one(servers: str, records: int) -> float:
     async def run() -> float:
         producer = AIOKafkaProducer(
@@ -162,8 +173,9 @@ ROWS: dict[str, Measure] = {
     "oncelog produce, keys": oncelog_keyed,
     "librdkafka produce, no callbacks": librdkafka_without_callbacks,
     "oncelog bulk send": oncelog_bulk,
+    "oncelog bulk send, keys": oncelog_bulk_keyed,
 }
-KEYED = frozenset({"librdkafka produce, keys", "oncelog produce, keys"})
+KEYED = frozenset({"librdkafka produce, keys", "oncelog produce, keys", "oncelog bulk send, keys"})
 
 
 @contextmanager

@@ -161,9 +161,9 @@ def wrong_columns(count: int = 3000) -> int:
             [column.ends for column in (arguments["key"], arguments["value"], headers, headers.names, headers.values)]
         )
         ends[chance.randrange(len(ends))] = chance.choice((-1, 0, 1, 3, 5, 100, (1 << 31) - 1, -(1 << 31)))
-        rows = chance.choice((None, np.array([chance.randrange(-1, 7) for _ in range(9)], np.int64)))
+        parts = chance.choice((None, np.array([chance.choice((-1, 0, 1, 2, 3)) for _ in range(6)], np.int32)))
         try:
-            batches = encode(**arguments, rows=rows, target_bytes=chance.choice((100, 10_000)))
+            batches = encode(**arguments, parts=parts, part_count=3, target_bytes=chance.choice((100, 10_000)))
         except ValueError:
             refused += 1
             continue

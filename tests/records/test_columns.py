@@ -82,12 +82,30 @@ def test_one_batch_of_the_loops_is_the_builders_batch(records: list[NewRecord], 
 
 
 @settings(max_examples=60, deadline=None)
-@given(new_records, st.data())
-def test_chosen_rows_are_encoded_in_the_order_given(records: list[NewRecord], data: st.DataObject) -> None:
-    rows = data.draw(st.lists(st.integers(0, len(records) - 1), max_size=60))
-    batches = encode(**columns_of(records), rows=np.array(rows, np.int64), target_bytes=600)
-    found = [record[:4] for batch in batches for record in records_of(batch.data)]
-    assert found == [rows_of(records)[row][:4] for row in rows]
+@given(new_records, st.data(), codecs)
+def test_rows_of_several_parts_are_encoded_as_if_each_part_were_a_table(
+    records: list[NewRecord], data: st.DataObject, codec: int
+) -> None:
+    parts = data.draw(st.lists(st.integers(-1, 3), min_size=len(records), max_size=len(records)))
+    batches = encode(
+        **columns_of(records), parts=np.array(parts, np.int32), part_count=5, target_bytes=600, codec=codec
+    )
+    for part in range(5):
+        mine = [record for record, its in zip(records, parts, strict=True) if its == part]
+        alone = encode(**columns_of(mine), target_bytes=600, codec=codec)
+        together = [each for each in batches if each.part == part]
+        assert [bytes(each.data) for each in together] == [bytes(each.data) for each in alone]
+        assert [each[1:3] for each in together] == [each[1:3] for each in alone]
+        assert [each.plain_bytes for each in together] == [each.plain_bytes for each in alone]
+
+
+def test_parts_that_are_not_there_are_refused() -> None:
+    rows = columns_of(some_records(3))
+    for parts in ([0, 2, 1], [0, -2, 1]):
+        with pytest.raises(ValueError, match=r"part that is not there \(row 1\)"):
+            encode(**rows, parts=np.array(parts, np.int32), part_count=2)
+    with pytest.raises(ValueError, match="2 parts for 3 rows"):
+        encode(**rows, parts=np.zeros(2, np.int32), part_count=2)
 
 
 def test_from_every_offset_and_up_to_every_offset() -> None:
@@ -213,7 +231,7 @@ def test_sequences_wrap_from_batch_to_batch() -> None:
 
 def test_no_rows_are_no_batches() -> None:
     assert encode(**columns_of([])) == []
-    assert encode(**columns_of(some_records(3)), rows=np.empty(0, np.int64)) == []
+    assert encode(**columns_of(some_records(3)), parts=np.full(3, -1, np.int32)) == []
 
 
 def test_a_column_left_out_is_null_in_every_record() -> None:
@@ -250,8 +268,14 @@ WRONG_COLUMNS: dict[str, dict[str, Any]] = {
     "validity too short": {
         "value": BytesColumn(np.array([0, 1, 2], np.int32), np.zeros(9, np.uint8), np.array([True]))
     },
-    "a row below": {"value": bytes_column([b"a"]), "rows": np.array([0, -1])},
-    "a row above": {"value": bytes_column([b"a"]), "rows": np.array([0, 1])},
+    "ends whose differences are more than 32 bits": {
+        "value": BytesColumn(np.array([0, (1 << 31) - 1, -(1 << 31), 0], np.int32), np.zeros(9, np.uint8))
+    },
+    "lists whose differences are more than 32 bits": {
+        "headers": HeadersColumn(
+            np.array([0, (1 << 31) - 1, -(1 << 31), 0], np.int32), bytes_column([b"n"]), bytes_column([b"v"])
+        )
+    },
     "headers beyond the names": {
         "headers": HeadersColumn(np.array([0, 2], np.int32), bytes_column([b"n"]), bytes_column([b"v", b"w"]))
     },

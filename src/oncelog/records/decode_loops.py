@@ -6,9 +6,9 @@ Inputs are always read-only arrays and numbers are always int64, so each loop is
 """
 
 import numpy as np
-from numba import njit, types
-from numba.core import cgutils
-from numba.extending import intrinsic
+from numba import njit
+
+from oncelog.records.blocks import copy
 
 # One row of the table of batches for each batch, in these columns.
 AT, SIZE, BASE_OFFSET, LEADER_EPOCH, CRC, ATTRIBUTES, LAST_DELTA, BASE_TIMESTAMP, MAX_TIMESTAMP = range(9)
@@ -182,31 +182,6 @@ def _record(body, at, body_end, least_delta, last_delta, base_timestamp):  # typ
     if at >= 0 and (delta < least_delta or delta > last_delta):
         at = np.int64(-BAD_DELTA)
     return at, timestamp, delta, key_at, key_size, value_at, value_size, headers_at, headers, names, contents
-
-
-@intrinsic
-def _copy_block(typing, source, at, size, target, target_at):  # type: ignore[no-untyped-def]
-    """memcpy: for a hundred bytes a third of the time that a loop takes, however well that is compiled."""
-    signature = types.void(source, types.uint64, types.uint64, target, types.uint64)
-
-    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-        source_type, _, _, target_type, _ = signature.args
-        source, at, size, target, target_at = arguments
-        first = builder.gep(context.make_array(source_type)(context, builder, source).data, [at])
-        target_first = builder.gep(context.make_array(target_type)(context, builder, target).data, [target_at])
-        cgutils.raw_memcpy(builder, target_first, first, size, 1)  # type: ignore[no-untyped-call]
-        return context.get_dummy_value()
-
-    return signature, generate
-
-
-@njit(cache=True, nogil=True, forceinline=True)
-def copy(source, at, size, target, target_at):  # type: ignore[no-untyped-def]
-    """At least one byte. The last one goes by its index, which numba can be told to check; of a block it knows nothing.
-    Unsigned places, since none counts from the end."""
-    first, target_first, count = np.uint64(at), np.uint64(target_at), np.uint64(size)
-    target[target_first + count - np.uint64(1)] = source[first + count - np.uint64(1)]
-    _copy_block(source, first, count, target, target_first)  # type: ignore[call-arg]
 
 
 @njit(cache=True, nogil=True, forceinline=True)

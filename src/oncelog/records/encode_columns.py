@@ -26,8 +26,10 @@ _Cells = tuple[Int32s | Int64s, Bools, Bytes]
 
 class EncodedBatch(NamedTuple):
     data: bytearray | memoryview
-    first_row: int  # the place of its first record among the rows that were encoded
+    first_row: int  # the place of its first record among the rows of its part
     record_count: int
+    part: int
+    plain_bytes: int  # before compression
 
 
 def encode(
@@ -36,7 +38,8 @@ def encode(
     value: BytesColumn | None = None,
     headers: HeadersColumn | None = None,
     timestamp_ms: Int64s | int = NO_TIMESTAMP,
-    rows: Int64s | None = None,
+    parts: Int32s | None = None,
+    part_count: int = 1,
     codec: int = NONE,
     level: int = DEFAULT_LEVEL,
     target_bytes: int = 1_000_000,
@@ -47,7 +50,8 @@ def encode(
     allocate: Callable[[int], Bytes] | None = None,
     is_stamped_later: bool = False,
 ) -> list[EncodedBatch]:
-    """Batches of all rows in order, or of those that `rows` names: so one frame is split over partitions uncopied.
+    """Batches of all rows in order. `parts` says to which of so many parts each row goes (-1: to none); then there are
+    batches for each of them, and those of one part are in order: so one frame is split over partitions as it is read.
 
     `target_bytes` bounds a batch before compression; only a record that is longer by itself exceeds it. Sequences go on
     from batch to batch. So do offsets where a first one is given; without it every batch begins at 0, as brokers want
@@ -56,24 +60,27 @@ def encode(
     are stamped later (`stamp_producer`) is made then, and not before.
     """
     row_count = _row_count(key, value, headers, timestamp_ms)
-    selected = np.empty(0, np.int64) if rows is None else np.ascontiguousarray(rows, np.int64)
-    if row_count == 0 or (rows is not None and len(selected) == 0):
+    if row_count == 0:
         return []
+    if parts is not None and len(parts) != row_count:
+        raise ValueError(f"{len(parts)} parts for {row_count} rows")
+    chosen = np.empty(0, np.int32) if parts is None else np.ascontiguousarray(parts, np.int32)
     times = np.asarray([timestamp_ms] if isinstance(timestamp_ms, int) else timestamp_ms, np.int64)
-    room_bytes = _room(key, value, headers, selected, row_count)
+    row_bytes = _row_bytes(key, value, headers, row_count)
+    starts, room_bytes = _starts(chosen, part_count, row_bytes)
     out = np.empty(room_bytes, np.uint8) if allocate is None else allocate(room_bytes)
-    table = np.zeros((len(selected) or row_count, loops.TABLE_COLUMNS), np.int64)
+    table = np.zeros((row_count, loops.TABLE_COLUMNS), np.int64)
     why, row, batch_count = loops.encode_records(
-        read_only(selected), row_count, read_only(np.ascontiguousarray(times)), _cells(key), _cells(value),
+        read_only(chosen), row_count, read_only(np.ascontiguousarray(times)), _cells(key), _cells(value),
         read_only(np.empty(0, np.int32) if headers is None else np.ascontiguousarray(headers.ends)),
         _cells(headers.names if headers is not None else None), _cells(headers.values if headers is not None else None),
-        min(target_bytes, MOST_BYTES), out, table,
+        min(target_bytes, MOST_BYTES), out, read_only(starts), table,
     )  # fmt: skip
     if why != loops.OK:
         raise ValueError(f"{loops.REASONS[why]} (row {row})")
     view = out.data
     batches: list[EncodedBatch] = []
-    for at, end, first, count, base_timestamp, max_timestamp in table[:batch_count].tolist():
+    for at, end, first, count, base_timestamp, max_timestamp, part in table[:batch_count].tolist():
         data = _stored(view[at:end], codec, level)
         sequence = base_sequence if base_sequence < 0 else (base_sequence + first) & SEQUENCE_MASK
         HEADER.pack_into(
@@ -82,7 +89,7 @@ def encode(
         )  # fmt: skip
         if not is_stamped_later:
             restamp_crc(data, 0, len(data))
-        batches.append(EncodedBatch(data, first, count))
+        batches.append(EncodedBatch(data, first, count, part, end - at))
     return batches
 
 
@@ -109,45 +116,46 @@ def _cells(column: BytesColumn | None) -> _Cells:
 _NO_CELLS = (read_only(np.empty(0, np.int32)), read_only(np.empty(0, np.bool_)), read_only(np.empty(0, np.uint8)))
 
 
-def _room(
-    key: BytesColumn | None, value: BytesColumn | None, headers: HeadersColumn | None, selected: Int64s, row_count: int
-) -> int:
-    """More bytes than the batches can take; what stays untouched costs nothing."""
-    count = len(selected) or row_count
-    room = count * (loops.MOST_RECORD_OVERHEAD + HEADER_BYTES)
+def _row_bytes(
+    key: BytesColumn | None, value: BytesColumn | None, headers: HeadersColumn | None, row_count: int
+) -> Int64s:
+    """How many bytes each row has. Room is made by these, so ends that cannot be are refused here already."""
+    found = np.zeros(row_count, np.int64)
     for column in (key, value):
         if column is not None:
-            room += _most_bytes(column, selected)
+            found += _sizes(column.ends, len(column.data))
     if headers is not None:
         header_count = min(len(headers.names), len(headers.values))
-        firsts, lasts = _spans(headers.ends, selected, header_count)
-        room += int((lasts - firsts).sum()) * loops.MOST_HEADER_OVERHEAD
+        found += _sizes(headers.ends, header_count) * loops.MOST_HEADER_OVERHEAD
+        ends = headers.ends.astype(np.int64)
         for column in (headers.names, headers.values):
-            room += int((_ends_at(column, lasts) - _ends_at(column, firsts)).sum())
-    return room
+            found += np.diff(_ends_at(column, ends))
+    return found
 
 
-def _most_bytes(column: BytesColumn, selected: Int64s) -> int:
-    if len(selected) == 0:
-        return len(column.data)
-    starts, ends = _spans(column.ends, selected, len(column.data))
-    return int((ends - starts).sum())
-
-
-def _spans(all_ends: Int32s | Int64s, selected: Int64s, most: int) -> tuple[Int64s, Int64s]:
-    """Where each row begins and ends. Room is made by these, so what cannot be is refused here already."""
-    if len(selected):
-        if selected.min() < 0 or selected.max() >= len(all_ends) - 1:
-            raise ValueError(loops.REASONS[loops.BAD_ROW])
-        starts, ends = all_ends[selected].astype(np.int64), all_ends[selected + 1].astype(np.int64)
-    else:
-        starts, ends = all_ends[:-1].astype(np.int64), all_ends[1:].astype(np.int64)
-    if starts.min() < 0 or ends.max() > most or bool((ends < starts).any()):
+def _sizes(ends: Int32s | Int64s, most: int) -> Int32s | Int64s:
+    sizes = np.diff(ends)
+    if ends.min() < 0 or ends.max() > most or sizes.min() < 0:
         raise ValueError(loops.REASONS[loops.BAD_ENDS])
-    return starts, ends
+    return sizes
+
+
+def _starts(parts: Int32s, part_count: int, row_bytes: Int64s) -> tuple[Int64s, int]:
+    """Where the batches of each part begin, and the room for all. It is more than they can take; what stays untouched
+    costs nothing."""
+    rooms = np.zeros(part_count, np.int64)
+    if len(parts) == 0:
+        rooms[0] = int(row_bytes.sum()) + len(row_bytes) * (loops.MOST_RECORD_OVERHEAD + HEADER_BYTES)
+    else:
+        row = loops.rooms_of_parts(read_only(parts), row_bytes, rooms)
+        if row >= 0:
+            raise ValueError(f"{loops.REASONS[loops.BAD_PART]} (row {row})")
+    ends = np.cumsum(rooms)
+    return ends - rooms, int(ends[-1])
 
 
 def _ends_at(column: BytesColumn, places: Int64s) -> Int64s:
+    """Ends of headers that are in no row are not looked at, so they may be anything."""
     ends = np.clip(column.ends.astype(np.int64), 0, len(column.data))
     return ends[places] if len(ends) else np.zeros(len(places), np.int64)
 

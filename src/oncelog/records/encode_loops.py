@@ -8,26 +8,29 @@ stand for a column of nulls, no validity for one without nulls.
 import numpy as np
 from numba import njit
 
-from oncelog.records.decode_loops import copy
+from oncelog.records.blocks import copy
+from oncelog.records.blocks import prefetch as _prefetch
 
 # The most that a record takes beside its bytes: its length, attributes, two deltas, two sizes, a count of headers.
 MOST_RECORD_OVERHEAD = 5 + 1 + 10 + 5 + 5 + 5 + 5
 MOST_HEADER_OVERHEAD = 5 + 5
 
 # One row of the table of batches for each batch made, in these columns.
-AT, END, FIRST_ROW, COUNT, BASE_TIMESTAMP, MAX_TIMESTAMP = range(6)
-TABLE_COLUMNS = 6
+AT, END, FIRST_ROW, COUNT, BASE_TIMESTAMP, MAX_TIMESTAMP, PART = range(7)
+TABLE_COLUMNS = 7
+NO_PART = -1  # the row is left out
 
 OK = 0
-BAD_ROW = 1
+BAD_PART = 1
 BAD_ENDS = 2
 BAD_TIMESTAMP = 3
 REASONS = {
-    BAD_ROW: "a row that is not in the columns",
+    BAD_PART: "a row of a part that is not there",
     BAD_ENDS: "a column's ends do not grow or exceed its data",
     BAD_TIMESTAMP: "timestamps of one batch lie more than 64 bits apart",
 }
 
+CACHE_LINE_BYTES = 64
 _BATCH_HEADER_BYTES = 61
 _NOWHERE = (np.int64(0), np.int64(-1))  # where a null begins, and its size
 
@@ -126,12 +129,26 @@ def _put_headers(out, at, row, list_ends, name_ends, name_data, value_ends, valu
 
 
 @njit(cache=True, nogil=True)
-def encode_records(  # type: ignore[no-untyped-def]
-    rows, row_count, timestamps, keys, values, list_ends, header_names, header_values, target_bytes, out, table
-):  # fmt: skip
-    """All rows, or those that `rows` names, as batches of at most `target_bytes`; a longer record is one by itself.
+def rooms_of_parts(parts, row_bytes, rooms):  # type: ignore[no-untyped-def]
+    """Add to each part's room what its rows can take at most. Answers the first row whose part is not there, or -1."""
+    for row in range(len(parts)):
+        part = parts[np.uint64(row)]
+        if part >= len(rooms) or part < NO_PART:
+            return np.int64(row)
+        if part >= 0:
+            rooms[part] += row_bytes[np.uint64(row)] + MOST_RECORD_OVERHEAD + _BATCH_HEADER_BYTES
+    return np.int64(-1)
 
-    Before each batch the room of its header is left free; the table has a row for as many batches as there are records.
+
+@njit(cache=True, nogil=True)
+def encode_records(  # type: ignore[no-untyped-def]
+    parts, row_count, timestamps, keys, values, list_ends, header_names, header_values, target_bytes, out, starts, table
+):  # fmt: skip
+    """All rows, read once and in their order, as batches of at most `target_bytes`; a longer record is one by itself.
+
+    `parts` says to which part each row goes, whose batches stand one behind the other from `starts[part]` on; no parts
+    stand for a single one. Before each batch the room of its header is left free. The table has a row for each batch,
+    in the order in which they were begun, and room for as many batches as there are records.
     Returns why it stopped, at which row, and how many batches there are.
     """
     key_ends, key_valid, key_data = keys
@@ -140,28 +157,22 @@ def encode_records(  # type: ignore[no-untyped-def]
     header_ends, header_valid, header_data = header_values
     # What is the same for all records is asked once, and cells are written here rather than by a function that gets
     # the arrays: asked and handed over for each record, it takes twice as long.
-    is_every_row, has_times = len(rows) == 0, len(timestamps) > 1
+    has_parts, has_times = len(parts) > 0, len(timestamps) > 1
     has_keys, has_values, has_headers = len(key_ends) > 0, len(value_ends) > 0, len(list_ends) > 0
-    batch = np.int64(0)
-    batch_at = np.int64(0)
-    at = np.int64(_BATCH_HEADER_BYTES)
-    first = np.int64(0)
-    base_timestamp = max_timestamp = np.int64(0)
-    count = row_count if is_every_row else len(rows)
-    for number in range(count):
-        row = np.int64(number) if is_every_row else np.int64(rows[np.uint64(number)])
-        if row < 0 or row >= row_count:
-            return BAD_ROW, number, batch
+    last_of_part = np.full(len(starts), -1, np.int64)
+    batch_count = np.int64(0)
+    for row in range(row_count):
+        part = np.int64(parts[np.uint64(row)]) if has_parts else np.int64(0)
+        if part < 0:
+            continue
         timestamp = timestamps[np.uint64(row)] if has_times else timestamps[0]
-        if number == first:
-            base_timestamp = max_timestamp = timestamp
         key_at, key_size = _span(key_ends, len(key_data), row) if has_keys else _NOWHERE
         value_at, value_size = _span(value_ends, len(value_data), row) if has_values else _NOWHERE
         headers_size = np.int64(1)
         if has_headers:
             headers_size = _headers_size(row, list_ends, name_ends, name_data, header_ends, header_valid, header_data)
         if key_size < -1 or value_size < -1 or headers_size < 0:
-            return BAD_ENDS, number, batch
+            return BAD_ENDS, row, batch_count
         key_size = _or_null(key_size, key_valid, row)
         value_size = _or_null(value_size, value_valid, row)
         fixed_size = (
@@ -170,23 +181,26 @@ def encode_records(  # type: ignore[no-untyped-def]
             + _varint_size(value_size) + max(value_size, np.int64(0))
             + headers_size
         )  # fmt: skip
-        size = fixed_size + _varint_size(timestamp - base_timestamp) + _varint_size(np.int64(number - first))
-        if number > first and at - batch_at + _varint_size(size) + size > target_bytes:
-            _close(table, batch, at, first, number, base_timestamp, max_timestamp)
-            batch += 1
-            table[batch, AT] = batch_at = at
-            at += _BATCH_HEADER_BYTES
-            first = np.int64(number)
-            base_timestamp = max_timestamp = timestamp
+        batch = last_of_part[np.uint64(part)]
+        number = time_delta = size = np.int64(0)
+        is_full = batch < 0
+        if not is_full:
+            number = table[batch, COUNT]
+            time_delta = timestamp - table[batch, BASE_TIMESTAMP]
+            size = fixed_size + _varint_size(time_delta) + _varint_size(number)
+            is_full = table[batch, END] - table[batch, AT] + _varint_size(size) + size > target_bytes
+        if is_full:
+            _begin(table, batch_count, batch, starts[np.uint64(part)], part, timestamp)
+            batch = last_of_part[np.uint64(part)] = batch_count
+            batch_count += 1
+            number = time_delta = np.int64(0)
             size = fixed_size + 2
-        time_delta = timestamp - base_timestamp
-        if ((timestamp ^ base_timestamp) & (timestamp ^ time_delta)) < 0:
-            return BAD_TIMESTAMP, number, batch
-        max_timestamp = max(max_timestamp, timestamp)
-        at = _put_varint(out, at, size)
+        elif ((timestamp ^ table[batch, BASE_TIMESTAMP]) & (timestamp ^ time_delta)) < 0:
+            return BAD_TIMESTAMP, row, batch_count
+        at = _put_varint(out, table[batch, END], size)
         out[np.uint64(at)] = 0
         at = _put_varint(out, at + 1, time_delta)
-        at = _put_varint(out, at, np.int64(number - first))
+        at = _put_varint(out, at, number)
         at = _put_varint(out, at, key_size)
         if key_size > 0:
             copy(key_data, key_at, key_size, out, at)
@@ -200,16 +214,26 @@ def encode_records(  # type: ignore[no-untyped-def]
         else:
             out[np.uint64(at)] = 0
             at += 1
-    if count > first:
-        _close(table, batch, at, first, count, base_timestamp, max_timestamp)
-        batch += 1
-    return OK, np.int64(count), batch
+        table[batch, END] = at
+        table[batch, COUNT] = number + 1
+        table[batch, MAX_TIMESTAMP] = max(table[batch, MAX_TIMESTAMP], timestamp)
+        # By the time that this part's next record comes, the processor would have to wait for these lines.
+        _prefetch(out, np.uint64(at + CACHE_LINE_BYTES))  # type: ignore[call-arg]
+        _prefetch(out, np.uint64(at + 2 * CACHE_LINE_BYTES))
+    return OK, np.int64(row_count), batch_count
 
 
-@njit(cache=True, nogil=True)
-def _close(table, batch, end, first, next_row, base_timestamp, max_timestamp):  # type: ignore[no-untyped-def]
-    table[batch, END] = end
+@njit(cache=True, nogil=True, forceinline=True)
+def _begin(table, batch, last_batch, start, part, timestamp):  # type: ignore[no-untyped-def]
+    """Behind the part's last batch, if it has one."""
+    at, first = start, np.int64(0)
+    if last_batch >= 0:
+        at = table[last_batch, END]
+        first = table[last_batch, FIRST_ROW] + table[last_batch, COUNT]
+    table[batch, AT] = at
+    table[batch, END] = at + _BATCH_HEADER_BYTES
     table[batch, FIRST_ROW] = first
-    table[batch, COUNT] = next_row - first
-    table[batch, BASE_TIMESTAMP] = base_timestamp
-    table[batch, MAX_TIMESTAMP] = max_timestamp
+    table[batch, COUNT] = 0
+    table[batch, BASE_TIMESTAMP] = timestamp
+    table[batch, MAX_TIMESTAMP] = timestamp
+    table[batch, PART] = part

@@ -4,10 +4,9 @@ A table is looked at as a whole first, so that nothing of one that cannot be sen
 a piece is placed, encoded and handed over by the calling thread while earlier ones are under way.
 """
 
-import itertools
 import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -26,21 +25,22 @@ from oncelog.clock import monotonic_s, wall_s
 from oncelog.records.arrow import bytes_column, headers_column, timestamps
 from oncelog.records.column_types import BytesColumn, HeadersColumn
 from oncelog.records.encode_columns import encode
+from oncelog.records.encode_loops import NO_PART
 
 if TYPE_CHECKING:
     from oncelog.client.producer.engine import Engine
 
 COLUMNS: Final = frozenset({"key", "value", "headers", "partition", "timestamp"})
 LEAST_PIECE_BATCHES: Final = 4
-MOST_PIECE_BYTES: Final = 64 << 20
+MOST_PIECE_BYTES: Final = 32 << 20
 PIECES_AT_ONCE: Final = 4  # of the queue's bytes, so that encoding and sending overlap
 # One send keeps so much of its own under way, or so many pieces: what is sent soon is still in the processor's caches,
 # and its memory is used again. Ten times as much was half as fast.
 MOST_AHEAD_BYTES: Final = 24 << 20
 PIECES_AHEAD: Final = 3
-LEAST_SPAN_RECORDS: Final = 1_000  # spans of about so many rows are worth batches of their own
 
 Times = NDArray[np.int64] | int
+Parts = NDArray[np.int32]  # which partition each row goes to
 
 
 class Range(NamedTuple):
@@ -236,7 +236,15 @@ class Sending:
 
     def send(self, piece: Piece) -> None:
         """Hand a piece over; its room was made."""
-        self._place(piece)
+        places = self._topic.partitions
+        parts = self._chosen(piece.rows, piece.record_count, len(places)) if len(places) > 1 else None
+        if parts is None:
+            self._choice = (self._choice + 1) % len(places)
+            places = (places[self._choice],)
+        if any(place.replay is not None for place in places):
+            parts = self._offer(piece, parts, places)
+        if parts is None or parts.max() >= 0:
+            self._encode(piece, parts, places)
 
     def finish(self) -> None:
         """No piece follows, be it because one failed."""
@@ -269,42 +277,16 @@ class Sending:
 
     # --- where rows go
 
-    def _place(self, piece: Piece) -> None:
-        rows = piece.rows
-        places = self._topic.partitions
-        if len(places) == 1:
-            self._send_to(places[0], rows, None, piece.record_count)
-            return
-        chosen = self._chosen(rows, piece.record_count, len(places))
-        if chosen is None:
-            self._choice = (self._choice + 1) % len(places)
-            self._send_to(places[self._choice], rows, None, piece.record_count)
-            return
-        starts = np.flatnonzero(np.diff(chosen, prepend=KEYLESS - 1))
-        if len(starts) <= max(len(places), piece.record_count // LEAST_SPAN_RECORDS):
-            # Rows of a partition stand side by side: cut, not gathered.
-            for start, stop in itertools.pairwise((*starts.tolist(), piece.record_count)):
-                self._send_to(places[chosen[start]], _cut(rows, start, stop), None, stop - start)
-            return
-        # 16-bit numbers are sorted by counting them.
-        order = np.argsort(chosen.astype(np.uint16) if len(places) < 1 << 16 else chosen, kind="stable")
-        bounds = np.searchsorted(chosen[order], np.arange(len(places) + 1))
-        for index in range(len(places)):
-            mine = order[bounds[index] : bounds[index + 1]]
-            if len(mine):
-                self._send_to(places[index], rows, mine, len(mine))
-
-    def _chosen(self, rows: _Rows, count: int, partition_count: int) -> NDArray[np.int64] | None:
+    def _chosen(self, rows: _Rows, count: int, partition_count: int) -> Parts | None:
         """A partition for each row; None where they may all go anywhere together."""
-        chosen: NDArray[np.int64] = np.full(count, KEYLESS, np.int64)
+        chosen: Parts = np.full(count, KEYLESS, np.int32)
         if rows.key is not None or self._engine.partitioner.places_null:
             key = rows.key
             if key is None:
                 key = BytesColumn(np.zeros(count + 1, np.int32), np.empty(0, np.uint8), np.zeros(count, np.bool_))
-            hashed = partitions_of(self._engine.partitioner, key.data, key.ends, partition_count, key.valid)
-            chosen = hashed.astype(np.int64)
+            chosen = partitions_of(self._engine.partitioner, key.data, key.ends, partition_count, key.valid)
         if rows.partition is not None:
-            chosen = np.where(rows.partition >= 0, rows.partition, chosen)
+            chosen = np.where(rows.partition >= 0, rows.partition, chosen).astype(np.int32)
         keyless = chosen < 0
         missing = int(np.count_nonzero(keyless))
         if not missing:
@@ -320,17 +302,23 @@ class Sending:
         chosen[keyless] = self._choice
         return chosen
 
-    def _send_to(self, place: Partition, rows: _Rows, mine: NDArray[np.int64] | None, count: int) -> None:
-        self._hand_over(place, rows, mine, count)
-        self._handed_over += count
+    def _offer(self, piece: Piece, parts: Parts | None, places: Sequence[Partition]) -> Parts:
+        """To partitions in their replay, their rows one by one; the answer are the others' rows."""
+        chosen: Parts = np.zeros(piece.record_count, np.int32) if parts is None else parts.copy()
+        for index, place in enumerate(places):
+            if place.replay is None:
+                continue
+            mine = np.flatnonzero(chosen == index)
+            if len(mine):
+                self._take(int(piece.rows.sizes[mine].sum()), len(mine))
+                self._engine.sealing.put_rows(place, self._as_rows(piece.rows, mine))
+                self._handed_over += len(mine)
+                chosen[mine] = NO_PART
+        return chosen
 
-    def _hand_over(self, place: Partition, rows: _Rows, mine: NDArray[np.int64] | None, count: int) -> None:
-        sizes = rows.sizes if mine is None else rows.sizes[mine]
-        total_bytes = int(sizes.sum())
-        if place.replay is not None:
-            self._take(total_bytes, count)
-            self._engine.sealing.put_rows(place, self._as_rows(rows, mine))
-            return
+    def _encode(self, piece: Piece, parts: Parts | None, places: Sequence[Partition]) -> None:
+        """To all other partitions, their rows as batches."""
+        rows, sealing = piece.rows, self._engine.sealing
         now_s = monotonic_s()
         times: Times = int(wall_s() * 1000) if rows.times is None else rows.times
         encoded = encode(
@@ -338,35 +326,39 @@ class Sending:
             value=rows.value,
             headers=rows.headers,
             timestamp_ms=times,
-            rows=mine,
-            codec=self._engine.sealing.codec,
-            level=self._engine.sealing.level,
+            parts=parts,
+            part_count=len(places),
+            codec=sealing.codec,
+            level=sealing.level,
             target_bytes=self._target_bytes,
             allocate=self._buffers.take,
             is_stamped_later=self._engine.settings.enable_idempotence,
         )
-        self._take(total_bytes, count)
-        batches = []
+        batches: dict[int, list[Batch]] = {}
         for each in encoded:
-            size_bytes = int(sizes[each.first_row : each.first_row + each.record_count].sum())
-            records = Records(place.topic, place.partition, each.record_count, size_bytes)
+            place = places[each.part]
+            records = Records(place.topic, place.partition, each.record_count, each.plain_bytes)
             records.handle = self._handle
-            if rows.times is not None and self._engine.sealing.keeps_times:
+            if rows.times is not None and sealing.keeps_times:
                 records.times = [-1.0] * each.record_count  # given by the user, all of them
             data: Any = each.data
-            batches.append(Batch(place.topic, place.partition, data, each.record_count, int(now_s * 1000), records))
-        self._engine.sealing.put(place, batches)
+            batch = Batch(place.topic, place.partition, data, each.record_count, int(now_s * 1000), records)
+            batches.setdefault(each.part, []).append(batch)
+        self._take(sum(each.plain_bytes for each in encoded), sum(each.record_count for each in encoded))
+        for part, mine in batches.items():
+            sealing.put(places[part], mine)
+            self._handed_over += sum(batch.record_count for batch in mine)
 
     def _take(self, size_bytes: int, count: int) -> None:
         self._engine.budget.take_bulk(size_bytes, count)
         self._taken_bytes += size_bytes
 
-    def _as_rows(self, rows: _Rows, mine: NDArray[np.int64] | None) -> BulkRows:
+    def _as_rows(self, rows: _Rows, mine: NDArray[np.int64]) -> BulkRows:
         """One by one, as `produce` would have them: what a resumed producer compares with the log."""
         found = BulkRows()
         found.handle = self._handle
         now_s = monotonic_s()
-        for row in range(len(rows.sizes)) if mine is None else mine.tolist():
+        for row in mine.tolist():
             found += (
                 None if rows.key is None else rows.key[row],
                 None if rows.value is None else rows.value[row],
