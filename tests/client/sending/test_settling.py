@@ -71,6 +71,19 @@ def test_what_lies_in_the_log_in_part_is_cut_there() -> None:
     assert request.batches[0].payload == ["c"] and request.batches[0].first_sequence == 12
 
 
+def test_what_another_process_has_filled_is_passed_without_a_pause() -> None:
+    stage = Stage()
+    stage.sender.resume(PLACE, STOCK, 10, stage.now_ms, is_shared=True)
+    for letters in ("ab", "cd", "ef"):
+        stage.add(*letters)
+    for first in (10, 12, 14):
+        (request,) = stage.sent()
+        stage.answer(request, Code.OUT_OF_ORDER_SEQUENCE_NUMBER)
+        stage.tell(40, None, StoredSpan(0, 40, 0))
+        assert [each.batch.first_sequence for each in stage.take(Delivered)] == [first]
+    assert stage.sent() == []
+
+
 def test_what_can_never_be_known_is_reported_and_the_rest_goes_on_under_a_new_identity() -> None:
     stage = Stage(is_leased=True, expires_at_ms=3_000)
     stage.add("a")

@@ -83,6 +83,7 @@ def looked_up(lane: "Partition", found: Found | None, now_ms: int) -> None:
         made_progress = False
     if made_progress:
         lane.is_refused = False
+        lane.failures, lane.not_before_ms = 0, now_ms  # the refusal came of another process that is further
     if tenure.is_leased:
         _after_fence(lane, tenure, found, now_ms)
     else:
