@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 BAR_CELLS: Final = 24
+SHORT_BAR_CELLS: Final = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,13 +119,22 @@ def stages_words(stages: Sequence[Stage], took_ms: int) -> str:
 def bar(stages: Sequence[Stage], took_ms: int) -> str:
     """`stage 4 [======>           ] 12/40 tasks, 2 running, 1.4 s`"""
     tasks, done = sum(stage.tasks for stage in stages), sum(stage.done for stage in stages)
-    cells = BAR_CELLS * done // tasks if tasks else 0
-    drawn = "=" * cells + ">" * (cells < BAR_CELLS)
     running = sum(stage.active for stage in stages)
     failed = sum(stage.failed for stage in stages)
     trouble = f", {failed:,} failed" if failed else ""
     counts = f"{done:,}/{_tasks(tasks)}, {running:,} running{trouble}, {seconds(took_ms)}"
-    return f"{_stages(stages)} [{drawn:<{BAR_CELLS}}] {counts}"
+    return f"{_stages(stages)} [{_drawn(done, tasks, BAR_CELLS)}] {counts}"
+
+
+def short_bar(stages: Sequence[Stage]) -> str:
+    """For a line that says much already: `[===>      ] 12/40`"""
+    tasks, done = sum(stage.tasks for stage in stages), sum(stage.done for stage in stages)
+    return f"[{_drawn(done, tasks, SHORT_BAR_CELLS)}] {done:,}/{tasks:,}"
+
+
+def _drawn(done: int, tasks: int, cells: int) -> str:
+    full = cells * done // tasks if tasks else 0
+    return ("=" * full + ">" * (full < cells)).ljust(cells)
 
 
 def fitted(parts: Iterable[str], width: int) -> str:

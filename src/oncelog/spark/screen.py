@@ -12,7 +12,7 @@ from threading import Lock
 from typing import Final, Protocol, TextIO
 
 from oncelog.clock import Clock, SystemClock
-from oncelog.spark.progress import Batch, Stage, bar, batch_words, end_words, fitted, stages_words
+from oncelog.spark.progress import Batch, Stage, bar, batch_words, end_words, fitted, short_bar, stages_words
 
 # Work that is shorter needs no bar, and one that would be drawn for an instant only flickers.
 SHOW_AFTER_MS: Final = 500
@@ -130,7 +130,7 @@ class Terminal:
         took_ms = self._since(self._stages, self._clock.now().monotonic_ms)
         parts = [batch_words(query.last) for query in self._queries.all()]
         if took_ms >= SHOW_AFTER_MS:
-            parts.append(bar(self._stages, took_ms))
+            parts.append(short_bar(self._stages) if parts else bar(self._stages, took_ms))
         if parts:
             # The cursor goes back to the line's begin, so that what others write stands at the begin of a line.
             self._write(f"{_CLEAR}{fitted(parts, self._width())}\r")

@@ -96,7 +96,7 @@ def test_a_query_shows_its_last_batch_and_the_bar_of_the_one_that_runs(
     terminal.working(STAGE)
     clock.advance(1000)
     terminal.working(STAGE)
-    assert seen(stream)[-1].startswith(f"{told} | stage 4 [")
+    assert seen(stream)[-1] == f"{told} | [=====>    ] 5/10"
 
 
 def test_the_end_of_a_query_stays(terminal: Terminal, stream: StringIO, clock: ManualClock) -> None:
