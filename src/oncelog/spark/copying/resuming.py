@@ -91,6 +91,8 @@ class _Resuming:
                 return Resumed(lane, lane.done, lane.offset, end)
             self.filled, self._is_cut = lane.done, False
             self.read_back(end)
+            if ahead and self._is_cut and self.filled == lane.done:
+                self.filled = lane.done + ahead  # all of it has been below the high watermark, and is gone by retention
             if ahead is None or self.filled >= lane.done + ahead:
                 break
             # The leader has more than its followers have; it may still vanish.
