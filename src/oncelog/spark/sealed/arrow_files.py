@@ -2,7 +2,8 @@
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import pyarrow as pa
@@ -59,9 +60,10 @@ class ArrowFiles:
             return None
         return tasks.read_file(os.path.join(self._storage.where(manifest.folder), file.name), file.rows)
 
-    def to_send(self, frame: Any, manifest: Manifest) -> Any:
+    @contextmanager
+    def to_send(self, frame: Any, manifest: Manifest) -> Iterator[Any]:
         count = len(manifest.files)
-        return frame.sparkSession.range(0, count, 1, count)
+        yield frame.sparkSession.range(0, count, 1, count)
 
     def options(self, manifest: Manifest) -> dict[str, str]:
         return {tasks.PLACE: self._storage.where(manifest.folder)}

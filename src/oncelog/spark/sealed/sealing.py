@@ -4,14 +4,14 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
+from pyspark.sql.types import NullType
+
 from oncelog.spark.option import BadOption
 from oncelog.spark.options import sink_options
-from oncelog.spark.sealed.arrow_files import ArrowFiles
 from oncelog.spark.sealed.batch import Sealing
-from oncelog.spark.sealed.local import LocalStorage
 from oncelog.spark.sealed.manifest import Owner
 from oncelog.spark.sealed.sending import SparkLanes
-from oncelog.spark.sealed.surroundings import local_path, query_of
+from oncelog.spark.sealed.surroundings import query_of, storage_of
 from oncelog.spark.sink.columns import check_columns
 
 
@@ -28,7 +28,7 @@ class Sealed:
         return {**self.__dict__, "_sealing": None}
 
     def __call__(self, frame: Any, batch: int) -> None:
-        check_columns(frame.schema, self._topic)
+        frame = _narrowed(frame, check_columns(frame.schema, self._topic))
         if self._sealing is None:
             self._sealing = self._begin(frame)
         self._sealing.run(frame, batch)
@@ -36,11 +36,7 @@ class Sealed:
     def _begin(self, frame: Any) -> Sealing:
         query = query_of(frame)
         owner = Owner(query=query, sink=sink_options(self._options).sink_name or query)
-        folder = local_path(frame, self.path)
-        if folder is None:
-            raise BadOption("not yet")
-        storage = LocalStorage(folder)
-        rows = ArrowFiles(storage)
+        storage, rows = storage_of(frame, self.path)
         return Sealing(
             storage=storage,
             rows=rows,
@@ -62,6 +58,16 @@ def sealed(path: str, topic: str | None = None, **options: Any) -> Sealed:
     if topic is not None:
         given["topic"] = topic
     return Sealed(path.strip(), given)
+
+
+def _narrowed(frame: Any, columns: tuple[str, ...]) -> Any:
+    """What is not sent is not sealed either; nor are columns of nulls alone, which not every format can hold."""
+    kept = [
+        field.name
+        for field in frame.schema.fields
+        if field.name.lower() in columns and not isinstance(field.dataType, NullType)
+    ]
+    return frame if kept == frame.columns else frame.select(*kept)
 
 
 def _text(value: Any) -> str:

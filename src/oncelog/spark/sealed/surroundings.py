@@ -9,6 +9,11 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from oncelog.spark.option import BadOption
+from oncelog.spark.sealed.arrow_files import ArrowFiles
+from oncelog.spark.sealed.hadoop import HadoopStorage
+from oncelog.spark.sealed.local import LocalStorage
+from oncelog.spark.sealed.parquet_files import ParquetFiles
+from oncelog.spark.sealed.storage import Storage
 from oncelog.spark.sink.direct import QUERY
 
 _CONNECT: Final = "under Spark Connect"
@@ -42,22 +47,20 @@ def _only_query(frame: Any) -> str:
     return active[0]
 
 
-def local_path(frame: Any, path: str) -> str | None:
-    """The folder, if it is one of this machine; None where another file system has it."""
+def storage_of(frame: Any, path: str) -> tuple[Storage, ArrowFiles | ParquetFiles]:
+    """Files of this machine are written and read by tasks themselves, all others by Spark."""
     if is_connect(frame):
-        return _local_by_name(path)
-    uri = qualified(frame, path).toUri()
-    return str(uri.getPath()) if uri.getScheme() == "file" else None
-
-
-def qualified(frame: Any, path: str) -> Any:
-    """Spark's own reading of a path."""
-    found = frame.sparkSession._jvm.org.apache.hadoop.fs.Path(path)
-    return found.getFileSystem(hadoop_conf(frame)).makeQualified(found)
-
-
-def hadoop_conf(frame: Any) -> Any:
-    return frame.sparkSession._jsparkSession.sessionState().newHadoopConf()
+        local = LocalStorage(_local_by_name(path))
+        return local, ArrowFiles(local)
+    session = frame.sparkSession
+    conf = session._jsparkSession.sessionState().newHadoopConf()
+    found = session._jvm.org.apache.hadoop.fs.Path(path)
+    root = found.getFileSystem(conf).makeQualified(found)
+    if root.toUri().getScheme() == "file":
+        local = LocalStorage(str(root.toUri().getPath()))
+        return local, ArrowFiles(local)
+    remote = HadoopStorage(session._jvm, conf, root)
+    return remote, ParquetFiles(remote, session._jvm, conf)
 
 
 def _local_by_name(path: str) -> str:
