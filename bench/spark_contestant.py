@@ -86,7 +86,7 @@ class Contestant:
                 text=True,
                 start_new_session=True,
             )
-        self._tell({"conf": self._conf, "ours": self.kind == OURS})
+        self._tell({"conf": self._conf, "ours": self.kind != SPARK})  # the empty one lives in a session as ours does
         self._answer()
         self.session_s = time.perf_counter() - started
         return self

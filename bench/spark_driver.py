@@ -3,7 +3,6 @@
 One line of JSON each way: `{"job": "read", ...}` and what `bench.spark_jobs` answers, or `{"failed": "..."}`.
 """
 
-import importlib.util
 import json
 import os
 import sys
@@ -26,12 +25,10 @@ def session(conf: dict[str, str]) -> Any:
 
 
 def our_session(conf: dict[str, str]) -> Any:
-    """As users of oncelog make it, once it is there."""
-    if importlib.util.find_spec("oncelog.spark.session") is None:
-        return session(conf)
+    """As users of oncelog make it."""
     from oncelog.spark import session as made
 
-    spark = made("oncelog bench", **{"spark.master": "local[2]", **conf})
+    spark = made("oncelog bench", conf, master="local[2]")
     spark.sparkContext.setLogLevel("ERROR")
     return spark
 
@@ -48,7 +45,7 @@ def main() -> None:
 
     from bench import spark_jobs
 
-    spark_jobs.prepare(spark)
+    spark_jobs.prepare(spark, is_ours=about["ours"])
     answer: dict[str, Any] = {"session_s": time.perf_counter() - STARTED}
     while True:
         answers.write(json.dumps(answer) + "\n")

@@ -10,8 +10,12 @@ Job = dict[str, Any]
 Options = dict[str, str]
 
 
-def prepare(spark: Any) -> None:
+def prepare(spark: Any, *, is_ours: bool) -> None:
     spark.dataSource.register(EmptyDataSource)
+    if is_ours:
+        from bench.spark_unsaved import UnsavedDataSource
+
+        spark.dataSource.register(UnsavedDataSource)
 
 
 def read(spark: Any, format: str, options: Options, columns: list[str], schema: str | None = None) -> Job:
@@ -24,22 +28,6 @@ def read(spark: Any, format: str, options: Options, columns: list[str], schema: 
     if columns:
         frame = frame.select(*columns)
     frame.write.format("noop").mode("overwrite").save()
-    return {"seconds": time.perf_counter() - started}
-
-
-def count(spark: Any, format: str, options: Options) -> Job:
-    started = time.perf_counter()
-    rows = spark.read.format(format).options(**options).load().count()
-    return {"seconds": time.perf_counter() - started, "rows": rows}
-
-
-def write(
-    spark: Any, format: str, options: Options, columns: list[str], sink_format: str, sink_options: Options
-) -> Job:
-    """A batch copy."""
-    started = time.perf_counter()
-    frame = spark.read.format(format).options(**options).load().select(*columns)
-    frame.write.format(sink_format).options(**sink_options).mode("append").save()
     return {"seconds": time.perf_counter() - started}
 
 
@@ -64,16 +52,7 @@ def query(
     writer = frame.writeStream.format(sink_format).options(**sink_options)
     running = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
     running.awaitTermination()
-    seconds = time.perf_counter() - started
-    return {"seconds": seconds, **_batches(running)}
-
-
-def _batches(running: Any) -> Job:
-    told = [progress for progress in running.recentProgress if progress.numInputRows]
-    return {
-        "rows": sum(progress.numInputRows for progress in told),
-        "batches": [dict(progress.durationMs) for progress in told],
-    }
+    return {"seconds": time.perf_counter() - started, **_batches(running)}
 
 
 def sealed(
@@ -86,8 +65,29 @@ def sealed(
     writer = frame.writeStream.foreachBatch(sealing(path=path, **sink_options))
     running = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
     running.awaitTermination()
-    seconds = time.perf_counter() - started
-    return {"seconds": seconds, **_batches(running)}
+    return {"seconds": time.perf_counter() - started, **_batches(running)}
 
 
-JOBS: dict[str, Callable[..., Job]] = {"read": read, "count": count, "write": write, "query": query, "sealed": sealed}
+def _batches(running: Any) -> Job:
+    told = [progress for progress in running.recentProgress if progress.numInputRows]
+    return {
+        "rows": sum(progress.numInputRows for progress in told),
+        "batches": [dict(progress.durationMs) for progress in told],
+    }
+
+
+def copy(spark: Any, servers: str, source: str, destination: str) -> Job:
+    """What `oncelog copy` does, in a session that runs already."""
+    from oncelog.spark.copying.cluster import Cluster
+    from oncelog.spark.copying.planning import Plan, Spec
+    from oncelog.spark.copying.running import Copying
+
+    brokers = {"bootstrap.servers": servers}
+    both = Cluster(brokers, brokers)
+    started = time.perf_counter()
+    with Plan(Spec(both, both, source, destination, name=destination)) as plan:
+        copied = Copying(lambda: spark, plan).once()
+    return {"seconds": time.perf_counter() - started, "rows": copied.records}
+
+
+JOBS: dict[str, Callable[..., Job]] = {"read": read, "query": query, "sealed": sealed, "copy": copy}
