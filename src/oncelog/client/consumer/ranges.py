@@ -103,9 +103,10 @@ def read_batches(
     *,
     patience_s: float = PATIENCE_S,
     on_loss: OnLoss | None = None,
-) -> Iterator[memoryview]:
-    """The bytes as they came, those of aborted transactions left out: whole batches, of which the first and the last
-    may reach beyond the range, and perhaps a part of one more. They are the caller's; nobody has looked into them."""
+) -> Iterator[tuple[int, memoryview]]:
+    """The bytes as they came, those of aborted transactions left out, each time with the offset from which on they
+    count: whole batches, of which the first and the last may reach beyond that and the range, and perhaps a part of one
+    more. They are the caller's; nobody has looked into them."""
     if asked.start >= asked.end:
         return
     client = warm(FETCH | dict(properties))
@@ -148,7 +149,7 @@ class _Reader:
             else:
                 self._no_records(event)
 
-    def batches(self) -> Iterator[memoryview]:
+    def batches(self) -> Iterator[tuple[int, memoryview]]:
         while self._at < self._asked.end:
             event = self._engine.next_event()
             if not isinstance(event, Chunk):
@@ -159,8 +160,9 @@ class _Reader:
             except Damaged as damaged:
                 self._damaged(event, damaged)
                 continue
+            start = self._at
             self._read_up_to(event.next_offset)
-            yield records
+            yield start, records
 
     def _no_records(self, event: object) -> None:
         if isinstance(event, Failed):
