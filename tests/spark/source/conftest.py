@@ -1,6 +1,5 @@
 """Topics that all tests of the source read, and the two sources that must say the same of them."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.peers.server_process import ServerProcess
 from tests.raw import CODECS, RawConnection
-from tests.spark.source.filling import new_topic, options, produce
+from tests.spark.source.filling import Servers, new_topic, options, produce
 
 OURS, SPARKS = "oncelog", "kafka"
 WAIT_S = 60
@@ -59,7 +58,7 @@ def reads(spark: Any, server: ServerProcess) -> Reads:
 class Streams:
     """Streaming queries on one server; what each batch had is kept, and a batch that is run again must be the same."""
 
-    def __init__(self, spark: Any, server: ServerProcess, folder: Path) -> None:
+    def __init__(self, spark: Any, server: Servers, folder: Path) -> None:
         self._spark = spark
         self._server = server
         self._folder = folder
@@ -69,21 +68,28 @@ class Streams:
         return self._folder / name
 
     def start(
-        self, source: str, name: str, trigger: dict[str, Any] | None = None, columns: str = "*", **more: Any
+        self,
+        source: str,
+        name: str,
+        trigger: dict[str, Any] | None = None,
+        columns: tuple[str, ...] = ("*",),
+        **more: Any,
     ) -> StreamingQuery:
         """`name` is the query's checkpoint, with which it goes on when it is started again."""
         frame = self._spark.readStream.format(source).options(**options(self._server, **more)).load()
         seen = self.batches.setdefault(name, {})
 
         def take(batch: Any, number: int) -> None:
-            rows = sorted((tuple(row) for row in batch.selectExpr(columns).collect()), key=str)
+            rows = sorted((tuple(row) for row in batch.selectExpr(*columns).collect()), key=str)
             assert seen.setdefault(number, rows) == rows, f"batch {number} came again with other rows"
 
         writer = frame.writeStream.foreachBatch(take).option("checkpointLocation", str(self.checkpoint(name)))
         started: StreamingQuery = (writer.trigger(**trigger) if trigger else writer).start()
         return started
 
-    def run(self, source: str, name: str, trigger: dict[str, Any], columns: str = "*", **more: Any) -> None:
+    def run(
+        self, source: str, name: str, trigger: dict[str, Any], columns: tuple[str, ...] = ("*",), **more: Any
+    ) -> None:
         """A query that ends by itself."""
         query = self.start(source, name, trigger, columns, **more)
         assert query.awaitTermination(WAIT_S), f"{name} did not end"
@@ -95,6 +101,3 @@ class Streams:
 @pytest.fixture
 def streams(spark: Any, server: ServerProcess, tmp_path: Path) -> Streams:
     return Streams(spark, server, tmp_path)
-
-
-Same = Callable[..., list[Row]]

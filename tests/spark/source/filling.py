@@ -1,6 +1,6 @@
 """Topics for tests of the source, filled by hand-made batches."""
 
-from typing import Any
+from typing import Any, Protocol
 
 from oncelog.client.admin import Admin
 from oncelog.client.types import NewPartitions, TopicPartition
@@ -46,5 +46,10 @@ def new_topic(raw: RawConnection, name: str, partitions: int = 1, configs: dict[
     return name
 
 
-def options(server: ServerProcess, **more: Any) -> dict[str, str]:
+class Servers(Protocol):
+    @property
+    def bootstrap_servers(self) -> str: ...
+
+
+def options(server: Servers, **more: Any) -> dict[str, str]:
     return {"kafka.bootstrap.servers": server.bootstrap_servers} | {name: str(value) for name, value in more.items()}

@@ -4,6 +4,7 @@ Nothing reads them back: where a query goes on is written in its checkpoint. So 
 log and nothing more, and nobody waits for one, but the last.
 """
 
+import asyncio
 import json
 import logging
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ from typing import Any, Final
 
 from oncelog.client.consumer import asking
 from oncelog.client.consumer.asking import Member, ToCommit
-from oncelog.client.errors import KafkaException, error_of
+from oncelog.client.errors import KafkaError, KafkaException, error_of
 from oncelog.client.net.warm import Warm, cool, warm
 from oncelog.spark.source import positions
 from oncelog.spark.source.bounds import Partition
@@ -20,6 +21,7 @@ GROUP: Final = "$group"
 ID: Final = "group.id"
 SERVERS: Final = "bootstrap.servers"
 COMMIT_S: Final = 10.0
+PAUSE_S: Final = 0.1
 
 _log: Final = logging.getLogger("oncelog.spark")
 
@@ -63,6 +65,24 @@ async def commit(client: Warm, group_id: str, at: Mapping[Partition, int]) -> No
         raise KafkaException(error_of(failed.pop()))
 
 
+async def commit_at_last(client: Warm, group_id: str, at: Mapping[Partition, int]) -> None:
+    """There is no next time: tried again for a while. A cluster's first group waits for its topic to be made."""
+    loop = asyncio.get_running_loop()
+    give_up_s = loop.time() + COMMIT_S
+    while True:
+        try:
+            async with asyncio.timeout_at(give_up_s):
+                await commit(client, group_id, at)
+            return
+        except TimeoutError:
+            words = f"no answer within {COMMIT_S:g} s"
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, words, retriable=True)) from None
+        except KafkaException as failure:
+            if not failure.error.retriable() or loop.time() >= give_up_s:
+                raise
+        await asyncio.sleep(PAUSE_S)
+
+
 def commit_end(progress: Any, properties: Mapping[str, str] | None = None) -> None:
     """Commit where a query stands after its last batch: for a listener, which gets the query's last progress.
 
@@ -79,7 +99,7 @@ def commit_end(progress: Any, properties: Mapping[str, str] | None = None) -> No
         try:
             client = warm({SERVERS: where[SERVERS]} | dict(properties or {}))
             try:
-                client.thread.run(commit(client, where[ID], at), COMMIT_S)
+                client.thread.run(commit_at_last(client, where[ID], at))
             finally:
                 cool(client)
         except KafkaException as failure:
