@@ -62,8 +62,9 @@ def stored(servers: str, topic: str, partition: int = 0) -> list[Stored]:
         while True:
             message = consumer.poll(PATIENCE_S)
             assert message is not None, "neither a record nor the end came"
-            if message.error() is not None:
-                assert message.error().code() == message.error()._PARTITION_EOF, message.error()
+            error = message.error()
+            if error is not None:
+                assert error.code() == error._PARTITION_EOF, error
                 return found
             headers = tuple(message.headers() or ())
             found.append(Stored(message.offset(), (message.key(), message.value(), headers, message.timestamp()[1])))

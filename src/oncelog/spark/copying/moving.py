@@ -142,7 +142,8 @@ class Mover:
         asked = Range(job.source_topic, order.partition, self._offset, order.end_offset)
         on_loss = self._lost.append if job.skips_lost else None
         try:
-            for buffer in read_batches(job.source.reading, asked, on_loss=on_loss):
+            for start, buffer in read_batches(job.source.reading, asked, on_loss=on_loss):
+                self._offset = max(self._offset, start)  # what lies between is gone
                 self._pass(buffer)
                 self._settle()
         except DataLost as lost:

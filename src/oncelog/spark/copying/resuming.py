@@ -153,12 +153,11 @@ class _Resuming:
 
     def read_back(self, end: int) -> None:
         lane = self._lane
-        start = lane.end_offset
-        asked = Range(*self._place, start, end)
-        for buffer in read_batches(self._job.destination.reading, asked, on_loss=self._cut):
+        asked = Range(*self._place, lane.end_offset, end)
+        for first, buffer in read_batches(self._job.destination.reading, asked, on_loss=self._cut):
             written = list(self._of_this_lane(buffer, end))
             if written:
-                columns = decode(buffer, start_offset=max(start, written[0].base_offset), end_offset=end)
+                columns = decode(buffer, start_offset=max(first, written[0].base_offset), end_offset=end)
                 self._compare(columns, written)
 
     def _cut(self, words: str) -> None:
