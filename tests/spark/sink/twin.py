@@ -1,0 +1,341 @@
+"""A cluster in memory, and processes that take turns on it: where a process can be stopped or killed, it is.
+
+Every step that touches the cluster (an append, a read, a record that arrives) waits for its turn, before it and after
+it; whose turn it is, and who dies while he waits, a seeded random decides. So attempts, drivers and what they leave
+behind meet in any order, and a run is repeated by its seed.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+
+from oncelog.client.saving.saved import Identity, Place, SavedPartition, SavedProducer, SavedTopic, Span
+from oncelog.records.read import records_of
+from oncelog.spark.sink.destination import Destination, identity_of, untouched
+from oncelog.spark.sink.errors import SinkRefused
+from oncelog.spark.sink.lane import Json
+from oncelog.spark.sink.standing import Entry
+from oncelog.spark.sink.state import Fetched, SinkTopic
+
+PARTITIONS = 3
+NO_ID = "00000000-0000-0000-0000-000000000000"
+
+
+class Killed(BaseException):
+    """The process is gone; nothing of it runs any more."""
+
+
+class Actor:
+    """One process. It runs in a thread of its own, and only while it is its turn."""
+
+    def __init__(self, world: "World", name: str, work: Callable[[], Any]) -> None:
+        self.world = world
+        self.name = name
+        self.result: Any = None
+        self.failure: SinkRefused | None = None
+        self.is_over = False
+        self.is_doomed = False
+        self._work = work
+        self._turn = threading.Semaphore(0)
+        self._yielded = threading.Semaphore(0)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        self._turn.acquire()
+        _here.actor = self
+        try:
+            if not self.is_doomed:
+                self.result = self._work()
+        except Killed:
+            pass
+        except SinkRefused as refusal:
+            self.failure = refusal
+        except Exception as defect:
+            self.world.defects.append(defect)
+        self.is_over = True
+        self._yielded.release()
+
+    @property
+    def has_succeeded(self) -> bool:
+        return self.is_over and self.failure is None and not self.is_doomed
+
+    def go(self) -> None:
+        """One turn, up to where it next touches the cluster."""
+        self._turn.release()
+        self._yielded.acquire()
+        if self.is_over:
+            self._thread.join()
+
+    def step(self) -> None:
+        self._yielded.release()
+        self._turn.acquire()
+        if self.is_doomed:
+            raise Killed
+
+
+_here = threading.local()
+
+
+def step() -> None:
+    """Somebody else may be next, and this process may be killed."""
+    _here.actor.step()
+
+
+class World:
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.entries: list[Entry] = []
+        self.next_offset = 0
+        self.is_made = False
+        self.partitions: dict[Place, list[tuple[Identity, int, Any]]] = {}
+        self.counts: dict[str, int] = {}
+        self.last_pid = 0
+        self.actors: list[Actor] = []
+        self.defects: list[Exception] = []
+
+    def start(self, name: str, work: Callable[[], Any]) -> Actor:
+        actor = Actor(self, name, work)
+        self.actors.append(actor)
+        return actor
+
+    def kill(self, actor: Actor) -> None:
+        if not actor.is_over:
+            actor.is_doomed = True
+            actor.go()
+            self.actors.remove(actor)
+
+    def run(self, until: Callable[[], bool], *, most_steps: int = 1 << 30) -> None:
+        """Everybody who is there, in random turns."""
+        for _ in range(most_steps):
+            self.actors = [actor for actor in self.actors if not actor.is_over]
+            if until() or not self.actors:
+                return
+            self.random.choice(self.actors).go()
+            if self.defects:
+                raise self.defects[0]
+
+    # --- what stands in the log
+
+    def slot(self, place: Place, identity: Identity, sequence: int) -> Any:
+        return next(
+            (value for who, number, value in self.partitions[place] if (who, number) == (identity, sequence)), None
+        )
+
+    def produce(self, place: Place, identity: Identity, sequence: int, value: Any) -> None:
+        """As a broker: a slot is filled once, and none is left out."""
+        log = self.partitions[place]
+        due = sum(who == identity for who, _, _ in log)
+        assert sequence <= due, f"a gap: {sequence} where {due} is due"
+        if sequence == due:
+            log.append((identity, sequence, value))
+
+    def compact(self) -> None:
+        """What has a younger record of the same key goes, and tombstones."""
+        newest = {entry.key: entry.offset for entry in self.entries}
+        self.entries = [
+            entry for entry in self.entries if newest[entry.key] == entry.offset and entry.value is not None
+        ]
+
+
+class MemoryTopic(SinkTopic):
+    """The sink's topic. Only what goes over the network is replaced."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self._patience_ms = 0  # nothing here comes later
+
+    async def exists(self) -> bool:
+        return self.world.is_made
+
+    async def create(self) -> None:
+        step()
+        self.world.is_made = True
+
+    async def patiently(self, ask: Callable[[], Any]) -> Any:
+        return await ask()
+
+    async def _bounds(self) -> tuple[int, int]:
+        step()
+        return 0, self.world.next_offset
+
+    async def _fetch(self, offset: int) -> Fetched:
+        step()
+        there = [entry for entry in self.world.entries if entry.offset >= offset]
+        some = there[: self.world.random.randint(1, 5)]
+        end = self.world.next_offset
+        return Fetched(some, some[-1].offset + 1 if len(some) < len(there) else end, end)
+
+    async def _produce(self, batch: bytearray) -> int:
+        step()
+        world = self.world
+        first = world.next_offset
+        for record in records_of(batch):
+            world.entries.append(Entry(world.next_offset, record.key, record.value))
+            world.next_offset += 1
+        if world.random.random() < 0.1:
+            world.compact()
+        step()
+        return first
+
+
+class MemoryDestination:
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    async def new_lane(self, topic: str, count: int | None) -> SavedProducer:
+        step()
+        self.world.last_pid += 1
+        identity = Identity(self.world.last_pid, 0)
+        return SavedProducer(
+            cluster_id="memory",
+            made_at_ms=0,
+            partitioner="murmur2_random",
+            topics={topic: self._begin(identity, topic, count)},
+        )
+
+    async def further_topic(self, lane: SavedProducer, topic: str, count: int | None) -> SavedProducer:
+        step()
+        return SavedProducer(
+            cluster_id="memory",
+            made_at_ms=0,
+            partitioner="murmur2_random",
+            topics={topic: self._begin(identity_of(lane), topic, count)},
+        )
+
+    async def counts(self, topics: Collection[str]) -> dict[str, int]:
+        step()
+        return {topic: self.world.counts[topic] for topic in topics}
+
+    async def ends(self, places: Iterable[Place]) -> dict[Place, int]:
+        step()
+        return {place: len(self.world.partitions[place]) for place in places}
+
+    def _begin(self, identity: Identity, topic: str, count: int | None) -> SavedTopic:
+        count = count or self.world.counts[topic]
+        ends = {Place(topic, at): len(self.world.partitions[Place(topic, at)]) for at in range(count)}
+        return SavedTopic(
+            topic_id=NO_ID, partition_count=count, keyless_counter=0, partitions=untouched(identity, ends)
+        )
+
+
+class MemoryProducer:
+    """A lane's. Rows arrive one by one, each partition's in their order, whenever it is their turn."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.topics: set[str] = set()
+        self._value: SavedProducer | None = None
+        self._next: dict[Place, int] = {}
+        self._to_drop: dict[Place, int] = {}
+        self._under_way: list[tuple[Place, int, Any]] = []
+
+    def extend(self, saved: Json, *, is_fresh: bool) -> None:
+        step()
+        value = SavedProducer.from_json(saved)
+        identity = identity_of(value)
+        for name, topic in value.topics.items():
+            for at, each in topic.partitions.items():
+                place = Place(name, at)
+                sequence = self._next[place] = each.last.next_sequence
+                filled = sum(who == identity for who, _, _ in self.world.partitions[place])
+                self._to_drop[place] = 0 if is_fresh else filled - sequence
+        self.topics.update(value.topics)
+        topics = {**(self._value.topics if self._value else {}), **value.topics}
+        self._value = SavedProducer(
+            cluster_id=value.cluster_id, made_at_ms=0, partitioner=value.partitioner, topics=topics
+        )
+
+    def moved(self, ends: Mapping[Place, int]) -> None:
+        assert self._value is not None
+
+    def replayed(self) -> int:
+        return sum(self._to_drop.values())
+
+    def send(self, topic: str, rows: pa.RecordBatch) -> None:
+        assert self._value is not None
+        count = self._value.topics[topic].partition_count
+        for value in rows.column("value").to_pylist():
+            place = Place(topic, sum(value) % count)
+            sequence = self._next[place]
+            self._next[place] += 1
+            if self._to_drop[place]:
+                self._to_drop[place] -= 1
+                self._compare(place, sequence, value)
+            else:
+                self._under_way.append((place, sequence, value))
+            while len(self._under_way) > 3:
+                self._arrive()
+
+    def _arrive(self) -> None:
+        step()
+        places = {place for place, _, _ in self._under_way}
+        place = self.world.random.choice(sorted(places))
+        at = next(at for at, each in enumerate(self._under_way) if each[0] == place)
+        _, sequence, value = self._under_way.pop(at)
+        assert self._value is not None
+        self.world.produce(place, identity_of(self._value), sequence, value)
+        self._compare(place, sequence, value)
+
+    def _compare(self, place: Place, sequence: int, value: Any) -> None:
+        assert self._value is not None
+        there = self.world.slot(place, identity_of(self._value), sequence)
+        if there != value:
+            raise SinkRefused(f"{place}: {value!r} where {there!r} stands")
+
+    def finish(self) -> Json:
+        while self._under_way:
+            self._arrive()
+        if any(self._to_drop.values()):
+            raise SinkRefused("the replay ended before the records that stand there")
+        assert self._value is not None
+        topics = {}
+        for name, topic in self._value.topics.items():
+            partitions = {}
+            for at, each in topic.partitions.items():
+                place = Place(name, at)
+                span = Span(each.last.identity, self._next[place])
+                partitions[at] = SavedPartition(next_offset=len(self.world.partitions[place]), spans=(span,))
+            topics[name] = SavedTopic(
+                topic_id=NO_ID, partition_count=topic.partition_count, keyless_counter=0, partitions=partitions
+            )
+        self._value = SavedProducer(
+            cluster_id="memory", made_at_ms=0, partitioner=self._value.partitioner, topics=topics
+        )
+        return self._value.to_value()
+
+    def close(self) -> None:
+        self._under_way.clear()
+
+
+class MemoryCluster:
+    """What one process has of the cluster; `kept` survives its tasks, as in a worker that is used again."""
+
+    def __init__(self, world: World, kept: dict[tuple[str, int], tuple[Any, Json]] | None = None) -> None:
+        self.world = world
+        self.destination: Destination = MemoryDestination(world)
+        self._kept = {} if kept is None else kept
+
+    def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        loop = asyncio.new_event_loop()
+        try:
+            return loop.run_until_complete(coroutine)
+        finally:
+            loop.close()
+
+    def log(self, sink: str) -> SinkTopic:
+        return MemoryTopic(self.world)
+
+    def producer(self, saved: Json) -> MemoryProducer:
+        return MemoryProducer(self.world)
+
+    def take(self, sink: str, lane: int, saved: Json) -> Any:
+        kept = self._kept.pop((sink, lane), None)
+        return kept[0] if kept is not None and kept[1] == saved else None
+
+    def keep(self, sink: str, lane: int, producer: Any, saved: Json) -> None:
+        self._kept[sink, lane] = producer, saved
