@@ -2,6 +2,7 @@
 
 import threading
 import zlib
+from typing import Any
 from unittest.mock import patch
 
 import pyarrow as pa
@@ -241,6 +242,25 @@ def test_the_property_on_delivery_is_called_for_records_without_a_callback(
     producer.flush(30)
     assert [message.value() for message in usual.messages] == [b"a"]
     assert [message.value() for message in own.messages] == [b"b"]
+
+
+def test_a_message_that_a_callback_kept_goes_on_saying_what_it_said(topic: str, make_producer: MakeProducer) -> None:
+    producer = make_producer()
+    kept: list[Any] = []
+    seen: list[bytes | None] = []
+
+    def keep_some(_: Any, message: Any) -> None:
+        seen.append(message.value())
+        if len(seen) % 3 == 0:
+            kept.append(message)
+
+    for number in range(30):
+        producer.produce(topic, b"%d" % number, on_delivery=keep_some if number % 5 else None)
+    assert producer.flush(30) == 0
+    numbers = [number for number in range(30) if number % 5]
+    assert seen == [b"%d" % number for number in numbers]
+    assert [message.value() for message in kept] == [b"%d" % number for number in numbers[2::3]]
+    assert len({id(message) for message in kept}) == len(kept)
 
 
 def test_what_a_callback_raises_is_raised_and_the_others_are_still_called(

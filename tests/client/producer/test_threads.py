@@ -26,7 +26,7 @@ PATIENCE_S = 30.0
 def test_news_that_another_thread_has_dealt_with_ends_the_wait_of_all() -> None:
     outbox = Outbox(Budget(10, 1000))
     seen = outbox.changes
-    outbox.put(None, iter(((lambda *_: None, None),)))
+    outbox.put(None, lambda *_: None, None)
     assert outbox.serve() == 1, "another thread was quicker"
     assert outbox.wait(seen, PATIENCE_S), "what came after `seen` is no news any more for who looked before"
 
@@ -35,7 +35,7 @@ def test_room_that_serving_makes_is_told_to_who_waits_for_it() -> None:
     budget = Budget(1, 1000)
     outbox = Outbox(budget)
     budget.take(12)
-    outbox.put(None, iter(()), Records("t", 0, 1, 12))
+    outbox.put_report(Report(Records("t", 0, 1, 12)))
     seen = outbox.changes
     outbox.serve()
     assert budget.messages == 0

@@ -7,6 +7,7 @@ asked, since most callbacks look only at the error.
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
+from sys import getrefcount
 from threading import Condition, get_ident
 from typing import Any, Final
 
@@ -206,7 +207,7 @@ class Outbox:
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
-        self._events: deque[tuple[Any, Iterator[tuple[Any, Any]], Records | None]] = deque()
+        self._events: deque[_Calls | _Callbacks] = deque()
         self._serving: set[int] = set()  # threads
         self.changes = 0  # how often something was put in, or given back to the budget
         self._condition = Condition()
@@ -215,9 +216,14 @@ class Outbox:
     def __len__(self) -> int:
         return len(self._events)
 
-    def put(self, error: Any, calls: Iterator[tuple[Any, Any]], records: Records | None = None) -> None:
-        """Each of the callbacks is to get the error (or None) and what stands beside it; then the records are done."""
-        self._events.append((error, calls, records))
+    def put(self, error: Any, call: Callable[[Any, Any], object], about: Any) -> None:
+        """One callback, which is to get the error (or None) and what it is about."""
+        self._events.append(_Calls(error, call, about))
+        self.notify()
+
+    def put_report(self, report: Report) -> None:
+        """The callbacks of a batch's records; then the records are done."""
+        self._events.append(_Callbacks(report))
         self.notify()
 
     def notify(self) -> None:
@@ -258,18 +264,78 @@ class Outbox:
         events = self._events
         while events:
             try:
-                error, calls, records = events.popleft()
+                calls = events.popleft()
             except IndexError:  # another thread serves too
                 break
-            if records is not None:
+            if calls.records is not None:
                 # Before the calls, so that a callback finds room to produce the next record.
-                records.give_back(self._budget)
+                calls.records.give_back(self._budget)
+                calls.records = None
                 self.notify()
             try:
-                for call, message in calls:
-                    served += 1
-                    call(error, message)
+                served += calls.run()
             except BaseException:
-                events.appendleft((error, calls, None))
+                events.appendleft(calls)
                 raise
         return served
+
+
+class _Calls:
+    """One callback that is due."""
+
+    __slots__ = ("_about", "_call", "_error", "records")
+
+    def __init__(self, error: Any, call: Callable[[Any, Any], object], about: Any) -> None:
+        self._error = error
+        self._call: Callable[[Any, Any], object] | None = call
+        self._about = about
+        self.records: Records | None = None
+
+    def run(self) -> int:
+        call, self._call = self._call, None
+        if call is None:
+            return 0
+        call(self._error, self._about)
+        return 1
+
+
+class _Callbacks:
+    """Those of a batch's records that are due, in the order of the records."""
+
+    __slots__ = ("_at", "_report", "records")
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._at = 0
+        self.records: Records | None = report.records
+
+    def run(self) -> int:
+        """Call all that were not called yet. A message that its callback has not kept is the next one's, too: to make
+        one takes as long as all the rest."""
+        report, error, served = self._report, self._report.error, 0
+        callbacks = report.records.callbacks or ()
+        message = ProducedMessage(report, 0)
+        at = first = self._at
+        try:
+            for at in range(first, len(callbacks)):
+                call = callbacks[at]
+                if call is None:
+                    continue
+                if getrefcount(message) <= _NOBODY_ELSE:
+                    message._at = at
+                else:
+                    message = ProducedMessage(report, at)
+                call(error, message)
+                served += 1
+        finally:
+            self._at = at + 1  # one that raises was called
+        return served
+
+
+def _count_references() -> int:
+    """To an object that only a local variable has, as this interpreter counts."""
+    alone = object()
+    return getrefcount(alone)
+
+
+_NOBODY_ELSE: Final = _count_references()

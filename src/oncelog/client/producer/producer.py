@@ -253,8 +253,8 @@ class Producer(NoTransactions):
         sending = bulk.Sending(self._engine, data, handle)
         sending.know(self._thread.run(self._engine.know(topic)))
         if on_delivery is not None:
-            outbox, calls = self._outbox, ((on_delivery, handle),)
-            handle.watch(lambda: outbox.put(handle.error, iter(calls)))
+            outbox = self._outbox
+            handle.watch(lambda: outbox.put(handle.error, on_delivery, handle))
         try:
             for piece in sending.pieces():
                 self._wait_until(lambda piece=piece: sending.has_room(piece))  # type: ignore[misc]
@@ -445,12 +445,12 @@ class _Reporter:
             records.give_back(self._budget)
             self._outbox.notify()
         else:
-            self._outbox.put(report.error, report.messages(), records)
+            self._outbox.put_report(report)
 
     def tell(self, error: KafkaError) -> None:
         error_cb = self._error_cb
         if error_cb is not None:
-            self._outbox.put(error, iter(((lambda said, _: error_cb(said), None),)))
+            self._outbox.put(error, lambda said, _: error_cb(said), None)
 
 
 _producers: "weakref.WeakSet[Producer]" = weakref.WeakSet()
