@@ -12,7 +12,7 @@ import re
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -216,5 +216,9 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 def _stop(spark: Any) -> None:
     """At the end of the process: an orderly end lets queries' last reports arrive."""
-    if _lives():
+    if not _lives():
+        return
+    from py4j.protocol import Py4JNetworkError
+
+    with suppress(ConnectionError, Py4JNetworkError):  # its JVM was killed, which whoever used it has heard of
         spark.stop()
