@@ -18,7 +18,7 @@ from typing import Any, Protocol, Self
 from tests.spark.kills.hooks import CONTROLLER, GO, parent
 from tests.waiting import ASK_AGAIN_SECONDS, until
 
-PATIENCE_S = 120.0
+PATIENCE_S = float(os.environ.get("ONCELOG_TEST_PATIENCE_S", "120"))
 STEPS = "ONCELOG_TEST_STEPS"
 HOOK = "tests.spark.kills.hooks:reached"
 
@@ -87,6 +87,7 @@ class Stop:
     wanted: dict[str, Any]
     skip: int = 0
     when: Callable[[dict[str, Any]], bool] | None = None
+    last_seen: Callable[[], list[str]] = list
     visit: Visit | None = None
     arrived: threading.Event = field(default_factory=threading.Event)
 
@@ -104,7 +105,8 @@ class Stop:
         while not self.arrived.wait(ASK_AGAIN_SECONDS):
             if request is not None and request.is_answered and not self.arrived.is_set():
                 raise AssertionError(f"nobody reached {self}: {request.outcome()}")
-            assert time.monotonic() < give_up, f"nobody reached {self} within {timeout_s:g} s"
+            if time.monotonic() > give_up:
+                raise AssertionError(f"nobody reached {self} within {timeout_s:g} s; the last were {self.last_seen()}")
         assert self.visit is not None
         return self.visit
 
@@ -151,7 +153,7 @@ class Controller:
         when: Callable[[dict[str, Any]], bool] | None = None,
         **facts: Any,
     ) -> Stop:
-        stop = Stop(steps, facts, skip, when)
+        stop = Stop(steps, facts, skip, when, self._last_seen)
         with self._lock:
             self._stops.append(stop)
         return stop
@@ -172,6 +174,9 @@ class Controller:
             for visit in visits
             if visit.step == step and all(visit.facts.get(name) == value for name, value in facts.items())
         ]
+
+    def _last_seen(self) -> list[str]:
+        return [f"{visit.step} {visit.facts}" for visit in self.visits[-6:]]
 
     def _listen(self) -> None:
         while True:
