@@ -1,6 +1,8 @@
 """The long runs of the kill matrix:  python -m tests.spark.kills soak --seed 7    (or: matrix)"""
 
+import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -36,6 +38,14 @@ def server_of(name: str, folder: Path) -> Iterator[ServerProcess]:
 @click.group()
 def main() -> None:
     """Spark's processes and the server are killed; what stands in the topics afterwards is counted."""
+
+
+@main.command()
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def matrix(arguments: tuple[str, ...]) -> None:
+    """All cells, on both servers. Arguments go to pytest: `matrix -- -k kafka`."""
+    command = [sys.executable, "-m", "pytest", str(Path(__file__).parent), "-v", "--timeout", "1500", *arguments]
+    sys.exit(subprocess.run(command, env={**os.environ, "KILLS_SCOPE": "all"}, check=False).returncode)
 
 
 @main.command()

@@ -3,6 +3,7 @@
 Every function answers with what was killed where; that each step was reached is what the waiting for it asserts.
 """
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -12,6 +13,8 @@ from tests.spark.kills.control import Controller, Stop, Visit, await_end
 from tests.spark.kills.driver import Driver, DriverEnded, QueryFailed, Request
 from tests.spark.kills.pipeline import Pipeline
 
+# `python -m tests.spark.kills matrix` runs everything, on both servers; the test command what fits into two minutes.
+IS_ALL = os.environ.get("KILLS_SCOPE") == "all"
 # A lane claims once, in the first batch of all; so this step comes first.
 TASK_STEPS = (
     steps.CLAIMED,
@@ -86,9 +89,7 @@ def kill_servers(pipeline: Pipeline, driver: Driver, controller: Controller, ser
     return cells
 
 
-def kill_drivers(
-    pipeline: Pipeline, driver: Driver, controller: Controller, *, each: Iterable[str] = (*TASK_STEPS, *DRIVER_STEPS)
-) -> list[Cell]:
+def kill_drivers(pipeline: Pipeline, driver: Driver, controller: Controller, each: Iterable[str]) -> list[Cell]:
     """The driver's JVM dies at each step. In local mode it runs the tasks too; what stood in the middle of one is left
     an orphan, and goes on sending while the next driver stands in the same batch."""
     cells = []

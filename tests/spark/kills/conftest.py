@@ -1,16 +1,17 @@
 """Servers that may be killed, and drivers that are: apart from what the other tests of Spark share."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.peers.apache import ApacheKafka
-from tests.peers.jars import MissingPeer, java, kafka_jars, need_or_skip
+from tests.peers.jars import MissingPeer, java, need_or_skip
 from tests.peers.oncelog_process import OncelogProcess
 from tests.peers.server_process import ServerProcess
 from tests.spark.cluster import StandaloneCluster
 from tests.spark.conftest import BOTH, QUICK_BROKER, SETTINGS
-from tests.spark.kills.cells import ARROW_ROWS
+from tests.spark.kills.cells import ARROW_ROWS, IS_ALL
 from tests.spark.kills.cluster_cells import CONF, UNBUFFERED
 from tests.spark.kills.control import Controller
 from tests.spark.kills.driver import QUICK_JVM, Driver
@@ -27,11 +28,31 @@ def shared_controller() -> Iterator[Controller]:
         yield controller
 
 
+SERVERS = BOTH if IS_ALL else ("oncelog",)
 QUICK_DAEMONS = {"SPARK_DAEMON_JAVA_OPTS": QUICK_JVM}
 FORGETFUL = {**SETTINGS, "producer.id.expiration.ms": "3000", "producer.id.expiration.check.interval.ms": "500"}
 
 
-@pytest.fixture(scope="session", params=BOTH)
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "long: only by `python -m tests.spark.kills matrix`")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What is long is left out of the test command; docs/spark-kills.md says what that is."""
+    mine = [item for item in items if Path(__file__).parent in item.path.parents and item.get_closest_marker("long")]
+    if mine and not IS_ALL:
+        config.hook.pytest_deselected(items=mine)
+        items[:] = [item for item in items if item not in mine]
+
+
+@pytest.fixture(scope="session", params=SERVERS)
+def server(request: pytest.FixtureRequest) -> ServerProcess:
+    """Nobody kills it."""
+    found: ServerProcess = request.getfixturevalue("oncelog_server" if request.param == "oncelog" else "kafka")
+    return found
+
+
+@pytest.fixture(scope="session", params=SERVERS)
 def forgetful(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """A server that forgets producers after three seconds."""
     folder = tmp_path_factory.mktemp("forgetful")
@@ -40,18 +61,19 @@ def forgetful(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
         with OncelogProcess(folder, settings=settings) as server:
             yield server
         return
-    try:
-        kafka_jars()
-    except MissingPeer as missing:
-        need_or_skip(missing)
     with ApacheKafka(folder, settings=FORGETFUL, jvm=QUICK_BROKER) as kafka:
         yield kafka
 
 
-@pytest.fixture(scope="session")
-def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """An oncelog server that is killed in some tests, and is there again after each."""
-    with OncelogProcess(tmp_path_factory.mktemp("mortal"), settings=SETTINGS) as server:
+@pytest.fixture(scope="session", params=SERVERS)
+def mortal(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """A server that is killed in some tests, and is there again after each."""
+    folder = tmp_path_factory.mktemp("mortal")
+    if request.param == "kafka":
+        with ApacheKafka(folder, settings=SETTINGS, jvm=QUICK_BROKER) as kafka:
+            yield kafka
+        return
+    with OncelogProcess(folder, settings=SETTINGS) as server:
         yield server
         assert "Traceback" not in server.log_text(), server.log_text()[-4000:]
 

@@ -18,7 +18,7 @@ from typing import Any, Protocol, Self
 from tests.spark.kills.hooks import CONTROLLER, GO, parent
 from tests.waiting import ASK_AGAIN_SECONDS, until
 
-PATIENCE_S = float(os.environ.get("ONCELOG_TEST_PATIENCE_S", "120"))
+PATIENCE_S = float(os.environ.get("KILLS_PATIENCE_S", "120"))
 STEPS = "ONCELOG_TEST_STEPS"
 HOOK = "tests.spark.kills.hooks:reached"
 

@@ -3,6 +3,8 @@
 import itertools
 from pathlib import Path
 
+import pytest
+
 from oncelog.spark.sink import steps
 from tests.peers.server_process import ServerProcess
 from tests.raw import RawConnection
@@ -32,6 +34,7 @@ def test_lanes_that_come_and_go_repeat_nothing(
     assert (found.rows, found.missing, found.duplicates, found.foreign) == (300 * 9, 0, 0, 0), found
 
 
+@pytest.mark.long
 def test_a_topic_that_gains_partitions_in_the_middle_of_a_batch_repeats_nothing(
     tmp_path: Path, server: ServerProcess, driver: Driver, shared_controller: Controller
 ) -> None:
@@ -58,6 +61,7 @@ def _grow(server: ServerProcess, topic: str, count: int) -> None:
         raw.await_leaders(topic, range(count))
 
 
+@pytest.mark.long
 def test_a_restart_with_other_cores_repeats_nothing(
     tmp_path: Path, server: ServerProcess, shared_controller: Controller
 ) -> None:
@@ -78,6 +82,7 @@ def test_a_restart_with_other_cores_repeats_nothing(
     assert (found.rows, found.missing, found.duplicates, found.foreign) == (ROWS, 0, 0, 0), found
 
 
+@pytest.mark.long
 def test_two_drivers_on_one_checkpoint_write_every_row_once(
     tmp_path: Path, server: ServerProcess, driver: Driver, shared_controller: Controller
 ) -> None:

@@ -39,6 +39,7 @@ def test_one_of_two_attempts_killed_at_each_step_repeats_nothing(
     _is_right(pipeline)
 
 
+@pytest.mark.long
 def test_two_attempts_that_send_in_turn_repeat_nothing(
     tmp_path: Path, server: ServerProcess, cluster_driver: Driver, shared_controller: Controller
 ) -> None:
@@ -47,6 +48,7 @@ def test_two_attempts_that_send_in_turn_repeat_nothing(
     _is_right(pipeline)
 
 
+@pytest.mark.long
 def test_an_attempt_that_goes_on_while_the_driver_commits_repeats_nothing(
     tmp_path: Path, server: ServerProcess, cluster_driver: Driver, shared_controller: Controller
 ) -> None:
@@ -56,6 +58,7 @@ def test_an_attempt_that_goes_on_while_the_driver_commits_repeats_nothing(
     _is_right(pipeline)
 
 
+@pytest.mark.long
 def test_an_executor_killed_at_each_step_repeats_nothing(
     tmp_path: Path,
     server: ServerProcess,
@@ -92,6 +95,7 @@ def test_a_lost_executor_whose_task_goes_on_sending_repeats_nothing(
     _is_right(pipeline)
 
 
+@pytest.mark.long
 def test_a_stage_that_is_run_again_repeats_nothing(
     tmp_path: Path,
     oncelog_server: ServerProcess,
@@ -121,13 +125,12 @@ def test_a_stage_that_is_run_again_repeats_nothing(
     _is_right(pipeline)
 
 
-@pytest.mark.parametrize("sink", ["kafka"])
 def test_sparks_own_sink_writes_rows_twice_where_two_attempts_run(
-    tmp_path: Path, oncelog_server: ServerProcess, cluster_driver: Driver, shared_controller: Controller, sink: str
+    tmp_path: Path, oncelog_server: ServerProcess, cluster_driver: Driver, shared_controller: Controller
 ) -> None:
     """The harness finds what it is for: the same kind of run with Spark's own sink, which is at-least-once."""
     pipeline = Pipeline(
-        tmp_path, oncelog_server, "own", rows=2400, rows_a_batch=1200, middle="gated", source=sink, sink=sink
+        tmp_path, oncelog_server, "own", rows=2400, rows_a_batch=1200, middle="gated", source="kafka", sink="kafka"
     )
     stop = shared_controller.at("gate", lane=0, number=4)
     request = cluster_driver.run(pipeline.query())

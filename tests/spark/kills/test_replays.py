@@ -44,6 +44,7 @@ def _next_odd() -> int:
     return next(x for x in range(BATCH + 1, 2 * BATCH, 2) if x % DIFFERS == 7)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("step", [steps.BEFORE_SAVE, steps.SAVED])
 @pytest.mark.parametrize("middle", ["fewer in later runs", "one lane in later runs"])
 def test_a_replay_with_fewer_rows_or_lanes_is_refused(
@@ -57,6 +58,7 @@ def test_a_replay_with_fewer_rows_or_lanes_is_refused(
     assert pipeline.written() == written
 
 
+@pytest.mark.long
 def test_a_task_tried_again_with_other_rows_is_refused(
     tmp_path: Path, server: ServerProcess, driver: Driver, shared_controller: Controller
 ) -> None:
