@@ -48,9 +48,14 @@ def run_job(
         else:
             done = subprocess.run(order, env=env, stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=JOB_SECONDS)
             code, said = done.returncode, done.stderr
-    found = [line for line in result.read_text().splitlines() if line.startswith("RESULT ")]
-    assert code == 0 and found, f"ended with {code}:\n{said[-4000:]}"
-    return Ran(json.loads(found[0].removeprefix("RESULT ")), said)
+    return Ran(result_of(code, result.read_text(), said), said)
+
+
+def result_of(code: int, stdout: str, stderr: str) -> dict[str, Any]:
+    found = [line for line in stdout.splitlines() if line.startswith("RESULT ")]
+    assert code == 0 and found, f"ended with {code}:\n{stderr[-4000:]}"
+    result: dict[str, Any] = json.loads(found[0].removeprefix("RESULT "))
+    return result
 
 
 def _with_terminal(order: list[str], env: dict[str, str], stdout: int) -> tuple[int, str]:
