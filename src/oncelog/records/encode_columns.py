@@ -69,7 +69,8 @@ def encode(
     row_bytes = _row_bytes(key, value, headers, row_count)
     starts, room_bytes = _starts(chosen, part_count, row_bytes)
     out = np.empty(room_bytes, np.uint8) if allocate is None else allocate(room_bytes)
-    table = np.zeros((row_count, loops.TABLE_COLUMNS), np.int64)
+    most_batches = _most_batches(row_count, room_bytes, target_bytes) + part_count
+    table = np.zeros((most_batches, loops.TABLE_COLUMNS), np.int64)
     why, row, batch_count = loops.encode_records(
         read_only(chosen), row_count, read_only(np.ascontiguousarray(times)), _cells(key), _cells(value),
         read_only(np.empty(0, np.int32) if headers is None else np.ascontiguousarray(headers.ends)),
@@ -138,6 +139,11 @@ def _sizes(ends: Int32s | Int64s, most: int) -> Int32s | Int64s:
     if ends.min() < 0 or ends.max() > most or sizes.min() < 0:
         raise ValueError(loops.REASONS[loops.BAD_ENDS])
     return sizes
+
+
+def _most_batches(row_count: int, room_bytes: int, target_bytes: int) -> int:
+    """Of one part: any two neighbours have more than the target together, and more room than that was made for them."""
+    return min(row_count, 2 * room_bytes // max(target_bytes, 1) + 1)
 
 
 def _starts(parts: Int32s, part_count: int, row_bytes: Int64s) -> tuple[Int64s, int]:

@@ -24,10 +24,12 @@ OK = 0
 BAD_PART = 1
 BAD_ENDS = 2
 BAD_TIMESTAMP = 3
+NO_ROOM = 4
 REASONS = {
     BAD_PART: "a row of a part that is not there",
     BAD_ENDS: "a column's ends do not grow or exceed its data",
     BAD_TIMESTAMP: "timestamps of one batch lie more than 64 bits apart",
+    NO_ROOM: "more batches than can be",
 }
 
 CACHE_LINE_BYTES = 64
@@ -148,7 +150,7 @@ def encode_records(  # type: ignore[no-untyped-def]
 
     `parts` says to which part each row goes, whose batches stand one behind the other from `starts[part]` on; no parts
     stand for a single one. Before each batch the room of its header is left free. The table has a row for each batch,
-    in the order in which they were begun, and room for as many batches as there are records.
+    in the order in which they were begun.
     Returns why it stopped, at which row, and how many batches there are.
     """
     key_ends, key_valid, key_data = keys
@@ -190,6 +192,8 @@ def encode_records(  # type: ignore[no-untyped-def]
             size = fixed_size + _varint_size(time_delta) + _varint_size(number)
             is_full = table[batch, END] - table[batch, AT] + _varint_size(size) + size > target_bytes
         if is_full:
+            if batch_count >= len(table):
+                return NO_ROOM, row, batch_count
             _begin(table, batch_count, batch, starts[np.uint64(part)], part, timestamp)
             batch = last_of_part[np.uint64(part)] = batch_count
             batch_count += 1

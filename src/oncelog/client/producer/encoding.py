@@ -47,28 +47,34 @@ class Encoder:
         self._level = level
         self._target_bytes = target_bytes
         self._is_stamped_later = is_stamped_later
+        self._buffers: Any = None
 
     def encode(
         self, topic: str, partition: int, rows: list[Any], wall_offset_s: float, *, keeps_times: bool = False
     ) -> list[Encoded]:
         """The batches of these rows, almost always one, with what is to be reported of each."""
         cells = _cells(rows)
-        records = _records(topic, partition, cells, wall_offset_s)
-        if keeps_times:
-            records.times = cells.times
         loops = compiled_loops() if cells.row_count >= WORTH_COMPILED_RECORDS else None
         if loops is not None and cells.headers is None:
-            parts = loops.encode_columns(
-                cells.keys,
-                cells.values,
-                cells.times,
-                wall_offset_s,
-                self._codec,
-                self._level,
-                self._target_bytes,
-                self._is_stamped_later,
+            if self._buffers is None:
+                self._buffers = loops.Buffers()
+            columns = loops.Columns(
+                loops.column(cells.keys, cells.null_keys), loops.column(cells.values, cells.null_values)
+            )
+            size_bytes = cells.row_count * RECORD_OVERHEAD_BYTES + columns.data_bytes
+            records = _records(topic, partition, cells, size_bytes, wall_offset_s)
+            records.times = cells.times if keeps_times else records.times
+            parts = columns.encode(
+                times_ms=loops.times_ms(cells.times, wall_offset_s),
+                codec=self._codec,
+                level=self._level,
+                target_bytes=self._target_bytes,
+                is_stamped_later=self._is_stamped_later,
+                allocate=self._buffers.take,
             )
             return _paired(parts, records)
+        records = _records(topic, partition, cells, _size_bytes(cells), wall_offset_s)
+        records.times = cells.times if keeps_times else records.times
         if loops is None and cells.row_count >= WORTH_IMPORT_RECORDS:
             fetch_compiled_loops()
         return _paired(self._in_python(cells, wall_offset_s, records.size_bytes), records)
@@ -76,7 +82,8 @@ class Encoder:
     @staticmethod
     def records(topic: str, partition: int, rows: list[Any], wall_offset_s: float) -> Records:
         """What is to be reported of these rows, and what they count against the budget."""
-        return _records(topic, partition, _cells(rows), wall_offset_s)
+        cells = _cells(rows)
+        return _records(topic, partition, cells, _size_bytes(cells), wall_offset_s)
 
     def _in_python(self, cells: "_Cells", wall_offset_s: float, size_bytes: int) -> list[tuple[bytearray, int]]:
         nothing: list[Any] = [None] * cells.row_count
@@ -102,29 +109,28 @@ class _Cells(NamedTuple):
     headers: list[Any] | None
     times: list[float]
     callbacks: list[Any] | None
-    size_bytes: int
+    null_keys: int  # how many
+    null_values: int
 
 
 def _cells(rows: list[Any]) -> _Cells:
     count = len(rows) // COLUMNS
-    size_bytes = count * RECORD_OVERHEAD_BYTES
-    found: list[list[Any] | None] = []
-    for column in (KEY, VALUE, HEADERS, CALLBACK):
-        cells = rows[column::COLUMNS]
-        nulls = cells.count(None)
-        found.append(None if nulls == count else cells)
-        if nulls == count or column == CALLBACK:
-            continue
-        if column == HEADERS:
-            size_bytes += sum(headers_bytes(each) for each in cells if each is not None)
-        else:
-            size_bytes += sum(map(len, filter(None, cells) if nulls else cells))
-    keys, values, headers, callbacks = found
-    return _Cells(count, keys, values, headers, rows[TIME::COLUMNS], callbacks, size_bytes)
+    columns = rows[KEY::COLUMNS], rows[VALUE::COLUMNS], rows[HEADERS::COLUMNS], rows[CALLBACK::COLUMNS]
+    nulls = [cells.count(None) for cells in columns]
+    keys, values, headers, callbacks = (
+        None if missing == count else cells for cells, missing in zip(columns, nulls, strict=True)
+    )
+    return _Cells(count, keys, values, headers, rows[TIME::COLUMNS], callbacks, nulls[0], nulls[1])
 
 
-def _records(topic: str, partition: int, cells: _Cells, wall_offset_s: float) -> Records:
-    records = Records(topic, partition, cells.row_count, cells.size_bytes)
+def _size_bytes(cells: _Cells) -> int:
+    size_bytes = cells.row_count * RECORD_OVERHEAD_BYTES
+    size_bytes += sum(headers_bytes(each) for each in cells.headers or () if each is not None)
+    return size_bytes + sum(map(len, filter(None, cells.keys or ()))) + sum(map(len, filter(None, cells.values or ())))
+
+
+def _records(topic: str, partition: int, cells: _Cells, size_bytes: int, wall_offset_s: float) -> Records:
+    records = Records(topic, partition, cells.row_count, size_bytes)
     if cells.callbacks is not None:
         records.keys, records.values, records.headers = cells.keys, cells.values, cells.headers
         records.times, records.callbacks = cells.times, cells.callbacks
@@ -190,5 +196,5 @@ def _fetch() -> None:
         return
     from oncelog.client.producer import encoding_columns
 
-    encoding_columns.encode_columns([None, b"k"], [None, b"v"], [0.0, 0.0], 0.0, 0, DEFAULT_LEVEL, 1000)
+    encoding_columns.warm_up()
     _loops.module = encoding_columns

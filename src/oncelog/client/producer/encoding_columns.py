@@ -5,45 +5,51 @@ from typing import Any
 
 import numpy as np
 
-from oncelog.records.column_types import BytesColumn
+from oncelog.client.producer.buffers import Buffers
+from oncelog.records.column_types import BytesColumn, Int64s
 from oncelog.records.encode_columns import encode
 
-
-def encode_columns(
-    keys: Sequence[bytes | None] | None,
-    values: Sequence[bytes | None] | None,
-    times: Sequence[float],
-    wall_offset_s: float,
-    codec: int,
-    level: int,
-    target_bytes: int,
-    is_stamped_later: bool = False,
-) -> list[tuple[Any, int]]:
-    """(batch, number of records) of rows without headers; times as the accumulator has them."""
-    batches = encode(
-        key=_column(keys),
-        value=_column(values),
-        timestamp_ms=_times_ms(times, wall_offset_s),
-        codec=codec,
-        level=level,
-        target_bytes=target_bytes,
-        is_stamped_later=is_stamped_later,
-    )
-    return [(each.data, each.record_count) for each in batches]
+__all__ = ["Buffers", "Columns", "column", "times_ms", "warm_up"]
 
 
-def _times_ms(times: Sequence[float], wall_offset_s: float) -> Any:
+class Columns:
+    """Rows without headers; None for a column that is null in every row."""
+
+    def __init__(self, key: BytesColumn | None, value: BytesColumn | None) -> None:
+        self._key, self._value = key, value
+
+    @property
+    def data_bytes(self) -> int:
+        return sum(len(each.data) for each in (self._key, self._value) if each is not None)
+
+    def encode(self, times_ms: Int64s, **how: Any) -> list[tuple[Any, int]]:
+        """(batch, number of records) as `encode` makes them."""
+        batches = encode(key=self._key, value=self._value, timestamp_ms=times_ms, **how)
+        return [(each.data, each.record_count) for each in batches]
+
+
+def times_ms(times: Sequence[float], wall_offset_s: float) -> Int64s:
+    """Times as the accumulator has them, as milliseconds since 1970."""
     found = np.array(times)
     wall_ms = (found + wall_offset_s) * 1000
-    return np.where(found < 0, -found, wall_ms).astype(np.int64)
+    if found.min() < 0:  # given by the user, some of them
+        wall_ms = np.where(found < 0, -found, wall_ms)
+    milliseconds: Int64s = wall_ms.astype(np.int64)
+    return milliseconds
 
 
-def _column(cells: Sequence[bytes | None] | None) -> BytesColumn | None:
+def warm_up() -> None:
+    """Have the loops compiled, or loaded."""
+    Columns(column([None, b"k"], 1), column([b"v", b"v"], 0)).encode(times_ms([0.0, -1.0], 0.0))
+
+
+def column(cells: Sequence[bytes | None] | None, nulls: int) -> BytesColumn | None:
+    """`nulls` of the cells are null; None where all are."""
     if cells is None:
         return None
     count = len(cells)
     valid = None
-    if None in cells:
+    if nulls:
         valid = np.fromiter((cell is not None for cell in cells), np.bool_, count)
         cells = [cell or b"" for cell in cells]
     data = b"".join(cells)  # type: ignore[arg-type]
