@@ -29,9 +29,6 @@ def _facts(kind: str, plan: Any) -> dict[str, str]:
         return {"shuffle": _truth(plan.shuffle())}
     if kind == "Sort":
         return {"global": _truth(getattr(plan, "global")())}
-    if kind == "Range":
-        slices = plan.numSlices()
-        return {"numSlices": str(slices.get())} if slices.isDefined() else {}
     if kind in ("StreamingRelationV2", "StreamingRelation"):
         return {"source": plan.sourceName()}
     if kind == "DataSourceV2Relation":

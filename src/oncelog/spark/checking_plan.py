@@ -84,6 +84,7 @@ _OPERATORS: Final[dict[str, tuple[str, str]]] = {
     "Sample": ("sample", "it draws other rows in each run"),
     "LogicalRDD": ("an RDD", "Spark does not tell where its rows come from"),
     "InMemoryRelation": ("a cached frame", "what fell out of the cache is computed again"),
+    "Range": ("range", "if not told otherwise it is divided by the number of cores, and a plan does not tell"),
     "LocalRelation": ("createDataFrame", "its rows are divided by the number of cores"),
     "FlatMapGroupsInPandasWithState": ("applyInPandasWithState", _STATE),
     "TransformWithStateInPySpark": ("transformWithState", _STATE),
@@ -164,9 +165,6 @@ def _itself(operator: Operator, functions_repeat: bool) -> Iterator[Reason]:
         yield _sort(operator)
     elif kind == "Join":
         yield _join(operator)
-    elif kind == "Range":
-        if "numSlices" not in operator.facts:
-            yield Reason("range", "without a number of partitions it is divided by the number of cores")
     elif not operator.children:
         yield from _leaf(operator)
     else:
