@@ -12,7 +12,7 @@ from oncelog.client.properties.table import ALIASES, HONOURED, PROPERTIES
 PREFIX: Final = "kafka."
 
 # Kafka's Java clients call it otherwise. The second set is for one role alone.
-_RENAMED: Final = {
+RENAMED: Final = {
     "receive.buffer.bytes": "socket.receive.buffer.bytes",
     "send.buffer.bytes": "socket.send.buffer.bytes",
     "metadata.max.age.ms": "topic.metadata.refresh.interval.ms",
@@ -20,8 +20,8 @@ _RENAMED: Final = {
     "ssl.keystore.certificate.chain": "ssl.certificate.pem",
     "ssl.keystore.key": "ssl.key.pem",
 }
-_RENAMED_FOR_READING: Final = {"fetch.max.wait.ms": "fetch.wait.max.ms", "request.timeout.ms": "socket.timeout.ms"}
-_RENAMED_FOR_WRITING: Final = {"max.request.size": "message.max.bytes"}
+RENAMED_FOR_READING: Final = {"fetch.max.wait.ms": "fetch.wait.max.ms", "request.timeout.ms": "socket.timeout.ms"}
+RENAMED_FOR_WRITING: Final = {"max.request.size": "message.max.bytes"}
 
 # They say how the Java client goes about its work, not what comes of it.
 _NO_EFFECT: Final = """
@@ -31,7 +31,7 @@ _NO_EFFECT: Final = """
     security.providers socket.connection.setup.timeout.max.ms ssl.enabled.protocols ssl.keymanager.algorithm
     ssl.protocol ssl.provider ssl.secure.random.implementation ssl.trustmanager.algorithm transaction.timeout.ms
 """
-_NOTHING: Final = frozenset(_NO_EFFECT.split())
+WITHOUT_EFFECT: Final = frozenset(_NO_EFFECT.split())
 _SERIALIZERS: Final = (
     "Kafka option '{name}' is not supported as {what}s are serialized with ByteArraySerializer. "
     "Use DataFrame operations to explicitly serialize the {what}s."
@@ -40,7 +40,7 @@ _DESERIALIZERS: Final = (
     "Kafka option '{name}' is not supported as {what}s are deserialized as byte arrays with ByteArrayDeserializer. "
     "Use DataFrame operations to explicitly deserialize the {what}s."
 )
-_REFUSED: Final = {
+NOT_HONOURED: Final = {
     "auto.offset.reset": "Kafka option 'auto.offset.reset' is not supported. Instead set the source option "
     "'startingOffsets' to 'earliest' or 'latest' to specify where to start.",
     "key.deserializer": _DESERIALIZERS.format(name="key.deserializer", what="key"),
@@ -64,14 +64,14 @@ class BadProperty(ValueError):
 
 def for_reading(given: Mapping[str, str]) -> dict[str, str]:
     """Properties of a consumer, with Kafka's default for `isolation.level`, as Spark's own source has it."""
-    client = {"isolation.level": "read_uncommitted"} | _translated(given, _RENAMED | _RENAMED_FOR_READING)
+    client = {"isolation.level": "read_uncommitted"} | _translated(given, RENAMED | RENAMED_FOR_READING)
     _check(given, client, consumer_settings, "consumer")
     return client
 
 
 def for_writing(given: Mapping[str, str]) -> dict[str, str]:
     """Properties of a producer. Records go where Kafka's Java client puts them, as Spark's own sink has it."""
-    client = {"partitioner": "murmur2_random"} | _translated(given, _RENAMED | _RENAMED_FOR_WRITING)
+    client = {"partitioner": "murmur2_random"} | _translated(given, RENAMED | RENAMED_FOR_WRITING)
     _check(given, client, producer_settings, "producer")
     return client
 
@@ -80,9 +80,9 @@ def _translated(given: Mapping[str, str], renamed: Mapping[str, str]) -> dict[st
     """`given` is without the prefix."""
     client: dict[str, str] = {}
     for name, value in given.items():
-        if name in _REFUSED:
-            raise BadProperty(_REFUSED[name])
-        if name not in _NOTHING:
+        if name in NOT_HONOURED:
+            raise BadProperty(NOT_HONOURED[name])
+        if name not in WITHOUT_EFFECT:
             found = _special(name, value, given) if name not in _PLAIN else None
             client |= {renamed.get(name, name): value} if found is None else found
     return client
@@ -100,7 +100,7 @@ def _special(name: str, value: str, given: Mapping[str, str]) -> dict[str, str] 
         is_meant = given.get("compression.type") == name.split(".")[1]
         return {"compression.level": value} if is_meant else {}
     if name in ("receive.buffer.bytes", "send.buffer.bytes"):
-        return {_RENAMED[name]: str(max(0, _number(name, value)))}  # Java's -1 leaves it to the system, as our 0 does
+        return {RENAMED[name]: str(max(0, _number(name, value)))}  # Java's -1 leaves it to the system, as our 0 does
     if name == "partitioner.ignore.keys" and value.strip().lower() == "false":
         return {}
     if name == "partitioner.ignore.keys":
@@ -170,5 +170,5 @@ def _is_known_to(settings: Callable[[Mapping[str, str]], object], name: str, val
 
 
 KNOWN: Final = sorted(
-    {*HONOURED, *ALIASES, *_RENAMED, *_RENAMED_FOR_READING, *_RENAMED_FOR_WRITING, "sasl.jaas.config", "buffer.memory"}
+    {*HONOURED, *ALIASES, *RENAMED, *RENAMED_FOR_READING, *RENAMED_FOR_WRITING, "sasl.jaas.config", "buffer.memory"}
 )

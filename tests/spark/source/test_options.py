@@ -1,20 +1,24 @@
 """Options are read as Spark's own source reads them; what cannot be meant is refused with words that lead on."""
 
 import logging
+from dataclasses import fields
+from pathlib import Path
 
 import pytest
 
 from oncelog.spark.option import BadOption
-from oncelog.spark.options import check_source_options, sink_options, source_options
+from oncelog.spark.option_table import SOURCE, TARGET
+from oncelog.spark.options import SinkOptions, SourceOptions, check_source_options, sink_options, source_options
+from oncelog.spark.options_page import page
 from oncelog.spark.source.bounds import EARLIEST, FROM_EARLIEST, FROM_LATEST, LATEST, Offsets, Time, Times
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
-SOURCE = SERVERS | {"subscribe": "t"}
+READ_T = SERVERS | {"subscribe": "t"}
 
 
 def test_what_is_not_given_has_sparks_defaults() -> None:
-    batch = source_options(SOURCE)
-    stream = source_options(SOURCE, is_streaming=True)
+    batch = source_options(READ_T)
+    stream = source_options(READ_T, is_streaming=True)
     assert (batch.start, batch.end) == (FROM_EARLIEST, FROM_LATEST)
     assert (stream.start, stream.end) == (FROM_LATEST, FROM_LATEST)
     assert batch.fail_on_data_loss and not batch.include_headers
@@ -65,9 +69,9 @@ def test_every_option_of_a_stream_is_read() -> None:
 
 def test_offsets_and_times_are_read_from_json_and_times_go_first() -> None:
     offsets = '{"t":{"0":23,"1":-2}}'
-    assert source_options(SOURCE | {"startingOffsets": offsets}).start == Offsets({("t", 0): 23, ("t", 1): EARLIEST})
-    assert source_options(SOURCE | {"endingOffsets": '{"t":{"0":-1}}'}).end == Offsets({("t", 0): LATEST})
-    times = SOURCE | {"startingOffsets": offsets, "startingOffsetsByTimestamp": '{"t":{"0":5}}'}
+    assert source_options(READ_T | {"startingOffsets": offsets}).start == Offsets({("t", 0): 23, ("t", 1): EARLIEST})
+    assert source_options(READ_T | {"endingOffsets": '{"t":{"0":-1}}'}).end == Offsets({("t", 0): LATEST})
+    times = READ_T | {"startingOffsets": offsets, "startingOffsetsByTimestamp": '{"t":{"0":5}}'}
     assert source_options(times).start == Times({("t", 0): 5})
     assert source_options(times | {"startingTimestamp": " 77 "}).start == Time(77)
     assert source_options(SERVERS | {"assign": '{"t":[2,0],"s":[1]}'}).partitions == (("s", 1), ("t", 0), ("t", 2))
@@ -138,7 +142,7 @@ def test_what_cannot_be_meant_for_a_batch_is_refused(given: dict[str, str], word
 )
 def test_what_cannot_be_meant_for_a_stream_is_refused(given: dict[str, str], words: str) -> None:
     with pytest.raises(BadOption, match=words):
-        source_options(SOURCE | given, is_streaming=True)
+        source_options(READ_T | given, is_streaming=True)
 
 
 @pytest.mark.parametrize(
@@ -155,7 +159,7 @@ def test_what_cannot_be_meant_for_a_stream_is_refused(given: dict[str, str], wor
 def test_an_unknown_option_is_refused_and_the_nearest_one_named(given: dict[str, str], words: str) -> None:
     for is_streaming in (False, True):
         with pytest.raises(BadOption, match=words):
-            source_options(SOURCE | given, is_streaming=is_streaming)
+            source_options(READ_T | given, is_streaming=is_streaming)
 
 
 def test_without_servers_nothing_is_read_or_written() -> None:
@@ -167,20 +171,20 @@ def test_without_servers_nothing_is_read_or_written() -> None:
 
 def test_what_only_a_stream_has_is_ignored_by_a_batch_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "oncelog.spark"):
-        source_options(SOURCE | {"maxOffsetsPerTrigger": "5"})
+        source_options(READ_T | {"maxOffsetsPerTrigger": "5"})
     assert "maxOffsetsPerTrigger option ignored in batch queries" in caplog.text
 
 
 def test_before_it_is_known_whether_it_is_a_stream_only_what_neither_takes_is_refused() -> None:
-    check_source_options(SOURCE | {"endingOffsets": "latest"})
-    check_source_options(SOURCE | {"startingOffsets": "latest", "maxOffsetsPerTrigger": "5"})
+    check_source_options(READ_T | {"endingOffsets": "latest"})
+    check_source_options(READ_T | {"startingOffsets": "latest", "maxOffsetsPerTrigger": "5"})
     with pytest.raises(BadOption, match="nearest"):
-        check_source_options(SOURCE | {"endingOffset": "latest"})
+        check_source_options(READ_T | {"endingOffset": "latest"})
 
 
 def test_properties_by_the_names_of_kafkas_java_client_become_ours() -> None:
     found = source_options(
-        SOURCE
+        READ_T
         | {
             "kafka.fetch.max.wait.ms": "7",
             "kafka.request.timeout.ms": "8000",
@@ -267,3 +271,14 @@ def test_the_sinks_options_are_read() -> None:
     assert sink_options(SERVERS | {"job.id": "j"}, is_streaming=False).job_id == "j"
     with pytest.raises(BadOption, match=r"'job.id' belongs to write, not to writeStream"):
         sink_options(SERVERS | {"job.id": "j"})
+
+
+def test_the_page_of_options_is_current() -> None:
+    written = Path(__file__).parents[3] / "docs" / "spark-options.md"
+    assert written.read_text() == page(), "run: python -m oncelog.spark.options_page > docs/spark-options.md"
+
+
+def test_every_option_has_a_place_where_its_value_goes() -> None:
+    read = {each.name for each in fields(SourceOptions)} | {"start_time", "start_times", "end_time", "end_times"}
+    assert {each.attribute for each in SOURCE} - {"group_id_prefix"} <= read
+    assert {each.attribute for each in TARGET} <= {each.name for each in fields(SinkOptions)}

@@ -1,9 +1,15 @@
 """What a user of the source is told when something fails: words, not numbers of a protocol."""
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
+from oncelog.client.consumer.ranges import DataLost
 from oncelog.client.errors import KafkaException
+
+_log: Final = logging.getLogger("oncelog.spark")
+_LOST: Final = "Some data may have been lost: it was deleted by retention, or with its topic, before it was read"
 
 
 class SourceError(RuntimeError):
@@ -17,3 +23,10 @@ def in_words() -> Iterator[None]:
     except KafkaException as failure:
         error = failure.error
         raise SourceError(f"{error.str()} ({error.name()})") from failure
+
+
+def lost(words: str, *, is_error: bool) -> None:
+    """What `failOnDataLoss` decides."""
+    if is_error:
+        raise DataLost(f"{words}. {_LOST}. With `failOnDataLoss` set to false the query goes on with what is there.")
+    _log.warning("%s. %s. The query goes on with what is there; `failOnDataLoss` would stop it.", words, _LOST)

@@ -1,5 +1,6 @@
 """What only brokers know: which partitions there are, and which offset a bound is in each."""
 
+import asyncio
 import re
 from collections.abc import Iterable, Mapping
 from typing import Final, Self
@@ -46,6 +47,9 @@ class Planner:
 
     def close(self) -> None:
         cool(self._client)
+
+    def pause(self, pause_s: float) -> None:
+        self._client.thread.run(asyncio.sleep(pause_s))
 
     def commit(self, at: Mapping[Partition, int]) -> None:
         """To the group, if one is named; not waited for."""

@@ -6,12 +6,13 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from oncelog.client.consumer.ranges import DataLost, Range
+from oncelog.client.consumer.ranges import Range
 from oncelog.spark.option import BadOption
 from oncelog.spark.options import source_options
 from oncelog.spark.source import reading
 from oncelog.spark.source.bounds import EARLIEST, LATEST
 from oncelog.spark.source.columns import check_schema
+from oncelog.spark.source.errors import lost
 from oncelog.spark.source.planning import Planner
 from oncelog.spark.source.positions import Split, split
 
@@ -26,9 +27,10 @@ class Reader(DataSourceReader):
         options = self._options
         with Planner(options) as planner:
             there = planner.partitions()
+            # In this order, so that what is written or deleted meanwhile is taken for no loss.
+            first = planner.offsets(dict.fromkeys(there, EARLIEST))
             starts = planner.bound(options.start, there, is_start=True)
             ends = planner.bound(options.end, there, is_start=False)
-            first = planner.offsets(dict.fromkeys(there, EARLIEST))
             last = planner.offsets(dict.fromkeys(there, LATEST))
         whole = []
         for topic, index in sorted(there):
@@ -47,9 +49,7 @@ class Reader(DataSourceReader):
         return [reading.RangePartition(each) for each in split(whole, by)]
 
     def _lost(self, words: str) -> None:
-        if self._options.fail_on_data_loss:
-            raise DataLost(words)
-        reading.warn_of_loss(words)
+        lost(words, is_error=self._options.fail_on_data_loss)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return reading.read(self._options, self._schema, partition)

@@ -1,6 +1,5 @@
 """In the task: one range of a partition as Arrow data."""
 
-import logging
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -10,11 +9,10 @@ from pyspark.sql.types import StructType
 from oncelog.client.consumer.ranges import Range, read_columns
 from oncelog.spark.options import SourceOptions
 from oncelog.spark.source.columns import RowMaker, to_decode
-from oncelog.spark.source.errors import in_words
-from oncelog.spark.worker import settle
+from oncelog.spark.source.errors import in_words, lost
 
-_log: Final = logging.getLogger("oncelog.spark")
-WARNING: Final = "%s. Some data may have been lost because they are not available in Kafka any more (failOnDataLoss)"
+# What goes to the JVM at a time. It walks over each batch again row by row: one that fits into its cache is faster.
+BATCH_BYTES: Final = 1 << 20
 
 
 class RangePartition(InputPartition):
@@ -29,21 +27,19 @@ def read(options: SourceOptions, wanted: StructType, partition: InputPartition) 
     if asked is None:  # what Spark makes of a plan without partitions
         return
     rows = RowMaker(wanted, asked.topic, asked.partition)
-    on_loss = None if options.fail_on_data_loss else warn_of_loss
     found = read_columns(
         options.client,
         asked,
         columns=to_decode(wanted),
         patience_s=options.patience_ms / 1000,
-        on_loss=on_loss,
+        on_loss=lambda words: lost(words, is_error=options.fail_on_data_loss),
     )
-    try:
-        with in_words():
-            for columns in found:
-                yield rows.batch(columns)
-    finally:
-        settle()
+    with in_words():
+        for columns in found:
+            yield from _cut(rows.batch(columns))
 
 
-def warn_of_loss(words: str) -> None:
-    _log.warning(WARNING, words)
+def _cut(batch: Any) -> Iterator[Any]:
+    rows = max(1, batch.num_rows * BATCH_BYTES // max(1, batch.nbytes))
+    for first in range(0, batch.num_rows, rows):
+        yield batch.slice(first, rows)

@@ -3,7 +3,6 @@
 Which records a batch has is decided here once, when it is planned, and written into its end offset (`positions.py`).
 """
 
-import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -12,12 +11,12 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow as AvailableNow
 from pyspark.sql.types import StructType
 
-from oncelog.client.consumer.ranges import DataLost
 from oncelog.clock import monotonic_s
 from oncelog.spark.options import source_options
 from oncelog.spark.source import group, positions, reading
 from oncelog.spark.source.bounds import EARLIEST, LATEST, Partition
 from oncelog.spark.source.columns import check_schema
+from oncelog.spark.source.errors import lost
 from oncelog.spark.source.planning import Planner
 from oncelog.spark.source.positions import Offsets, Positions, Split
 
@@ -117,7 +116,7 @@ class StreamReader(DataSourceStreamReader, AvailableNow):
         for _ in range(self._options.offset_retries):
             if not _shrunk(before, until):
                 break
-            time.sleep(self._options.offset_retry_ms / 1000)
+            self._planner.pause(self._options.offset_retry_ms / 1000)
             until = self._ends()
         return until
 
@@ -149,9 +148,7 @@ class StreamReader(DataSourceStreamReader, AvailableNow):
         return monotonic_s() < self._last_batch_s + self._options.max_trigger_delay_ms / 1000
 
     def _lost(self, words: str) -> None:
-        if self._options.fail_on_data_loss:
-            raise DataLost(f"{words}. Some data may have been missed")
-        reading.warn_of_loss(words)
+        lost(words, is_error=self._options.fail_on_data_loss)
 
 
 def _shrunk(before: Positions, until: Offsets) -> set[Partition]:
