@@ -4,7 +4,7 @@ Every function answers with what was killed where; that each step was reached is
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from oncelog.spark.sink import steps
@@ -30,6 +30,8 @@ TASK_STEPS = (
 ARROW_ROWS = 100
 DRIVER_STEPS = (steps.COMMITTING, steps.BEFORE_SAVE, steps.SAVED, steps.COMMITTED)
 
+EVERY_STEP = (*TASK_STEPS, *DRIVER_STEPS)
+
 
 @dataclass(frozen=True, slots=True)
 class Cell:
@@ -43,16 +45,21 @@ class Cell:
 
 
 def kill_workers(pipeline: Pipeline, driver: Driver, controller: Controller) -> list[Cell]:
-    """The Python worker of lane 0 dies at each step of a task; Spark starts the task again, in the same JVM."""
+    """The Python worker of lane 0 dies at each step of a task, and Spark starts the task again, in the same JVM. At the
+    driver's steps it has nothing to do any more."""
     cells = []
-    stop = at_step(controller, TASK_STEPS[0])
+    stop = at_step(controller, EVERY_STEP[0])
     request = driver.run(pipeline.query())
-    for following in (*TASK_STEPS[1:], None):
+    for following in (*EVERY_STEP[1:], None):
         visit = stop.reached(request)
         cells.append(Cell.of("worker", visit))
         if following is not None:
             stop = at_step(controller, following)
-        visit.kill()
+        if visit.step in TASK_STEPS:
+            visit.kill()
+        else:
+            controller.seen(steps.RETURNING, lane=0, batch=visit.facts["batch"])[-1].kill()
+            visit.release()
     request.wait()
     return cells
 
@@ -74,10 +81,9 @@ def kill_savers(pipeline: Pipeline, driver: Driver, controller: Controller) -> l
 def kill_servers(pipeline: Pipeline, driver: Driver, controller: Controller, server: ServerProcess) -> list[Cell]:
     """The server dies while lane 0, or the driver, stands at each step; the query goes on by itself when it is back."""
     cells = []
-    every = (*TASK_STEPS, *DRIVER_STEPS)
-    stop = at_step(controller, every[0])
+    stop = at_step(controller, EVERY_STEP[0])
     request = driver.run(pipeline.query())
-    for following in (*every[1:], None):
+    for following in (*EVERY_STEP[1:], None):
         visit = stop.reached(request)
         cells.append(Cell.of("server", visit))
         server.kill()
@@ -109,6 +115,25 @@ def kill_drivers(pipeline: Pipeline, driver: Driver, controller: Controller, eac
     _run(driver, pipeline).wait()
     _let_go(orphan)
     return cells
+
+
+def kill_between_batches(
+    pipeline: Pipeline, driver: Driver, controller: Controller, victims: dict[str, Callable[[], None]]
+) -> list[str]:
+    """Each process dies while the query has nothing to do; then there is more to do."""
+    killed = []
+    for process, die in victims.items():
+        driver.ask("start", name="idle", query=pipeline.query().to_json()).wait()
+        driver.ask("process", names=["idle"]).wait()
+        die()
+        killed.append(process)
+        pipeline.more(300)
+        if not driver.is_running:
+            driver.start()
+            driver.ask("start", name="idle", query=pipeline.query().to_json()).wait()
+        driver.ask("process", names=["idle"]).wait()
+        driver.ask("stop", name="idle").wait()
+    return killed
 
 
 def _run(driver: Driver, pipeline: Pipeline) -> Request:

@@ -9,7 +9,7 @@ from oncelog.spark.sink import steps
 from tests.peers.server_process import ServerProcess
 from tests.spark.cluster import StandaloneCluster
 from tests.spark.kills.audit import Audit
-from tests.spark.kills.cells import DRIVER_STEPS, TASK_STEPS
+from tests.spark.kills.cells import DRIVER_STEPS, EVERY_STEP, TASK_STEPS, kill_between_batches
 from tests.spark.kills.cluster_cells import (
     CutOff,
     in_lockstep,
@@ -66,9 +66,16 @@ def test_an_executor_killed_at_each_step_repeats_nothing(
     cluster_driver: Driver,
     shared_controller: Controller,
 ) -> None:
+
+    def cluster_executors_die() -> None:
+        cluster.kill_executor(0)
+        cluster.kill_executor(1)
+
     pipeline = Pipeline(tmp_path, server, "executors", rows=2 * ROWS, rows_a_batch=600)
     cells = kill_executors(pipeline, cluster_driver, shared_controller, cluster)
-    assert [cell.step for cell in cells] == [*TASK_STEPS, *DRIVER_STEPS]
+    assert [cell.step for cell in cells] == list(EVERY_STEP)
+    killed = kill_between_batches(pipeline, cluster_driver, shared_controller, {"executor": cluster_executors_die})
+    assert killed == ["executor"]
     _is_right(pipeline)
 
 

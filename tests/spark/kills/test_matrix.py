@@ -2,12 +2,15 @@
 
 from pathlib import Path
 
+import pytest
+
 from oncelog.spark.sink import steps
 from tests.peers.server_process import ServerProcess
 from tests.spark.kills.cells import (
     DRIVER_STEPS,
+    EVERY_STEP,
     IS_ALL,
-    TASK_STEPS,
+    kill_between_batches,
     kill_drivers,
     kill_savers,
     kill_servers,
@@ -20,7 +23,7 @@ from tests.spark.kills.pipeline import Pipeline
 ROWS = 6000
 # A driver's life takes seconds, so the test command has one of each kind: in the middle of sending, and on both sides
 # of the save. The others are killed by `python -m tests.spark.kills matrix`.
-DRIVER_KILLS = (*TASK_STEPS, *DRIVER_STEPS) if IS_ALL else (steps.SENT, steps.BEFORE_SAVE, steps.SAVED)
+DRIVER_KILLS = EVERY_STEP if IS_ALL else (steps.SENT, steps.BEFORE_SAVE, steps.SAVED)
 
 
 def test_a_tasks_worker_killed_at_each_step_repeats_nothing(
@@ -28,7 +31,7 @@ def test_a_tasks_worker_killed_at_each_step_repeats_nothing(
 ) -> None:
     pipeline = Pipeline(tmp_path, server, "workers", rows=ROWS, rows_a_batch=600, middle="many")
     cells = kill_workers(pipeline, driver, shared_controller)
-    assert [cell.step for cell in cells] == list(TASK_STEPS)
+    assert [cell.step for cell in cells] == list(EVERY_STEP)
     assert pipeline.audit().is_right, pipeline.audit()
 
 
@@ -46,7 +49,7 @@ def test_a_server_killed_at_each_step_repeats_nothing(
 ) -> None:
     pipeline = Pipeline(tmp_path, mortal, "servers", rows=ROWS, rows_a_batch=450, middle="many")
     cells = kill_servers(pipeline, driver, shared_controller, mortal)
-    assert [cell.step for cell in cells] == [*TASK_STEPS, *DRIVER_STEPS]
+    assert [cell.step for cell in cells] == list(EVERY_STEP)
     assert pipeline.audit().is_right, pipeline.audit()
 
 
@@ -56,4 +59,23 @@ def test_a_driver_killed_at_each_step_repeats_nothing(
     pipeline = Pipeline(tmp_path, server, "drivers", rows=ROWS, rows_a_batch=1000)
     cells = kill_drivers(pipeline, driver, shared_controller, DRIVER_KILLS)
     assert [cell.step for cell in cells] == list(DRIVER_KILLS)
+    assert pipeline.audit().is_right, pipeline.audit()
+
+
+@pytest.mark.long
+def test_processes_killed_between_batches_repeat_nothing(
+    tmp_path: Path, mortal: ServerProcess, driver: Driver, shared_controller: Controller
+) -> None:
+    def restart_server() -> None:
+        mortal.kill()
+        mortal.start()
+
+    pipeline = Pipeline(tmp_path, mortal, "idle", rows=300, rows_a_batch=200)
+    victims = {
+        "worker": lambda: shared_controller.seen(steps.RETURNING)[-1].kill(),
+        "server": restart_server,
+        "driver": driver.kill,
+    }
+    killed = kill_between_batches(pipeline, driver, shared_controller, victims)
+    assert killed == ["worker", "server", "driver"]
     assert pipeline.audit().is_right, pipeline.audit()
