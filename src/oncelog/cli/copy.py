@@ -59,9 +59,8 @@ def command(
         from oncelog.spark.session import session
     except ImportError as missing:
         raise failure(f'a copy runs on Spark: pip install "oncelog[spark]" ({missing})') from missing
-    from oncelog.spark.copying.job import CopyRefused
+    from oncelog.spark.copying.job import CopyFailed, CopyRefused
     from oncelog.spark.copying.lane import BadState
-    from oncelog.spark.copying.running import CopyFailed
 
     spec = Spec(
         source=_cluster(to, from_servers, pairs("--from-property", from_property), isolation="read_committed"),
@@ -79,6 +78,8 @@ def command(
     try:
         with ended_by_sigterm(), Plan(spec) as plan:
             copying = Copying(spark, plan)
+            for words in plan.warnings(copying.job):
+                _say(f"note: {words}")
             if follows:
                 _follow(copying, plan, is_quiet)
             else:

@@ -15,6 +15,7 @@ from oncelog.records.header import headers
 from oncelog.spark.copying import moving
 from oncelog.spark.copying.job import CopyRefused
 from oncelog.spark.copying.lane import Lane
+from oncelog.spark.copying.planning import Plan
 from oncelog.spark.sink.steps import FIRST_SEND, SENT
 from tests.peers.server_process import ServerProcess
 from tests.raw import RawConnection
@@ -233,6 +234,23 @@ def test_what_stands_in_the_destination_already_stays_and_others_may_write_there
         for each in (*some(9000 + number, 9001 + number), *some(number * 10, number * 10 + 10))
     ]
     assert records(server.bootstrap_servers, f"{source}-copy") == wanted
+
+
+def test_what_the_destination_would_do_to_the_copy_is_told_before(
+    server: ServerProcess, raw: RawConnection, source: str
+) -> None:
+    written(raw, source, 0, some(0, 10))
+    configs = {"retention.ms": "86400000", "message.timestamp.type": "LogAppendTime"}
+    raw.create_topic(f"{source}-copy", 1, configs)
+
+    def told(destination: str) -> list[str]:
+        with Plan(Copy(server.bootstrap_servers, source, destination).spec) as plan:
+            return plan.warnings(plan.job())
+
+    time, age = told(f"{source}-copy")
+    assert "the source's timestamps are not kept" in time
+    assert "keeps records for 1 days" in age
+    assert told(f"{source}-other") == []
 
 
 # --- refusals

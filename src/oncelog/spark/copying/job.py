@@ -11,6 +11,14 @@ class CopyRefused(Exception):
     """The copy stops, since going on could write a record twice or leave one out; the words say what to do."""
 
 
+class CopyFailed(Exception):
+    """Something that may pass: the same copy, started again, goes on where it was."""
+
+
+class SparkGone(CopyFailed):
+    """Nothing more can be done in this process."""
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """What all tasks of a copy have in common."""

@@ -14,6 +14,7 @@ from oncelog.client.producer.producer import Producer
 from oncelog.client.saving.asking import EARLIEST, LATEST, end_offsets
 from oncelog.client.saving.saved import Place
 from oncelog.spark.copying.cluster import Cluster
+from oncelog.spark.copying.job import CopyRefused
 from oncelog.spark.copying.lane import Lane, Noted, Standing
 
 PREFIX: Final = "oncelog.copy."
@@ -25,6 +26,18 @@ CONFIG: Final = {
     "min.cleanable.dirty.ratio": "0.1",
 }
 APPEND_S: Final = 120.0
+
+
+MOST_NAME_LETTERS: Final = 249 - len(PREFIX)
+LETTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+
+
+def check_name(name: str) -> None:
+    if not name or len(name) > MOST_NAME_LETTERS or not LETTERS.issuperset(name):
+        raise CopyRefused(
+            f"{name!r} cannot be a copy's name: it is 1 to {MOST_NAME_LETTERS} letters, digits, dots, hyphens and "
+            "underscores, as it becomes part of a topic's name; --name gives another"
+        )
 
 
 class CopyLog:

@@ -3,12 +3,14 @@
 from dataclasses import dataclass
 from typing import Final, Self
 
+from oncelog.clock import wall_s
 from oncelog.spark.copying.cluster import Cluster
 from oncelog.spark.copying.job import CopyRefused, Job, Order
 from oncelog.spark.copying.lane import Claim, Side, Standing, Start
-from oncelog.spark.copying.log import CopyLog
+from oncelog.spark.copying.log import CopyLog, check_name
 from oncelog.spark.copying.topics import Topic, Topics
 
+FOR_EVER_MS: Final = -1
 DEFAULT_BATCH_BYTES: Final = 1_048_588  # Kafka's own max.message.bytes
 
 
@@ -28,6 +30,7 @@ class Plan:
     """Belongs to one thread."""
 
     def __init__(self, spec: Spec) -> None:
+        check_name(spec.name)
         self._spec = spec
         self._source = Topics(spec.source.reading)
         self._destination = Topics(spec.destination.reading)
@@ -70,6 +73,27 @@ class Plan:
             is_destination_compacted=kept.is_compacted,
             skips_lost=spec.skips_lost,
         )
+
+    def warnings(self, job: Job) -> list[str]:
+        """What the user may not have thought of: nothing is wrong with the copy, but with what becomes of it."""
+        name = job.destination_topic
+        kept = self._destination.configs(name)
+        found = []
+        if kept.value("message.timestamp.type") == "LogAppendTime":
+            found.append(f"{name} gives records the time of their arrival, so the source's timestamps are not kept")
+        kept_ms = int(kept.value("retention.ms") or FOR_EVER_MS)
+        if kept_ms >= 0 and "delete" in (kept.value("cleanup.policy") or ""):
+            at_ms = int(wall_s() * 1000) - kept_ms
+            partitions = range(job.source_partitions)
+            starts = self._source.starts(job.source_topic, partitions)
+            ends = self._source.ends(job.source_topic, partitions)
+            since = self._source.at_time(job.source_topic, partitions, at_ms)
+            if any((since[each] if since[each] >= 0 else ends[each]) > starts[each] for each in partitions):
+                found.append(
+                    f"{name} keeps records for {kept_ms / 86_400_000:g} days (retention.ms), and some of "
+                    f"{job.source_topic} are older: they may be removed soon after they were copied"
+                )
+        return found
 
     def has_grown(self, job: Job) -> bool:
         """Whether the source has other partitions than the job knows of."""

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from oncelog.client.errors import KafkaException, is_retriable
 from oncelog.clock import monotonic_s
-from oncelog.spark.copying.job import CopyRefused, Job, Order, Task
+from oncelog.spark.copying.job import CopyFailed, CopyRefused, Job, Order, SparkGone, Task
 from oncelog.spark.copying.lane import Standing
 from oncelog.spark.copying.planning import Plan
 from oncelog.spark.copying.tasks import Outcome, outcomes, shared_out
@@ -15,10 +15,6 @@ from oncelog.spark.copying.tasks import Outcome, outcomes, shared_out
 IDLE_S: Final = 0.2  # between two looks whether there is more
 TROUBLE_S: Final = 2.0  # before what failed is tried again
 MOST_TASKS: Final = 1000
-
-
-class CopyFailed(Exception):
-    """Something that may pass: the same copy, started again, goes on where it was."""
 
 
 @dataclass(slots=True)
@@ -70,6 +66,8 @@ class Copying:
             try:
                 is_idle = not self._next_round()
                 pause_s = IDLE_S if is_idle else 0.0
+            except SparkGone:
+                raise
             except CopyFailed as failure:
                 say(f"{failure}; trying again")
                 pause_s = TROUBLE_S

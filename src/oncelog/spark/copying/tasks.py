@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
 from oncelog.client.errors import KafkaException, is_retriable
-from oncelog.spark.copying.job import Copied, CopyRefused, Order, Task
+from oncelog.spark.copying.job import Copied, CopyFailed, CopyRefused, Order, SparkGone, Task
 from oncelog.spark.copying.lane import BadState, Lane
 
 RESULT: Final = "result"
@@ -52,8 +52,25 @@ def outcome_of(task: Task) -> Outcome:
 def outcomes(spark: Any, tasks: Sequence[Task]) -> list[Outcome]:
     """Run them on Spark, each as a task of its own."""
     count = len(tasks)
-    rows = spark.range(0, count, 1, count).mapInArrow(CopyTasks(tasks), SCHEMA).collect()
+    try:
+        rows = spark.range(0, count, 1, count).mapInArrow(CopyTasks(tasks), SCHEMA).collect()
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j", "builtins"):
+            raise
+        if isinstance(error, ConnectionError) or type(error).__name__ == "Py4JNetworkError":
+            raise SparkGone(f"Spark's JVM has ended: {error}") from error
+        raise CopyFailed(f"a task failed: {words_of(str(error))}") from error
     return [_read(row[RESULT]) for row in rows]
+
+
+def words_of(text: str) -> str:
+    """Of what Spark says of a failure, which is pages long: what Python said last, or the first line."""
+    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
+    traces = [at for at, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")]
+    for line in lines[traces[-1] + 1 :] if traces else ():
+        if not line.startswith(" "):
+            return line
+    return lines[0] if lines else "Spark does not say why"
 
 
 def _read(text: str) -> Outcome:

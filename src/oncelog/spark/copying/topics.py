@@ -127,6 +127,10 @@ class Topics:
     def ends(self, topic: str, partitions: Iterable[int]) -> dict[int, int]:
         return self._offsets(topic, partitions, LATEST)
 
+    def at_time(self, topic: str, partitions: Iterable[int], time_ms: int) -> dict[int, int]:
+        """The first record of that time or later; -1 where there is none."""
+        return self._offsets(topic, partitions, time_ms)
+
     def _offsets(self, topic: str, partitions: Iterable[int], which: int) -> dict[int, int]:
         places = [Place(topic, index) for index in partitions]
 
