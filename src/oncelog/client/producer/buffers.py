@@ -17,7 +17,8 @@ FREE: Final = 3  # references: the list's, the loop's, and the one that counts t
 
 
 class Buffers:
-    def __init__(self) -> None:
+    def __init__(self, most_kept_bytes: int = MOST_KEPT_BYTES) -> None:
+        self._most_kept_bytes = most_kept_bytes
         self._kept: list[NDArray[np.uint8]] = []
         self._kept_bytes = 0
         self._lock = Lock()
@@ -37,10 +38,10 @@ class Buffers:
     def _keep(self, made: NDArray[np.uint8]) -> None:
         """In the place of free ones, which are of sizes that are not asked for any more."""
         for at in range(len(self._kept) - 1, -1, -1):
-            if self._kept_bytes + len(made) <= MOST_KEPT_BYTES:
+            if self._kept_bytes + len(made) <= self._most_kept_bytes:
                 break
             if getrefcount(self._kept[at]) == FREE - 1:
                 self._kept_bytes -= len(self._kept.pop(at))
-        if self._kept_bytes + len(made) <= MOST_KEPT_BYTES:
+        if self._kept_bytes + len(made) <= self._most_kept_bytes:
             self._kept.append(made)
             self._kept_bytes += len(made)

@@ -26,6 +26,7 @@ from oncelog.records.codecs import DEFAULT_LEVEL
 
 WORTH_COMPILED_RECORDS: Final = 50  # below that a call into the loops costs more than pure Python
 WORTH_IMPORT_RECORDS: Final = 2_000
+MOST_KEPT_BYTES: Final = 16 << 20  # of the memory of batches, half of which is ever written to
 # Times of one batch that lie further apart than this take more room than is counted for a record.
 NEAR_MS: Final = 1 << 20
 FAR_BYTES: Final = 8
@@ -57,7 +58,7 @@ class Encoder:
         loops = compiled_loops() if cells.row_count >= WORTH_COMPILED_RECORDS else None
         if loops is not None and cells.headers is None:
             if self._buffers is None:
-                self._buffers = loops.Buffers()
+                self._buffers = loops.Buffers(MOST_KEPT_BYTES)
             columns = loops.Columns(
                 loops.column(cells.keys, cells.null_keys), loops.column(cells.values, cells.null_values)
             )
