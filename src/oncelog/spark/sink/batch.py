@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 
 from oncelog.spark.option import BadOption
 from oncelog.spark.options import sink_options
+from oncelog.spark.sink.checking import check_options
 from oncelog.spark.sink.columns import check_columns
 from oncelog.spark.sink.lane import LaneMessage, LanePlace
 
@@ -37,6 +38,7 @@ class Written(WriterCommitMessage):
 class BatchWriter(DataSourceArrowWriter):
     def __init__(self, options: Any, schema: StructType, overwrite: bool) -> None:
         self._options = sink_options(options, is_streaming=False)
+        check_options(self._options)
         check_columns(schema, self._options.topic)
         if overwrite:
             raise BadOption(

@@ -10,6 +10,7 @@ from pyspark.sql.types import StructType
 
 from oncelog.spark.option import BadOption
 from oncelog.spark.options import sink_options
+from oncelog.spark.sink.checking import check_options
 from oncelog.spark.sink.columns import check_columns
 from oncelog.spark.sink.lane import LaneMessage, LanePlace
 from oncelog.spark.worker import settle
@@ -31,6 +32,7 @@ class Written(WriterCommitMessage):
 class StreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: Any, schema: StructType, overwrite: bool) -> None:
         self._options = sink_options(options)
+        check_options(self._options)
         check_columns(schema, self._options.topic)
         if overwrite:
             raise BadOption("complete mode would have to take rows back, and a log keeps them: use append mode")

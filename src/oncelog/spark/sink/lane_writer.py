@@ -9,6 +9,7 @@ Before the first row of a batch is sent, the lane's mark stands in the sink's to
 first goes on from what was saved; who does not, asks the log how far the others got, and compares.
 """
 
+import re
 from collections.abc import Coroutine, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Final, Protocol, Self, TypeVar
@@ -27,7 +28,7 @@ from oncelog.spark.sink.errors import SinkRefused
 from oncelog.spark.sink.hashing import RowHash
 from oncelog.spark.sink.lane import Json, LaneMessage, LanePlace
 from oncelog.spark.sink.lane_producer import LaneProducer
-from oncelog.spark.sink.rows import chosen, columns_of, portions
+from oncelog.spark.sink.rows import Portion, chosen, columns_of, portions
 from oncelog.spark.sink.standing import Standing
 from oncelog.spark.sink.state import SinkTopic
 from oncelog.spark.sink.steps import reached
@@ -38,6 +39,7 @@ T = TypeVar("T")
 # So often the offsets are moved on behind which a lane's records would be looked for, in partitions where it writes
 # nothing: retention must not reach them.
 LOOK_EVERY_MS: Final = 600_000
+_ROW: Final = re.compile(r"row (\d+): (.*)", re.DOTALL)
 
 
 class Connected(Protocol):
@@ -189,22 +191,26 @@ class Lane:
         self._hash.add(rows)
 
     def _send(self, rows: pa.RecordBatch, first_row: int) -> None:
-        for output, portion, at in portions(rows, self._options.topic, first_row):
-            producer = self._ready_for(output)
+        for portion in portions(rows, self._options.topic, first_row):
+            producer = self._ready_for(portion.topic)
             if not first_row:
-                self._reached(steps.FIRST_SEND, topic=output)
+                self._reached(steps.FIRST_SEND, topic=portion.topic)
             try:
-                producer.send(output, portion)
-            except KafkaException as failure:
-                raise self._refusal(failure, at) from failure
+                producer.send(portion.topic, portion.rows)
+            except (KafkaException, ValueError, TypeError) as failure:
+                raise self._refusal(failure, portion) from failure
         self._reached(steps.SENT, rows=first_row + rows.num_rows)
 
-    def _refusal(self, failure: KafkaException, first_row: int) -> Exception:
+    def _refusal(self, failure: Exception, portion: Portion | None = None) -> SinkRefused:
         place = self._place
-        where = f"batch {place.batch} of sink {self.sink!r}, lane {place.lane}"
-        if failure.error.code() == KafkaError._INCONSISTENT:
-            return SinkRefused(other_rows(self.sink, place.batch, place.lane, failure.error.str()))
-        return SinkRefused(f"{where}, in the rows from {first_row} on: {failure.error.str()}")
+        error = failure.error if isinstance(failure, KafkaException) else None
+        if error is not None and error.code() == KafkaError._INCONSISTENT:
+            return SinkRefused(other_rows(self.sink, place.batch, place.lane, error.str()))
+        words = str(failure) if error is None else error.str()
+        named = _ROW.match(words)  # a row of what was sent in one piece
+        if named is not None and portion is not None:
+            words = f"row {portion.number(int(named[1]))}: {named[2]}"
+        return SinkRefused(f"batch {place.batch} of sink {self.sink!r}, lane {place.lane}, {words}")
 
     # --- its end
 
@@ -235,7 +241,7 @@ class Lane:
         try:
             saved = producer.finish()
         except KafkaException as failure:
-            raise self._refusal(failure, 0) from failure
+            raise self._refusal(failure) from failure
         self._reached(steps.ACKNOWLEDGED, rows=self._hash.rows)
         self._connected.keep(self.sink, self._place.lane, producer, saved)
         self._producer = None

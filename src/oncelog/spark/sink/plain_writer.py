@@ -20,9 +20,9 @@ def write_plain(options: SinkOptions, iterator: Iterable[pa.RecordBatch]) -> Non
         try:
             for batch in iterator:
                 rows = chosen(batch, columns_of(batch, options.topic))
-                for topic, portion, _ in portions(rows, options.topic, row):
+                for portion in portions(rows, options.topic, row):
                     handles = [each for each in handles if not each.done() or each.error is not None]
-                    handles.append(producer.send(topic, portion))
+                    handles.append(producer.send(portion.topic, portion.rows))
                 row += batch.num_rows
             for handle in handles:
                 handle.result()

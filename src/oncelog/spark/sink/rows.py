@@ -3,11 +3,10 @@ be."""
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from oncelog.spark.sink.errors import SinkRefused
 
@@ -17,7 +16,10 @@ COLUMNS = ("topic", "key", "value", "headers", "partition", "timestamp")
 class Portion(NamedTuple):
     topic: str
     rows: pa.RecordBatch
-    first_row: int  # in the lane, or of the portion's first row where others lie between
+    numbers: Any  # of its rows in the lane, one for each
+
+    def number(self, row: int) -> int:
+        return int(self.numbers[row])
 
 
 def columns_of(batch: pa.RecordBatch, topic: str | None) -> tuple[str, ...]:
@@ -35,9 +37,9 @@ def chosen(batch: pa.RecordBatch, columns: tuple[str, ...]) -> pa.RecordBatch:
 def portions(batch: pa.RecordBatch, topic: str | None, first_row: int) -> Iterator[Portion]:
     """For each topic its rows, in their order. `batch` is what `chosen` made."""
     _check_partitions(batch, first_row)
+    numbers = range(first_row, first_row + batch.num_rows)
     if topic is not None:
-        for rows, at in _by_times(batch, first_row):
-            yield Portion(topic, rows, at)
+        yield from _by_times(Portion(topic, batch, numbers))
         return
     topics = batch.column("topic")
     if topics.null_count:
@@ -48,13 +50,12 @@ def portions(batch: pa.RecordBatch, topic: str | None, first_row: int) -> Iterat
     rows = batch.select([name for name in batch.schema.names if name != "topic"])
     encoded = topics.dictionary_encode()
     names = encoded.dictionary.to_pylist()
-    for number, name in enumerate(names):
-        mine, at = rows, first_row
-        if len(names) > 1:
-            mask = pc.equal(encoded.indices, number)
-            mine, at = rows.filter(mask), first_row + int(np.argmax(np.asarray(mask)))
-        for part, part_at in _by_times(mine, at):
-            yield Portion(name, part, part_at)
+    if len(names) == 1:
+        yield from _by_times(Portion(names[0], rows, numbers))
+        return
+    for index, name in enumerate(names):
+        places = np.flatnonzero(encoded.indices.to_numpy(zero_copy_only=False) == index)
+        yield from _by_times(Portion(name, rows.take(pa.array(places)), places + first_row))
 
 
 def _check_partitions(batch: pa.RecordBatch, first_row: int) -> None:
@@ -70,21 +71,17 @@ def _check_partitions(batch: pa.RecordBatch, first_row: int) -> None:
         raise SinkRefused(f"row {first_row + row}: there is no partition {int(numbers[row])}; null leaves the choice")
 
 
-def _by_times(rows: pa.RecordBatch, first_row: int) -> Iterator[tuple[pa.RecordBatch, int]]:
+def _by_times(portion: Portion) -> Iterator[Portion]:
     """A null timestamp means now. The producer takes a time for each row or for none, so the rows are cut where one
     kind ends and the other begins."""
-    if "timestamp" not in rows.schema.names:
-        yield rows, first_row
-        return
-    times = rows.column("timestamp")
-    if not times.null_count:
-        yield rows, first_row
+    topic, rows, numbers = portion
+    times = rows.column("timestamp") if "timestamp" in rows.schema.names else None
+    if times is None or not times.null_count:
+        yield portion
         return
     timeless = rows.select([name for name in rows.schema.names if name != "timestamp"])
-    if times.null_count == len(times):
-        yield timeless, first_row
-        return
     is_null = np.asarray(times.is_null())
     bounds = np.flatnonzero(np.diff(is_null)) + 1
     for start, stop in pairwise((0, *bounds.tolist(), len(times))):
-        yield (timeless if is_null[start] else rows).slice(start, stop - start), first_row + start
+        piece = (timeless if is_null[start] else rows).slice(start, stop - start)
+        yield Portion(topic, piece, numbers[start:stop])

@@ -22,7 +22,7 @@ from oncelog.records.codecs import GZIP, NONE
 from oncelog.records.header import headers
 from oncelog.records.read import records_of
 from oncelog.spark.sink.errors import BadState, SinkRefused
-from oncelog.spark.sink.lane import TOPIC_PREFIX, topic_of
+from oncelog.spark.sink.lane import topic_of
 from oncelog.spark.sink.standing import Entry, Standing, start_of
 from oncelog.wire.hot_client import PRODUCE_KEY, PRODUCE_VERSIONS_BY_NAME, pack_produce, read_produce_answer
 
@@ -43,8 +43,6 @@ TAIL_RECORDS: Final = 32  # of the topic's end, at the first try
 PAUSE_S: Final = 0.1
 TOPIC_PATIENCE_MS: Final = 30_000  # for making the topic
 OFFSET_OUT_OF_RANGE: Final = 1
-MOST_NAME_LETTERS: Final = 249 - len(TOPIC_PREFIX)
-_ALLOWED: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 
 class TooOld(Exception):
@@ -57,20 +55,10 @@ class Fetched(NamedTuple):
     high_watermark: int
 
 
-def check_name(sink: str) -> None:
-    """It becomes part of a topic's name."""
-    if not sink or len(sink) > MOST_NAME_LETTERS or not _ALLOWED.issuperset(sink):
-        raise SinkRefused(
-            f"{sink!r} cannot be the name of a sink: it is 1 to {MOST_NAME_LETTERS} letters, digits, dots, hyphens and "
-            "underscores, as it becomes part of a topic's name"
-        )
-
-
 class SinkTopic:
     """The topic of one sink."""
 
     def __init__(self, brokers: Brokers, sink: str, patience_ms: int) -> None:
-        check_name(sink)
         self._brokers = brokers
         self._place = Place(topic_of(sink), 0)
         self._patience_ms = patience_ms

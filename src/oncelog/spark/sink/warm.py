@@ -13,10 +13,8 @@ from typing import Any, Final, TypeVar
 from oncelog.client.net.brokers import Brokers
 from oncelog.client.net.loop_thread import LoopThread
 from oncelog.client.properties import ProducerSettings, producer_settings
-from oncelog.client.properties.table import ALIASES
 from oncelog.client.saving.saved import SavedProducer
-from oncelog.spark.option import BadOption
-from oncelog.spark.options import SinkOptions
+from oncelog.spark.sink.checking import lane_properties as lane_properties
 from oncelog.spark.sink.destination import Destination, KafkaDestination
 from oncelog.spark.sink.lane import Json
 from oncelog.spark.sink.lane_producer import KafkaLaneProducer, LaneProducer
@@ -27,20 +25,6 @@ T = TypeVar("T")
 MOST_CLUSTERS: Final = 8
 MOST_PRODUCERS: Final = 4  # of one cluster; each is a thread, its connections and some megabytes
 FOREVER_MS: Final = (1 << 31) - 1
-# Unless the user says otherwise: Kafka's own time limit, which outlives a broker that restarts, and its bound of
-# memory.
-_DEFAULTS: Final = {"message.timeout.ms": "120000", "queue.buffering.max.kbytes": "32768"}
-_ONCE: Final = {"enable.idempotence": ("true", "1"), "request.required.acks": ("all", "-1")}
-
-
-def lane_properties(options: SinkOptions) -> dict[str, str]:
-    """Of the producer of a lane; refuses what would not be exactly once."""
-    given = {ALIASES.get(name, name): value for name, value in options.client.items()}
-    for name, allowed in _ONCE.items():
-        value = given.get(name)
-        if value is not None and value.strip().lower() not in allowed:
-            raise BadOption(f"'kafka.{name}' = {value}: this sink writes every row once, and needs {allowed[0]}")
-    return _DEFAULTS | given
 
 
 class Cluster:

@@ -1,0 +1,40 @@
+"""Options of a sink that cannot be meant, and what a lane has of properties unless the user says otherwise. Pure."""
+
+from typing import Final
+
+from oncelog.client.properties.table import ALIASES
+from oncelog.spark.option import BadOption
+from oncelog.spark.options import SinkOptions
+from oncelog.spark.sink.lane import TOPIC_PREFIX
+
+# Kafka's own time limit, which outlives a broker that restarts, and its bound of memory.
+_DEFAULTS: Final = {"message.timeout.ms": "120000", "queue.buffering.max.kbytes": "32768"}
+_ONCE: Final = {"enable.idempotence": ("true", "1"), "request.required.acks": ("all", "-1")}
+MOST_NAME_LETTERS: Final = 249 - len(TOPIC_PREFIX)
+_ALLOWED: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+
+
+def check_options(options: SinkOptions) -> None:
+    lane_properties(options)
+    for option, name in (("sink.name", options.sink_name), ("job.id", options.job_id)):
+        if name is not None:
+            check_name(option, name)
+
+
+def check_name(option: str, name: str) -> None:
+    """It becomes part of a topic's name."""
+    if not name or len(name) > MOST_NAME_LETTERS or not _ALLOWED.issuperset(name):
+        raise BadOption(
+            f"Option '{option}': {name!r} cannot be the name of a sink: it is 1 to {MOST_NAME_LETTERS} letters, "
+            "digits, dots, hyphens and underscores, as it becomes part of a topic's name"
+        )
+
+
+def lane_properties(options: SinkOptions) -> dict[str, str]:
+    """Of the producer of a lane; refuses what would not be exactly once."""
+    given = {ALIASES.get(name, name): value for name, value in options.client.items()}
+    for name, allowed in _ONCE.items():
+        value = given.get(name)
+        if value is not None and value.strip().lower() not in allowed:
+            raise BadOption(f"'kafka.{name}' = {value}: this sink writes every row once, and needs {allowed[0]}")
+    return _DEFAULTS | given
