@@ -19,6 +19,7 @@ VIOLATIONS = [
     ("wire/violation.py", "import socket"),
     ("log/violation_loop.py", "import asyncio"),
     ("client/sending/violation.py", "import random"),
+    ("spark/sink/deciding.py", "import pyspark"),
     ("cluster/violation.py", "import numpy"),
 ]
 
