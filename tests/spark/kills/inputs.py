@@ -1,5 +1,7 @@
 """Topics full of integers, and what a pipeline must make of them."""
 
+import time
+
 import numpy as np
 import pyarrow as pa
 
@@ -22,9 +24,10 @@ def write_integers(address: str, topic: str, partitions: int, first: int, last: 
 def write_values(address: str, topic: str, partition: int, values: Numbers) -> None:
     if len(values) == 0:
         return
+    now_ms = time.time_ns() // 1_000_000  # old ones would soon be gone by retention
     column = bytes_column(pa.array(values).cast(pa.string()).cast(pa.binary()))
     with RawConnection(address) as connection:
-        for batch in encode(value=column, timestamp_ms=1_700_000_000_000, target_bytes=BATCH_BYTES):
+        for batch in encode(value=column, timestamp_ms=now_ms, target_bytes=BATCH_BYTES):
             answer = connection.produce(topic, partition, bytes(batch.data))
             assert answer.error_code.value == 0, answer.error_code
 
