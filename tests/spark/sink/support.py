@@ -62,6 +62,12 @@ def make_topic(server: ServerProcess, topic: str, partitions: int = 4, **config:
             future.result()
 
 
+def remove_topic(server: ServerProcess, topic: str) -> None:
+    with Admin({"bootstrap.servers": server.bootstrap_servers}) as admin:
+        for future in admin.delete_topics([topic]).values():
+            future.result()
+
+
 def grow_topic(server: ServerProcess, topic: str, partitions: int) -> None:
     with Admin({"bootstrap.servers": server.bootstrap_servers}) as admin:
         for future in admin.create_partitions([NewPartitions(topic, partitions)]).values():

@@ -1,16 +1,24 @@
 """Lanes and commits on both servers: whatever is run again, every row is there once."""
 
+from typing import Any
+
+import pyarrow as pa
 import pytest
 
 from oncelog.spark.sink.errors import SinkRefused
-from tests.peers.server_process import ServerProcess
+from oncelog.spark.sink.lane import topic_of
+from tests.peers.server_process import ServerProcess, free_ports
 from tests.spark.sink.support import (
+    Rows,
     Sink,
     cut,
     grow_topic,
     make_topic,
+    messages_of,
     numbers,
+    remove_topic,
     stored,
+    table,
     values,
     values_of,
 )
@@ -77,13 +85,20 @@ def test_a_replay_with_fewer_rows_than_stand_there_is_refused(server: ServerProc
         sink.lane(0, 0, cut(LEFT[:1000], 1000), attempt=1)
 
 
-def test_a_saved_batch_with_other_rows_is_refused(server: ServerProcess, topic: str) -> None:
+def test_a_saved_batch_with_other_rows_is_refused_and_the_first_one_named(server: ServerProcess, topic: str) -> None:
     sink = Sink(server, topic)
-    sink.run(0, [LEFT, RIGHT])
-    with pytest.raises(SinkRefused, match=r"lane 0: .*4999 rows where 5000 were written"):
-        sink.lane(0, 0, cut(LEFT[1:], 1000))
-    with pytest.raises(SinkRefused, match=r"lane 1: "):
-        sink.lane(0, 1, cut([*RIGHT[:-1], RIGHT[0]], 1000))
+    sink.run(0, [LEFT[:500], []])
+    sink.run(1, [LEFT[500:], RIGHT])  # lane 0 goes on, lane 1 is new
+    for lane, rows in ((0, LEFT[500:]), (1, RIGHT)):
+        changed = [*rows[:700], (rows[700][0], b"another"), *rows[701:]]
+        with pytest.raises(SinkRefused, match=rf"lane {lane}: .*row 700: .*value is b'another' where b'\d+' stands"):
+            sink.lane(1, lane, cut(changed, 1000))
+        with pytest.raises(SinkRefused, match=r"3900 rows where 4\d00 were written; the record at offset \d+ of"):
+            sink.lane(1, lane, cut(rows[:3900], 1000))
+        with pytest.raises(SinkRefused, match=rf"row {len(rows)} goes to .* where no further record stands"):
+            sink.lane(1, lane, cut([*rows, (b"k1", b"more")], 1000))
+        with pytest.raises(SinkRefused, match=r"rows as before, but others, or in another order; row 0: .* the key is"):
+            sink.lane(1, lane, cut([rows[1], rows[0], *rows[2:]], 1000))
     assert values(server, topic) == values_of(LEFT, RIGHT)
 
 
@@ -175,3 +190,110 @@ def test_a_task_that_told_nothing_fails_the_batch(server: ServerProcess, topic: 
     message = sink.lane(0, 0, cut(LEFT[:10], 5))
     with pytest.raises(SinkRefused, match=r"a task of batch 0 has told nothing.*trigger"):
         sink.commit(0, [message, None])
+
+
+def test_an_attempt_of_which_the_broker_knows_nothing_any_more_is_found_in_the_log(
+    server: ServerProcess, topic: str
+) -> None:
+    """Stock Kafka forgets a producer at once whose records have old timestamps; also one that was idle for a day."""
+    sink = Sink(server, topic)
+    for batch in range(3):
+        rows = numbers(batch * 3000, batch * 3000 + 3000)
+        sink.lane(batch, 0, dated(rows[:1200]))
+        sink.commit(batch, [sink.lane(batch, 0, dated(rows), attempt=1)])
+    assert values(server, topic) == values_of(numbers(0, 9000))
+
+
+def test_lanes_that_write_to_several_topics_resume_all_of_them(server: ServerProcess, topic: str) -> None:
+    names = [topic, f"{topic}-second", f"{topic}-third"]
+    for name in names[1:]:
+        make_topic(server, name, 2)
+    sink = Sink(server, topic="", query=f"query-of-{topic}")
+    rows = numbers(0, 3000)
+
+    def batches(count: int) -> list[pa.RecordBatch]:
+        """The second topic comes late, the third only behind what an attempt before had read."""
+        chosen = [names[(at > 500) + (at > 2000)] if at % 2 else names[0] for at in range(len(rows))]
+        return [table(rows[at : at + 300], topic=pa.array(chosen[at : at + 300])) for at in range(0, count, 300)]
+
+    sink.lane(0, 0, batches(900))
+    sink.lane(0, 0, batches(1800), attempt=1)
+    sink.commit(0, [sink.lane(0, 0, batches(3000), attempt=2)])
+    sink.lane(1, 0, batches(900))
+    sink.commit(1, [sink.lane(1, 0, batches(3000), attempt=1)])
+    found = [value or b"" for name in names for value in values(server, name)]
+    assert sorted(found) == values_of(rows, rows)
+
+
+def test_rows_without_a_key_are_placed_alike_by_every_attempt(server: ServerProcess, topic: str) -> None:
+    sink = Sink(server, topic, kafka_oncelog_keyless_run="125")
+    rows = [(None, value) for _, value in numbers(0, 5000)]
+    sink.lane(0, 0, cut(rows[:1700], 1000))
+    sink.run(0, [rows], size=333)
+    sink.run(0, [rows], size=999)
+    assert values(server, topic) == values_of(rows)
+    assert all(len(each) == 1250 for each in stored(server, topic).values())
+
+
+def test_a_place_is_kept_for_as_long_as_the_lane_lives(server: ServerProcess, topic: str) -> None:
+    """What decides where a row goes may have another default in another version, or be changed by the user."""
+    rows = [(None, value) for _, value in numbers(0, 1000)]
+    Sink(server, topic, kafka_oncelog_keyless_run="100").run(0, [rows])
+    Sink(server, topic).run(1, [rows])
+    with pytest.raises(SinkRefused, match="saved with partitioner=murmur2_random, and is started with"):
+        Sink(server, topic, kafka_partitioner="fnv1a").run(2, [rows])
+
+
+def test_old_records_of_the_sinks_topic_are_removed(server: ServerProcess, topic: str) -> None:
+    sink = Sink(server, topic)
+    for batch in range(6):
+        sink.lane(batch, 0, cut(LEFT[:100], 50))
+        sink.run(batch, [LEFT[:100], RIGHT[:100]])
+    (messages,) = messages_of(server, topic_of(sink.query)).values()
+    left = {message.key() for message in messages} - {message.key() for message in messages if message.value() is None}
+    batches = sorted(int(key.split(b"/")[0]) for key in left if b"/state/" in key)
+    assert batches == [4, 5]
+    assert all(key.startswith(b"5/") for key in left if b"/state/" not in key)
+
+
+def test_a_topic_that_was_removed_stops_the_query_with_its_name(server: ServerProcess, topic: str) -> None:
+    sink = Sink(server, topic, kafka_delivery_timeout_ms="4000")
+    sink.run(0, [LEFT[:100]])
+    remove_topic(server, topic)
+    with pytest.raises(SinkRefused, match=topic):
+        sink.run(1, [LEFT[:100]])
+    make_topic(server, topic)
+    with pytest.raises(SinkRefused, match=f"{topic}.* deleted and made again|{topic}"):
+        sink.run(1, [LEFT[:100]])
+
+
+def test_a_sinks_topic_that_was_removed_is_a_lost_state(server: ServerProcess, topic: str) -> None:
+    sink = Sink(server, topic, kafka_delivery_timeout_ms="4000")
+    sink.run(0, [LEFT[:100]])
+    remove_topic(server, topic_of(sink.query))
+    with pytest.raises(SinkRefused, match="has nothing saved, and the checkpoint runs batch 1"):
+        sink.run(1, [LEFT[:100]])
+
+
+def test_a_topic_of_the_sinks_name_that_is_not_compacted_is_refused(server: ServerProcess, topic: str) -> None:
+    sink = Sink(server, topic)
+    make_topic(server, topic_of(sink.query), 1)
+    with pytest.raises(SinkRefused, match=r"cleanup.policy"):
+        sink.run(0, [LEFT[:100]])
+
+
+def test_no_such_server_is_told_within_the_time_limit(topic: str) -> None:
+    class Nobody:
+        (port,) = free_ports(1)
+        bootstrap_servers = f"127.0.0.1:{port}"
+
+    nobody: Any = Nobody()
+    sink = Sink(nobody, topic, kafka_delivery_timeout_ms="1000")
+    with pytest.raises(SinkRefused, match=r"could not be asked for 1 s: .*127.0.0.1"):
+        sink.run(0, [LEFT[:100]])
+
+
+def dated(rows: Rows) -> list[pa.RecordBatch]:
+    """With timestamps of long ago."""
+    times = pa.array([1_500_000_000_000] * 400).view(pa.timestamp("ms", "UTC"))
+    return [table(rows[at : at + 400], timestamp=times[: len(rows[at : at + 400])]) for at in range(0, len(rows), 400)]

@@ -156,6 +156,9 @@ class MemoryTopic(SinkTopic):
         step()
         self.world.is_made = True
 
+    async def check_config(self) -> None:
+        pass
+
     async def patiently(self, ask: Callable[[], Any]) -> Any:
         return await ask()
 
@@ -214,6 +217,9 @@ class MemoryDestination:
     async def ends(self, places: Iterable[Place]) -> dict[Place, int]:
         step()
         return {place: len(self.world.partitions[place]) for place in places}
+
+    async def first_difference(self, *_: Any) -> str | None:
+        return None
 
     def _begin(self, identity: Identity, topic: str, count: int | None) -> SavedTopic:
         count = count or self.world.counts[topic]

@@ -12,6 +12,7 @@ from oncelog.client.saving.asking import end_offsets
 from oncelog.client.saving.fencing import kafka_pid
 from oncelog.client.saving.saved import Identity, Place, SavedPartition, SavedProducer, SavedTopic, Span
 from oncelog.clock import wall_s
+from oncelog.spark.sink.comparing import Kept, first_difference
 from oncelog.spark.sink.errors import SinkRefused
 
 
@@ -29,6 +30,11 @@ class Destination(Protocol):
 
     async def ends(self, places: Iterable[Place]) -> dict[Place, int]:
         """Their high watermarks."""
+
+    async def first_difference(
+        self, before: SavedProducer, after: SavedProducer, kept: Kept, topic: str | None
+    ) -> str | None:
+        """Between what a lane has written of a batch and its rows now."""
 
 
 class KafkaDestination:
@@ -61,6 +67,12 @@ class KafkaDestination:
 
     async def ends(self, places: Iterable[Place]) -> dict[Place, int]:
         return await end_offsets(self._brokers, places)
+
+    async def first_difference(
+        self, before: SavedProducer, after: SavedProducer, kept: Kept, topic: str | None
+    ) -> str | None:
+        await self._brokers.refresh(after.topics)
+        return await first_difference(self._brokers, before, after, kept, topic)
 
     async def _begin(self, identity: Identity, topic: str, count: int | None) -> SavedTopic:
         metadata = await self._brokers.refresh([topic])

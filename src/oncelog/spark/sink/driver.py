@@ -6,6 +6,7 @@ the same batch the first in the log has saved it, and the other one compares too
 
 from collections.abc import Sequence
 
+from oncelog.client.errors import KafkaException
 from oncelog.spark.options import SinkOptions
 from oncelog.spark.sink import steps
 from oncelog.spark.sink.deciding import Doing, check_same, decide, other_lanes
@@ -34,7 +35,11 @@ def commit_batch(
     reached(steps.COMMITTING, sink=sink, batch=batch)
     connected = connected or cluster(lane_properties(options))
     committing = _Committing(connected.log(sink), connected.destination, lanes, batch)
-    connected.run(committing.commit(query, options.first_batch))
+    try:
+        connected.run(committing.commit(query, options.first_batch))
+    except KafkaException as failure:
+        words = failure.error.str()
+        raise SinkRefused(f"the state of batch {batch} of sink {sink!r} could not be saved: {words}") from failure
     reached(steps.COMMITTED, sink=sink, batch=batch)
 
 

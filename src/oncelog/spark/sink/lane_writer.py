@@ -10,7 +10,9 @@ first goes on from what was saved; who does not, asks the log how far the others
 """
 
 import re
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Final, Protocol, Self, TypeVar
 
@@ -22,11 +24,12 @@ from oncelog.clock import wall_s
 from oncelog.spark.options import SinkOptions
 from oncelog.spark.sink import steps
 from oncelog.spark.sink.claiming import claim_lane, claim_sink, claim_topic, mark
+from oncelog.spark.sink.comparing import Kept
 from oncelog.spark.sink.deciding import Doing, decide, difference, other_rows
 from oncelog.spark.sink.destination import Destination
 from oncelog.spark.sink.errors import SinkRefused
 from oncelog.spark.sink.hashing import RowHash
-from oncelog.spark.sink.lane import Json, LaneMessage, LanePlace
+from oncelog.spark.sink.lane import Json, LaneMessage, LanePlace, SinkState
 from oncelog.spark.sink.lane_producer import LaneProducer
 from oncelog.spark.sink.rows import Portion, chosen, columns_of, portions
 from oncelog.spark.sink.standing import Standing
@@ -77,18 +80,39 @@ class Lane:
         self._columns: tuple[str, ...] | None = None
         self._producer: LaneProducer | None = None
         self._looked_at_ms = 0
+        self._kept = Kept()
         self._reached(steps.BEGUN)
         self._connected: Connected = connected or cluster(lane_properties(options))
         self._topic = self._connected.log(self.sink)
         self._standing = Standing()
-        self._doing = self._begin()
-        self._reached(steps.STATE_READ, doing=self._doing.value)
-        if self._doing is Doing.WRITE and place.lane in self._standing.claims.marks:
-            self._go_on(is_fresh=False)
+        with self._in_words():
+            self._doing = self._begin()
+            self._reached(steps.STATE_READ, doing=self._doing.value)
+            if self._doing is Doing.WRITE and place.lane in self._standing.claims.marks:
+                self._go_on(is_fresh=False)
 
     def _reached(self, step: str, **facts: object) -> None:
         place = self._place
         reached(step, sink=self.sink, batch=place.batch, lane=place.lane, attempt=place.attempt, **facts)
+
+    @contextmanager
+    def _in_words(self, portion: Portion | None = None) -> Iterator[None]:
+        """What fails inside is told with the batch and the lane, and with the row where it is one of the portion's."""
+        try:
+            yield
+        except (KafkaException, ValueError, TypeError) as failure:
+            raise self._refusal(failure, portion) from failure
+
+    def _refusal(self, failure: Exception, portion: Portion | None) -> SinkRefused:
+        place = self._place
+        error = failure.error if isinstance(failure, KafkaException) else None
+        if error is not None and error.code() == KafkaError._INCONSISTENT:
+            return SinkRefused(other_rows(self.sink, place.batch, place.lane, error.str()))
+        words = str(failure) if error is None else error.str()
+        named = _ROW.match(words)  # a row of what was sent in one piece
+        if named is not None and portion is not None:
+            words = f"row {portion.number(int(named[1]))}: {named[2]}"
+        return SinkRefused(f"batch {place.batch} of sink {self.sink!r}, lane {place.lane}, {words}")
 
     # --- its beginning
 
@@ -100,6 +124,7 @@ class Lane:
         self._standing = run(topic.read())
         doing = self._decide()
         if doing is Doing.BEGIN:
+            run(topic.check_config())
             run(claim_sink(topic, self._standing, self.sink, self._place))
             doing = self._decide()
         return doing
@@ -186,31 +211,20 @@ class Lane:
         if self._columns is None:
             self._columns = columns_of(batch, self._options.topic)
         rows = chosen(batch, self._columns)
-        if self._doing is not Doing.VERIFY:
+        if self._doing is Doing.VERIFY:
+            self._kept.add(rows)
+        else:
             self._send(rows, self._hash.rows)
         self._hash.add(rows)
 
     def _send(self, rows: pa.RecordBatch, first_row: int) -> None:
         for portion in portions(rows, self._options.topic, first_row):
-            producer = self._ready_for(portion.topic)
-            if not first_row:
-                self._reached(steps.FIRST_SEND, topic=portion.topic)
-            try:
+            with self._in_words(portion):
+                producer = self._ready_for(portion.topic)
+                if not first_row:
+                    self._reached(steps.FIRST_SEND, topic=portion.topic)
                 producer.send(portion.topic, portion.rows)
-            except (KafkaException, ValueError, TypeError) as failure:
-                raise self._refusal(failure, portion) from failure
         self._reached(steps.SENT, rows=first_row + rows.num_rows)
-
-    def _refusal(self, failure: Exception, portion: Portion | None = None) -> SinkRefused:
-        place = self._place
-        error = failure.error if isinstance(failure, KafkaException) else None
-        if error is not None and error.code() == KafkaError._INCONSISTENT:
-            return SinkRefused(other_rows(self.sink, place.batch, place.lane, error.str()))
-        words = str(failure) if error is None else error.str()
-        named = _ROW.match(words)  # a row of what was sent in one piece
-        if named is not None and portion is not None:
-            words = f"row {portion.number(int(named[1]))}: {named[2]}"
-        return SinkRefused(f"batch {place.batch} of sink {self.sink!r}, lane {place.lane}, {words}")
 
     # --- its end
 
@@ -222,7 +236,8 @@ class Lane:
         if self._doing is Doing.VERIFY:
             self._verify()
         elif self._producer is not None:
-            producer = self._acknowledged(self._producer)
+            with self._in_words():
+                producer = self._acknowledged(self._producer)
         message = LaneMessage(
             sink=self.sink,
             query=place.query,
@@ -238,10 +253,7 @@ class Lane:
         return message
 
     def _acknowledged(self, producer: LaneProducer) -> Json:
-        try:
-            saved = producer.finish()
-        except KafkaException as failure:
-            raise self._refusal(failure) from failure
+        saved = producer.finish()
         self._reached(steps.ACKNOWLEDGED, rows=self._hash.rows)
         self._connected.keep(self.sink, self._place.lane, producer, saved)
         self._producer = None
@@ -251,8 +263,24 @@ class Lane:
         place, state = self._place, self._standing.state
         assert state is not None
         found = difference(state, place.lane, self._hash.rows, self._hash.digest())
-        if found is not None:
-            raise SinkRefused(other_rows(self.sink, place.batch, place.lane, found))
+        if found is None:
+            return
+        first = self._first_difference(state)
+        raise SinkRefused(
+            other_rows(self.sink, place.batch, place.lane, found if first is None else f"{found}; {first}")
+        )
+
+    def _first_difference(self, state: SinkState) -> str | None:
+        number = self._place.lane
+        before = [SavedProducer.from_json(each) for each in self._standing.before_batch(number)]
+        after = state.lanes.get(number)
+        if not before or after is None or after.idle_batches:
+            return None
+        together = replace(before[0], topics={name: topic for each in before for name, topic in each.topics.items()})
+        comparing = self._connected.destination.first_difference(
+            together, SavedProducer.from_json(after.producer), self._kept, self._options.topic
+        )
+        return self._connected.run(comparing)
 
     def close(self) -> None:
         if self._producer is not None:

@@ -23,6 +23,7 @@ from oncelog.spark.sink.lane import (
     SINK,
     STATE,
     TOPIC,
+    Json,
     LaneClaim,
     LaneState,
     Mark,
@@ -80,6 +81,15 @@ class Standing:
             return self.state.lanes[lane]
         claim = self.claims.lanes.get(lane)
         return None if claim is None else LaneState(claim.producer, looked_at_ms=claim.made_at_ms)
+
+    def before_batch(self, lane: int) -> list[Json]:
+        """What the lane stood at before the batch that is saved last: as it was saved or claimed, and further
+        topics."""
+        known = None if self.before is None else self.before.lanes.get(lane)
+        claimed = self.taken_up.lanes.get(lane)
+        found = [] if known is None else [known.producer]
+        found += [] if claimed is None else [claimed.producer]
+        return found + [claim.producer for (number, _), claim in self.taken_up.topics.items() if number == lane]
 
     def further_topics(self, lane: int) -> dict[str, LaneClaim]:
         return {topic: claim for (number, topic), claim in self.claims.topics.items() if number == lane}

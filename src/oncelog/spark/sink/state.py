@@ -10,7 +10,9 @@ from datetime import timedelta
 from typing import Any, Final, NamedTuple, TypeVar
 
 from oncelog.client.admin.asking import Patience
+from oncelog.client.admin.configs import describe_configs
 from oncelog.client.admin.topics import create_topics
+from oncelog.client.admin.values import ConfigResource, ResourceType
 from oncelog.client.errors import KafkaError, KafkaException, error_of, is_retriable
 from oncelog.client.net.brokers import Brokers
 from oncelog.client.saving.asking import EARLIEST, end_offsets
@@ -83,6 +85,22 @@ class SinkTopic:
         if outcome is not None and not is_there:
             raise SinkRefused(f"topic {name}, for the sink's state, cannot be made: {outcome.error.str()}")
         await self.patiently(self._until_led)
+
+    async def check_config(self) -> None:
+        """That the topic keeps what is written, as far as we may know: somebody else may have made it."""
+        resource = ConfigResource(ResourceType.TOPIC, self._place.topic)
+        patience = Patience(self._patience_ms, TOPIC_PATIENCE_MS)
+        found = (await describe_configs(self._brokers, [resource], patience))[resource]
+        if isinstance(found, KafkaException):
+            if found.error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                return  # whoever may not look believes
+            raise found
+        policy = found["cleanup.policy"].value
+        if policy != "compact":
+            raise SinkRefused(
+                f"topic {self._place.topic} has cleanup.policy={policy}, and would lose the sink's state: set it to "
+                "compact, or remove the topic so that it is made as it should be"
+            )
 
     async def _until_led(self) -> None:
         metadata = await self._brokers.refresh([self._place.topic])
