@@ -16,8 +16,7 @@ _POSITIVE: Final = 0x7FFFFFFF
 Hash = Callable[[bytes], int]
 
 
-def crc32(key: bytes) -> int:
-    return zlib.crc32(key)
+crc32: Final[Hash] = zlib.crc32
 
 
 def murmur2(key: bytes) -> int:
