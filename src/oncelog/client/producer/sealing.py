@@ -30,9 +30,6 @@ ASK_S: Final = 0.002
 WALL_OFFSET_KEPT_S: Final = 1.0
 
 
-import os
-F=float(os.environ.get("F","0"))
-
 class Owner(Protocol):
     """What is asked of the engine."""
 
@@ -74,7 +71,6 @@ class Sealing:
         self._refused: set[Partition] = set()  # with chunks, when another thread had the lock
         self._wall_offset_s = wall_s() - monotonic_s()
         self._wall_offset_at_s = monotonic_s()
-        self._lag_s = 0.0
 
     # --- from any thread
 
@@ -197,9 +193,7 @@ class Sealing:
         for partition, due_s in tuple(waiting.items()):
             if due_s > now_s and not self.flushes:
                 break
-            if not partition.is_wanted and due_s <= now_s:
-                self._lag_s += (now_s - due_s - self._lag_s) / 16
-            really_due_s = partition.opened_s + self._linger_s + min(F * self._lag_s, 0.1)
+            really_due_s = partition.opened_s + self._linger_s
             if self.flushes or not self._ask_s or (partition.is_wanted and really_due_s <= now_s):
                 if self._seal_now(partition):
                     del waiting[partition]
