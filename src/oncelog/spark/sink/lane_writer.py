@@ -42,6 +42,7 @@ T = TypeVar("T")
 # So often the offsets are moved on behind which a lane's records would be looked for, in partitions where it writes
 # nothing: retention must not reach them.
 LOOK_EVERY_MS: Final = 600_000
+_GIVEN_UP: Final = (KafkaError._MSG_TIMED_OUT, KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID)
 _ROW: Final = re.compile(r"row (\d+): (.*)", re.DOTALL)
 
 
@@ -101,7 +102,14 @@ class Lane:
         try:
             yield
         except (KafkaException, ValueError, TypeError) as failure:
+            self._check_topics(failure)
             raise self._refusal(failure, portion) from failure
+
+    def _check_topics(self, failure: Exception) -> None:
+        """Records that were given up in the end may have had nowhere to go."""
+        gives_up = isinstance(failure, KafkaException) and failure.error.code() in _GIVEN_UP
+        if self._producer is not None and gives_up:
+            self._connected.run(self._connected.destination.counts(self._producer.topics))
 
     def _refusal(self, failure: Exception, portion: Portion | None) -> SinkRefused:
         place = self._place

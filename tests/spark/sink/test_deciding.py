@@ -1,0 +1,67 @@
+"""What a batch is to be, given what is saved: a table."""
+
+import pytest
+
+from oncelog.spark.sink.deciding import Doing, check_same, decide, difference
+from oncelog.spark.sink.errors import SinkRefused
+from oncelog.spark.sink.lane import LaneMessage, LaneState, SinkClaim, SinkState
+from oncelog.spark.sink.standing import Standing
+
+OWNER = SinkClaim("s", "q", 5, "o")
+
+
+def saved(batch: int) -> Standing:
+    lanes = {0: LaneState({}, 10, "h"), 1: LaneState({}, idle_batches=2)}
+    return Standing(owner=OWNER, state=SinkState(OWNER, batch, 2, lanes))
+
+
+@pytest.mark.parametrize(
+    ("standing", "batch", "first_batch", "doing"),
+    [
+        (Standing(), 0, None, Doing.BEGIN),
+        (Standing(), 7, 7, Doing.BEGIN),
+        (Standing(owner=OWNER), 5, None, Doing.WRITE),
+        (saved(8), 9, None, Doing.WRITE),
+        (saved(8), 8, None, Doing.VERIFY),
+        (saved(8), 9, 5, Doing.WRITE),
+    ],
+)
+def test_the_next_batch_is_written_and_the_saved_one_compared(
+    standing: Standing, batch: int, first_batch: int | None, doing: Doing
+) -> None:
+    assert decide(standing, "s", "q", batch, first_batch) is doing
+
+
+@pytest.mark.parametrize(
+    ("standing", "query", "batch", "first_batch", "words"),
+    [
+        (Standing(), "q", 3, None, r"nothing saved, and the checkpoint runs batch 3: .*oncelog\.sink\.s"),
+        (Standing(), "q", 0, 4, r"begin with batch 4 \(`sink.first.batch`\), and the checkpoint runs batch 0"),
+        (Standing(owner=OWNER), "q", 6, None, "begins with batch 5, and the checkpoint runs batch 6"),
+        (saved(8), "other", 9, None, "belongs to query q, and this is query other"),
+        (saved(8), "q", 7, None, "runs batch 7, and sink 's' has saved batch 8: the checkpoint is older"),
+        (saved(8), "q", 10, None, "runs batch 10, and sink 's' has saved batch 8: .* newer.* batches 9 to 9"),
+    ],
+)
+def test_anything_else_is_refused_with_both_numbers(
+    standing: Standing, query: str, batch: int, first_batch: int | None, words: str
+) -> None:
+    with pytest.raises(SinkRefused, match=words):
+        decide(standing, "s", query, batch, first_batch)
+
+
+def message(lane: int, rows: int, order_hash: str) -> LaneMessage:
+    return LaneMessage("s", "q", 8, lane, 0, rows, order_hash, None)
+
+
+def test_a_replay_has_the_rows_the_order_and_the_lanes_of_the_first_run() -> None:
+    state = saved(8).state
+    assert state is not None
+    check_same(state, [message(0, 10, "h"), message(1, 0, "")])
+    assert difference(state, 0, 9, "h") == "9 rows where 10 were written"
+    assert difference(state, 0, 10, "x") == "10 rows as before, but others, or in another order"
+    assert difference(state, 1, 4, "x") == "4 rows where 0 were written"
+    with pytest.raises(SinkRefused, match="runs in 3 tasks and was written by 2"):
+        check_same(state, [message(lane, 0, "") for lane in range(3)])
+    with pytest.raises(SinkRefused, match=r"lane 0: .* 9 rows where 10 .*sealed"):
+        check_same(state, [message(0, 9, "h"), message(1, 0, "")])

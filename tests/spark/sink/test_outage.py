@@ -1,0 +1,75 @@
+"""A broker that dies while lanes write: they wait for it, and go on by themselves."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from tests.peers.apache import ApacheKafka
+from tests.peers.jars import MissingPeer, kafka_jars, need_or_skip
+from tests.peers.oncelog_process import OncelogProcess
+from tests.peers.server_process import ServerProcess
+from tests.spark.conftest import QUICK_BROKER, SETTINGS
+from tests.spark.sink.support import Sink, cut, make_topic, numbers, values, values_of
+
+ROWS = numbers(0, 6000)
+
+
+@pytest.fixture(params=["oncelog", "kafka"])
+def mortal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ServerProcess]:
+    """A server of the test's own, to be killed."""
+    if request.param == "oncelog":
+        with OncelogProcess(tmp_path, settings=SETTINGS) as server:
+            yield server
+        return
+    try:
+        kafka_jars()
+    except MissingPeer as missing:
+        need_or_skip(missing)
+    with ApacheKafka(tmp_path, settings=SETTINGS, jvm=QUICK_BROKER) as server:
+        yield server
+
+
+def test_a_broker_that_dies_while_a_task_writes_is_waited_for(mortal: ServerProcess, topic: str) -> None:
+    make_topic(mortal, topic)
+    sink = Sink(mortal, topic)
+    restarting = threading.Thread(target=mortal.start)
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        for number, batch in enumerate(cut(ROWS, 1000)):
+            if number == 3:
+                mortal.kill()
+                restarting.start()
+            yield batch
+
+    message = sink.lane(0, 0, rows())
+    restarting.join()
+    sink.commit(0, [message])
+    sink.run(1, [ROWS])
+    assert values(mortal, topic) == values_of(ROWS, ROWS)
+
+
+def test_a_broker_that_is_not_there_when_a_task_begins_or_a_driver_commits_is_waited_for(
+    tmp_path: Path, topic: str
+) -> None:
+    with OncelogProcess(tmp_path, settings=SETTINGS) as server:
+        make_topic(server, topic)
+        sink = Sink(server, topic)
+        sink.run(0, [ROWS])
+        with dead_for_a_while(server):
+            message = sink.lane(1, 0, cut(ROWS, 1000))
+        with dead_for_a_while(server):
+            sink.commit(1, [message])
+        assert values(server, topic) == values_of(ROWS, ROWS)
+
+
+@contextmanager
+def dead_for_a_while(server: ServerProcess) -> Iterator[None]:
+    server.kill()
+    restarting = threading.Thread(target=server.start)
+    restarting.start()
+    yield
+    restarting.join()

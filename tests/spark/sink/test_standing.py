@@ -1,0 +1,228 @@
+"""What the records of a sink's topic come to, whoever appended them and in whatever order."""
+
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oncelog.spark.sink.errors import BadState
+from oncelog.spark.sink.lane import (
+    LANE,
+    MARK,
+    SINK,
+    STATE,
+    Json,
+    LaneClaim,
+    LaneState,
+    Mark,
+    SinkClaim,
+    SinkState,
+    batch_of_key,
+    decode,
+    encode,
+    key_of,
+    kind_of_key,
+    lane_claim_fields,
+    mark_fields,
+    read_lane_claim,
+    read_mark,
+    read_sink_claim,
+    read_state,
+    sink_claim_fields,
+    state_fields,
+)
+from oncelog.spark.sink.standing import Entry, Standing, start_of
+
+OWNER = SinkClaim("s", "q", 0, "owner")
+PRODUCER: Json = {"topics": {"out": {"count": 2}}}
+
+
+class Log:
+    """A sink's topic."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+
+    def add(self, kind: str, batch: int, fields: Json) -> int:
+        offset = len(self.entries)
+        self.entries.append(Entry(offset, key_of(kind, batch, offset), encode(kind, fields)))
+        return offset
+
+    def sink(self, claim: SinkClaim = OWNER) -> int:
+        return self.add(SINK, claim.first_batch, sink_claim_fields(claim))
+
+    def claim(self, batch: int, lane: int, nonce: str, producer: Json = PRODUCER) -> int:
+        return self.add(LANE, batch, lane_claim_fields(LaneClaim(batch, lane, producer, nonce, 7)))
+
+    def mark(self, batch: int, lane: int, nonce: str) -> int:
+        return self.add(MARK, batch, mark_fields(Mark(batch, lane, nonce)))
+
+    def state(self, batch: int, previous: int, nonce: str = "", *, lanes: int = 1, claim: SinkClaim = OWNER) -> int:
+        written = {lane: LaneState(PRODUCER, 5, "hash") for lane in range(lanes)}
+        state = SinkState(claim, batch, lanes, written, {"out": 2}, previous, nonce or f"state {batch}")
+        return self.add(STATE, batch, state_fields(state))
+
+    @property
+    def standing(self) -> Standing:
+        found = Standing()
+        found.read(self.entries)
+        return found
+
+
+def test_the_first_claim_of_a_sink_stands() -> None:
+    log = Log()
+    log.sink()
+    log.sink(SinkClaim("s", "another", 3, "late"))
+    assert log.standing.owner == OWNER
+    assert log.standing.next_batch == 0
+
+
+def test_the_first_claim_and_the_first_mark_of_a_lane_stand() -> None:
+    log = Log()
+    log.sink()
+    log.claim(0, 1, "first")
+    log.claim(0, 1, "second")
+    log.mark(0, 1, "third")
+    log.mark(0, 2, "fourth")
+    log.mark(0, 2, "fifth")
+    standing = log.standing
+    assert standing.claims.lanes[1].nonce == "first"
+    assert standing.claims.marks == {1: "first", 2: "fourth"}
+    assert standing.lane(1) == LaneState(PRODUCER, looked_at_ms=7)
+    assert standing.lane(2) is None
+
+
+def test_claims_and_marks_of_another_batch_than_the_next_do_not_count() -> None:
+    log = Log()
+    log.sink()
+    log.state(0, 0)
+    for batch in (0, 2):
+        log.claim(batch, 3, "late or early")
+        log.mark(batch, 0, "late or early")
+    assert not log.standing.claims.lanes
+    assert not log.standing.claims.marks
+
+
+def test_a_lane_that_is_saved_is_not_claimed_again() -> None:
+    log = Log()
+    log.sink()
+    log.state(0, 0)
+    log.claim(1, 0, "again", {"topics": {}})
+    assert log.standing.lane(0) == LaneState(PRODUCER, 5, "hash")
+
+
+def test_the_first_state_of_the_next_batch_stands() -> None:
+    log = Log()
+    log.sink()
+    first = log.state(0, 0, "one")
+    log.state(0, 0, "other")
+    log.state(2, first, "too early")
+    log.state(1, first, "foreign", claim=SinkClaim("s", "q2", 0, "x"))
+    standing = log.standing
+    assert standing.state is not None
+    assert (standing.state.batch, standing.state.nonce) == (0, "one")
+    log.state(1, first)
+    assert log.standing.next_batch == 2
+    assert log.standing.before is not None and log.standing.before.nonce == "one"
+
+
+def test_a_state_without_a_lane_that_has_marked_the_batch_does_not_count() -> None:
+    log = Log()
+    log.sink()
+    log.mark(0, 0, "a")
+    log.mark(0, 1, "b")
+    log.state(0, 0, lanes=1)
+    standing = log.standing
+    assert standing.state is None
+    log.state(0, 0, "with both", lanes=2)
+    standing = log.standing
+    assert standing.state is not None and standing.state.nonce == "with both"
+
+
+def test_keys_tell_the_batch_and_the_kind_and_removed_ones_are_forgotten() -> None:
+    log = Log()
+    log.sink()
+    log.mark(0, 0, "a")
+    key = log.entries[-1].key
+    assert (batch_of_key(key), kind_of_key(key)) == (0, MARK)
+    assert len(log.standing.keys) == 2
+    log.entries.append(Entry(2, key, None))
+    assert len(log.standing.keys) == 1
+
+
+@settings(max_examples=200, deadline=None)
+@given(seed=st.integers(0, 1 << 32))
+def test_whoever_reads_only_the_end_finds_the_same_as_who_reads_everything(seed: int) -> None:
+    """Late drivers append states of old batches, tasks claims and marks of any; old records are removed."""
+    random = Random(seed)
+    log = Log()
+    log.sink()
+    offsets: list[int] = []
+    batch = 0
+    for _ in range(random.randint(1, 40)):
+        what = random.random()
+        if what < 0.3:
+            offsets.append(log.state(batch, offsets[-1] if offsets else 0, lanes=4))
+            batch += 1
+        elif what < 0.5 and batch:
+            old = random.randrange(batch)
+            log.state(old, offsets[old - 1] if old else 0, f"late {old}", lanes=4)
+        elif what < 0.75:
+            log.claim(random.randint(max(batch - 1, 0), batch), random.randrange(4), f"claim {len(log.entries)}")
+        else:
+            log.mark(random.randint(max(batch - 1, 0), batch), random.randrange(4), f"mark {len(log.entries)}")
+    whole = log.standing
+    entries = [entry for entry in log.entries if _is_kept(entry, batch - 1, random)]
+    at = len(entries)
+    while at:
+        start = start_of(entries[at:])
+        if start is not None and (at == 0 or entries[at - 1].offset < start):
+            break
+        at -= 1
+    found = Standing()
+    found.read(entries[at:], from_offset=start_of(entries[at:]) or 0)
+    assert (found.owner, found.state, found.claims) == (whole.owner, whole.state, whole.claims)
+
+
+def _is_kept(entry: Entry, last: int, random: Random) -> bool:
+    """Drivers remove what is older than the last two batches, and miss some of it."""
+    batch = batch_of_key(entry.key)
+    assert batch is not None
+    return batch >= last - 1 or random.random() < 0.3
+
+
+@pytest.mark.parametrize("kind", [SINK, LANE, MARK, STATE])
+def test_what_is_written_is_read_back_equal(kind: str) -> None:
+    claim = LaneClaim(3, 4, PRODUCER, "n", 5)
+    lanes = {0: LaneState(PRODUCER, 5, "h", looked_at_ms=1), 7: LaneState(PRODUCER, idle_batches=3, looked_at_ms=2)}
+    state = SinkState(OWNER, 3, 1, lanes, {"out": 2}, 9, "n", 11)
+    values: dict[str, tuple[Any, Any, Any]] = {
+        SINK: (OWNER, sink_claim_fields, read_sink_claim),
+        LANE: (claim, lane_claim_fields, read_lane_claim),
+        MARK: (Mark(3, 4, "n"), mark_fields, read_mark),
+        STATE: (state, state_fields, read_state),
+    }
+    value, fields, read = values[kind]
+    found_kind, found = decode(encode(kind, fields(value)))
+    assert found_kind == kind
+    assert read(found) == value
+    for name in fields(value):
+        with pytest.raises(BadState, match=f"no {kind}|no {SINK}"):
+            read({**found, name: object()} if name != "lanes" else {**found, name: 3})
+            read({each: cell for each, cell in found.items() if each != name})
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (b"\x00\x01", "is no JSON"),
+        (b"[1]", "has no 'oncelog.sink'"),
+        (b'{"oncelog.sink": 0}', "has no 'oncelog.sink'"),
+        (b'{"oncelog.sink": 2, "kind": "state"}', r"newer oncelog \(format 2, this one knows 1\)"),
+    ],
+)
+def test_what_is_no_sinks_record_is_refused(value: bytes, words: str) -> None:
+    with pytest.raises(BadState, match=words):
+        decode(value)
