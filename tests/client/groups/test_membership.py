@@ -109,6 +109,25 @@ def rebalance(told: Told) -> None:
     told.at(told.now_ms + 1000).beaten(KafkaError.REBALANCE_IN_PROGRESS)
 
 
+def test_a_coordinator_that_is_found_and_refuses_every_join_is_asked_less_and_less_often() -> None:
+    told = Told()
+    told.machine.subscribe({"a"}, told.now_ms)
+    pauses = []
+    for _ in range(4):
+        told.find()
+        join = told.one(Join)
+        told.machine.joined(join.request_id, Joined(KafkaError.NOT_COORDINATOR), told.now_ms)
+        assert told.act() == []
+        due_ms = told.machine.next_due_ms()
+        assert due_ms is not None
+        pauses.append(due_ms - told.now_ms)
+        told.at(due_ms)
+    assert pauses == [100, 200, 400, 400]
+    told.find()
+    told.joined()
+    told.synced(*PLACES)
+
+
 def test_a_new_member_takes_the_id_it_is_given_and_joins_with_it() -> None:
     told = Told()
     told.machine.subscribe({"a"}, told.now_ms)

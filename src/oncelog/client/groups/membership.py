@@ -141,8 +141,7 @@ class Membership:
 
     def coordinator_found(self, request_id: int, node_id: int) -> None:
         if self._answered(request_id):
-            self._node_id = node_id
-            self._failures = 0
+            self._node_id = node_id  # that it was found is no success yet: it may refuse every join
 
     def joined(self, request_id: int, answer: Joined, now_ms: int) -> None:
         asked = self._answered(request_id)
