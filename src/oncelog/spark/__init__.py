@@ -5,6 +5,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from oncelog.spark.idle_workers import end_quietly
+
 if TYPE_CHECKING:
     from oncelog.spark.checking import check as check
     from oncelog.spark.sealed.sealing import sealed as sealed
@@ -39,3 +41,4 @@ class _Spark(ModuleType):
 
 
 sys.modules[__name__].__class__ = _Spark
+end_quietly()

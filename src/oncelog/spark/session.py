@@ -138,7 +138,16 @@ def _connected(said: Mapping[str, str]) -> Any:
     missing = [package for package in NEEDED_TO_CONNECT if importlib.util.find_spec(package) is None]
     if missing:
         raise SparkMissing(f'Spark Connect needs {", ".join(missing)}: `pip install "oncelog[spark,connect]"`.')
+    _quiet_exceptions()
     return _built(said)
+
+
+def _quiet_exceptions() -> None:
+    """PySpark writes each exception of a query to stderr, with all Java frames, as one line of JSON, and raises it."""
+    from pyspark.logger import PySparkLogger
+
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
 
 
 # --- starting one -----------------------------------------------------------------------------------------------------
@@ -151,6 +160,7 @@ def _started(said: Mapping[str, str], spark_home: Path) -> Any:
     everything = known | ours
     if "spark.driver.defaultJavaOptions" not in known and not has_own_logging(known, os.environ, home):
         ours["spark.driver.defaultJavaOptions"] = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
+        _quiet_exceptions()
     # Spark's own bar draws on any stderr; ours knows a terminal from a log.
     if "spark.ui.showConsoleProgress" not in known:
         ours["spark.ui.showConsoleProgress"] = "false"

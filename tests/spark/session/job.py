@@ -102,6 +102,16 @@ def work_for_a_while(spark: Any) -> int:
     return count
 
 
+def ask_for_what_is_not_there(spark: Any) -> str:
+    from pyspark.errors import AnalysisException
+
+    try:
+        spark.range(1).selectExpr("nothing")
+    except AnalysisException as refused:
+        return str(refused.getCondition())
+    return ""
+
+
 def log_as_spark_does(spark: Any) -> None:
     for name, level, message in (*DROPPED, *KEPT):
         getattr(spark._jvm.org.slf4j.LoggerFactory.getLogger(name), level)(message)
@@ -123,7 +133,7 @@ def facts(spark: Any) -> dict[str, Any]:
 def main() -> None:
     how, servers, topic, folder = sys.argv[1:]
     spark = start(how)
-    said: dict[str, Any] = {}
+    said: dict[str, Any] = {"refused": ask_for_what_is_not_there(spark)}
     if how != "plain":
         said |= work_through_a_topic(spark, servers, topic, folder)
         keep_state(spark, folder)

