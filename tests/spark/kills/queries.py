@@ -7,6 +7,7 @@ from typing import Any, Self
 # How many rows come of an integer: none, one or many, by what it leaves when divided by five. One on average.
 COPIES = (1, 0, 3, 1, 0)
 MOST_COPIES = 4  # an integer's rows are numbered below this
+SEALED = "sealed"  # in the place of a format: written by foreachBatch
 DIFFERS = 51  # one row in so many is not the same each time, where the test is of such rows
 
 
@@ -36,11 +37,22 @@ class Query:
 def start(spark: Any, query: Query, once: bool = True) -> Any:
     """To the end of what is there now, or (not `once`) until it is stopped."""
     rows = MIDDLES[query.middle](_source(spark, query), query)
+    if query.sink == SEALED:
+        return _start_sealed(rows, query)
     _register(spark, query.sink)
     writer = rows.selectExpr(*PLACED[query.placed]).writeStream.format(query.sink)
     writer = writer.option("kafka.bootstrap.servers", query.servers).option("topic", query.write)
     writer = writer.options(**query.writing).option("checkpointLocation", query.checkpoint)
     return (writer.trigger(availableNow=True) if once else writer).start()
+
+
+def _start_sealed(rows: Any, query: Query) -> Any:
+    import oncelog.spark
+
+    options = {"kafka.bootstrap.servers": query.servers, **query.writing}
+    sink = oncelog.spark.sealed(path=f"{query.checkpoint}-sealed", topic=query.write, **options)
+    writer = rows.selectExpr(*PLACED[query.placed]).writeStream.foreachBatch(sink)
+    return writer.option("checkpointLocation", query.checkpoint).trigger(availableNow=True).start()
 
 
 def _register(spark: Any, sink: str) -> None:
@@ -115,6 +127,8 @@ MIDDLES: dict[str, Callable[[Any, Query], Any]] = {
 
 VALUE = "CAST(CAST(x AS STRING) AS BINARY) AS value"
 PLACED: dict[str, tuple[str, ...]] = {
+    # Into another partition each time that the row is made; large, so that it is not the driver who sends it.
+    "by chance": (VALUE, "CAST(rand() * 3 AS INT) AS partition", "CAST(repeat('x', 300) AS BINARY) AS key"),
     "by key": ("CAST(CAST(x % 97 AS STRING) AS BINARY) AS key", VALUE),
     "without key": (VALUE,),
     "by lane": (VALUE, "spark_partition_id() AS partition"),

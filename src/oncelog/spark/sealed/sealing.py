@@ -13,6 +13,7 @@ from oncelog.spark.sealed.manifest import Owner
 from oncelog.spark.sealed.sending import SparkLanes
 from oncelog.spark.sealed.surroundings import query_of, storage_of
 from oncelog.spark.sink.columns import check_columns
+from oncelog.spark.sink.warm import lane_properties
 
 
 class Sealed:
@@ -57,6 +58,7 @@ def sealed(path: str, topic: str | None = None, **options: Any) -> Sealed:
     given = {name: _text(value) for name, value in options.items() if value is not None}
     if topic is not None:
         given["topic"] = topic
+    lane_properties(sink_options(given))  # refuses what would not be exactly once
     return Sealed(path.strip(), given)
 
 

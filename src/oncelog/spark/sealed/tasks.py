@@ -17,8 +17,10 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from oncelog.spark.options import SinkOptions, sink_options
+from oncelog.spark.sealed import steps
 from oncelog.spark.sealed.manifest import Manifest, SealedError, SealedFile
 from oncelog.spark.sink.lane import LaneMessage, LanePlace
+from oncelog.spark.sink.steps import reached
 
 FOLDER: Final = "oncelog.sealed.folder"  # where files are to be written
 MANIFEST: Final = "oncelog.sealed.manifest"  # what is to be sent, in full
@@ -79,6 +81,7 @@ def write_file(folder: str, partition: int, batches: Iterator[pa.RecordBatch]) -
                 writer = pa.ipc.new_file(path, batch.schema)
             writer.write_batch(batch)
             rows += batch.num_rows
+            reached(steps.WRITING, folder=folder, partition=partition, rows=rows)
     finally:
         if writer is not None:
             writer.close()

@@ -1,0 +1,38 @@
+"""Whoever dies while a batch is sealed or its files are sent: each row stands once, be it never the same again."""
+
+from pathlib import Path
+
+import numpy as np
+
+from oncelog.spark.sealed import steps as sealed_steps
+from oncelog.spark.sink import steps
+from tests.peers.server_process import ServerProcess
+from tests.spark.kills.control import Controller, await_end
+from tests.spark.kills.driver import Driver
+from tests.spark.kills.pipeline import Pipeline
+from tests.spark.kills.queries import SEALED
+
+ROWS, BATCH = 20_000, 5000
+
+
+def test_workers_and_drivers_that_die_while_they_seal_or_send_repeat_nothing(
+    tmp_path: Path, server: ServerProcess, driver: Driver, shared_controller: Controller
+) -> None:
+    pipeline = Pipeline(tmp_path, server, "sealed", rows=ROWS, rows_a_batch=BATCH, sink=SEALED, placed="by chance")
+    # Spark starts these tasks again, in the same JVM.
+    writing = shared_controller.at(sealed_steps.WRITING, skip=5)
+    sending = shared_controller.at(steps.SENT, skip=5)
+    request = driver.run(pipeline.query())
+    writing.reached(request).kill()
+    sending.reached(request).kill()
+    # Their JVM dies, and with it all that the driver knew. The worker is an orphan, which goes on as long as it can.
+    for step in (steps.SENT, sealed_steps.WRITING):
+        orphan = shared_controller.at(step, skip=10).reached(request)
+        driver.kill()
+        orphan.release()
+        await_end(orphan.pid)
+        driver.start()
+        request = driver.run(pipeline.query())
+    request.wait()
+    found = np.sort(np.concatenate(pipeline.columns()))
+    assert np.array_equal(found, np.arange(ROWS)), "each integer once"
