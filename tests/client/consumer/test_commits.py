@@ -6,10 +6,14 @@ from typing import Any
 
 import pytest
 
+from oncelog.chaos.proxy import FaultProxy
+from oncelog.client.consumer import core
 from oncelog.client.consumer.asking import Member, ToCommit
 from oncelog.client.consumer.calls import Call
+from oncelog.client.consumer.consumer import Consumer
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.types import OFFSET_INVALID, TopicPartition
+from oncelog.embedded import Server
 from tests.client.consumer.conftest import MakeConsumer, new_topic
 from tests.client.consumer.reading import PATIENCE_S, beginning, take, values, write
 from tests.raw import RawConnection
@@ -245,3 +249,21 @@ def test_what_a_call_has_collected_is_the_applications_before_anything_is_given_
 def test_metadata_that_is_no_text_is_refused(group: str, make_consumer: MakeConsumer, metadata: Any) -> None:
     with pytest.raises(TypeError, match=r"t \[0\]: what is committed as metadata is a str, not"):
         make_consumer(group_id=group).commit(offsets=[TopicPartition("t", 0, 1, metadata)], asynchronous=False)
+
+
+def test_a_commit_that_nobody_answers_ends_with_its_time(
+    server: Server, topic: str, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time is documented as 60 seconds; here it is shorter."""
+    with FaultProxy(server.bootstrap_servers, []) as proxy:
+        properties = {"bootstrap.servers": proxy.bootstrap_servers, "group.id": group, "enable.auto.commit": False}
+        consumer = Consumer(properties)
+        consumer.commit(offsets=[TopicPartition(topic, 0, 5)], asynchronous=False)
+        monkeypatch.setattr(core, "PATIENCE_MS", 300)
+        proxy.refuse(True)
+        proxy.cut_all()
+        with pytest.raises(KafkaException) as raised:
+            consumer.commit(offsets=[TopicPartition(topic, 0, 6)], asynchronous=False)
+        consumer.close()
+    error = raised.value.args[0]
+    assert error.code() in (KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT)

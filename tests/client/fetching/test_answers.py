@@ -47,10 +47,9 @@ def only(actions: list[Action]) -> Any:
 
 
 def answer(partition: Partition = A, error: int = 0, records: bytes = b"", **more: Any) -> Fetched:
-    said = {"high_watermark": 100, "last_stable_offset": 100, "preferred_replica": -1} | more
-    return Fetched(
-        partition, error, said["high_watermark"], said["last_stable_offset"], 0, [], said["preferred_replica"], records
-    )
+    said = {"high_watermark": 100, "last_stable_offset": 100, "preferred_replica": -1, "leader": None} | more
+    high_watermark, last_stable_offset, preferred_replica, leader = said.values()
+    return Fetched(partition, error, high_watermark, last_stable_offset, 0, [], preferred_replica, records, leader)
 
 
 def test_a_committed_offset_is_asked_for_and_read_from_with_its_epoch_checked() -> None:
@@ -109,6 +108,24 @@ def test_a_broker_that_cannot_say_where_epochs_end_is_read_without_the_check() -
     assert isinstance(checked, FindEpochEnds)
     machine.lost(checked.request_id, ErrorCodes._UNSUPPORTED_FEATURE, 0)
     assert isinstance(only(machine.actions(0)), Fetch)
+
+
+def test_a_leader_that_an_answer_names_is_asked_at_once() -> None:
+    machine = machine_at(7, partitions=(A, B))
+    fetch = only(machine.actions(0))
+    moved = answer(A, ErrorCodes.NOT_LEADER_FOR_PARTITION, leader=Leader(2, 6))
+    machine.fetched(fetch.request_id, [moved, answer(B, ErrorCodes.NOT_LEADER_FOR_PARTITION)], 0)
+    fetch = only(machine.actions(0))
+    assert (fetch.node_id, fetch.asked[0][:3]) == (2, (A, 7, 6))
+    assert isinstance(only(machine.actions(200)), NeedMetadata), "of the other partition nobody said who leads it"
+
+
+def test_an_older_leader_that_an_answer_names_is_not_believed() -> None:
+    machine = machine_at(7)
+    fetch = only(machine.actions(0))
+    moved = answer(error=ErrorCodes.NOT_LEADER_FOR_PARTITION, leader=Leader(2, 4))
+    machine.fetched(fetch.request_id, [moved], 0)
+    assert isinstance(only(machine.actions(200)), NeedMetadata)
 
 
 def test_a_follower_that_the_leader_names_is_read_from_until_it_fails_or_its_time_is_over() -> None:

@@ -181,7 +181,7 @@ def test_partitions_that_come_in_the_middle_of_a_piece_lose_no_row(name: str) ->
 
 async def test_a_topic_that_was_given_up_and_is_used_again_at_once_is_asked_for_again() -> None:
     settings = producer_settings({"bootstrap.servers": "localhost:1"})
-    topics = Topics(Brokers(settings), settings, _nothing, _nothing, _nothing)
+    topics = Topics(Brokers(settings), settings, _nothing, _nothing, _nothing, _nothing)
     asked: list[Topic] = []
 
     async def ask(topic: Topic) -> None:
@@ -205,7 +205,7 @@ def _nothing(*_: Any) -> None:
 
 def test_two_who_open_a_topic_at_once_get_the_same() -> None:
     settings = producer_settings({"bootstrap.servers": "localhost:1"})
-    topics = Topics(Brokers(settings), settings, _nothing, _nothing, _nothing)
+    topics = Topics(Brokers(settings), settings, _nothing, _nothing, _nothing, _nothing)
 
     class Known(dict[str, Topic]):
         """Between the look and the making another thread was quicker."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from oncelog.client.consumer.asynchronous import AsyncConsumer
 from oncelog.client.consumer.consumer import Consumer
 from oncelog.client.errors import KafkaException
 from oncelog.client.net.brokers import Brokers
@@ -107,6 +108,25 @@ def test_another_consumer_may_commit_for_the_same_producer(
     for offset in (1, 2, 3):
         consumer_of(make, out).commit(offsets=at(out, offset), producer=producer)
     assert loaded(bootstrap_servers, out)[0] == [(0, 3, None), (1, 4, None)]
+
+
+async def test_the_asynchronous_faces_commit_together_and_it_can_be_resumed_from(
+    bootstrap_servers: str, raw: RawConnection, out: str
+) -> None:
+    properties = {"bootstrap.servers": bootstrap_servers}
+    grouped = {**properties, "group.id": out, "enable.auto.commit": False}
+    async with AsyncConsumer(grouped) as consumer, AsyncProducer(properties) as producer:
+        await producer.pin(out)
+        await consumer.commit(offsets=at(out, 0), producer=producer)
+        futures = [await producer.produce(out, b"%d" % number, partition=0) for number in range(5)]
+        assert await consumer.commit(offsets=at(out, 5), producer=producer) == at(out, 5)
+        assert all(future.done() for future in futures), "a commit waits for every record before"
+    positions, saved = await SavedProducer.load_async({**properties, "group.id": out})
+    assert sorted((each.partition, each.offset) for each in positions) == [(0, 5), (1, 6)]
+    assert saved is not None and saved.topics[out].partitions[0].last.next_sequence == 5
+    async with AsyncProducer(properties, saved=saved) as producer:
+        await (await producer.produce(out, b"5", partition=0))
+    assert stored(raw, out).numbers() == list(range(6))
 
 
 def test_a_consumer_that_commits_otherwise_too_is_refused(make: Callable[..., Any], out: str) -> None:

@@ -230,7 +230,7 @@ class AsyncConsumer:
     ) -> list[TopicPartition] | None:
         """Commit the offset behind a record, these offsets, or behind all that was handed out.
 
-        Unlike the other face's it is waited for, unless `asynchronous` is given.
+        Unlike the other face's it is waited for, unless `asynchronous` is given; all else is as there.
         """
         if producer is not None:
             return await self._operations.commit_with(producer, message, offsets)

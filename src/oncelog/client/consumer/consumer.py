@@ -253,8 +253,9 @@ class Consumer:
     ) -> list[TopicPartition] | None:
         """Commit the offset behind a record, these offsets, or behind all that was handed out.
 
-        Asynchronously the outcome is told to `on_commit` when the application polls; otherwise it is returned. With a
-        `producer` its saved state goes into the same commit, and it is always waited for.
+        Asynchronously the outcome is told to `on_commit` when the application polls; otherwise it is returned, and 60
+        seconds without an answer are a failure. With a `producer` its saved state goes into the same commit, and it is
+        always waited for: for all of its records before, too.
         """
         if producer is not None:
             positions: list[TopicPartition] = self._run(self._operations.commit_with(producer, message, offsets))

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 _log = logging.getLogger("oncelog.client")
 
-PATIENCE_MS = 60_000
+PATIENCE_MS = 60_000  # for an answer of the coordinator or the leaders, where the caller sets no time
 NOWHERE = -1
 
 # The coordinator is another one, or not ready: it is asked for again.
@@ -168,9 +168,9 @@ class Core:
         return {each: to for each, to in wanted.items() if each not in committed or committed[each].offset < to.offset}
 
     async def commit(
-        self, offsets: Mapping[Partition, ToCommit], patience_ms: int = PATIENCE_MS
+        self, offsets: Mapping[Partition, ToCommit], patience_ms: int | None = None
     ) -> dict[Partition, int]:
-        """An error code for each partition; raises where there is no answer at all."""
+        """An error code for each partition; raises where there is no answer at all in PATIENCE_MS."""
         group_id = self.group_id()
         self._refuse_if_thrown_out()
         asked_in = self.member.generation
@@ -191,7 +191,7 @@ class Core:
             return next((code for code in codes.values() if code in _COORDINATOR_MOVED), 0), codes
 
         async with self._commit_turn:
-            codes = await self._of_coordinator(attempt, patience_ms)
+            codes = await self._of_coordinator(attempt, PATIENCE_MS if patience_ms is None else patience_ms)
         self._committed.update({each: offsets[each] for each, code in codes.items() if code == 0 and each in offsets})
         return codes
 

@@ -8,7 +8,7 @@ own to each broker, because a broker that waits for records answers nothing else
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,10 +32,15 @@ from oncelog.client.fetching.values import (
 )
 from oncelog.client.net.brokers import Brokers
 from oncelog.client.net.connection import Connection
+from oncelog.client.net.metadata import BrokerAddress
 from oncelog.client.properties import ConsumerSettings
+from oncelog.wire.fields import NO_LEADER as NO_LEADER_NAMED
+from oncelog.wire.fields import NodeEndpoint
 from oncelog.wire.frames import MalformedFrame
+from oncelog.wire.hot import FETCH_TOPIC_IDS
 from oncelog.wire.hot_client import (
     FETCH_KEY,
+    FETCH_VERSIONS,
     FETCH_VERSIONS_BY_NAME,
     FetchPartition,
     pack_fetch,
@@ -260,16 +265,16 @@ class Engine:
         self._connections[action.node_id] = connection
 
     def _send_fetch(self, connection: Connection, action: Fetch) -> None:
-        version = connection.version(FETCH_KEY, *FETCH_VERSIONS_BY_NAME)
         topics: dict[str, list[FetchPartition]] = {}
         for (topic, index), offset, leader_epoch, max_bytes in action.asked:
             topics.setdefault(topic, []).append(FetchPartition(index, offset, max_bytes, leader_epoch))
+        version, labels = self._labels(connection, topics)
         correlation_id = connection.next_correlation_id()
         frame = pack_fetch(
             version,
             correlation_id,
             connection.client_id,
-            [(topic.encode(), partitions) for topic, partitions in topics.items()],
+            [(labels[topic], partitions) for topic, partitions in topics.items()],
             max_wait_ms=action.wait_ms,
             min_bytes=action.min_bytes,
             max_bytes=action.max_bytes,
@@ -277,17 +282,34 @@ class Engine:
             rack=self._settings.client_rack or "",
         )
 
+        names = {label: topic for topic, label in labels.items()}
+
         def on_answer(answer: memoryview | None, error: KafkaError | None) -> None:
             try:
-                self._fetched(action.request_id, version, connection, answer, error)
+                self._fetched(action.request_id, version, connection, names, answer, error)
             except Exception:
                 self._unexpected(action.request_id)
             self.pump()
 
         connection.send(frame, correlation_id, on_answer, self._settings.socket_timeout_ms + action.wait_ms)
 
+    def _labels(self, connection: Connection, topics: Iterable[str]) -> tuple[int, dict[str, bytes]]:
+        """The version to ask in, and how it calls topics: by their ids where every one is known, so that a topic that
+        was made anew is not taken for the old one."""
+        ids = {topic: known.topic_id for topic in topics if (known := self._brokers.metadata.topics.get(topic))}
+        version = connection.version(FETCH_KEY, *FETCH_VERSIONS)
+        if version >= FETCH_TOPIC_IDS and all(ids.get(topic) for topic in topics):
+            return version, {topic: topic_id.bytes for topic, topic_id in ids.items() if topic_id}
+        return connection.version(FETCH_KEY, *FETCH_VERSIONS_BY_NAME), {topic: topic.encode() for topic in topics}
+
     def _fetched(
-        self, request_id: int, version: int, connection: Connection, frame: memoryview | None, error: KafkaError | None
+        self,
+        request_id: int,
+        version: int,
+        connection: Connection,
+        names: Mapping[bytes, str],
+        frame: memoryview | None,
+        error: KafkaError | None,
     ) -> None:
         now_ms = self._now_ms()
         if frame is None:
@@ -302,9 +324,9 @@ class Engine:
             else:
                 if answer.error_code:
                     self.fetcher.lost(request_id, answer.error_code, now_ms)
-                found = (
+                found = [
                     Fetched(
-                        (each.topic.decode(), each.partition),
+                        (names.get(each.topic, ""), each.partition),
                         each.error_code,
                         each.high_watermark,
                         each.last_stable_offset,
@@ -312,10 +334,20 @@ class Engine:
                         list(each.aborted),
                         each.preferred_read_replica,
                         each.records,
+                        Leader(*each.leader) if each.leader is not NO_LEADER_NAMED else None,
                     )
                     for each in answer.partitions
-                )
+                ]
+                self._learn(found, answer.endpoints)
                 self.fetcher.fetched(request_id, found, now_ms)
+
+    def _learn(self, found: Iterable[Fetched], endpoints: Iterable[NodeEndpoint]) -> None:
+        """A broker that leads no more may name who does: nobody need ask."""
+        leaders = [
+            (*each.partition, each.leader.node_id, each.leader.epoch) for each in found if each.leader is not None
+        ]
+        if leaders:
+            self._brokers.learn(leaders, [BrokerAddress(*each) for each in endpoints])
 
     # --- the other questions
 

@@ -13,7 +13,7 @@ what is under way stay within one bound for all partitions, and those that gave 
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
 from typing import TypeVar
 
@@ -259,7 +259,7 @@ class Fetcher:
             now_ms,
         )
 
-    def fetched(self, request_id: int, found: Iterable[Fetched], now_ms: int) -> None:
+    def fetched(self, request_id: int, found: Sequence[Fetched], now_ms: int) -> None:
         node_id, _ = self._fetches.pop(request_id, (NO_NODE, 0))
 
         def take(place: Place, each: Fetched) -> None:
@@ -272,6 +272,11 @@ class Fetcher:
                 self._places[place.partition] = self._places.pop(place.partition)
 
         self._each(request_id, found, take, now_ms)
+        for each in found:
+            place = self._places.get(each.partition)
+            if each.leader is not None and place is not None and place.leader == NO_NODE != each.leader.node_id:
+                place.led_by(each.leader._replace(topic_id=place.topic_id))
+                place.due_ms = now_ms  # the pause is meant for whom we have asked
 
     def lost(self, request_id: int, code: int, now_ms: int) -> None:
         """The request got no answer, or one that could not be read; `code` is a number of librdkafka's."""

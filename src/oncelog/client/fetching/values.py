@@ -105,6 +105,7 @@ class Fetched(NamedTuple):
     aborted: list[tuple[int, int]]  # producer id, first offset
     preferred_replica: int
     records: Buffer
+    leader: "Leader | None" = None  # whom a broker that does not lead has named (KIP-951)
 
 
 class FoundOffset(NamedTuple):

@@ -182,12 +182,14 @@ class Topic:
         "sticky",
         "sticky_choice",
         "sticky_until_s",
+        "topic_id",
     )
 
     def __init__(self, name: str, opened_s: float, sticky_ms: int) -> None:
         self.name = name
         self.opened_s = opened_s
         self.partitions: Sequence[Partition] = ()
+        self.topic_id: object = None  # of the one that they are partitions of
         self.error: KafkaError | None = None  # why nothing can be produced to it
         self.is_pinned = False
         # What places a key that is not empty, where nothing else has a say in it and there are partitions.

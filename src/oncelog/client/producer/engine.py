@@ -63,7 +63,7 @@ class Engine:
         self._unheard = Unheard(monotonic_s)
         self._repeats = Repeats(tell, monotonic_s)
         self._tell = tell = self._repeats.tell
-        self._topics = Topics(self.brokers, settings, self._place_held, self._fail_held, tell)
+        self._topics = Topics(self.brokers, settings, self._place_held, self._fail_held, self._gone, tell)
         self.topics = self._topics.known
         self._requests = Requests(self.brokers, settings, self._answered, self._lost)
         self._identities = Identities(self.brokers, self.sender, settings, tell, self.wake)
@@ -402,6 +402,16 @@ class Engine:
     def _fail_held(self, topic: Topic, late: list[Held], error: KafkaError) -> None:
         for each in late:
             self._report(self.sealing.records(Partition(topic.name, each.partition), list(each.row)), error)
+
+    def _gone(self, partitions: Sequence[Partition]) -> None:
+        """What was meant for them is reported, and what is under way as perhaps stored: nobody leads them any more."""
+        error = KafkaError(KafkaError._UNKNOWN_PARTITION)
+        for partition in partitions:
+            for records in self.sealing.drop(partition):
+                self._report(records, error)
+        now_ms = _now_ms()
+        self._hand_over(now_ms)
+        self.sender.give_up(now_ms, error.code(), [partition.place for partition in partitions])
 
     def choose(self, topic: Topic, key: bytes | None, count: int, now_s: float) -> int:
         """The partition that a record's key, or chance, chooses."""

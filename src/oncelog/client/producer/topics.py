@@ -22,7 +22,8 @@ Fail = Callable[[Topic, list[Held], KafkaError], None]
 
 
 class Topics:
-    """`place` puts a record that was held into its partition; `fail` reports those that cannot be."""
+    """`place` puts a record that was held into its partition; `fail` reports those that cannot be; `gone` is told of
+    partitions that are there no more."""
 
     def __init__(
         self,
@@ -30,6 +31,7 @@ class Topics:
         settings: "ProducerSettings",
         place: Callable[[Topic, Sequence[Partition], Held], None],
         fail: Fail,
+        gone: Callable[[Sequence[Partition]], None],
         trouble: Callable[[KafkaError], None],
     ) -> None:
         self.known: dict[str, Topic] = {}  # threads that produce read it, and put new topics in
@@ -37,6 +39,7 @@ class Topics:
         self._settings = settings
         self._place = place
         self._fail = fail
+        self._gone = gone
         self._trouble = trouble
         self._hash = partitioner(settings.partitioner).hash
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -89,6 +92,9 @@ class Topics:
         for topic in tuple(self.known.values()):
             metadata = self._brokers.metadata.topics.get(topic.name)
             if metadata is not None and metadata.partitions and (self.pin_by is None or topic.partitions):
+                if topic.topic_id not in (None, metadata.topic_id) and len(metadata.partitions) < len(topic.partitions):
+                    self._shrink(topic, len(metadata.partitions))
+                topic.topic_id = metadata.topic_id or topic.topic_id
                 self._adopt(topic, len(metadata.partitions))
 
     def expire(self, now_s: float) -> float | None:
@@ -175,6 +181,18 @@ class Topics:
             unknown = self._fill(topic, partitions)
         if unknown:
             self._fail(topic, unknown, KafkaError(KafkaError._UNKNOWN_PARTITION))
+
+    def _shrink(self, topic: Topic, count: int) -> None:
+        """Another topic of this name has fewer partitions. That of the same topic metadata tells fewer means only that
+        a broker lags behind."""
+        if topic.is_pinned:
+            return
+        gone = topic.partitions[count:]
+        with topic.lock:
+            topic.partitions = topic.partitions[:count]
+            if topic.sticky.partition >= count:
+                topic.sticky_until_s = NEVER_S
+        self._gone(gone)
 
     def _adopt(self, topic: Topic, count: int) -> None:
         have = len(topic.partitions)
