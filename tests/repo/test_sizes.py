@@ -26,6 +26,7 @@ def test_the_core_takes_at_most_60_mb_without_any_heavy_library(tmp_path: Path) 
     _install(target, "--no-build-isolation", "--no-deps", str(ROOT))
     size_bytes = sum(file.stat().st_size for file in target.rglob("*") if file.is_file())
     installed = {entry.name for entry in target.iterdir()}
-    assert "oncelog" in installed
+    assert {"oncelog", "pyspark_oncelog"} <= installed, "Spark finds the format by the second"
+    assert (target / "oncelog" / "spark" / "log4j2.properties").is_file()
     assert not installed & HEAVY
     assert size_bytes <= MOST_CORE_BYTES, f"{size_bytes / 1e6:.1f} MB"
