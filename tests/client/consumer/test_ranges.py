@@ -17,9 +17,13 @@ from oncelog.client.admin import Admin
 from oncelog.client.consumer import range_engine, ranges
 from oncelog.client.consumer.ranges import DataLost, Range, read_columns, read_range
 from oncelog.client.errors import KafkaError, KafkaException
+from oncelog.client.fetching.fetcher import Fetcher
+from oncelog.client.fetching.values import Fetch, Fetched, FetchLimits, Leader
 from oncelog.client.net import warm
 from oncelog.client.types import TopicPartition
 from oncelog.embedded import Server
+from oncelog.records.build import build_batch
+from oncelog.records.header import stamp
 from tests.client.consumer.conftest import new_topic
 from tests.client.consumer.reading import PATIENCE_S, write
 from tests.raw import CODECS, RawConnection, Rec
@@ -95,6 +99,19 @@ def test_little_more_is_fetched_than_the_range_holds(server: Server, raw: RawCon
     assert server.broker.metrics.bytes_sent - before < 300_000
 
 
+def test_nothing_is_asked_for_behind_the_end() -> None:
+    fetcher = Fetcher(FetchLimits())
+    fetcher.assign(("t", 0), 0, stop_at=10)
+    fetcher.leaders({("t", 0): Leader(1, 0)}, {}, 0)
+    data = build_batch([(None, b"x", (), 1)] * 6)
+    for base in (0, 6):
+        (fetch,) = fetcher.actions(0)
+        assert isinstance(fetch, Fetch)
+        stamp(data, 0, base, 0)
+        fetcher.fetched(fetch.request_id, [Fetched(("t", 0), 0, 99, 99, 0, [], -1, bytes(data))], 0)
+    assert fetcher.actions(0) == []
+
+
 def test_offsets_that_compaction_took_are_no_rows_and_no_loss(server: Server, raw: RawConnection) -> None:
     topic = new_topic(raw, cleanup_policy="compact", min_cleanable_dirty_ratio="0", segment_bytes="1024")
     for at in range(40):
@@ -165,9 +182,8 @@ def test_a_topic_that_is_not_there_is_a_loss_once_that_is_certain(server: Server
 def test_a_topic_that_is_deleted_while_it_is_read_is_a_loss(server: Server, raw: RawConnection, topic: str) -> None:
     for _ in range(20):
         write(raw, topic, [bytes(1000)] * 100)
-    found = read_columns(
-        {"bootstrap.servers": server.bootstrap_servers, "fetch.message.max.bytes": "100000"}, Range(topic, 0, 0, 2000)
-    )
+    little = {"fetch.message.max.bytes": "100000", "queued.max.messages.kbytes": "150"}  # most of it is not fetched yet
+    found = read_columns({"bootstrap.servers": server.bootstrap_servers} | little, Range(topic, 0, 0, 2000))
     next(found)
     assert raw.delete_topic(topic) == 0
     with pytest.raises(DataLost, match=topic):

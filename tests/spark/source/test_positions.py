@@ -19,11 +19,11 @@ SPLITS = st.builds(Split, NUMBERS, NUMBERS)
 
 
 @EXAMPLES
-@given(OFFSETS, OFFSETS, SPLITS, st.booleans())
+@given(OFFSETS, OFFSETS, SPLITS, st.booleans(), st.dictionaries(st.sampled_from(["a", "b.c"]), st.sampled_from(["id 1", "id 2"])))
 def test_an_offset_survives_the_checkpoint_to_the_letter(
-    at: Offsets, starts: Offsets, by: Split, is_initial: bool
+    at: Offsets, starts: Offsets, by: Split, is_initial: bool, topic_ids: dict[str, str]
 ) -> None:
-    before = Positions(at, starts, by, is_initial)
+    before = Positions(at, starts, by, is_initial, topic_ids)
     text = json.dumps(before.to_json())
     after = from_json(json.loads(text))
     assert after == before

@@ -242,10 +242,14 @@ def test_a_topic_that_was_made_anew_is_a_loss_or_read_from_its_beginning(
     produce(raw, topic, 0, 4)
     with pytest.raises(DataLost, match=f"Partition {topic}-0's offset was changed from 10 to 4"):
         make(subscribe=topic).latestOffset(at, ALL)
+    produce(raw, topic, 0, 8)
+    with pytest.raises(DataLost, match=f"Topic {topic} was deleted and made anew"):
+        make(subscribe=topic).latestOffset(at, ALL)
     reader = make(subscribe=topic, failOnDataLoss="false")
     end = reader.latestOffset(at, ALL)
-    assert offsets_read(reader, at, end) == [(topic, 0, offset) for offset in range(4)]
-    assert planned(make(subscribe="other"), at, end) == [Range(topic, 0, 0, 4)]
+    assert offsets_read(reader, at, end) == [(topic, 0, offset) for offset in range(12)]
+    assert planned(make(subscribe="other"), at, end) == [Range(topic, 0, 0, 12)]
+    assert reader.latestOffset(sent(end), ALL) == end
 
 
 def test_records_that_retention_took_before_the_task_came_are_a_loss_or_left_out(

@@ -60,6 +60,7 @@ def test_what_a_query_tells_of_its_progress_reads_as_that_of_sparks_own_source(p
     ours, sparks = told
     assert ours.numInputRows == sparks.numInputRows == 235
     end = json.loads(ours.endOffset)
+    assert end.pop("$topics").keys() == {plain}
     assert end.pop("$start") == {plain: {"0": 0, "1": 0, "2": 0}}
     assert end == json.loads(sparks.endOffset)
 

@@ -90,6 +90,12 @@ class Planner:
                 raise exception_of(topics[name].error_code, f"topic {name}")
         return {(name, index) for name in names - unknown for index in topics[name].partitions}
 
+    def topic_ids(self, partitions: Iterable[Partition]) -> dict[str, str]:
+        """As the cluster said when it was last asked for partitions; brokers before Kafka 2.8 have none."""
+        topics = self._client.brokers.metadata.topics
+        ids = {name: topics[name].topic_id for name, _ in partitions if name in topics}
+        return {name: str(topic_id) for name, topic_id in ids.items() if topic_id is not None}
+
     # --- offsets
 
     def offsets(self, asked: Mapping[Partition, int]) -> dict[Partition, int]:

@@ -1,7 +1,9 @@
 """A stream's positions: as the JSON that Spark keeps in its checkpoint, and what follows from two of them.
 
 An offset looks as that of Spark's own Kafka source, `{"topic":{"0":23}}`, so that whatever reads it goes on working.
-Two entries more may stand in it, under names that no topic can have:
+Entries more may stand in it, under names that no topic can have:
+- `$topics`: the ids of the topics, where brokers tell them: a topic that was deleted and made anew is another one, also
+  where its log has grown beyond the offset.
 - `$start`: where those partitions begin that the offset before does not name, or names wrongly. The first offset of a
   query has all of them, because Spark asks for the initial offset again after a restart, and then it may be another.
 - `$split`: how partitions are cut into tasks, as the options were when the batch was planned.
@@ -19,6 +21,7 @@ from oncelog.spark.source.bounds import INT64_MAX, Partition
 
 START: Final = "$start"
 SPLIT: Final = "$split"
+TOPICS: Final = "$topics"
 INITIAL: Final = "$initial"
 _MIN: Final = "minPartitions"
 _MAX: Final = "maxRecordsPerPartition"
@@ -41,6 +44,7 @@ class Positions:
     starts: Offsets = field(default_factory=dict)
     split: Split = NO_SPLIT
     is_initial: bool = False
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         found: dict[str, Any] = _nested(self.at)
@@ -49,6 +53,8 @@ class Positions:
         split = {_MIN: self.split.min_partitions, _MAX: self.split.max_records}
         if any(split.values()):
             found[SPLIT] = {name: number for name, number in split.items() if number}
+        if self.topic_ids:
+            found[TOPICS] = dict(sorted(self.topic_ids.items()))
         if self.is_initial:
             found[INITIAL] = True
         return found
@@ -61,6 +67,7 @@ def from_json(found: Mapping[str, Any]) -> Positions:
         _flat(found.get(START, {})),
         Split(split.get(_MIN), split.get(_MAX)),
         bool(found.get(INITIAL)),
+        dict(found.get(TOPICS, {})),
     )
 
 

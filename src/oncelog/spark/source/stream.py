@@ -62,12 +62,14 @@ class StreamReader(DataSourceStreamReader, AvailableNow):
         starts = self._starts(before, until)
         begin = before.at | starts
         until = {partition: max(last, begin[partition]) for partition, last in until.items()}
+        topic_ids = self._planner.topic_ids(until)
         if not isinstance(limit, ReadAllAvailable):
             until = self._limited(begin, until)
         if not before.is_initial and not starts and until == before.at:
             return start  # the same to the letter, or Spark would run a batch for it
         self._last_batch_s = monotonic_s()
-        return Positions(until, begin if before.is_initial else starts, self._split).to_json()
+        starts = begin if before.is_initial else starts
+        return Positions(until, starts, self._split, topic_ids=topic_ids).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         if not self._latest:
@@ -128,12 +130,21 @@ class StreamReader(DataSourceStreamReader, AvailableNow):
         for topic, index in sorted(shrunk):
             was = before.at[topic, index]
             self._lost(f"Partition {topic}-{index}'s offset was changed from {was} to {until[topic, index]}")
+        remade = self._remade(before, until)
+        for topic in sorted({topic for topic, _ in remade}):
+            self._lost(f"Topic {topic} was deleted and made anew")
         new = until.keys() - before.at.keys()
-        starts = self._planner.offsets(dict.fromkeys(new | shrunk, EARLIEST))
+        starts = self._planner.offsets(dict.fromkeys(new | shrunk | remade, EARLIEST))
         for topic, index in sorted(new):
             if starts[topic, index] > 0:
                 self._lost(f"Added partition {topic}-{index} starts from {starts[topic, index]} instead of 0")
         return starts
+
+    def _remade(self, before: Positions, until: Offsets) -> set[Partition]:
+        """Those whose topic has another id now, and whose offsets would not show it."""
+        now = self._planner.topic_ids(until)
+        other = {topic for topic, its_id in before.topic_ids.items() if now.get(topic, its_id) != its_id}
+        return {each for each in before.at.keys() & until.keys() if each[0] in other} - _shrunk(before, until)
 
     def _limited(self, begin: Offsets, until: Offsets) -> Offsets:
         options = self._options
