@@ -19,7 +19,13 @@ SPLITS = st.builds(Split, NUMBERS, NUMBERS)
 
 
 @EXAMPLES
-@given(OFFSETS, OFFSETS, SPLITS, st.booleans(), st.dictionaries(st.sampled_from(["a", "b.c"]), st.sampled_from(["id 1", "id 2"])))
+@given(
+    OFFSETS,
+    OFFSETS,
+    SPLITS,
+    st.booleans(),
+    st.dictionaries(st.sampled_from(["a", "b.c"]), st.sampled_from(["id 1", "id 2"])),
+)
 def test_an_offset_survives_the_checkpoint_to_the_letter(
     at: Offsets, starts: Offsets, by: Split, is_initial: bool, topic_ids: dict[str, str]
 ) -> None:
