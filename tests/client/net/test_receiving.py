@@ -5,7 +5,7 @@ import random
 import pytest
 
 from oncelog.client.errors import KafkaError
-from oncelog.client.net.receiving import LARGE_FRAME_BYTES, RECEIVE_BYTES, Receiving
+from oncelog.client.net.receiving import LARGE_FRAME_BYTES, MOST_KEPT_BYTES, RECEIVE_BYTES, Receiving
 
 
 class Taker(Receiving):
@@ -63,6 +63,30 @@ def test_a_large_frame_is_received_into_the_buffer_that_is_handed_on() -> None:
     own = taker.get_buffer(-1).obj
     feed(taker, data[100:])
     assert taker.frames[0].obj is own
+
+
+def test_the_memory_of_a_large_frame_serves_again_when_nobody_has_the_frame_any_more() -> None:
+    taker = Taker()
+    feed(taker, framed(b"a" * 2_000_000))
+    first = taker.frames.pop()
+    part = first[5:10]
+    own = id(first.obj)
+    del first
+    feed(taker, framed(b"b" * 1_900_000))
+    assert bytes(part) == b"aaaaa"  # somebody has a part of it
+    assert id(taker.frames[0].obj) != own
+    del part
+    feed(taker, framed(b"c" * 1_800_000))
+    assert id(taker.frames[1].obj) == own
+    assert bytes(taker.frames[1]) == b"c" * 1_800_000
+    assert bytes(taker.frames[0]) == b"b" * 1_900_000
+
+
+def test_no_more_memory_is_kept_than_is_allowed() -> None:
+    taker = Taker(100_000_000)
+    for size in (2, 9, 3, 10, 30, 4):
+        feed(taker, framed(bytes(size * 1_000_000)))
+    assert sum(map(len, taker._rooms)) <= MOST_KEPT_BYTES
 
 
 def test_several_answers_in_one_chunk_are_all_handed_on() -> None:

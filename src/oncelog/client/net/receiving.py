@@ -2,10 +2,12 @@
 
 Small frames are taken out of one buffer and copied, so that whoever gets a frame may keep it. A large frame gets a
 buffer of its own as soon as its length is known; the rest of it is received straight into that and handed on as it is.
+When nobody has the frame any more its buffer serves for another one: fresh memory costs a third of filling it.
 """
 
 import asyncio
 from struct import Struct
+from sys import getrefcount
 
 from oncelog.client.errors import KafkaError
 
@@ -14,6 +16,9 @@ LARGE_FRAME_BYTES = 16 * 1024
 SIZE = Struct(">i")
 SIZE_BYTES = SIZE.size
 LEAST_FRAME_BYTES = 4  # an answer has at least a correlation id
+LEAST_KEPT_BYTES = 1 << 20  # smaller buffers the allocator itself keeps
+MOST_KEPT_BYTES = 24 << 20
+FREE = 3  # references: the list's, the loop's, and the one that counts them
 
 
 class Receiving(asyncio.BufferedProtocol):
@@ -26,8 +31,9 @@ class Receiving(asyncio.BufferedProtocol):
         self._buffer = bytearray(RECEIVE_BYTES)
         self._view = memoryview(self._buffer)
         self._filled = 0
-        self._large: bytearray | None = None
+        self._large: memoryview | None = None
         self._large_filled = 0
+        self._rooms: list[bytearray] = []
 
     def _frame(self, frame: memoryview) -> None:
         raise AssertionError("the other half takes the frames")
@@ -37,7 +43,7 @@ class Receiving(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._large is not None:
-            return memoryview(self._large)[self._large_filled :]
+            return self._large[self._large_filled :]
         return self._view[self._filled :]
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -49,7 +55,7 @@ class Receiving(asyncio.BufferedProtocol):
         if self._large_filled == len(large):
             self._large = None
             if not self.is_closed:
-                self._frame(memoryview(large))
+                self._frame(large)
 
     def _walk(self, end: int) -> None:
         """Hand on every whole frame that lies before `end`, and keep what is left at the buffer's start."""
@@ -75,10 +81,23 @@ class Receiving(asyncio.BufferedProtocol):
         self._filled = left
 
     def _begin_large(self, size: int, start: int, end: int) -> None:
-        large = bytearray(size)
+        large = self._room(size)
         large[: end - start] = self._view[start:end]
         self._large, self._large_filled = large, end - start
         self._filled = 0
+
+    def _room(self, size: int) -> memoryview:
+        if size < LEAST_KEPT_BYTES:
+            return memoryview(bytearray(size))
+        for kept in self._rooms:
+            if size <= len(kept) <= 2 * size and getrefcount(kept) == FREE:
+                return memoryview(kept)[:size]
+        made = bytearray(size + size // 8)
+        if len(made) <= MOST_KEPT_BYTES:
+            while sum(map(len, self._rooms)) + len(made) > MOST_KEPT_BYTES:
+                del self._rooms[0]
+            self._rooms.append(made)
+        return memoryview(made)[:size]
 
 
 def _what_it_is(first: bytes, size: int, max_frame_bytes: int) -> str:

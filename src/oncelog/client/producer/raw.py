@@ -25,6 +25,20 @@ if TYPE_CHECKING:
 
 REPLAY_PAUSE_S: Final = 0.005  # between two looks whether a replay is over
 NO_EPOCH: Final = -1
+GIVEN: Final = -1.0  # as the accumulator says it of a time that the user gave
+
+
+class AllGiven(Sequence[float]):
+    """The times of records that have one of their own, all of them; what it is stands in the batch."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, at: Any) -> Any:
+        return AllGiven(len(range(*at.indices(self._count)))) if isinstance(at, slice) else GIVEN
 
 
 class RawSending:
@@ -73,7 +87,7 @@ class RawSending:
         records.handle = self._handle
         self._count(len(data), part.record_count)
         if self._engine.saving.is_on:
-            records.times = [-1.0] * part.record_count  # given, all of them
+            records.times = AllGiven(part.record_count)
         made: Any = data
         batch = Batch(place.topic, place.partition, made, part.record_count, int(monotonic_s() * 1000), records)
         self._engine.sealing.put(place, [batch])

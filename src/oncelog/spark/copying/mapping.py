@@ -70,12 +70,23 @@ class Mapping:
         """Whether it is written down that these runs of offsets fill the slots from this one on."""
         try:
             for offset, count in runs:
-                if not np.array_equal(self.offsets(slot, count), np.arange(offset, offset + count)):
+                is_so = self._goes_through(slot, offset, count)
+                if not is_so and not np.array_equal(self.offsets(slot, count), np.arange(offset, offset + count)):
                     return False
                 slot += count
         except NotMapped:
             return False
         return True
+
+    def _goes_through(self, slot: int, offset: int, count: int) -> bool:
+        """Whether the run lies in the last stretch as a whole, as nearly all do."""
+        last = self.stretches[-1] if self.stretches else None
+        return (
+            last is not None
+            and last.slot <= slot
+            and last.end_slot(slot + count) == slot + count
+            and last.offset - last.slot == offset - slot
+        )
 
     def agrees(self, other: "Mapping", first_slot: int) -> bool:
         """Whether no slot from this one on is another record here than there."""

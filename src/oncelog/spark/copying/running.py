@@ -10,7 +10,7 @@ from oncelog.clock import monotonic_s
 from oncelog.spark.copying.job import CopyFailed, CopyRefused, Job, Order, SparkGone, Task
 from oncelog.spark.copying.lane import Standing
 from oncelog.spark.copying.planning import Plan
-from oncelog.spark.copying.tasks import Outcome, outcomes, shared_out
+from oncelog.spark.copying.tasks import Outcome, context_of, outcomes, shared_out
 
 IDLE_S: Final = 0.2  # between two looks whether there is more
 TROUBLE_S: Final = 2.0  # before what failed is tried again
@@ -104,9 +104,5 @@ class Copying:
 
 def _parallelism(spark: Any) -> int:
     """How many tasks run side by side; of a cluster that is reached by Spark Connect nobody says it."""
-    try:
-        return int(spark.sparkContext.defaultParallelism)
-    except Exception as unknown:
-        if type(unknown).__module__.partition(".")[0] != "pyspark":
-            raise
-        return MOST_TASKS
+    context = context_of(spark)
+    return MOST_TASKS if context is None else int(context.defaultParallelism)
