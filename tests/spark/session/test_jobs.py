@@ -2,6 +2,8 @@
 
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,9 +13,10 @@ from oncelog.client import Admin
 from oncelog.client.admin.values import GroupOffsets
 from tests.peers.server_process import ServerProcess
 from tests.raw import RawConnection
+from tests.spark.cluster import spark_home
 from tests.spark.session.connect_server import ConnectServer
 from tests.spark.session.job import DROPPED, KEPT, ROWS
-from tests.spark.session.running import TOOLS, Ran, environment, run_job
+from tests.spark.session.running import JOB, JOB_SECONDS, TOOLS, Ran, environment, result_of, run_job
 
 PROGRESS = re.compile(r"oncelog: ((copies|counts)(, batch| ended after) |stages? )")
 
@@ -137,6 +140,29 @@ def test_a_terminal_shows_none_of_what_nobody_can_act_on(in_a_terminal: Ran, pla
     ):
         assert noise in plain.stderr
         assert noise not in in_a_terminal.stderr
+
+
+# --- under spark-submit -----------------------------------------------------------------------------------------------
+
+
+def test_under_spark_submit_a_session_is_what_was_submitted_and_can_be_had_again(tmp_path: Path) -> None:
+    settings = {"spark.sql.shuffle.partitions": "3", "spark.sql.session.timeZone": "UTC"}
+    order = [str(spark_home() / "bin/spark-submit"), "--master", "local[2]", "--driver-memory", "512m"]
+    for key, value in settings.items():
+        order += ["--conf", f"{key}={value}"]
+    variables = environment(SPARK_HOME=str(spark_home()), PYSPARK_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1")
+    order.append(str(JOB.with_name("submitted_job.py")))
+    done = subprocess.run(order, env=variables, cwd=tmp_path, capture_output=True, text=True, timeout=JOB_SECONDS)
+    first, second = result_of(done.returncode, done.stdout, done.stderr)["sessions"]
+    assert first == {
+        "app": "first",
+        "master": "local[2]",
+        "partitions": "3",
+        "timezone": "Asia/Tokyo",
+        "ui": None,
+        "rows": 10,
+    }
+    assert second == {**first, "app": "second", "master": "local[1]", "timezone": "UTC"}
 
 
 # --- over Spark Connect -----------------------------------------------------------------------------------------------
