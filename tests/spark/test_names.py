@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-FUNCTIONS = ("check", "sealed", "session")
+FUNCTIONS = ("check", "copy_topic", "sealed", "session")
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -18,7 +18,8 @@ FUNCTIONS = ("check", "sealed", "session")
     ],
 )
 def test_a_function_is_had_by_its_name_however_it_is_imported(asking: str, name: str) -> None:
-    where = {"check": "checking", "sealed": "sealed.sealing", "session": "session"}[name]
+    modules = {"check": "checking", "copy_topic": "copying.running", "sealed": "sealed.sealing", "session": "session"}
+    where = modules[name]
     code = asking.format(name=name, where=where) + "; import types; assert isinstance(found, types.FunctionType), found"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

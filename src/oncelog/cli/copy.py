@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from oncelog.cli._endings import ended_by_sigterm, failure, speaks_to_brokers
-from oncelog.cli._options import CONSUMER, PRODUCER, SERVERS, Connecting, connecting, pairs
+from oncelog.cli._options import SERVERS, Connecting, connecting, pairs
 
 if TYPE_CHECKING:
-    from oncelog.spark.copying.cluster import Cluster
     from oncelog.spark.copying.planning import Plan
     from oncelog.spark.copying.running import Copying, Summary
 
@@ -54,7 +53,7 @@ def command(
     Exit codes: 0 done, 1 failed, 2 wrong usage, 130 Ctrl-C, 143 SIGTERM.
     """
     try:
-        from oncelog.spark.copying.planning import Plan, Spec
+        from oncelog.spark.copying.planning import Plan, spec_of
         from oncelog.spark.copying.running import Copying
         from oncelog.spark.session import session
     except ImportError as missing:
@@ -62,12 +61,12 @@ def command(
     from oncelog.spark.copying.job import CopyFailed, CopyRefused
     from oncelog.spark.copying.lane import BadState
 
-    spec = Spec(
-        source=_cluster(to, from_servers, pairs("--from-property", from_property), isolation="read_committed"),
-        destination=_cluster(to, to_servers, pairs("--to-property", to_property), isolation="read_uncommitted"),
-        source_topic=source,
-        destination_topic=destination,
-        name=name or f"{source}-{destination}",
+    spec = spec_of(
+        source,
+        destination,
+        _properties(to, from_servers, pairs("--from-property", from_property)),
+        _properties(to, to_servers, pairs("--to-property", to_property)),
+        name=name,
         skips_lost=skips_lost,
     )
     settings = pairs("--conf", conf)
@@ -137,11 +136,7 @@ def _say(words: str) -> None:
     click.echo(words, err=True)
 
 
-def _cluster(to: Connecting, servers: str | None, own: dict[str, str], *, isolation: str) -> "Cluster":
+def _properties(to: Connecting, servers: str | None, own: dict[str, str]) -> dict[str, str]:
     """What was said of one side goes before what was said of both."""
-    from oncelog.spark.copying.cluster import Cluster
-
     properties = {name: value for name, value in to.properties.items() if servers is None or name not in SERVERS}
-    properties |= own | ({} if servers is None else {SERVERS[0]: servers})
-    side = Connecting(properties, to.timeout_s)
-    return Cluster(side.of(CONSUMER) | {"isolation.level": isolation}, side.of(PRODUCER))
+    return properties | own | ({} if servers is None else {SERVERS[0]: servers})

@@ -9,12 +9,13 @@ from oncelog.spark.idle_workers import end_quietly
 
 if TYPE_CHECKING:
     from oncelog.spark.checking import check as check
+    from oncelog.spark.copying.running import copy_topic as copy_topic
     from oncelog.spark.sealed.sealing import sealed as sealed
     from oncelog.spark.session import session as session
 
-__all__ = ["check", "sealed", "session"]
+__all__ = ["check", "copy_topic", "sealed", "session"]
 
-_WHERE = {"check": "checking", "sealed": "sealed.sealing", "session": "session"}
+_WHERE = {"check": "checking", "copy_topic": "copying.running", "sealed": "sealed.sealing", "session": "session"}
 
 
 class _Exported:
@@ -36,6 +37,7 @@ class _Exported:
 
 class _Spark(ModuleType):
     check = _Exported("check")
+    copy_topic = _Exported("copy_topic")
     sealed = _Exported("sealed")
     session = _Exported("session")
 

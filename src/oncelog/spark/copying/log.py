@@ -6,6 +6,7 @@ facts, so one that is there twice because its acknowledgement was lost does no h
 
 from collections.abc import Iterable, Mapping
 from typing import Final, Self
+from zlib import crc32
 
 from oncelog.client.consumer.ranges import Range, read_columns
 from oncelog.client.errors import KafkaError, KafkaException
@@ -38,6 +39,14 @@ def check_name(name: str) -> None:
             f"{name!r} cannot be a copy's name: it is 1 to {MOST_NAME_LETTERS} letters, digits, dots, hyphens and "
             "underscores, as it becomes part of a topic's name; --name gives another"
         )
+
+
+def usual_name(source: str, destination: str) -> str:
+    """Of the two topics; two long names are told apart by what their letters come to."""
+    name = f"{source}-{destination}"
+    if len(name) <= MOST_NAME_LETTERS:
+        return name
+    return f"{name[: MOST_NAME_LETTERS - 9]}-{crc32(name.encode()):08x}"
 
 
 class CopyLog:

@@ -1,13 +1,14 @@
 """What the driver finds out before anything is copied: both topics, who has claimed the lanes, and how far they got."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Self
 
 from oncelog.clock import wall_s
-from oncelog.spark.copying.cluster import Cluster
+from oncelog.spark.copying.cluster import CONSUMER, PRODUCER, Cluster, of_role
 from oncelog.spark.copying.job import CopyRefused, Job, Order
 from oncelog.spark.copying.lane import Claim, Side, Standing, Start
-from oncelog.spark.copying.log import CopyLog, check_name
+from oncelog.spark.copying.log import CopyLog, check_name, usual_name
 from oncelog.spark.copying.topics import Topic, Topics
 
 FOR_EVER_MS: Final = -1
@@ -24,6 +25,28 @@ class Spec:
     destination_topic: str
     name: str
     skips_lost: bool = False
+
+
+def spec_of(
+    source: str,
+    destination: str,
+    reading: Mapping[str, str],
+    writing: Mapping[str, str],
+    *,
+    name: str | None = None,
+    skips_lost: bool = False,
+) -> Spec:
+    """With properties for each side, of which every client takes what is of its kind."""
+    return Spec(
+        source=Cluster(of_role(reading, CONSUMER) | {"isolation.level": "read_committed"}, {}),
+        destination=Cluster(
+            of_role(writing, CONSUMER) | {"isolation.level": "read_uncommitted"}, of_role(writing, PRODUCER)
+        ),
+        source_topic=source,
+        destination_topic=destination,
+        name=name or usual_name(source, destination),
+        skips_lost=skips_lost,
+    )
 
 
 class Plan:

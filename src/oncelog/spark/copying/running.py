@@ -1,6 +1,10 @@
-"""A whole copy: once up to the end as it is now, or on and on. The driver's side."""
+"""A whole copy: once up to the end as it is now, or on and on. The driver's side.
 
-from collections.abc import Callable, Sequence
+`copy_topic` is what programs call; `oncelog copy` shows progress and says how it ended.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Event
 from typing import Any, Final
@@ -9,12 +13,14 @@ from oncelog.client.errors import KafkaException, is_retriable
 from oncelog.clock import monotonic_s
 from oncelog.spark.copying.job import CopyFailed, CopyRefused, Job, Order, SparkGone, Task
 from oncelog.spark.copying.lane import Standing
-from oncelog.spark.copying.planning import Plan
+from oncelog.spark.copying.planning import Plan, spec_of
 from oncelog.spark.copying.tasks import Outcome, context_of, outcomes, shared_out
 
 IDLE_S: Final = 0.2  # between two looks whether there is more
 TROUBLE_S: Final = 2.0  # before what failed is tried again
 MOST_TASKS: Final = 1000
+NOTHING: Final[Mapping[str, str]] = {}
+_log: Final = logging.getLogger("oncelog.spark")
 
 
 @dataclass(slots=True)
@@ -100,6 +106,43 @@ class Copying:
         failures = [outcome for outcome in found if outcome.failure]
         for each in sorted(failures, key=lambda outcome: outcome.may_pass):
             raise CopyFailed(each.failure) if each.may_pass else CopyRefused(each.failure)
+
+
+def copy_topic(
+    source: str,
+    destination: str,
+    *,
+    from_servers: str,
+    to_servers: str | None = None,
+    name: str | None = None,
+    from_properties: Mapping[str, str] = NOTHING,
+    to_properties: Mapping[str, str] = NOTHING,
+    skip_lost: bool = False,
+    follow: Event | None = None,
+    spark: Any = None,
+) -> Summary:
+    """Copy a topic to another one, every record once, up to its end as it is now; with `follow` until that is set.
+
+    Called again with the same topics, or the same `name`, it goes on where it was. `spark` is the session to run on, by
+    default `oncelog.spark.session()`'s. Raises CopyRefused where it must not go on, CopyFailed where it may, later.
+    """
+
+    def session() -> Any:
+        from oncelog.spark.session import session as own
+
+        return own(f"copy {source} to {destination}", progress=False) if spark is None else spark
+
+    spec = spec_of(
+        source,
+        destination,
+        {**from_properties, "bootstrap.servers": from_servers},
+        {**to_properties, "bootstrap.servers": to_servers or from_servers},
+        name=name,
+        skips_lost=skip_lost,
+    )
+    with Plan(spec) as plan:
+        copying = Copying(session, plan)
+        return copying.once() if follow is None else copying.follow(follow, _log.warning)
 
 
 def _parallelism(spark: Any) -> int:
