@@ -2,6 +2,7 @@
 says anything. Plain mappings; nothing here knows PySpark."""
 
 import shlex
+import socket
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -29,6 +30,10 @@ _KEYWORDS: Final = {"master": "spark.master", "remote": "spark.remote"}
 # Batch queries get fewer partitions than this from adaptive execution anyway; streams with state would keep 200 state
 # stores, each a file a batch. A fixed number, so that a stream's checkpoint means the same on every machine.
 LOCAL_SHUFFLE_PARTITIONS: Final = "8"
+UNIX_SOCKETS: Final = "spark.python.unix.domain.socket.enabled"
+# Between the JVM and its Python workers; Arrow's batches are about as large. With Spark's 64 KB a row read costs a tenth
+# more, where it is small.
+BUFFER_BYTES: Final = str(1 << 20)
 
 
 def said_by_caller(conf: Mapping[str, object] | None, keywords: Mapping[str, object]) -> dict[str, str]:
@@ -113,11 +118,17 @@ def defaults(known: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, 
     Without a master Spark runs in this process' JVM on all cores, for nobody but this process: nothing of it listens
     beyond the loopback address, where firewalls, VPNs and odd host names have no say, and there is no web page, which
     would take a port and half a second. On a cluster these are the cluster's business.
+
+    Between the JVM and Python's workers go Unix sockets, which Spark leaves off: over TCP the small pieces by which a
+    task begins wait 40 ms for an acknowledgement that the receiver holds back (Nagle's algorithm).
     """
     wanted = {} if "spark.remote" in known else {"spark.master": "local[*]"}
     if is_local(known):
         wanted["spark.ui.enabled"] = "false"
         wanted["spark.sql.shuffle.partitions"] = LOCAL_SHUFFLE_PARTITIONS
+        wanted["spark.buffer.size"] = BUFFER_BYTES
+        if hasattr(socket, "AF_UNIX"):
+            wanted[UNIX_SOCKETS] = "true"
         if not environ.get("SPARK_LOCAL_IP") and not environ.get("SPARK_LOCAL_HOSTNAME"):
             wanted["spark.driver.host"] = "127.0.0.1"
             wanted["spark.driver.bindAddress"] = "127.0.0.1"

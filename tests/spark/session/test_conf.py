@@ -78,6 +78,7 @@ def test_without_a_word_spark_runs_here_on_all_cores_and_listens_on_loopback_alo
         "spark.master": "local[*]",
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "8",
+        "spark.buffer.size": "1048576",
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
@@ -89,6 +90,7 @@ def test_whatever_is_set_already_is_left_alone() -> None:
         "spark.master": "local[2]",
         "spark.ui.enabled": "true",
         "spark.sql.shuffle.partitions": "200",
+        "spark.buffer.size": "65536",
         "spark.python.unix.domain.socket.enabled": "false",
     }
     assert defaults(known, {"SPARK_LOCAL_IP": "192.0.2.7"}) == {}
