@@ -31,8 +31,8 @@ _KEYWORDS: Final = {"master": "spark.master", "remote": "spark.remote"}
 # stores, each a file a batch. A fixed number, so that a stream's checkpoint means the same on every machine.
 LOCAL_SHUFFLE_PARTITIONS: Final = "8"
 UNIX_SOCKETS: Final = "spark.python.unix.domain.socket.enabled"
-# Between the JVM and its Python workers; Arrow's batches are about as large. With Spark's 64 KB a row read costs a tenth
-# more, where it is small.
+# Between the JVM and its Python workers. Arrow batches are about as large; with Spark's 64 KB a small row that is read
+# costs a tenth more.
 BUFFER_BYTES: Final = str(1 << 20)
 
 
