@@ -15,10 +15,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from oncelog.spark.conf import defaults, has_own_logging, is_local, said_by_caller, set_by_user
 from oncelog.spark.java import VECTOR_MODULE, find_java, launching_home
-from oncelog.spark.watching import watch
+from oncelog.spark.watching import is_connect, watch
 
 OLDEST_SPARK: Final = (4, 2)
 # What an archive of the environment is called on the executors, as in Spark's own guide.
@@ -49,10 +50,11 @@ def session(
     said = said_by_caller(conf, keywords)
     if app_name is not None:
         said.setdefault("spark.app.name", app_name)
-    if _is_remote(said):
+    running = _running()
+    if running is not None:
+        spark = _joined(running, said)
+    elif _is_remote(said):
         spark = _connected(said)
-    elif _lives():
-        spark = _joined(said)
     elif _has_jvm():
         spark = _built_with(said, defaults(_conf_of_jvm() | said, os.environ))
     else:
@@ -83,10 +85,17 @@ def _is_remote(said: Mapping[str, str]) -> bool:
     return said.get("spark.remote", os.environ.get("SPARK_REMOTE", "")).startswith("sc://")
 
 
-def _lives() -> bool:
+def _running() -> Any:
+    """The session that this process has already: as a client of Spark Connect, or with the JVM beside it."""
+    if "SPARK_CONNECT_MODE_ENABLED" in os.environ:
+        from pyspark.sql.connect.session import SparkSession as Client
+
+        client = Client._default_session
+        return None if client is None or client.is_stopped else client
     from pyspark.sql import SparkSession
 
-    return SparkSession._instantiatedSession is not None and SparkSession._instantiatedSession._sc._jsc is not None
+    spark = SparkSession._instantiatedSession
+    return None if spark is None or spark._sc._jsc is None else spark
 
 
 def _has_jvm() -> bool:
@@ -103,14 +112,14 @@ def _conf_of_jvm() -> dict[str, str]:
     return dict(SparkConf(_jvm=SparkContext._jvm).getAll())
 
 
-def _joined(said: Mapping[str, str]) -> Any:
+def _joined(spark: Any, said: Mapping[str, str]) -> Any:
     """The session that is there, with what can still be set; PySpark would complain of all that is said."""
-    from pyspark.sql import SparkSession
-
-    spark = SparkSession._instantiatedSession
     too_late = []
     for key, value in said.items():
-        if spark.conf.isModifiable(key):
+        if key == "spark.remote":
+            is_same = is_connect(spark) and urlsplit(value).hostname in (spark.client.host, None)
+            too_late += [] if is_same else [key]
+        elif spark.conf.isModifiable(key):
             spark.conf.set(key, value)
         elif key != "spark.app.name" and spark.conf.get(key, None) != value:
             too_late.append(key)
@@ -226,7 +235,7 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 def _stop(spark: Any) -> None:
     """At the end of the process: an orderly end lets queries' last reports arrive."""
-    if not _lives():
+    if _running() is not spark:
         return
     from py4j.protocol import Py4JNetworkError
 

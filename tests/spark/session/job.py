@@ -60,9 +60,13 @@ def start(how: str) -> Any:
     import oncelog.spark
 
     if how.startswith("sc://"):
-        return oncelog.spark.session("job", remote=how)
-    spark = oncelog.spark.session("job", SETTINGS, master="local[2]")
-    assert oncelog.spark.session("again", spark__sql__adaptive__enabled=True) is spark
+        spark = oncelog.spark.session("job", remote=how)
+    else:
+        spark = oncelog.spark.session("job", SETTINGS, master="local[2]")
+    again = oncelog.spark.session(
+        "again", remote=how if how.startswith("sc:") else None, spark__sql__adaptive__enabled=True
+    )
+    assert again is spark
     return spark
 
 
