@@ -12,7 +12,7 @@ from io import BytesIO
 from struct import Struct
 from typing import Any
 
-from kio.schema.index import schema_name_map
+from kio.schema.index import api_key_map, schema_name_map
 from kio.serial import entity_reader, entity_writer
 
 from oncelog.wire.bounds import Bounds
@@ -119,6 +119,16 @@ def known_versions(name: str) -> tuple[int, int]:
         return 0, 0
     versions = schema_name_map[name]
     return min(versions), max(versions)
+
+
+@cache
+def api_name(key: int) -> str:
+    """As librdkafka names it, in what it tells of itself."""
+    own = {number: name for name, number in OWN_KEYS.items()}
+    name = own.get(key) or api_key_map.get(key)
+    if name is None:
+        return f"Unknown-{key}?"
+    return "ApiVersion" if name == "api_versions" else "".join(map(str.capitalize, name.split("_")))
 
 
 @cache

@@ -21,6 +21,8 @@ from oncelog.client.groups.coordinator import Group
 from oncelog.client.net.brokers import Brokers
 from oncelog.client.net.metadata import Metadata
 from oncelog.client.properties import ConsumerSettings
+from oncelog.client.statistics.consuming import Consuming
+from oncelog.client.statistics.telling import Statistics
 
 T = TypeVar("T")
 
@@ -66,13 +68,25 @@ class Core:
         self._committed: dict[Partition, ToCommit] = {}  # what this consumer has committed last
         self._tasks: set[asyncio.Task[None]] = set()
         self._commit_turn = asyncio.Lock()
+        self._has_statistics = False  # that the application has not been told
+        self._statistics: Statistics | None = None
+        if settings.statistics_interval_ms and settings.stats_cb is not None:
+            consuming = Consuming(self)
+            self.engine.on_fetched = consuming.fetched
+            self._statistics = Statistics(
+                "consumer", self.brokers, consuming.fields, self._tell_statistics, settings.statistics_interval_ms
+            )
 
     async def start(self) -> None:
         await self.brokers.start()
         if self.settings.group_id and self.settings.enable_auto_commit and self.settings.auto_commit_interval_ms:
             self.spawn(self._commit_now_and_then())
+        if self._statistics is not None:
+            self._statistics.start()
 
     async def close(self) -> None:
+        if self._statistics is not None:
+            self._statistics.stop()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -94,6 +108,19 @@ class Core:
             _log.warning("%s", error.str())
         else:
             self.engine.tell(error)
+
+    def _tell_statistics(self, text: str) -> None:
+        """An application that does not poll is told once when it does."""
+        stats_cb = self.settings.stats_cb
+        if stats_cb is None or self._has_statistics:
+            return
+        self._has_statistics = True
+
+        def tell() -> object:
+            self._has_statistics = False
+            return stats_cb(text)
+
+        self.call(Call(tell))
 
     def call(self, call: Call) -> None:
         """Have it done in the application's thread, when that polls next."""
@@ -154,6 +181,18 @@ class Core:
     def member(self) -> Member:
         """Who this consumer is in its group now."""
         return Member() if self.group is None else Member(*self.group.member)
+
+    def handed(self) -> Mapping[Partition, Position]:
+        """Behind what the application was given."""
+        return self._read(is_explicit=True)
+
+    def to_store(self) -> Mapping[Partition, Position | ToCommit]:
+        """What a commit by the clock would store."""
+        return self._read(is_explicit=False) if self.settings.enable_auto_offset_store else self.stored
+
+    @property
+    def last_committed(self) -> Mapping[Partition, ToCommit]:
+        return self._committed
 
     def to_commit(self, *, is_explicit: bool) -> dict[Partition, ToCommit]:
         """What was stored or handed out, as far as it is not committed already. When nobody asks for the commit, it

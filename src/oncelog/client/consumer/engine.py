@@ -106,6 +106,7 @@ class Engine:
         self._loop = asyncio.get_running_loop()
         self._seen_metadata: object = None
         self.on_trouble: Callable[[KafkaError], None] = self.tell
+        self.on_fetched: Callable[[Iterable[Event]], None] | None = None
         self._trouble = 0  # what was told last
         self._is_closed = False
 
@@ -158,6 +159,8 @@ class Engine:
             self._wake(self.pump)
         events = self.fetcher.events()
         if events:
+            if self.on_fetched is not None:
+                self.on_fetched(events)
             self._events.extend(events)
             self._notify()
         self._set_timer(now_ms)
@@ -339,6 +342,8 @@ class Engine:
                     for each in answer.partitions
                 ]
                 self._learn(found, answer.endpoints)
+                if connection.traffic is not None:
+                    connection.traffic.throttle_ms.add(answer.throttle_ms)
                 self.fetcher.fetched(request_id, found, now_ms)
 
     def _learn(self, found: Iterable[Fetched], endpoints: Iterable[NodeEndpoint]) -> None:

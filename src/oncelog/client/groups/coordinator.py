@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from oncelog.client.errors import KafkaError, KafkaException, error_of
 from oncelog.client.groups.assignors import ASSIGNORS
-from oncelog.client.groups.membership import Membership
+from oncelog.client.groups.membership import ID_GIVEN, Membership
 from oncelog.client.groups.protocol import Partition
 from oncelog.client.groups.steps import (
     Action,
@@ -103,6 +103,9 @@ class Group:
         self._watched: frozenset[str] = frozenset()
         self._changed = asyncio.Event()
         self._is_advancing = False
+        self.rebalances = 0  # how often partitions came or went, for statistics
+        self.rebalanced_s = monotonic_s()
+        self.rebalance_reason = ""
 
     # --- what the facade says
 
@@ -117,6 +120,10 @@ class Group:
     @property
     def is_settled(self) -> bool:
         return self._machine.is_settled
+
+    @property
+    def coordinator(self) -> int | None:
+        return self._machine.coordinator
 
     @property
     def fatal(self) -> KafkaError | None:
@@ -185,11 +192,15 @@ class Group:
         if isinstance(action, Report):
             self._listener.failed(action.error)
         elif isinstance(action, Revoke | Assign):
+            self.rebalances += 1
+            self.rebalanced_s = monotonic_s()
             self._start(self._call(action))
         else:
             self._ask_soon(action)
 
     def _ask_soon(self, action: Request) -> None:
+        if isinstance(action, Join) and action.reason != ID_GIVEN:
+            self.rebalance_reason = action.reason
         is_in_course = not isinstance(action, Heartbeat)
         if is_in_course and self._asking is not None:
             self._asking.cancel()  # there is one at a time, so what is still waited for was given up

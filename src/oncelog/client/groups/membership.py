@@ -52,6 +52,8 @@ from oncelog.client.groups.steps import (
 
 Asked = FindCoordinator | Join | CountPartitions | Sync | Leave
 
+ID_GIVEN: Final = "a member id was given"
+
 COORDINATOR_MOVED: Final = frozenset(
     {KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NETWORK_EXCEPTION}
 )
@@ -149,7 +151,7 @@ class Membership:
             return
         if answer.error_code == KafkaError.MEMBER_ID_REQUIRED:
             self.member = self.member._replace(member_id=answer.member_id)
-            self._want_join("a member id was given")
+            self._want_join(ID_GIVEN)
         elif answer.error_code:
             self._refused(answer.error_code, now_ms, asked)
         else:
@@ -289,6 +291,11 @@ class Membership:
         self._out.append(Report(error))
 
     # --- what is to be done
+
+    @property
+    def coordinator(self) -> int | None:
+        """The node that is asked now, if one is known."""
+        return self._node_id
 
     @property
     def is_settled(self) -> bool:

@@ -12,12 +12,14 @@ from oncelog.client.net.opening import Opener
 from oncelog.client.net.pool import Open, Pool
 from oncelog.client.net.refreshing import ATTEMPTS, Refresher
 from oncelog.client.net.sharing import Shared
+from oncelog.client.statistics.traffic import Traffic
 from oncelog.wire.requests import RequestSchema
 
 if TYPE_CHECKING:
     from oncelog.client.properties import ClientSettings
 
 GROUP = 0
+BOOTSTRAP = -1  # the node id of an address at which nobody has said who he is
 IDLE_CHECKS = 4  # in the time after which a connection counts as idle
 
 
@@ -80,6 +82,33 @@ class Brokers:
         """Leaders (topic, partition, node, epoch) and brokers that an answer to Produce or Fetch named."""
         self._refresher.metadata = self.metadata.with_brokers(brokers).with_leaders(leaders)
         self._follow_addresses()
+
+    # --- statistics
+
+    def traffic(self, node_id: int) -> Traffic | None:
+        """What is counted of a broker; None where nobody asked for statistics, or the broker is not known."""
+        address = self.metadata.brokers.get(node_id)
+        return None if address is None else self._pool.traffic(address.host, address.port)
+
+    def statistics(self) -> list[dict[str, Any]]:
+        """Of each broker, and of each bootstrap address at which none of these listens, as librdkafka tells it."""
+        known = {(each.host, each.port): each.node_id for each in self.metadata.brokers.values()}
+        addresses = {**dict.fromkeys(self.settings.bootstrap_servers, BOOTSTRAP), **known}
+        return [self._told_of(*address, node_id) for address, node_id in addresses.items()]
+
+    def _told_of(self, host: str, port: int, node_id: int) -> dict[str, Any]:
+        traffic = self._pool.traffic(host, port)
+        connections = self._pool.connections_to(host, port)
+        return {
+            "name": f"{host}:{port}/{'bootstrap' if node_id == BOOTSTRAP else node_id}",
+            "nodeid": node_id,
+            "nodename": f"{host}:{port}",
+            "source": "configured" if node_id == BOOTSTRAP else "learned",
+            "outbuf_cnt": sum(each.held for each in connections),
+            "waitresp_cnt": sum(each.in_flight for each in connections),
+            **(traffic.fields(asyncio.get_running_loop().time()) if traffic is not None else {}),
+            "toppars": {},
+        }
 
     # --- connections
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, cast
 from oncelog.client.errors import KafkaError, KafkaException, invalid_argument
 from oncelog.client.net.receiving import Receiving
 from oncelog.client.net.tls import tls_failure
+from oncelog.client.statistics.traffic import Traffic
 from oncelog.wire.frames import MalformedFrame
 from oncelog.wire.own import LEASE_PID_KEY
 from oncelog.wire.requests import RequestSchema, api_key, known_versions, request_schema
@@ -46,7 +47,8 @@ class Endpoint:
 class _Waiting:
     correlation_id: int
     on_answer: OnAnswer
-    due_s: float  # on the loop's clock
+    sent_s: float  # on the loop's clock
+    due_s: float
 
 
 class _Held(NamedTuple):
@@ -74,6 +76,7 @@ class Connection(Receiving):
         self.versions: Mapping[int, tuple[int, int]] = {}
         self.lost_by: KafkaError | None = None
         self.answered_count = 0
+        self.traffic: Traffic | None = None  # where it is counted
         self.hint = ""  # what it may mean when the broker closes this connection without one answer
         self._timeout_ms = timeout_ms
         self._on_lost = on_lost
@@ -101,6 +104,11 @@ class Connection(Receiving):
     @property
     def in_flight(self) -> int:
         return len(self._waiting)
+
+    @property
+    def held(self) -> int:
+        """Requests that wait for `release`."""
+        return len(self._held or ())
 
     @property
     def unsent_bytes(self) -> int:
@@ -157,9 +165,11 @@ class Connection(Receiving):
             if self._waiting:
                 # It cannot be answered before those that were sent before it.
                 due_s = max(due_s, self._waiting[-1].due_s)
-            self._waiting.append(_Waiting(correlation_id, on_answer, due_s))
+            self._waiting.append(_Waiting(correlation_id, on_answer, now_s, due_s))
             if self._timer is None or due_s < self._timer.when():
                 self._look_at_clock_at(due_s)
+        if self.traffic is not None:
+            self.traffic.sent(buffers, now_s)
         if self._transport.is_closing():
             return  # a write has failed, and `connection_lost` is to tell it; asyncio warns of all writes in between
         if len(buffers) == 1:
@@ -236,10 +246,14 @@ class Connection(Receiving):
         self._waiting.popleft()
         self.answered_count += 1
         self.active_s = self._loop.time()
+        if self.traffic is not None:
+            self.traffic.received(len(frame), self.active_s, oldest.sent_s)
         oldest.on_answer(frame, None)
 
     def _rubbish(self, what: str) -> KafkaError:
         error = KafkaError(KafkaError._BAD_MSG, f"{self.endpoint}: {what}")
+        if self.traffic is not None:
+            self.traffic.rubbish += 1
         self.close(error)
         return error
 
@@ -258,6 +272,8 @@ class Connection(Receiving):
             self._look_at_clock_at(due_s)
             return
         count = len(self._waiting)
+        if self.traffic is not None:
+            self.traffic.timeouts += count
         words = f"{self.endpoint}: {count} request(s) timed out: disconnected, what became of them is unknown"
         self.close(KafkaError(KafkaError._TIMED_OUT, words, retriable=True))
 

@@ -12,6 +12,7 @@ from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.net.backoff import Backoff
 from oncelog.client.net.connection import Connection, Endpoint
 from oncelog.client.net.sharing import Shared, closed_meanwhile
+from oncelog.client.statistics.traffic import Traffic
 
 if TYPE_CHECKING:
     from oncelog.client.properties import ClientSettings
@@ -36,6 +37,20 @@ class Pool:
         self._opening: Shared[Key, Connection] = Shared()
         self._backoffs: dict[tuple[str, int], Backoff] = {}
         self._leaving: set[Connection] = set()  # closed, but their transports are not gone yet
+        self._traffic: dict[tuple[str, int], Traffic] = {}
+        self._is_counted = bool(settings.statistics_interval_ms and settings.stats_cb)
+
+    def traffic(self, host: str, port: int) -> Traffic | None:
+        """What is counted of an address; None where nobody asked for statistics."""
+        if not self._is_counted:
+            return None
+        found = self._traffic.get((host, port))
+        if found is None:
+            found = self._traffic[host, port] = Traffic(asyncio.get_running_loop().time())
+        return found
+
+    def connections_to(self, host: str, port: int) -> list[Connection]:
+        return [each for (endpoint, _), each in self._open.items() if (endpoint.host, endpoint.port) == (host, port)]
 
     def open_connections(self, purpose: str = "") -> list[Connection]:
         return [each for (_, its_purpose), each in self._open.items() if its_purpose == purpose]
@@ -74,6 +89,7 @@ class Pool:
     def forget_others(self, addresses: set[tuple[str, int]]) -> None:
         """How often an address failed is of no use once no broker is there any more."""
         self._backoffs = {address: each for address, each in self._backoffs.items() if address in addresses}
+        self._traffic = {address: each for address, each in self._traffic.items() if address in addresses}
 
     def close_idle(self, idle_s: float) -> None:
         """Close what has carried nothing for so long and waits for nothing."""
@@ -94,14 +110,22 @@ class Pool:
         wait_ms = backoff.wait_ms(self._now_ms())
         if wait_ms:
             await asyncio.sleep(wait_ms / 1000)
+        traffic = self.traffic(endpoint.host, endpoint.port)
+        if traffic is not None:
+            traffic.attempts += 1
         try:
             connection = await self._open_one(endpoint, self._lost)
             if connection.lost_by is not None:
                 raise KafkaException(connection.lost_by)
         except KafkaException as error:
             backoff.failed(self._now_ms())
+            if traffic is not None:
+                traffic.failures += 1
             self._on_error(error.error)
             raise
+        if traffic is not None:
+            connection.traffic = traffic
+            traffic.connected(self._now_ms() / 1000)
         connection.answered_count = 0
         self._open[key] = connection
         return connection
@@ -111,6 +135,8 @@ class Pool:
             if each is connection:
                 del self._open[key]
                 self._judge(connection)
+        if connection.traffic is not None:
+            connection.traffic.lost(self._now_ms() / 1000)
         self._leaving.add(connection)
         connection.gone.add_done_callback(lambda _: self._leaving.discard(connection))
 

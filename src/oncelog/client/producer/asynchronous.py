@@ -51,7 +51,7 @@ class AsyncProducer(NoTransactions):
         self._saved = saved_value(saved)
         self._settings = settings = producer_settings({**properties, **more})
         self._budget = Budget(settings.queue_buffering_max_messages, settings.queue_buffering_max_kbytes * 1024)
-        self._engine = Engine(settings, self._budget, self._deliver, self._tell)
+        self._engine = Engine(settings, self._budget, self._deliver, self._tell, self._tell_statistics)
         self._most_bytes = settings.message_max_bytes
         self._blocks = settings.oncelog_queue_full == "block" or "oncelog.queue.full" not in settings.given
         self._room: set[asyncio.Future[None]] = set()
@@ -289,6 +289,10 @@ class AsyncProducer(NoTransactions):
         """What the application's function raises is told by its loop; the engine's turn goes on."""
         if self._settings.error_cb is not None:
             self._engine.loop.call_soon(self._settings.error_cb, error)
+
+    def _tell_statistics(self, text: str) -> None:
+        if self._settings.stats_cb is not None:
+            self._engine.loop.call_soon(self._settings.stats_cb, text)
 
     def _check_usable(self) -> None:
         if self._state:

@@ -37,6 +37,8 @@ from oncelog.client.sending import (
     Sender,
     SenderLimits,
 )
+from oncelog.client.statistics.producing import Producing
+from oncelog.client.statistics.telling import Statistics
 from oncelog.clock import monotonic_s
 
 if TYPE_CHECKING:
@@ -50,9 +52,18 @@ Tell = Callable[[KafkaError], None]
 
 
 class Engine:
-    """`deliver` is given the report of every batch; `tell` errors that belong to no record."""
+    """`deliver` is given the report of every batch; `tell` errors that belong to no record; `tell_statistics` what
+    `stats_cb` is to be called with. `reports_waiting`: how many the application has not been given yet."""
 
-    def __init__(self, settings: "ProducerSettings", budget: Budget, deliver: Deliver, tell: Tell) -> None:
+    def __init__(
+        self,
+        settings: "ProducerSettings",
+        budget: Budget,
+        deliver: Deliver,
+        tell: Tell,
+        tell_statistics: Callable[[str], object] | None = None,
+        reports_waiting: Callable[[], int] = int,
+    ) -> None:
         self.settings = settings
         self.budget = budget
         self.partitioner: Partitioner = partitioner(settings.partitioner)
@@ -77,6 +88,14 @@ class Engine:
         self._is_closed = False
         self._is_held = False
         self.bulk_buffers: Any = None  # kept by bulk.py from one send to the next
+        self.reports_waiting = reports_waiting
+        self._producing: Producing | None = None
+        self._statistics: Statistics | None = None
+        if settings.statistics_interval_ms and settings.stats_cb is not None and tell_statistics is not None:
+            self._producing = Producing(self)
+            self._statistics = Statistics(
+                "producer", self.brokers, self._producing.fields, tell_statistics, settings.statistics_interval_ms
+            )
         self._is_memory_asked = not settings.enable_idempotence
         self.saving = self.sealing.saving = Saving(self)
 
@@ -113,6 +132,8 @@ class Engine:
     async def start(self) -> None:
         self._loop = asyncio.get_running_loop()
         await self.brokers.start()
+        if self._statistics is not None:
+            self._statistics.start()
         self._is_woken = False
         self.wake()
 
@@ -124,6 +145,8 @@ class Engine:
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
+        if self._statistics is not None:
+            self._statistics.stop()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -208,6 +231,8 @@ class Engine:
         match action:
             case Produce():
                 self._requests.send(action)
+                if self._producing is not None:
+                    self._producing.produced(action)
                 if not self._is_memory_asked:
                     self._is_memory_asked = True
                     self._spawn(self._ask_memory())

@@ -29,8 +29,9 @@ from oncelog.client.producer.arguments import (
     check_topic,
     refused,
 )
-from oncelog.client.producer.delivery import Outbox, Report
+from oncelog.client.producer.delivery import Outbox
 from oncelog.client.producer.engine import Engine
+from oncelog.client.producer.reporting import Reporter
 from oncelog.client.producer.resuming import begin, saved_value
 from oncelog.client.producer.transactions import NoTransactions
 from oncelog.client.properties import NOTHING_GIVEN, producer_settings
@@ -39,7 +40,6 @@ from oncelog.clock import monotonic_s
 if TYPE_CHECKING:
     from oncelog.client.producer.bulk import BulkSend
     from oncelog.client.producer.resuming import Saving
-    from oncelog.client.properties import ProducerSettings
     from oncelog.client.saving.saved import SavedProducer
     from oncelog.records.header import Buffer
     from oncelog.records.passing_columns import Passed
@@ -68,8 +68,15 @@ class Producer(NoTransactions):
         self._settings = settings
         self._budget = Budget(settings.queue_buffering_max_messages, settings.queue_buffering_max_kbytes * 1024)
         self._outbox = Outbox(self._budget)
-        reporter = _Reporter(settings, self._budget, self._outbox)
-        self._engine = Engine(settings, self._budget, reporter.deliver, reporter.tell)
+        reporter = Reporter(settings, self._budget, self._outbox)
+        self._engine = Engine(
+            settings,
+            self._budget,
+            reporter.deliver,
+            reporter.tell,
+            reporter.tell_statistics,
+            self._outbox.__len__,
+        )
         self._on_delivery: Any = settings.on_delivery
         self._most_bytes = settings.message_max_bytes
         self._batch_bytes = self._engine.sealing.most_batch_bytes
@@ -423,34 +430,6 @@ def _wait(outbox: Outbox, seen: int, end_s: float | None) -> bool:
         return False
     outbox.wait(seen, min(left_s, WAIT_S))
     return True
-
-
-class _Reporter:
-    """Brings reports from the engine's thread to the application's. It knows nothing of the producer, so that one that
-    nobody refers to any more goes away."""
-
-    def __init__(self, settings: "ProducerSettings", budget: Budget, outbox: Outbox) -> None:
-        self._budget = budget
-        self._outbox = outbox
-        self._only_errors = settings.delivery_report_only_error
-        self._error_cb = settings.error_cb
-
-    def deliver(self, report: Report) -> None:
-        records = report.records
-        if records.handle is not None:
-            records.give_back(self._budget)
-            records.handle.report(report)
-            self._outbox.notify()
-        elif records.callbacks is None or (self._only_errors and report.error is None):
-            records.give_back(self._budget)
-            self._outbox.notify()
-        else:
-            self._outbox.put_report(report)
-
-    def tell(self, error: KafkaError) -> None:
-        error_cb = self._error_cb
-        if error_cb is not None:
-            self._outbox.put(error, lambda said, _: error_cb(said), None)
 
 
 _producers: "weakref.WeakSet[Producer]" = weakref.WeakSet()

@@ -122,6 +122,8 @@ class Requests:
                 connection.close(rubbish)
                 return
             self._learn(answer)
+            if connection.traffic is not None:
+                connection.traffic.throttle_ms.add(answer.throttle_ms)
             self._on_answered(request_id, answers, answer.throttle_ms)
 
         connection.send(buffers, correlation_id, on_answer, self._patience_ms)

@@ -147,6 +147,10 @@ class ClientSettings:
     error_cb: Callable[..., Any] | None = callback(  # noqa: RUF009
         "Called with a KafkaError that belongs to no one call."
     )
+    statistics_interval_ms: int = integer(0, 0, DAY_MS, "How often `stats_cb` is called; 0 for never.")
+    stats_cb: Callable[[str], Any] | None = callback(  # noqa: RUF009
+        "Called with statistics as a JSON text, from `poll` and the like (client-statistics.md); an admin has none."
+    )
     logger: Any = field(default=None, metadata={"about": None})
 
     given: frozenset[str] = frozenset()  # names of the properties that were set explicitly

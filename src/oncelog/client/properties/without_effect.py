@@ -19,7 +19,6 @@ _FEATURES: Final = (
 _DEPRECATED: Final = "Deprecated in librdkafka too."
 _VERSIONS: Final = "Every broker is asked for its versions."
 _LOGGING: Final = "Python's logging decides, by the logger `oncelog.client`."
-_STATISTICS: Final = "There are no statistics by callback."
 _SHARE: Final = "For share groups, which are not here."
 
 
@@ -58,8 +57,6 @@ WITHOUT_EFFECT: Final = (
     _integer("socket.max.fails", 1, 0, 1_000_000, "A connection on which an answer is missing is always closed."),
     _integer("broker.address.ttl", 1000, 0, DAY_MS, "Names are looked up for every connection."),
     _integer("reconnect.backoff.jitter.ms", 0, 0, HOUR_MS, _DEPRECATED),
-    _integer("statistics.interval.ms", 0, 0, DAY_MS, _STATISTICS),
-    _callback("stats_cb", _STATISTICS),
     _callback("throttle_cb", "A broker's throttling is obeyed and not told."),
     _integer("enabled_events", 0, 0, INT_MAX, "For the C interface."),
     _integer("log_level", 6, 0, 7, _LOGGING),

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from oncelog.client.sending.batch import Batch, Identity, Place
+from oncelog.client.sending.batch import NOBODY, Batch, Identity, Place
 
 
 class Produce(NamedTuple):
@@ -27,6 +27,16 @@ class NeedMetadata(NamedTuple):
     """The leaders of these topics are unknown, or not who we thought. Asked again after a backoff."""
 
     topics: Sequence[str]
+
+
+class Standing(NamedTuple):
+    """How one partition stands, for statistics."""
+
+    waiting_records: int = 0
+    waiting_bytes: int = 0
+    flying_records: int = 0
+    acknowledged: int = 0  # the slot behind the last record that is surely stored
+    identity: Identity = NOBODY
 
 
 class LookUp(NamedTuple):

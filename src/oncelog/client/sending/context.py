@@ -24,6 +24,7 @@ class Counters:
     restamps: int = 0
     epoch_bumps: int = 0
     leases_changed: int = 0
+    identities: int = 0  # that were granted
 
 
 class Context:

@@ -16,8 +16,9 @@ from oncelog.client.sending.actions import (
     NeedIdentity,
     NeedMetadata,
     Produce,
+    Standing,
 )
-from oncelog.client.sending.batch import Batch, Identity, Place, Split, split_batch
+from oncelog.client.sending.batch import NOBODY, Batch, Identity, Place, Split, split_batch
 from oncelog.client.sending.context import Context, Counters
 from oncelog.client.sending.limits import FOREVER_MS, SenderLimits
 from oncelog.client.sending.partition import NO_LEADER, Partition
@@ -85,6 +86,7 @@ class Sender:
                 self._wake(lane)
 
     def granted(self, places: Iterable[Place], identity: Identity, expires_at_ms: int | None, now_ms: int) -> None:
+        self._context.counters.identities += 1
         if expires_at_ms is None:
             self._everybody = identity
         for place in places:
@@ -194,6 +196,24 @@ class Sender:
     def backlog(self, place: Place) -> int:
         lane = self._partitions.get(place)
         return len(lane.waiting) if lane is not None else 0
+
+    @property
+    def identity(self) -> Identity:
+        """The one that serves all partitions, if there is one."""
+        return self._everybody or NOBODY
+
+    def standing(self, place: Place) -> Standing:
+        lane = self._partitions.get(place)
+        if lane is None:
+            return Standing()
+        tenure, waiting = lane.tenure, tuple(lane.waiting)
+        return Standing(
+            sum(batch.record_count for batch in waiting),
+            sum(len(batch.data) for batch in waiting),
+            sum(batch.record_count for batch in lane.open if batch.is_flying),
+            0 if tenure is None else tenure.acknowledged,
+            NOBODY if tenure is None else tenure.identity,
+        )
 
     def boundary(self, place: Place) -> Boundary | None:
         """What is surely stored, where nothing is open. A pinned partition changes its lease here."""
