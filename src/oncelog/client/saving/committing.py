@@ -79,6 +79,8 @@ class _Committer:
     async def _begin(self) -> "SavedProducer":
         """The producer's turn. It is taken on the producer's thread, perhaps just when the commit is cancelled on ours:
         then whichever thread comes second gives it back."""
+        if asyncio.get_running_loop() is self._saving.loop:
+            return await self._saving.begin_commit()  # at once: what is produced from here on is not part of it
         outcome: concurrent.futures.Future[SavedProducer] = concurrent.futures.Future()
         taking = asyncio.run_coroutine_threadsafe(self._take_turn(outcome), self._saving.loop)
         taking.add_done_callback(partial(_closed_meanwhile, outcome))
