@@ -7,7 +7,7 @@ behind meet in any order, and a run is repeated by its seed.
 
 import asyncio
 import threading
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from random import Random
 from typing import Any
 
@@ -18,7 +18,8 @@ from oncelog.records.read import records_of
 from oncelog.spark.sink.destination import Destination, identity_of, untouched
 from oncelog.spark.sink.errors import SinkRefused
 from oncelog.spark.sink.lane import Json
-from oncelog.spark.sink.standing import Entry
+from oncelog.spark.sink.lane_producer import LaneProducer
+from oncelog.spark.sink.standing import Entry, Standing
 from oncelog.spark.sink.state import Fetched, SinkTopic
 
 PARTITIONS = 3
@@ -210,7 +211,7 @@ class MemoryDestination:
             topics={topic: self._begin(identity_of(lane), topic, count)},
         )
 
-    async def counts(self, topics: Collection[str]) -> dict[str, int]:
+    async def counts(self, topics: Mapping[str, str]) -> dict[str, int]:
         step()
         return {topic: self.world.counts[topic] for topic in topics}
 
@@ -239,6 +240,14 @@ class MemoryProducer:
         self._next: dict[Place, int] = {}
         self._to_drop: dict[Place, int] = {}
         self._under_way: list[tuple[Place, int, Any]] = []
+
+    def start(self, saved: Json, *, is_fresh: bool) -> None:
+        assert not self._under_way, "whoever had it before was done"
+        self.topics.clear()
+        self._value = None
+        self._next.clear()
+        self._to_drop.clear()
+        self.extend(saved, is_fresh=is_fresh)
 
     def extend(self, saved: Json, *, is_fresh: bool) -> None:
         step()
@@ -321,10 +330,10 @@ class MemoryProducer:
 class MemoryCluster:
     """What one process has of the cluster; `kept` survives its tasks, as in a worker that is used again."""
 
-    def __init__(self, world: World, kept: dict[tuple[str, int], tuple[Any, Json]] | None = None) -> None:
+    def __init__(self, world: World, kept: dict[str, Any]) -> None:
         self.world = world
         self.destination: Destination = MemoryDestination(world)
-        self._kept = {} if kept is None else kept
+        self._kept = kept
 
     def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         loop = asyncio.new_event_loop()
@@ -336,12 +345,18 @@ class MemoryCluster:
     def log(self, sink: str) -> SinkTopic:
         return MemoryTopic(self.world)
 
-    def producer(self, saved: Json) -> MemoryProducer:
-        return MemoryProducer(self.world)
+    def producer(self, saved: Json) -> LaneProducer:
+        producer: LaneProducer = self._kept.pop("producer", None) or MemoryProducer(self.world)
+        return producer
 
-    def take(self, sink: str, lane: int, saved: Json) -> Any:
-        kept = self._kept.pop((sink, lane), None)
-        return kept[0] if kept is not None and kept[1] == saved else None
+    def release(self, producer: LaneProducer) -> None:
+        self._kept["producer"] = producer
 
-    def keep(self, sink: str, lane: int, producer: Any, saved: Json) -> None:
-        self._kept[sink, lane] = producer, saved
+    def standing(self, sink: str) -> Standing | None:
+        return self._kept.get("standing")
+
+    def remember(self, sink: str, standing: Standing) -> None:
+        self._kept["standing"] = standing
+
+    def forget(self, sink: str) -> None:
+        self._kept.pop("standing", None)

@@ -146,11 +146,12 @@ class Saving:
 
     # --- its beginning
 
-    async def resume(self, saved: SavedProducer, *, is_fresh: bool = False) -> None:
+    async def resume(self, saved: SavedProducer, *, is_fresh: bool = False, is_anew: bool = False) -> None:
         """Go on where the value says; raises with nothing sent where that cannot be done. A producer that was resumed
         before goes on to the value's topics too, under an identity that is saved already.
 
         `is_fresh`: the caller knows that nothing was written since the value was saved, so nobody need be asked.
+        `is_anew`: everything that was produced before is stored and saved; what follows is this value's alone.
         """
         engine = self._engine
         saved.check_placing(engine.partitioner.name, engine.settings.oncelog_keyless_run)
@@ -159,7 +160,7 @@ class Saving:
                 resumed = await unchanged(engine.brokers, saved)
             else:
                 resumed = await resume(engine.brokers, saved, _wall_ms())
-            if self._book is None:
+            if self._book is None or is_anew:
                 self._book = Book(saved.cluster_id, saved.partitioner, saved.keyless_run)
                 self.started_from = saved
             for name, topic in saved.topics.items():

@@ -31,6 +31,7 @@ from oncelog.producers.sequences import (
 
 if TYPE_CHECKING:
     from oncelog.client.net.brokers import Brokers
+    from oncelog.client.net.metadata import Metadata
 
 READ_AT_ONCE: Final = 4  # partitions that are read back at the same time; each takes a few megabytes
 LEASE_LEFT: Final = 24  # a lease with less than 1/24 of a day left is not begun with
@@ -77,8 +78,13 @@ async def resume(brokers: "Brokers", saved: SavedProducer, wall_ms: int) -> Resu
 
 
 async def unchanged(brokers: "Brokers", saved: SavedProducer) -> Resumed:
-    """As `resume`, for somebody who knows that nothing was written since; only the place is looked at."""
-    await check_place(brokers, saved)
+    """As `resume`, for somebody who knows that nothing was written since. The place is looked at as it is known here;
+    brokers are asked only where it is not."""
+    known = brokers.metadata
+    if all(name in known.topics and known.topics[name].partitions for name in saved.topics):
+        _check_metadata(known, saved)
+    else:
+        await check_place(brokers, saved)
     resumed = {}
     for name, topic in saved.topics.items():
         for at, each in topic.partitions.items():
@@ -103,7 +109,10 @@ async def resume_partitions(brokers: "Brokers", partitions: Mapping[Place, Saved
 async def check_place(brokers: "Brokers", saved: SavedProducer) -> None:
     """This is the cluster, and these are the topics, that the producer was saved on."""
     may_create = brokers.settings.allow_auto_create_topics  # then naming one could, so all that there are are asked for
-    metadata = await brokers.refresh(None if may_create else saved.topics)
+    _check_metadata(await brokers.refresh(None if may_create else saved.topics), saved)
+
+
+def _check_metadata(metadata: "Metadata", saved: SavedProducer) -> None:
     saved.check_cluster(metadata.cluster_id or "")
     for name in saved.topics:
         topic = metadata.topics.get(name)

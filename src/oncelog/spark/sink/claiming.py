@@ -5,6 +5,7 @@ appended it. Whoever finds his own first knows that nobody has sent anything bef
 """
 
 import secrets
+from collections.abc import Sequence
 
 from oncelog.client.saving.saved import SavedProducer
 from oncelog.clock import wall_s
@@ -31,7 +32,8 @@ from oncelog.spark.sink.state import SinkTopic
 async def claim_sink(topic: SinkTopic, standing: Standing, sink: str, place: LanePlace) -> None:
     """Afterwards the sink is somebody's; whether ours, `standing` says."""
     claim = SinkClaim(sink, place.query, place.batch, secrets.token_hex(8))
-    await _append(topic, standing, key_of(SINK, place.batch, claim.nonce), encode(SINK, sink_claim_fields(claim)))
+    key = key_of(SINK, place.batch, claim.nonce)
+    await append_and_read(topic, standing, [(key, encode(SINK, sink_claim_fields(claim)))])
 
 
 async def claim_lane(
@@ -61,7 +63,8 @@ async def claim_topic(
 async def mark(topic: SinkTopic, standing: Standing, place: LanePlace) -> bool:
     """True: nobody has sent anything of this batch for the lane."""
     made = Mark(place.batch, place.lane, secrets.token_hex(8))
-    await _append(topic, standing, key_of(MARK, place.batch, place.lane, made.nonce), encode(MARK, mark_fields(made)))
+    key = key_of(MARK, place.batch, place.lane, made.nonce)
+    await append_and_read(topic, standing, [(key, encode(MARK, mark_fields(made)))])
     return standing.claims.marks.get(place.lane) == made.nonce
 
 
@@ -71,13 +74,14 @@ async def _claim(
     nonce = secrets.token_hex(8)
     claim = LaneClaim(place.batch, place.lane, value.to_value(), nonce, int(wall_s() * 1000))
     key = key_of(kind, place.batch, place.lane, *rest, nonce)
-    await _append(topic, standing, key, encode(kind, lane_claim_fields(claim)))
+    await append_and_read(topic, standing, [(key, encode(kind, lane_claim_fields(claim)))])
     return nonce
 
 
-async def _append(topic: SinkTopic, standing: Standing, key: bytes, value: bytes) -> None:
-    offset = await topic.append([(key, value)])
-    if offset == standing.next_offset:
-        standing.read([Entry(offset, key, value)])  # nothing stands between what was read and this
+async def append_and_read(topic: SinkTopic, standing: Standing, records: Sequence[tuple[bytes, bytes | None]]) -> None:
+    """Afterwards `standing` holds everything up to the first of them at least."""
+    offset = await topic.append(records)
+    if offset == standing.next_offset:  # nothing stands between what was read and these
+        standing.read([Entry(offset + at, key, value) for at, (key, value) in enumerate(records)])
     else:
         await topic.read_to(standing, offset)

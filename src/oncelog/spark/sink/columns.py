@@ -16,7 +16,7 @@ from pyspark.sql.types import (
 )
 
 from oncelog.spark.option import BadOption
-from oncelog.spark.sink.rows import COLUMNS
+from oncelog.spark.sink.lane import COLUMNS
 
 _TAKES: Final = {
     "topic": "string",

@@ -1,8 +1,8 @@
 """What lanes and drivers ask of the cluster that rows go to, beside writing rows."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from oncelog.client.errors import KafkaError, error_of
 from oncelog.client.net.brokers import Brokers
@@ -12,8 +12,10 @@ from oncelog.client.saving.asking import end_offsets
 from oncelog.client.saving.fencing import kafka_pid
 from oncelog.client.saving.saved import Identity, Place, SavedPartition, SavedProducer, SavedTopic, Span
 from oncelog.clock import wall_s
-from oncelog.spark.sink.comparing import Kept, first_difference
 from oncelog.spark.sink.errors import SinkRefused
+
+if TYPE_CHECKING:
+    from oncelog.spark.sink.comparing import Kept
 
 
 class Destination(Protocol):
@@ -25,14 +27,15 @@ class Destination(Protocol):
     async def further_topic(self, lane: SavedProducer, topic: str, count: int | None) -> SavedProducer:
         """The same for one topic more, under the identity that the lane has."""
 
-    async def counts(self, topics: Collection[str]) -> dict[str, int]:
-        """How many partitions the topics have now."""
+    async def counts(self, topics: Mapping[str, str]) -> dict[str, int]:
+        """How many partitions the topics have now, which are given by their names, with their ids where these are
+        known; raises where one is not there any more."""
 
     async def ends(self, places: Iterable[Place]) -> dict[Place, int]:
         """Their high watermarks."""
 
     async def first_difference(
-        self, before: SavedProducer, after: SavedProducer, kept: Kept, topic: str | None
+        self, before: SavedProducer, after: SavedProducer, kept: "Kept", topic: str | None
     ) -> str | None:
         """Between what a lane has written of a batch and its rows now."""
 
@@ -56,21 +59,31 @@ class KafkaDestination:
     async def further_topic(self, lane: SavedProducer, topic: str, count: int | None) -> SavedProducer:
         return replace(lane, topics={topic: await self._begin(identity_of(lane), topic, count)})
 
-    async def counts(self, topics: Collection[str]) -> dict[str, int]:
+    async def counts(self, topics: Mapping[str, str]) -> dict[str, int]:
         metadata = await self._brokers.refresh(topics)
         found: dict[str, int] = {}
-        for topic in sorted(topics):
+        for topic, topic_id in sorted(topics.items()):
             if not _is_there(metadata, topic):
-                raise SinkRefused(f"topic {topic!r}, to which this sink writes, is not there any more")
-            found[topic] = len(metadata.topics[topic].partitions)
+                raise SinkRefused(
+                    f"topic {topic!r}, to which this sink writes, is not there any more; what was written to it is gone"
+                )
+            known = metadata.topics[topic]
+            if topic_id and str(known.topic_id or "") != topic_id:
+                raise SinkRefused(
+                    f"topic {topic!r}, to which this sink writes, was deleted and made again: what was written before "
+                    "is gone. Go on with a new `sink.name`, and `sink.first.batch` = the batch that is next"
+                )
+            found[topic] = len(known.partitions)
         return found
 
     async def ends(self, places: Iterable[Place]) -> dict[Place, int]:
         return await end_offsets(self._brokers, places)
 
     async def first_difference(
-        self, before: SavedProducer, after: SavedProducer, kept: Kept, topic: str | None
+        self, before: SavedProducer, after: SavedProducer, kept: "Kept", topic: str | None
     ) -> str | None:
+        from oncelog.spark.sink.comparing import first_difference  # the compiled loops, which drivers do without
+
         await self._brokers.refresh(after.topics)
         return await first_difference(self._brokers, before, after, kept, topic)
 

@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from oncelog.client.errors import KafkaException
 from oncelog.spark.options import SinkOptions
 from oncelog.spark.sink import steps
+from oncelog.spark.sink.claiming import append_and_read
+from oncelog.spark.sink.connected import Connected, read_on
 from oncelog.spark.sink.deciding import Doing, check_same, decide, other_lanes
 from oncelog.spark.sink.destination import Destination
 from oncelog.spark.sink.errors import SinkRefused
 from oncelog.spark.sink.following import following
 from oncelog.spark.sink.lane import STATE, LaneMessage, SinkState, encode, key_of, kind_of_key, state_fields
-from oncelog.spark.sink.lane_writer import Connected
 from oncelog.spark.sink.standing import Standing
 from oncelog.spark.sink.state import SinkTopic
 from oncelog.spark.sink.steps import reached
@@ -34,8 +35,9 @@ def commit_batch(
     sink, query = lanes[0].sink, lanes[0].query
     reached(steps.COMMITTING, sink=sink, batch=batch)
     connected = connected or cluster(lane_properties(options))
-    committing = _Committing(connected.log(sink), connected.destination, lanes, batch)
     try:
+        standing = read_on(connected, sink, back=1) or Standing()
+        committing = _Committing(connected.log(sink), connected.destination, standing, lanes, batch)
         connected.run(committing.commit(query, options.first_batch))
     except KafkaException as failure:
         words = failure.error.str()
@@ -58,17 +60,18 @@ def _checked(messages: Sequence[LaneMessage | None], batch: int) -> list[LaneMes
 
 
 class _Committing:
-    def __init__(self, topic: SinkTopic, destination: Destination, lanes: list[LaneMessage], batch: int) -> None:
+    def __init__(
+        self, topic: SinkTopic, destination: Destination, standing: Standing, lanes: list[LaneMessage], batch: int
+    ) -> None:
         self._topic = topic
         self._destination = destination
         self._lanes = lanes
         self._sink = lanes[0].sink
         self._batch = batch
-        self._standing = Standing()
+        self._standing = standing
 
     async def commit(self, query: str, first_batch: int | None) -> None:
         sink, batch = self._sink, self._batch
-        self._standing = await self._topic.read(back=1)
         doing = decide(self._standing, sink, query, batch, first_batch)
         if doing is Doing.BEGIN:
             raise SinkRefused(f"the state of sink {sink!r} was lost while batch {batch} was written")
@@ -81,7 +84,6 @@ class _Committing:
             reached(steps.BEFORE_SAVE, sink=sink, batch=batch)
             await self._save(state)
         reached(steps.SAVED, sink=sink, batch=batch)
-        await self._tidy()
 
     def _check_all_lanes(self, state: SinkState) -> None:
         others = self._standing.unwritten(state)
@@ -89,9 +91,8 @@ class _Committing:
             raise SinkRefused(other_lanes(self._sink, self._batch, len(self._lanes), others))
 
     async def _save(self, state: SinkState) -> None:
-        key = key_of(STATE, state.batch, state.nonce)
-        offset = await self._topic.append([(key, encode(STATE, state_fields(state)))])
-        await self._topic.read_to(self._standing, offset)
+        key, value = key_of(STATE, state.batch, state.nonce), encode(STATE, state_fields(state))
+        await append_and_read(self._topic, self._standing, [(key, value), *self._old()])
         saved = self._standing.state
         if saved is None or saved.batch < state.batch:
             self._check_all_lanes(state)
@@ -104,15 +105,11 @@ class _Committing:
         if saved.nonce != state.nonce:
             check_same(saved, self._lanes)
 
-    async def _tidy(self) -> None:
-        """Remove what nobody needs any more: states before the last two, and what these have taken up."""
-        standing = self._standing
-        assert standing.state is not None
-        last = standing.state.batch
-        old = [
-            key
-            for key, batch in standing.keys.items()
-            if batch < last - 1 or (batch < last and kind_of_key(key) != STATE)
+    def _old(self) -> list[tuple[bytes, None]]:
+        """What nobody needs any more once this state stands, and also if it should turn out not to count: of states the
+        last two and this one stay, of the rest what belongs to this batch and the one before."""
+        return [
+            (key, None)
+            for key, batch in self._standing.keys.items()
+            if batch < self._batch - (2 if kind_of_key(key) == STATE else 1)
         ]
-        if old:
-            await self._topic.append([(key, None) for key in old])

@@ -52,8 +52,8 @@ async def _grown(
 ) -> tuple[dict[int, LaneState], dict[str, int]]:
     """With partitions that were added to topics meanwhile: the next batch writes to them as well."""
     values = {number: SavedProducer.from_json(lane.producer) for number, lane in lanes.items()}
-    names = {name for value in values.values() for name in value.topics}
-    counts = await topic.patiently(lambda: destination.counts(names)) if names else {}
+    ids = {name: each.topic_id for value in values.values() for name, each in value.topics.items()}
+    counts = await topic.patiently(lambda: destination.counts(ids)) if ids else {}
     new = {
         Place(name, at)
         for value in values.values()

@@ -13,6 +13,7 @@ from oncelog.spark.sink.errors import BadState
 
 VERSION: Final = 1
 VERSION_KEY: Final = "oncelog.sink"
+COLUMNS: Final = ("topic", "key", "value", "headers", "partition", "timestamp")  # that are written
 TOPIC_PREFIX: Final = "oncelog.sink."
 
 SINK, LANE, TOPIC, MARK, STATE = "sink", "lane", "topic", "mark", "state"

@@ -1,16 +1,17 @@
-"""The saved producer of one lane, while tasks write with it."""
+"""The saved producer of a lane, while a task writes with it. Afterwards it may be another lane's."""
 
 import asyncio
 from collections.abc import Coroutine, Mapping
-from typing import Any, Protocol, TypeVar
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from oncelog.client.errors import KafkaException
 from oncelog.client.producer.producer import Producer
 from oncelog.client.saving.errors import ReplayDiffers
 from oncelog.client.saving.saved import Place, SavedProducer
 from oncelog.spark.sink.lane import Json
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 T = TypeVar("T")
 
@@ -20,8 +21,11 @@ class LaneProducer(Protocol):
 
     topics: set[str]
 
+    def start(self, saved: Json, *, is_fresh: bool) -> None:
+        """Go on as this lane, and no other any more. It is asked what was written since, unless that is nothing."""
+
     def extend(self, saved: Json, *, is_fresh: bool) -> None:
-        """Write to these topics as this value says, too. It is asked what was written since, unless that is nothing."""
+        """Write to these topics, too, as the same lane."""
 
     def moved(self, ends: Mapping[Place, int]) -> None:
         """Nothing that is to be found again lies below these offsets."""
@@ -29,7 +33,7 @@ class LaneProducer(Protocol):
     def replayed(self) -> int:
         """Records that stand in the log already, of those that are to come."""
 
-    def send(self, topic: str, rows: pa.RecordBatch) -> None:
+    def send(self, topic: str, rows: "pa.RecordBatch") -> None:
         """Waits while too much is under way."""
 
     def finish(self) -> Json:
@@ -43,7 +47,13 @@ class KafkaLaneProducer:
     def __init__(self, properties: Mapping[str, str], keyless_run: int) -> None:
         # Where a lane's records go is its own for as long as it lives, whatever the default is by now.
         self._producer = Producer({"oncelog.keyless.run": str(keyless_run), **properties})
+        self.keyless_run = keyless_run
         self.topics: set[str] = set()
+
+    def start(self, saved: Json, *, is_fresh: bool) -> None:
+        value = SavedProducer.from_json(saved)
+        self._run(self._producer.saving.resume(value, is_fresh=is_fresh, is_anew=True))
+        self.topics = set(value.topics)
 
     def extend(self, saved: Json, *, is_fresh: bool) -> None:
         value = SavedProducer.from_json(saved)
@@ -56,7 +66,7 @@ class KafkaLaneProducer:
     def replayed(self) -> int:
         return sum(self._producer.saving.missing().values())
 
-    def send(self, topic: str, rows: pa.RecordBatch) -> None:
+    def send(self, topic: str, rows: "pa.RecordBatch") -> None:
         self._producer.send(topic, rows)
 
     def finish(self) -> Json:

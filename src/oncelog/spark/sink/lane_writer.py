@@ -14,7 +14,7 @@ from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Final, Protocol, Self, TypeVar
+from typing import Any, Final, Self
 
 import pyarrow as pa
 
@@ -25,37 +25,22 @@ from oncelog.spark.options import SinkOptions
 from oncelog.spark.sink import steps
 from oncelog.spark.sink.claiming import claim_lane, claim_sink, claim_topic, mark
 from oncelog.spark.sink.comparing import Kept
+from oncelog.spark.sink.connected import Connected, read_on
 from oncelog.spark.sink.deciding import Doing, decide, difference, other_rows
-from oncelog.spark.sink.destination import Destination
 from oncelog.spark.sink.errors import SinkRefused
 from oncelog.spark.sink.hashing import RowHash
 from oncelog.spark.sink.lane import Json, LaneMessage, LanePlace, SinkState
 from oncelog.spark.sink.lane_producer import LaneProducer
 from oncelog.spark.sink.rows import Portion, chosen, columns_of, portions
 from oncelog.spark.sink.standing import Standing
-from oncelog.spark.sink.state import SinkTopic
 from oncelog.spark.sink.steps import reached
 from oncelog.spark.sink.warm import cluster, lane_properties
-
-T = TypeVar("T")
 
 # So often the offsets are moved on behind which a lane's records would be looked for, in partitions where it writes
 # nothing: retention must not reach them.
 LOOK_EVERY_MS: Final = 600_000
 _GIVEN_UP: Final = (KafkaError._MSG_TIMED_OUT, KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID)
 _ROW: Final = re.compile(r"row (\d+): (.*)", re.DOTALL)
-
-
-class Connected(Protocol):
-    """What `warm.Cluster` is; the tests have a twin of it in memory."""
-
-    destination: Destination
-
-    def run(self, coroutine: Coroutine[Any, Any, T]) -> T: ...
-    def log(self, sink: str) -> SinkTopic: ...
-    def producer(self, saved: Json) -> LaneProducer: ...
-    def take(self, sink: str, lane: int, saved: Json) -> LaneProducer | None: ...
-    def keep(self, sink: str, lane: int, producer: LaneProducer, saved: Json) -> None: ...
 
 
 def write_lane(options: SinkOptions, place: LanePlace, iterator: Iterable[pa.RecordBatch]) -> LaneMessage:
@@ -109,7 +94,7 @@ class Lane:
         """Records that were given up in the end may have had nowhere to go."""
         gives_up = isinstance(failure, KafkaException) and failure.error.code() in _GIVEN_UP
         if self._producer is not None and gives_up:
-            self._connected.run(self._connected.destination.counts(self._producer.topics))
+            self._connected.run(self._connected.destination.counts(dict.fromkeys(self._producer.topics, "")))
 
     def _refusal(self, failure: Exception, portion: Portion | None) -> SinkRefused:
         place = self._place
@@ -126,10 +111,13 @@ class Lane:
 
     def _begin(self) -> Doing:
         run, topic = self._connected.run, self._topic
-        if not run(topic.exists()):
+        standing = read_on(self._connected, self.sink)
+        if standing is None:
             self._decide()  # refuses before a topic is made
             run(topic.create())
-        self._standing = run(topic.read())
+            standing = read_on(self._connected, self.sink)
+        if standing is not None:
+            self._standing = standing
         doing = self._decide()
         if doing is Doing.BEGIN:
             run(topic.check_config())
@@ -197,17 +185,10 @@ class Lane:
         if lane is None:
             raise SinkRefused(f"sink {self.sink!r}: lane {number} has marked a batch, and was claimed by nobody")
         self._looked_at_ms = lane.looked_at_ms
-        producer = self._connected.take(self.sink, number, lane.producer)
-        if producer is not None and not is_fresh:
-            producer.close()
-            producer = None
-        if producer is None:
-            producer = self._connected.producer(lane.producer)
-            self._producer = producer
-            producer.extend(lane.producer, is_fresh=is_fresh)
-            for claim in self._standing.further_topics(number).values():
-                producer.extend(claim.producer, is_fresh=False)
-        self._producer = producer
+        producer = self._producer = self._connected.producer(lane.producer)
+        producer.start(lane.producer, is_fresh=is_fresh)
+        for claim in self._standing.further_topics(number).values():
+            producer.extend(claim.producer, is_fresh=False)
         self._reached(steps.RESUMED, replayed=producer.replayed())
 
     # --- rows
@@ -263,8 +244,8 @@ class Lane:
     def _acknowledged(self, producer: LaneProducer) -> Json:
         saved = producer.finish()
         self._reached(steps.ACKNOWLEDGED, rows=self._hash.rows)
-        self._connected.keep(self.sink, self._place.lane, producer, saved)
         self._producer = None
+        self._connected.release(producer)
         return saved
 
     def _verify(self) -> None:

@@ -9,8 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from oncelog.spark.sink.errors import SinkRefused
-
-COLUMNS = ("topic", "key", "value", "headers", "partition", "timestamp")
+from oncelog.spark.sink.lane import COLUMNS
 
 
 class Portion(NamedTuple):

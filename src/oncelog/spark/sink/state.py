@@ -45,6 +45,8 @@ TAIL_RECORDS: Final = 32  # of the topic's end, at the first try
 PAUSE_S: Final = 0.1
 TOPIC_PATIENCE_MS: Final = 30_000  # for making the topic
 OFFSET_OUT_OF_RANGE: Final = 1
+UNKNOWN_S: Final = 3.0  # so long a broker may lag behind that does not know a topic yet
+_UNKNOWN: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID)
 
 
 class TooOld(Exception):
@@ -68,7 +70,7 @@ class SinkTopic:
     # --- its being there
 
     async def exists(self) -> bool:
-        metadata = await self.patiently(lambda: self._brokers.refresh(None))
+        metadata = await self.patiently(lambda: self._brokers.refresh([self._place.topic]))
         topic = metadata.topics.get(self._place.topic)
         if topic is None or not topic.partitions:
             return False
@@ -198,9 +200,7 @@ class SinkTopic:
             max_bytes *= 4  # not even one batch had room
 
     async def _ask_fetch(self, offset: int, max_bytes: int) -> Any:
-        leader, _ = self._brokers.metadata.leader(*self._place)
-        if leader < 0:
-            raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE, retriable=True))
+        leader = self._leader()
 
         def build(schema: Any) -> Any:
             partition = schema.new("FetchPartition", partition=0, fetch_offset=offset, partition_max_bytes=max_bytes)
@@ -223,6 +223,16 @@ class SinkTopic:
             raise KafkaException(error_of(code, f"topic {self._place.topic}"))
         return found
 
+    def _leader(self) -> int:
+        metadata = self._brokers.metadata
+        leader, _ = metadata.leader(*self._place)
+        if leader < 0:
+            known = metadata.topics.get(self._place.topic)
+            is_there = known is not None and known.partitions
+            code = KafkaError.LEADER_NOT_AVAILABLE if is_there else KafkaError.UNKNOWN_TOPIC_OR_PART
+            raise KafkaException(KafkaError(code, retriable=True))
+        return leader
+
     # --- appending
 
     async def append(self, records: Iterable[tuple[bytes, bytes | None]]) -> int:
@@ -239,9 +249,7 @@ class SinkTopic:
         return await self.patiently(lambda: self._produce(batch))
 
     async def _produce(self, batch: bytearray) -> int:
-        leader, _ = self._brokers.metadata.leader(*self._place)
-        if leader < 0:
-            raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE, retriable=True))
+        leader = self._leader()
         connection = await self._brokers.connection(leader)
         version = connection.version(PRODUCE_KEY, *PRODUCE_VERSIONS_BY_NAME)
         answered: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
@@ -268,15 +276,19 @@ class SinkTopic:
 
     async def patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Asked again while the failure is a passing one, for as long as a record of the query may take, too."""
-        give_up_s = monotonic_s() + self._patience_ms / 1000
+        began_s = monotonic_s()
         while True:
             try:
                 return await ask()
             except KafkaException as failure:
-                if not failure.error.retriable() and not is_retriable(failure.error.code()):
-                    raise
-                if monotonic_s() > give_up_s:
-                    raise self._no_answer(failure.error.str()) from None
+                error = failure.error
+            if not error.retriable() and not is_retriable(error.code()):
+                raise KafkaException(error)
+            waited_s = monotonic_s() - began_s
+            if error.code() in _UNKNOWN and waited_s > UNKNOWN_S:
+                raise SinkRefused(f"topic {self._place.topic}, which holds the sink's state, is not there any more")
+            if waited_s > self._patience_ms / 1000:
+                raise self._no_answer(error.str())
             await asyncio.sleep(PAUSE_S)
             try:
                 await self._brokers.refresh([self._place.topic])

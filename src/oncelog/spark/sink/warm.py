@@ -1,29 +1,31 @@
-"""What a Python worker keeps from one task to the next: connections, and producers of lanes.
+"""What a Python worker keeps from one task to the next: connections, producers, what it has read of sinks.
 
-Spark uses its workers again, so the next batch's task often finds them warm. Nothing that is kept is believed for what
-it says of the log. A producer goes on only where the driver has saved exactly what it said at its last end, and nobody
-else has marked the lane's next batch.
+Spark uses its workers again, so the next batch's task finds them warm. Nothing that is kept is believed for what it
+says of the log: topics are read on from where they were read to, and a producer goes on as the lane that it is given.
 """
 
 import threading
 from collections import OrderedDict
 from collections.abc import Coroutine, Mapping
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from oncelog.client.net.brokers import Brokers
 from oncelog.client.net.loop_thread import LoopThread
 from oncelog.client.properties import ProducerSettings, producer_settings
-from oncelog.client.saving.saved import SavedProducer
 from oncelog.spark.sink.checking import lane_properties as lane_properties
 from oncelog.spark.sink.destination import Destination, KafkaDestination
 from oncelog.spark.sink.lane import Json
-from oncelog.spark.sink.lane_producer import KafkaLaneProducer, LaneProducer
+from oncelog.spark.sink.standing import Standing
 from oncelog.spark.sink.state import SinkTopic
+
+if TYPE_CHECKING:
+    from oncelog.spark.sink.lane_producer import KafkaLaneProducer, LaneProducer
 
 T = TypeVar("T")
 
 MOST_CLUSTERS: Final = 8
-MOST_PRODUCERS: Final = 4  # of one cluster; each is a thread, its connections and some megabytes
+MOST_IDLE: Final = 2  # producers of one cluster; each is a thread, its connections and some megabytes
+MOST_STANDINGS: Final = 16
 FOREVER_MS: Final = (1 << 31) - 1
 
 
@@ -37,7 +39,8 @@ class Cluster:
         self._properties = {**properties, "allow.auto.create.topics": "false"}
         self._thread = LoopThread("oncelog-sink")
         self._brokers: Brokers = self._thread.run(_started(producer_settings(self._properties)))
-        self._producers: OrderedDict[tuple[str, int], tuple[LaneProducer, Json]] = OrderedDict()
+        self._idle: list[KafkaLaneProducer] = []
+        self._standings: OrderedDict[str, Standing] = OrderedDict()
         self.destination: Destination = KafkaDestination(self._brokers, settings)
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
@@ -48,29 +51,39 @@ class Cluster:
 
     # --- producers
 
-    def producer(self, saved: Json) -> LaneProducer:
-        """A new one, which is to go on as this value, in the way that the value places records."""
-        return KafkaLaneProducer(self._properties, SavedProducer.from_json(saved).keyless_run)
+    def producer(self, saved: Json) -> "LaneProducer":
+        """One that is to go on as this value, in the way that the value places records."""
+        from oncelog.spark.sink.lane_producer import KafkaLaneProducer  # which drivers do without
 
-    def keep(self, sink: str, lane: int, producer: LaneProducer, saved: Json) -> None:
-        """For the lane's next task, should it come here."""
-        kept = self._producers.pop((sink, lane), None)
-        if kept is not None:
-            kept[0].close()
-        self._producers[sink, lane] = producer, saved
-        while len(self._producers) > MOST_PRODUCERS:
-            self._producers.popitem(last=False)[1][0].close()
+        keyless_run = int(saved.get("keyless_run", 1))
+        for at, idle in enumerate(self._idle):
+            if idle.keyless_run == keyless_run:
+                return self._idle.pop(at)
+        return KafkaLaneProducer(self._properties, keyless_run)
 
-    def take(self, sink: str, lane: int, saved: Json) -> LaneProducer | None:
-        """The one that was kept, if it stands exactly there."""
-        kept = self._producers.pop((sink, lane), None)
-        if kept is None or kept[1] == saved:
-            return None if kept is None else kept[0]
-        kept[0].close()
-        return None
+    def release(self, producer: "LaneProducer") -> None:
+        """Everything that it was given is in the log: another task may have it."""
+        self._idle.append(cast("KafkaLaneProducer", producer))
+        while len(self._idle) > MOST_IDLE:
+            self._idle.pop(0).close()
+
+    # --- sinks
+
+    def standing(self, sink: str) -> Standing | None:
+        """What was read of the sink's topic before, to be read on from."""
+        return self._standings.get(sink)
+
+    def remember(self, sink: str, standing: Standing) -> None:
+        self._standings[sink] = standing
+        self._standings.move_to_end(sink)
+        while len(self._standings) > MOST_STANDINGS:
+            self._standings.popitem(last=False)
+
+    def forget(self, sink: str) -> None:
+        self._standings.pop(sink, None)
 
     def close(self) -> None:
-        for producer, _ in self._producers.values():
+        for producer in self._idle:
             producer.close()
         self._thread.run(self._brokers.close())
         self._thread.stop()

@@ -1,0 +1,38 @@
+"""What a lane and a driver have of the cluster: `warm.Cluster`, or in tests a twin of it in memory."""
+
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from oncelog.spark.sink.lane import Json
+from oncelog.spark.sink.standing import Standing
+
+if TYPE_CHECKING:
+    from oncelog.spark.sink.destination import Destination
+    from oncelog.spark.sink.lane_producer import LaneProducer
+    from oncelog.spark.sink.state import SinkTopic
+
+T = TypeVar("T")
+
+
+class Connected(Protocol):
+    destination: "Destination"
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T: ...
+    def log(self, sink: str) -> "SinkTopic": ...
+    def producer(self, saved: Json) -> "LaneProducer": ...
+    def release(self, producer: "LaneProducer") -> None: ...
+    def standing(self, sink: str) -> Standing | None: ...
+    def remember(self, sink: str, standing: Standing) -> None: ...
+    def forget(self, sink: str) -> None: ...
+
+
+def read_on(connected: Connected, sink: str, *, back: int = 0) -> Standing | None:
+    """What stands in the sink's topic now; None where there is no such topic."""
+    topic, known = connected.log(sink), connected.standing(sink)
+    if known is None and not connected.run(topic.exists()):
+        return None
+    # A standing is changed while it is read: if that fails half-way, it is to be read anew.
+    connected.forget(sink)
+    standing = connected.run(topic.read(known, back=back))
+    connected.remember(sink, standing)
+    return standing
