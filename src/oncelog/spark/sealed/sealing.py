@@ -1,5 +1,6 @@
 """`writeStream.foreachBatch(oncelog.spark.sealed(path=..., topic=...))`: what a user sees of the sealed sink."""
 
+import os
 import uuid
 from collections.abc import Mapping
 from typing import Any
@@ -47,13 +48,14 @@ class Sealed:
         )
 
 
-def sealed(path: str, topic: str | None = None, **options: Any) -> Sealed:
+def sealed(path: str | os.PathLike[str], topic: str | None = None, **options: Any) -> Sealed:
     """A sink for queries whose batches do not repeat: for `writeStream.foreachBatch`.
 
     `path` is a folder of this query's own, on storage that all machines see. `options` are those of the direct sink,
     given as `**{"kafka.bootstrap.servers": ...}`.
     """
-    if not isinstance(path, str) or not path.strip():
+    path = os.fspath(path) if path is not None else ""
+    if not path.strip():
         raise BadOption("a sealed sink needs a path: sealed(path=..., topic=...), a folder of this query's own")
     given = {name: _text(value) for name, value in options.items() if value is not None}
     if topic is not None:
