@@ -49,6 +49,10 @@ class Range:
     start: int
     end: int  # not included
 
+    def __post_init__(self) -> None:
+        if self.start < 0:
+            raise ValueError(f"a range begins at an offset, and {self.start} is none")
+
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition} from offset {self.start} to {self.end}"
 
