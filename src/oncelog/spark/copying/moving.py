@@ -27,6 +27,10 @@ from oncelog.spark.sink.steps import ACKNOWLEDGED, BEGUN, FIRST_SEND, RESUMED, R
 if TYPE_CHECKING:
     from oncelog.client.producer.bulk import BulkSend
 
+# All that is under way fits into memory that is used again and again, and mostly into the processor's caches: twice as
+# much took half as long again.
+FETCHED_KBYTES: Final = "8192"
+UNDER_WAY_KBYTES: Final = "16384"
 NOTE_BYTES: Final = 64 << 20
 NOTE_S: Final = 5.0
 RESULT_S: Final = 3600.0  # the producer gives up long before
@@ -71,7 +75,7 @@ def _properties(job: Job) -> dict[str, str]:
     """What a copy must have wins over what the user says; a large batch is a request of its own."""
     own = {"enable.idempotence": "true", "request.required.acks": "all", "partitioner": PARTITIONER}
     own["message.max.bytes"] = str(max(job.most_batch_bytes, REQUEST_BYTES))
-    return {"queue.buffering.max.kbytes": "32768"} | dict(job.destination.writing) | own
+    return {"queue.buffering.max.kbytes": UNDER_WAY_KBYTES} | dict(job.destination.writing) | own
 
 
 def _saved(job: Job, resumed: Iterable[Resumed]) -> SavedProducer:
@@ -142,7 +146,8 @@ class Mover:
         asked = Range(job.source_topic, order.partition, self._offset, order.end_offset)
         on_loss = self._lost.append if job.skips_lost else None
         try:
-            for start, buffer in read_batches(job.source.reading, asked, on_loss=on_loss):
+            reading = {"queued.max.messages.kbytes": FETCHED_KBYTES} | dict(job.source.reading)
+            for start, buffer in read_batches(reading, asked, on_loss=on_loss):
                 self._offset = max(self._offset, start)  # what lies between is gone
                 self._pass(buffer)
                 self._settle()
