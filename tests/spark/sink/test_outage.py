@@ -1,5 +1,7 @@
 """A broker that dies while lanes write: they wait for it, and go on by themselves."""
 
+import os
+import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,12 +10,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from oncelog.spark.sink.errors import SinkRefused
 from tests.peers.apache import ApacheKafka
 from tests.peers.jars import MissingPeer, kafka_jars, need_or_skip
 from tests.peers.oncelog_process import OncelogProcess
 from tests.peers.server_process import ServerProcess
 from tests.spark.conftest import QUICK_BROKER, SETTINGS
-from tests.spark.sink.support import Sink, cut, make_topic, numbers, values, values_of
+from tests.spark.sink.support import Sink, cut, make_topic, numbers, table, values, values_of
 
 ROWS = numbers(0, 6000)
 
@@ -64,6 +67,32 @@ def test_a_broker_that_is_not_there_when_a_task_begins_or_a_driver_commits_is_wa
         with dead_for_a_while(server):
             sink.commit(1, [message])
         assert values(server, topic) == values_of(ROWS, ROWS)
+
+
+def test_a_task_takes_no_more_rows_than_it_has_room_for(tmp_path: Path, topic: str) -> None:
+    rows = table([(None, bytes(1000))] * 500)
+    with OncelogProcess(tmp_path, settings=SETTINGS) as server:
+        make_topic(server, topic)
+        sink = Sink(server, topic, kafka_buffer_memory=str(4 << 20), kafka_delivery_timeout_ms="3000")
+        sink.run(0, [ROWS])
+        taken = 0
+
+        def endless() -> Iterator[pa.RecordBatch]:
+            nonlocal taken
+            yield table(ROWS)
+            os.kill(server.pid, signal.SIGSTOP)
+            while True:
+                taken += rows.nbytes
+                yield rows
+
+        try:
+            with pytest.raises(SinkRefused, match="timed out"):
+                sink.lane(1, 0, endless())
+            with pytest.raises(SinkRefused, match="could not be asked for 3 s: it does not answer"):
+                sink.lane(1, 0, [])
+        finally:
+            os.kill(server.pid, signal.SIGCONT)
+        assert taken <= (4 << 20) + 2 * rows.nbytes
 
 
 @contextmanager

@@ -9,6 +9,7 @@ Before the first row of a batch is sent, the lane's mark stands in the sink's to
 first goes on from what was saved; who does not, asks the log how far the others got, and compares.
 """
 
+import asyncio
 import re
 from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -39,6 +40,7 @@ from oncelog.spark.sink.warm import cluster, lane_properties
 # So often the offsets are moved on behind which a lane's records would be looked for, in partitions where it writes
 # nothing: retention must not reach them.
 LOOK_EVERY_MS: Final = 600_000
+LAST_LOOK_S: Final = 3.0
 _GIVEN_UP: Final = (KafkaError._MSG_TIMED_OUT, KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID)
 _ROW: Final = re.compile(r"row (\d+): (.*)", re.DOTALL)
 
@@ -93,8 +95,13 @@ class Lane:
     def _check_topics(self, failure: Exception) -> None:
         """Records that were given up in the end may have had nowhere to go."""
         gives_up = isinstance(failure, KafkaException) and failure.error.code() in _GIVEN_UP
-        if self._producer is not None and gives_up:
-            self._connected.run(self._connected.destination.counts(dict.fromkeys(self._producer.topics, "")))
+        if self._producer is None or not gives_up:
+            return
+        counting = self._connected.destination.counts(dict.fromkeys(self._producer.topics, ""))
+        try:
+            self._connected.run(asyncio.wait_for(counting, LAST_LOOK_S))
+        except (KafkaException, TimeoutError):
+            return  # nobody knows; what failed first is to be told
 
     def _refusal(self, failure: Exception, portion: Portion | None) -> SinkRefused:
         place = self._place

@@ -279,7 +279,10 @@ class SinkTopic:
         began_s = monotonic_s()
         while True:
             try:
-                return await ask()
+                async with asyncio.timeout(began_s + self._patience_ms / 1000 - monotonic_s()):
+                    return await ask()
+            except TimeoutError:
+                raise self._no_answer("it does not answer") from None
             except KafkaException as failure:
                 error = failure.error
             if not error.retriable() and not is_retriable(error.code()):
