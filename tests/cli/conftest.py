@@ -5,6 +5,7 @@ from itertools import count
 
 import pytest
 
+from oncelog.cli import _reading, produce
 from oncelog.embedded import Server
 from tests.cli.running import Oncelog
 from tests.raw import RawConnection
@@ -22,6 +23,16 @@ def server() -> Iterator[Server]:
 @pytest.fixture
 def oncelog(server: Server) -> Oncelog:
     return Oncelog(server.bootstrap_servers)
+
+
+@pytest.fixture(params=["record by record", "in columns"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """How a command works where records are few, and how where they are many."""
+    if request.param == "in columns":
+        monkeypatch.setattr(_reading, "MANY_RECORDS", 1)
+        monkeypatch.setattr(_reading, "FIRST_RECORDS", 1)
+        monkeypatch.setattr(produce, "MANY_LINES", 0)
+    return str(request.param)
 
 
 @pytest.fixture

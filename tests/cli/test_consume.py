@@ -49,6 +49,7 @@ def odd(server: Server, topic: str) -> str:
 # --- which records
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize(
     ("where", "expected"),
     [
@@ -72,6 +73,7 @@ def test_it_reads_from_where_it_is_told(oncelog: Oncelog, filled: str, where: li
     assert oncelog.consumed(filled, "-p", "0", *where) == expected.split()
 
 
+@pytest.mark.usefixtures("way")
 def test_without_the_e_it_ends_at_the_time_where_it_is_to_stop(oncelog: Oncelog, filled: str) -> None:
     assert oncelog("consume", "-t", filled, "-q", "-o", f"e@{TIME_MS + 1000}").lines in (
         ["v0", "other"],
@@ -95,6 +97,7 @@ def test_several_topics_are_read_at_once(oncelog: Oncelog, filled: str, server: 
 # --- in which form
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize(
     ("options", "printed"),
     [
@@ -129,6 +132,7 @@ def test_the_envelope_is_kcats(oncelog: Oncelog, odd: str) -> None:
 # --- as a member of a group
 
 
+@pytest.mark.usefixtures("way")
 def test_a_group_goes_on_behind_what_was_written(oncelog: Oncelog, filled: str) -> None:
     first = oncelog("consume", "-G", "g-on", filled, "-c", "4", "-q").lines
     second = oncelog("consume", "-G", "g-on", "-t", filled, "-e", "-q").lines
@@ -147,7 +151,7 @@ def test_a_member_for_whom_nothing_is_left_ends_at_the_end_of_nothing() -> None:
             self.on_assign(self, [])
 
     consumer: Any = Spare()
-    reading = Reading(consumer, values(b"\n", b""), BytesIO(), Limits(ends_at_end=True))
+    reading = Reading(consumer, values(b"\n", b"").renderer(), BytesIO(), Limits(ends_at_end=True))
     reading.share(["orders"])
     reading.run()
 

@@ -1,13 +1,14 @@
 """`oncelog produce`: what becomes of lines, files and envelopes."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oncelog.cli._lines import Fixed, Record, of_envelopes
+from oncelog.cli._lines import Fixed, Record, gathered, of_envelopes
 from oncelog.cli._records import envelopes
 from oncelog.client.consumer.message import Message, Source
 from oncelog.embedded import Server
@@ -17,6 +18,7 @@ from tests.raw import RawConnection, Rec, batch
 SHOWN = ("-Z", "-f", r"%p %k=%s %h\n")
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize(
     ("options", "stdin", "stored"),
     [
@@ -45,6 +47,7 @@ def test_headers_are_on_every_record(oncelog: Oncelog, topic: str) -> None:
     assert oncelog.consumed(topic, *SHOWN) == ["2 NULL=x a=1,b=,c=NULL", "2 NULL=y a=1,b=,c=NULL"]
 
 
+@pytest.mark.usefixtures("way")
 def test_a_key_chooses_the_partition_as_in_librdkafka(oncelog: Oncelog, topic: str) -> None:
     from zlib import crc32
 
@@ -54,6 +57,7 @@ def test_a_key_chooses_the_partition_as_in_librdkafka(oncelog: Oncelog, topic: s
         assert int(partition) == crc32(key.encode()) % 3
 
 
+@pytest.mark.usefixtures("way")
 def test_a_file_is_a_record_or_with_the_l_its_lines_are(oncelog: Oncelog, topic: str, tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     first.write_bytes(b"a\nb\n")
@@ -156,3 +160,30 @@ def test_a_record_that_the_server_refuses_is_told(oncelog: Oncelog, server: Serv
 def test_a_partition_is_chosen_anew_where_the_command_says_so(oncelog: Oncelog, topic: str) -> None:
     oncelog("produce", "-t", topic, "-J", "-p", "-1", stdin=b'{"payload":"a","key":"k","partition":7}\n')
     assert oncelog.consumed(topic) == ["a"]
+
+
+@pytest.mark.usefixtures("way")
+def test_what_stands_before_a_record_that_is_too_large_is_sent(oncelog: Oncelog, topic: str) -> None:
+    lines = b"a\nb\n" + b"x" * 999_999 + b"\nc\n"
+    said = oncelog.run("produce", "-t", topic, "-p", "0", "-X", "message.max.bytes=1000000", stdin=lines)
+    assert "too large" in said.refusal
+    assert oncelog.consumed(topic) == ["a", "b"]
+
+
+@pytest.mark.usefixtures("way")
+def test_a_refused_record_is_told_once_with_how_many_failed(oncelog: Oncelog, server: Server, topic: str) -> None:
+    with RawConnection(server.bootstrap_servers) as raw:
+        assert raw.create_topic(f"{topic}-small", 1, {"max.message.bytes": "100"}) == 0
+    said = oncelog.run("produce", "-t", f"{topic}-small", stdin=b"x" * 200 + b"\n")
+    assert said.refusal.startswith("1 records failed, the first one: ")
+    assert "too large" in said.refusal.lower()
+
+
+def test_gathering_waits_for_nobody() -> None:
+    reader, writer = os.pipe()
+    with os.fdopen(reader, "rb", buffering=0) as stream:
+        os.write(writer, b"more")
+        assert list(gathered(iter([[b"a"], [b"b"]]), stream)) == [[b"a", b"b"]], "more is there already"
+        assert stream.read(4) == b"more"
+        assert list(gathered(iter([[b"a"], [b"b"]]), stream)) == [[b"a"], [b"b"]], "nothing more is there yet"
+        os.close(writer)

@@ -1,13 +1,17 @@
 """Input for `produce`: cut at a delimiter, and made into records."""
 
 import json
-from collections.abc import Iterator, Sequence
+import select
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, NamedTuple
 
 from oncelog.cli._endings import failure
 
 CHUNK_BYTES = 1 << 20
+GATHERED_BYTES = 8 << 20
+GATHERED_LINES = 100_000
+READY_S = 0.005  # as long as a record lingers for others anyway
 
 Headers = list[tuple[bytes, bytes | None]]
 
@@ -53,6 +57,11 @@ class Fixed:
         """Whether a record is nothing but its value."""
         return self == Fixed()
 
+    @property
+    def are_cells(self) -> bool:
+        """Whether a record is nothing but its value and perhaps a key."""
+        return self.headers is None
+
 
 def of_lines(lines: Sequence[bytes], fixed: Fixed) -> Iterator[Record]:
     """As kcat: an empty line is nothing, unless it stands for null; a line without the key's delimiter is all value."""
@@ -66,6 +75,38 @@ def of_lines(lines: Sequence[bytes], fixed: Fixed) -> Iterator[Record]:
                 key = None if fixed.empty_is_null and not before else before
                 value = behind
         yield Record(None if fixed.empty_is_null and not value else value, key, fixed.headers)
+
+
+def cells_of(lines: Sequence[bytes], fixed: Fixed) -> tuple[Sequence[bytes | None], Sequence[bytes | None] | None]:
+    """The same as columns: values, and keys where there are any."""
+    if fixed.key_delimiter is None:
+        values = [line or None for line in lines] if fixed.empty_is_null else [line for line in lines if line]
+        return values, None if fixed.key is None else [fixed.key] * len(values)
+    records = [(value, key) for value, key, *_ in of_lines(lines, fixed)]
+    return [value for value, _ in records], [key for _, key in records]
+
+
+def gathered(found: Iterable[list[bytes]], stream: BinaryIO) -> Iterator[list[bytes]]:
+    """Several pieces as one, as long as the next one is there at once: who types, or writes now and then, does not wait
+    for more."""
+    lines: list[bytes] = []
+    size_bytes = 0
+    for piece in found:
+        lines += piece
+        size_bytes += sum(map(len, piece))
+        if size_bytes >= GATHERED_BYTES or len(lines) >= GATHERED_LINES or not _is_ready(stream):
+            yield lines
+            lines, size_bytes = [], 0
+    if lines:
+        yield lines
+
+
+def _is_ready(stream: BinaryIO) -> bool:
+    try:
+        ready, _, _ = select.select([stream], [], [], READY_S)
+    except (OSError, ValueError):  # no file of the system's
+        return False
+    return bool(ready)
 
 
 def of_envelopes(lines: Sequence[bytes], fixed: Fixed, name: str, first_line: int) -> Iterator[Record]:

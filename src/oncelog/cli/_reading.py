@@ -2,17 +2,19 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
+from oncelog.cli import _columns
+from oncelog.cli._columns import ColumnRenderer
 from oncelog.cli._endings import failure, words_of
 from oncelog.client.consumer.message import Message
 from oncelog.client.errors import KafkaError
 from oncelog.client.types import TopicPartition
 
 if TYPE_CHECKING:
-    from oncelog.cli._records import Renderer
+    from oncelog.cli._records import Form, Renderer
     from oncelog.client.consumer.consumer import Consumer
 
 Place = tuple[str, int]
@@ -21,6 +23,7 @@ Place = tuple[str, int]
 TARGET_BYTES = 8 << 20
 FIRST_RECORDS = 256
 MOST_RECORDS = 20_000
+MANY_RECORDS = 100_000  # behind so many it is worth loading what writes columns
 # Callbacks of the group come while the consumer is polled; what they change is looked at so often.
 POLL_S = 1.0
 
@@ -37,11 +40,18 @@ class Limits:
 
 
 class Reading:
-    def __init__(self, consumer: "Consumer", render: "Renderer", out: BinaryIO, limits: Limits) -> None:
+    """`form` is what `render` prints, where that is a matter of columns too."""
+
+    def __init__(
+        self, consumer: "Consumer", render: "Renderer", out: BinaryIO, limits: Limits, form: "Form | None" = None
+    ) -> None:
         self._consumer = consumer
         self._render = render
         self._out = out
         self._limits = limits
+        self._form = None if limits.is_unbuffered else form
+        self._render_columns: ColumnRenderer | None = None
+        self._written = 0
         self._left = limits.most_records
         self._places: set[Place] = set()
         self._done: set[Place] = set()  # partitions of which no more is wanted
@@ -77,14 +87,50 @@ class Reading:
     def run(self) -> None:
         bulk = 1 if self._limits.is_unbuffered else FIRST_RECORDS
         while not self._is_over():
+            most = bulk if self._left is None else min(bulk, self._left)
+            if self._render_columns is not None and self._write_columns(self._consumer.consume_batches(most, 0)):
+                continue
             first = self._consumer.poll(POLL_S)
             if first is None:
                 continue
-            most = bulk if self._left is None else min(bulk, self._left)
             messages = [first, *self._consumer.consume(most - 1, 0)] if most > 1 else [first]
             size_bytes = self._write(messages)
             if not self._limits.is_unbuffered:
                 bulk = min(MOST_RECORDS, max(1, TARGET_BYTES * len(messages) // max(1, size_bytes)))
+            self._written += len(messages)
+            if self._form is not None and self._written >= MANY_RECORDS:
+                self._begin_columns(self._form)
+
+    def _begin_columns(self, form: "Form") -> None:
+        self._form = None  # whatever comes of it, it is tried once
+        if _columns.are_there():
+            self._render_columns = _columns.renderer(form)
+
+    def _write_columns(self, found: list[Any]) -> bool:
+        """RecordBatches, and messages that are errors; False where there was nothing."""
+        for each in found:
+            if isinstance(each, Message):
+                self._write([each])
+            else:
+                self._write_batch(each)
+        self._out.flush()
+        return bool(found)
+
+    def _write_batch(self, batch: Any) -> None:
+        place = batch["topic"][0].as_py(), batch["partition"][0].as_py()
+        stop = self._limits.stops.get(place)
+        if stop is not None:
+            offsets = batch["offset"].to_numpy()
+            if offsets[-1] + 1 >= stop:
+                self._leave(place)
+            batch = batch.slice(0, int(offsets.searchsorted(stop)))
+        if batch.num_rows and self._render_columns is not None:
+            self._out.write(self._render_columns(batch))
+            if self._left is not None:
+                self._left -= batch.num_rows
+            if self._is_shared and place in self._places:
+                behind = batch["offset"][batch.num_rows - 1].as_py() + 1
+                self._consumer.store_offsets(offsets=[TopicPartition(*place, behind)])
 
     def _is_over(self) -> bool:
         if self._left == 0:
@@ -115,10 +161,14 @@ class Reading:
         stop = self._limits.stops.get(place)
         if stop is None or record.offset() + 1 < stop:
             return True
+        self._leave(place)
+        return record.offset() < stop
+
+    def _leave(self, place: Place) -> None:
+        """No more of it is wanted."""
         if place not in self._done:
             self._done.add(place)
             self._consumer.pause([TopicPartition(*place)])
-        return record.offset() < stop
 
     def _store(self, records: Sequence[Message]) -> None:
         behind = {(each.topic(), each.partition()): each.offset() + 1 for each in records}

@@ -5,6 +5,7 @@ A renderer takes many records at once, since a call for each would take longer t
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from json.encoder import encode_basestring, encode_basestring_ascii
 from typing import TYPE_CHECKING
 
@@ -49,9 +50,49 @@ def _encoded(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-def values(delimiter: bytes, null: bytes) -> Renderer:
-    """Every value with the delimiter behind it: what most people want most of the time."""
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What is printed of a record: kcat's letters, and what stands between."""
 
+    parts: tuple[str | bytes, ...]
+    null: bytes
+
+    def renderer(self) -> Renderer:
+        if self.parts[0] == "s" and len(self.parts) == 2 and isinstance(self.parts[1], bytes):
+            return _values(self.parts[1], self.null)
+        return _each([_part(part, self.null) for part in self.parts])
+
+
+def values(delimiter: bytes, null: bytes) -> Form:
+    """Every value with the delimiter behind it: what most people want most of the time."""
+    return Form(("s", delimiter), null)
+
+
+def keys_and_values(key_delimiter: bytes, delimiter: bytes, null: bytes) -> Form:
+    return Form(("k", key_delimiter, "s", delimiter), null)
+
+
+def by_format(text: str, null: bytes) -> Form:
+    """kcat's -f: no delimiter is added."""
+    parts: list[str | bytes] = []
+    at = 0
+    for match in _TOKEN.finditer(text):
+        parts += (unescape(text[at : match.start()]), _letter(match[1]))
+        at = match.end()
+    parts.append(unescape(text[at:]))
+    return Form(tuple(part for part in parts if part) or (b"",), null)
+
+
+def _letter(letter: str) -> str | bytes:
+    if letter == "%":
+        return b"%"
+    if letter not in _LETTERS_OF_RECORDS:
+        known = " ".join(f"%{each}" for each in ("%", *_LETTERS_OF_RECORDS))
+        raise click.UsageError(f"-f: there is no %{letter}; known are {known}")
+    return letter
+
+
+def _values(delimiter: bytes, null: bytes) -> Renderer:
     def render(records: Sequence["Message"]) -> bytes:
         found = [null if (value := each.value()) is None else value for each in records]
         found.append(b"")
@@ -60,29 +101,13 @@ def values(delimiter: bytes, null: bytes) -> Renderer:
     return render
 
 
-def keys_and_values(key_delimiter: bytes, delimiter: bytes, null: bytes) -> Renderer:
-    return _each((_key(null), lambda _: key_delimiter, _value(null), lambda _: delimiter))
+_LETTERS_OF_RECORDS = "tpoTksKSRh"
 
 
-def by_format(text: str, null: bytes) -> Renderer:
-    """kcat's -f: no delimiter is added."""
-    parts: list[Part] = []
-    at = 0
-    for match in _TOKEN.finditer(text):
-        parts += _literal(text[at : match.start()])
-        parts.append(_part(match[1], null))
-        at = match.end()
-    return _each([*parts, *_literal(text[at:])])
-
-
-def _literal(text: str) -> list[Part]:
-    data = unescape(text)
-    return [lambda _: data] if data else []
-
-
-def _part(letter: str, null: bytes) -> Part:
+def _part(part: str | bytes, null: bytes) -> Part:
+    if isinstance(part, bytes):
+        return lambda _: part
     parts: Mapping[str, Part] = {
-        "%": lambda _: b"%",
         "t": lambda record: record.topic().encode(),
         "p": lambda record: b"%d" % record.partition(),
         "o": lambda record: b"%d" % record.offset(),
@@ -94,9 +119,7 @@ def _part(letter: str, null: bytes) -> Part:
         "R": lambda record: _length(record.value()).to_bytes(4, "big", signed=True),
         "h": _headers,
     }
-    if letter not in parts:
-        raise click.UsageError(f"-f: there is no %{letter}; known are {' '.join(f'%{known}' for known in parts)}")
-    return parts[letter]
+    return parts[part]
 
 
 def _key(null: bytes) -> Part:

@@ -4,10 +4,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from oncelog.cli import _columns
 from oncelog.cli._cluster import refuse_unless_there
 from oncelog.cli._endings import failure, nearest, words_of
 from oncelog.cli._lines import Record
-from oncelog.client.errors import KafkaError, error_of
+from oncelog.client.errors import KafkaError, KafkaException, error_of
 from oncelog.client.producer.producer import Producer
 from oncelog.client.properties import producer_settings
 
@@ -60,6 +61,29 @@ class Writing:
         else:
             for value in found:
                 produce(topic, value, None, partition)
+        self._serve()
+
+    def send_columns(self, values: Sequence[bytes | None], keys: Sequence[bytes | None] | None) -> None:
+        """The same for many at once."""
+        if self._left is not None:
+            values = values[: self._left]
+            keys = None if keys is None else keys[: self._left]
+            self._left -= len(values)
+        topic, partition = self._target.topic, self._target.partition
+        assert topic is not None
+        if not values:
+            return
+        table = _columns.table_of(values, keys, None if partition == CHOSEN else partition)
+        try:
+            self._producer.send(topic, table, self._sent)
+        except KafkaException as refusal:
+            if refusal.error.code() != KafkaError.MSG_SIZE_TOO_LARGE:
+                raise
+            # Those before it are sent, as they are when they come one by one.
+            for number, value in enumerate(values):
+                self._producer.produce(
+                    topic, value, None if keys is None else keys[number], CHOSEN if partition is None else partition
+                )
         self._serve()
 
     def send(self, records: Iterable[Record]) -> None:
@@ -136,10 +160,18 @@ class Writing:
         if error is None:
             return
         self._failures += 1
+        self._remember(f"{message.topic()} [{message.partition()}]", error)
+
+    def _remember(self, where: str, error: KafkaError) -> None:
         if self._failure is None:
-            self._failure = f"{message.topic()} [{message.partition()}]: {words_of(error)}"
+            self._failure = f"{where}: {words_of(error)}"
             if error.maybe_stored():
                 self._failure += " (it may be stored all the same)"
+
+    def _sent(self, error: KafkaError | None, handle: Any) -> None:
+        if error is not None:
+            self._failures += handle.failed_count
+            self._remember(handle.topic, error)
 
     def _raise_failure(self) -> None:
         if self._failure is not None:

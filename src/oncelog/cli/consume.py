@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from oncelog.cli._cluster import Cluster, Place
     from oncelog.cli._places import Range
     from oncelog.cli._reading import Limits
-    from oncelog.cli._records import Renderer
+    from oncelog.cli._records import Form, Renderer
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,19 +124,19 @@ def _consume(to: Connecting, what: What, shape: Shape, limits: "Limits") -> None
     from oncelog.cli._reading import Reading
     from oncelog.client.consumer.consumer import Consumer
 
-    _renderer(shape, {})  # what is wrong with it shows before anyone is asked
+    form = _form(shape)  # what is wrong with it shows before anyone is asked
     properties = _properties(to, what)
     with opened(to) as cluster:
         # Patterns are the group's to look up, again and again.
         names = [name for name in what.topics if what.group is None or not name.startswith("^")]
         places = cluster.places(names, what.indexes)
-        render = _renderer(shape, cluster.leaders(places) if shape.is_json else {})
+        render = _envelopes(shape, cluster.leaders(places)) if form is None else form.renderer()
         starts = {} if what.group is not None else _starts(cluster, places, what.range)
         if what.range.stop_ms is not None:
             stops = at_time(cluster, places, what.range.stop_ms, cluster.offsets(places, END_TIME))
             limits = replace(limits, stops=stops)
     with Consumer(properties) as consumer:
-        reading = Reading(consumer, render, sys.stdout.buffer, limits)
+        reading = Reading(consumer, render, sys.stdout.buffer, limits, form)
         if what.group is not None:
             reading.share(list(what.topics))
         else:
@@ -172,15 +172,22 @@ def _properties(to: Connecting, what: What) -> dict[str, object]:
     return properties
 
 
-def _renderer(shape: Shape, leaders: "Mapping[Place, int]") -> "Renderer":
+def _form(shape: Shape) -> "Form | None":
+    """None for JSON."""
     from oncelog.cli import _records
 
     null = _records.NULL if shape.prints_null else b""
     delimiter = _records.unescape(shape.delimiter)
     if shape.is_json:
-        return _records.envelopes(delimiter, leaders)
+        return None
     if shape.format is not None:
         return _records.by_format(shape.format, null)
     if shape.key_delimiter is not None:
         return _records.keys_and_values(_records.unescape(shape.key_delimiter), delimiter, null)
     return _records.values(delimiter, null)
+
+
+def _envelopes(shape: Shape, leaders: "Mapping[Place, int]") -> "Renderer":
+    from oncelog.cli import _records
+
+    return _records.envelopes(_records.unescape(shape.delimiter), leaders)

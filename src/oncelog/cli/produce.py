@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 # How long Ctrl-C leaves for what was read already.
 INTERRUPTED_FLUSH_S = 5.0
+REFUSED_FLUSH_S = 5.0
+MANY_LINES = 50_000  # behind so many it is worth loading what sends columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +108,9 @@ def command(
 
 @contextmanager
 def _writing(properties: dict[str, Any], to: Connecting, target: Any, count: int | None) -> "Iterator[Writing]":
-    """What was read before Ctrl-C is still sent, for a while."""
+    """What was read before Ctrl-C, or before a record that is refused, is still sent, for a while."""
     from oncelog.cli._writing import Writing
+    from oncelog.client.errors import KafkaException
 
     writing = Writing(properties, to.timeout_s, target, count)
     try:
@@ -116,6 +120,9 @@ def _writing(properties: dict[str, Any], to: Connecting, target: Any, count: int
         left = writing.give_up(INTERRUPTED_FLUSH_S)
         if left:
             click.echo(f"{left} records were not acknowledged; they may be stored or not", err=True)
+        raise
+    except KafkaException:
+        writing.give_up(REFUSED_FLUSH_S)  # a record is refused, and those before it are not
         raise
     finally:
         writing.close()
@@ -138,12 +145,20 @@ def _produce(writing: "Writing", source: Source, fixed: "Fixed") -> None:
 
 
 def _send_stream(writing: "Writing", name: str, stream: BinaryIO, source: Source, fixed: "Fixed") -> None:
-    from oncelog.cli._lines import of_envelopes, of_lines, pieces
+    from oncelog.cli import _columns
+    from oncelog.cli._lines import cells_of, gathered, of_envelopes, of_lines, pieces
 
     is_plain = fixed.is_plain and not source.is_json
     first_line = 1
-    for lines in pieces(stream, name, source.delimiter, writing.most_bytes):
+    found = pieces(stream, name, source.delimiter, writing.most_bytes)
+    for lines in found:
         if writing.is_over:
+            return
+        if first_line > MANY_LINES and fixed.are_cells and not source.is_json and _columns.are_there():
+            for many in gathered(chain((lines,), found), stream):
+                writing.send_columns(*cells_of(many, fixed))
+                if writing.is_over:
+                    return
             return
         if is_plain:
             writing.send_values(lines)

@@ -4,6 +4,7 @@ import pyarrow as pa
 import pytest
 
 from oncelog.client.consumer.arrow import SCHEMA
+from oncelog.client.consumer.message import Message
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.types import OFFSET_BEGINNING, TopicPartition
 from tests.client.consumer.conftest import MakeConsumer, new_topic
@@ -86,3 +87,36 @@ def test_an_error_does_not_swallow_the_rows_before_it(
             rows += consumer.consume_arrow(100, PATIENCE_S).num_rows
     assert raised.value.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
     assert rows == 9
+
+
+def test_columns_follow_records_that_were_all_polled(
+    raw: RawConnection, topic: str, make_consumer: MakeConsumer
+) -> None:
+    write(raw, topic, [b"a", b"b"])
+    consumer = make_consumer()
+    consumer.assign(beginning(topic))
+    assert values(take(consumer, 2)) == [b"a", b"b"]
+    write(raw, topic, [b"c"])
+    assert consumer.consume_arrow(1, PATIENCE_S)["value"].to_pylist() == [b"c"]
+
+
+def test_batches_come_with_the_ends_of_their_partitions_among_them(
+    raw: RawConnection, make_consumer: MakeConsumer
+) -> None:
+    topic = new_topic(raw, partitions=2)
+    for partition in range(2):
+        write(raw, topic, [b"%d" % partition] * 3, partition=partition)
+    consumer = make_consumer(enable_partition_eof=True)
+    consumer.assign(beginning(topic) + beginning(topic, 1))
+    found: list[tuple[int, object]] = []
+    while len(found) < 4:
+        for each in consumer.consume_batches(100, 0.05):
+            if isinstance(each, Message):
+                error = each.error()
+                assert error is not None and error.code() == KafkaError._PARTITION_EOF
+                found.append((each.partition(), each.offset()))
+            else:
+                found.append((each["partition"][0].as_py(), each["value"].to_pylist()))
+    for partition in range(2):
+        mine = [what for where, what in found if where == partition]
+        assert mine == [[b"%d" % partition] * 3, 3], "the end comes behind the records"

@@ -29,7 +29,7 @@ class PartitionColumns:
     def __init__(self, topic: str, partition: int) -> None:
         self._topic = pa.scalar(topic, pa.string())
         self._partition = pa.scalar(partition, pa.int32())
-        self._rows = 0
+        self._rows = -1
         self._columns: tuple[Any, Any] = (None, None)
 
     def of(self, rows: int) -> tuple[Any, Any]:

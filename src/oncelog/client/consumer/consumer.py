@@ -111,6 +111,27 @@ class Consumer:
                 rows += found.num_rows
         return table_of(batches)
 
+    def consume_batches(self, num_messages: int = 10_000, timeout: float | None = -1) -> list[Any]:
+        """What `consume_arrow` makes its table of: pyarrow.RecordBatches, each of one partition, and among them, where
+        they happened, errors and ends of partitions as messages."""
+        most = count_of(num_messages, MOST_ROWS)
+        give_up_s = give_up_at_s(arguments.timeout_s(timeout))
+        self._must_be_open()
+        arrow_tables()
+        delivery = self._delivery
+        delivery.begin_bulk()
+        found: list[Any] = []
+        rows = 0
+        while rows < most and not (found and self._calls):
+            self._serve_calls()
+            each = delivery.take_arrow(most - rows)
+            if each is not None:
+                found.append(each)
+                rows += 0 if isinstance(each, Message) else each.num_rows
+            elif not self._wait(give_up_s):
+                break
+        return found
+
     def __iter__(self) -> Iterator[Message]:
         """Every record from now on; errors are raised. The end of a partition ends nothing."""
         calls, delivery = self._calls, self._delivery
