@@ -1,7 +1,7 @@
 """An ordered hash of rows, the same however the rows were cut into batches.
 
 Of each column two streams are hashed: the cells' lengths (a null is -1) and their bytes, one cell behind the other.
-Each stream is a CRC-32C, which goes on where it stopped, so that only the rows and their order count. It costs some 15
+Each stream is a CRC-32C, which goes on where it stopped, so that only the rows and their order count. It costs some 9
 ns for a row of 100 bytes. What it is to notice are accidents, replays that came out otherwise; it keeps out no forger.
 """
 
