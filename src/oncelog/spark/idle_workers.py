@@ -9,6 +9,8 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final
 
+from oncelog.spark.worker import settle
+
 _DAEMON: Final = "pyspark.daemon"
 _LET_GO: Final = 1  # the worker's exit code: it is not used again
 
@@ -33,3 +35,5 @@ class _Quiet:
             return self._work(*arguments)
         except (BrokenPipeError, ConnectionResetError):
             return _LET_GO
+        finally:
+            settle()

@@ -1,8 +1,8 @@
 """What Spark's Python workers do between tasks, made cheap.
 
-After every task of a worker that it will use again, Spark has Python look for garbage among all objects. What we import
-is some 100,000 objects that never become garbage: looking at them took 60 ms and more, most of the processor time of a
-small micro-batch, and the next task waited for it. Frozen objects are not looked at.
+After every task PySpark's daemon has Python look for garbage among all objects. What we import is some 100,000 objects
+that never become garbage: looking at them took 60 ms and more, half of the processor time of a small micro-batch, and
+the next task waited for it. Frozen objects are not looked at.
 """
 
 import gc
