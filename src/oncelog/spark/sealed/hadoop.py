@@ -55,6 +55,9 @@ class HadoopStorage:
 
     def create(self, name: str, data: bytes) -> bool:
         self._files.mkdirs(self._root)
+        if self._files.exists(self.path(name)):
+            return False
+        # Who comes second from here on leaves an unfinished file behind, which a later batch removes.
         try:
             stream = self._manager.createAtomic(self.path(name), False)
         except Py4JJavaError as error:
