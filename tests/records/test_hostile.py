@@ -89,7 +89,7 @@ def test_the_bounds_check_would_see_it(tmp_path: Path) -> None:
     """A loop that does read over the end stops the process: so the test above can fail."""
     code = (
         "import numpy as np\n"
-        "from oncelog.records.blocks import copy\n"
+        "from oncelog.records.block_loops import copy\n"
         "copy(np.zeros(4, np.uint8), 0, 5, np.zeros(8, np.uint8), 0)\n"
     )
     environment = {**os.environ, "NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}

@@ -8,7 +8,7 @@ Inputs are always read-only arrays and numbers are always int64, so each loop is
 import numpy as np
 from numba import njit
 
-from oncelog.records.blocks import copy
+from oncelog.records.block_loops import copy
 
 # One row of the table of batches for each batch, in these columns.
 AT, SIZE, BASE_OFFSET, LEADER_EPOCH, CRC, ATTRIBUTES, LAST_DELTA, BASE_TIMESTAMP, MAX_TIMESTAMP = range(9)

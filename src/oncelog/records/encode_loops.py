@@ -8,8 +8,8 @@ stand for a column of nulls, no validity for one without nulls.
 import numpy as np
 from numba import njit
 
-from oncelog.records.blocks import copy
-from oncelog.records.blocks import prefetch as _prefetch
+from oncelog.records.block_loops import copy
+from oncelog.records.block_loops import prefetch as _prefetch
 
 # The most that a record takes beside its bytes: its length, attributes, two deltas, two sizes, a count of headers.
 MOST_RECORD_OVERHEAD = 5 + 1 + 10 + 5 + 5 + 5 + 5

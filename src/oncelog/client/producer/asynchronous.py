@@ -21,9 +21,9 @@ from oncelog.client.producer.arguments import (
     check_topic,
     refused,
 )
+from oncelog.client.producer.beginning import begin, saved_value
 from oncelog.client.producer.delivery import ProducedMessage, Report
 from oncelog.client.producer.engine import Engine
-from oncelog.client.producer.resuming import begin, saved_value
 from oncelog.client.producer.transactions import NoTransactions
 from oncelog.client.properties import NOTHING_GIVEN, producer_settings
 from oncelog.clock import monotonic_s

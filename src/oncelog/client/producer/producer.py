@@ -29,10 +29,10 @@ from oncelog.client.producer.arguments import (
     check_topic,
     refused,
 )
+from oncelog.client.producer.beginning import begin, saved_value
 from oncelog.client.producer.delivery import Outbox
 from oncelog.client.producer.engine import Engine
 from oncelog.client.producer.reporting import Reporter
-from oncelog.client.producer.resuming import begin, saved_value
 from oncelog.client.producer.transactions import NoTransactions
 from oncelog.client.properties import NOTHING_GIVEN, producer_settings
 from oncelog.clock import monotonic_s

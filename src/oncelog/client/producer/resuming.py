@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from oncelog.client.errors import KafkaError, KafkaException, invalid_argument
+from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.partitioners import KeylessCounter
 from oncelog.client.producer.accumulator import NEVER_S, Partition, Topic
 from oncelog.client.producer.delivery import Records
@@ -64,29 +64,6 @@ class CounterChoice:
 
     def choose(self, count: int, now_ms: int, pick: Callable[[int], int]) -> int:
         return self.counter.choose(count)
-
-
-def saved_value(saved: SavedProducer | str | bytes | Mapping[str, Any] | None) -> SavedProducer | None:
-    """As an application gives it: the value itself, or its JSON."""
-    return saved if saved is None or isinstance(saved, SavedProducer) else SavedProducer.from_json(saved)
-
-
-async def begin(engine: "Engine", saved: SavedProducer | None) -> None:
-    """Start the engine, as this saved producer or as the one that the properties name, if any."""
-    settings = engine.settings
-    if saved is not None and settings.oncelog_pid is not None:
-        raise invalid_argument("`saved` and `oncelog.pid` both name a producer to go on as: give one of them")
-    if (saved is not None or settings.oncelog_pid is not None) and not settings.enable_idempotence:
-        raise invalid_argument(
-            "a saved producer needs `enable.idempotence`: without it nothing tells its records apart"
-        )
-    await engine.start()
-    if saved is not None:
-        await engine.saving.resume(saved)
-    elif settings.oncelog_pid is not None:
-        engine.saving.resume_numbers(
-            settings.oncelog_pid, settings.oncelog_generation or 0, settings.oncelog_sequence or 0
-        )
 
 
 class Saving:
