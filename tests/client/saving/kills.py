@@ -36,6 +36,7 @@ TWIN_CHANCE = 0.2
 OLD_CHANCE = 0.1  # of a record's time lying days back
 LONGEST_LIFE_S = 2.5
 LAST_LIFE_S = 180
+WARM_RECORDS = 5_000
 TAKEN_OVER = 3
 
 
@@ -48,25 +49,28 @@ class Feed(threading.Thread):
         self._topic = topic
         self._random = random.Random(seed)
         self._stopped = threading.Event()
+        self._began_ms = time.time_ns() // 1_000_000
         self.fed = 0
         self.failures = 0
 
     def run(self) -> None:
-        began_ms = time.time_ns() // 1_000_000
         while not self._stopped.wait(0.05):
-            for _ in range(FED_A_SECOND // 20):
-                age_ms = 172_800_000 if self._random.random() < OLD_CHANCE else 0
-                self._producer.produce(
-                    self._topic,
-                    b"record %d" % self.fed,
-                    key=b"%d" % (self.fed % 100) if self.fed % 3 else None,
-                    partition=self._random.randrange(PARTITIONS),
-                    headers=[("number", b"%d" % self.fed)],
-                    timestamp=began_ms + self.fed % 1_000 - age_ms,
-                    on_delivery=self._told,
-                )
-                self.fed += 1
-            self._producer.poll(0)
+            self.feed(FED_A_SECOND // 20)
+
+    def feed(self, count: int) -> None:
+        for _ in range(count):
+            age_ms = 172_800_000 if self._random.random() < OLD_CHANCE else 0
+            self._producer.produce(
+                self._topic,
+                b"record %d" % self.fed,
+                key=b"%d" % (self.fed % 100) if self.fed % 3 else None,
+                partition=self._random.randrange(PARTITIONS),
+                headers=[("number", b"%d" % self.fed)],
+                timestamp=self._began_ms + self.fed % 1_000 - age_ms,
+                on_delivery=self._told,
+            )
+            self.fed += 1
+        self._producer.poll(0)
 
     def _told(self, error: object, message: object) -> None:
         self.failures += error is not None
@@ -74,6 +78,9 @@ class Feed(threading.Thread):
     def stop(self) -> None:
         self._stopped.set()
         self.join()
+        self.flush()
+
+    def flush(self) -> None:
         if self._producer.flush(60) or self.failures:
             raise AssertionError(f"the source could not be filled: {self.failures} records failed")
 
@@ -107,8 +114,21 @@ class Campaign:
         self._feed = Feed(self._servers, self.source, seed)
 
     def __enter__(self) -> Self:
+        self._warm_up()
         self._feed.start()
         return self
+
+    def _warm_up(self) -> None:
+        """Where the loops were never compiled, a job compiles them first: for longer than any life, or lease, lasts."""
+        source, destination = f"warm-{self.source}", f"warm-{self.destination}"
+        with RawConnection(self._servers) as raw:
+            for topic in (source, destination):
+                assert raw.create_topic(topic, PARTITIONS) == 0
+        feed = Feed(self._servers, source, self.tally.seed)
+        feed.feed(WARM_RECORDS)
+        feed.flush()
+        life = self._start("--until-end", source=source, destination=destination)
+        assert life.wait(LAST_LIFE_S) in (0, TAKEN_OVER), self._log()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         for life in self._lives:
@@ -152,9 +172,10 @@ class Campaign:
             raise AssertionError(f"seed {self.tally.seed}: the last life does not end:\n{self._log()}") from None
         assert code == 0, f"seed {self.tally.seed}: the last life ended with {code}:\n{self._log()}"
 
-    def _start(self, *more: str) -> subprocess.Popen[bytes]:
-        order = [sys.executable, str(JOB), "--servers", self._servers, "--source", self.source]
-        order += ["--destination", self.destination, "--group", self.source, "--save-every", "0.1", *more]
+    def _start(self, *more: str, source: str = "", destination: str = "") -> subprocess.Popen[bytes]:
+        source, destination = source or self.source, destination or self.destination
+        order = [sys.executable, str(JOB), "--servers", self._servers, "--source", source]
+        order += ["--destination", destination, "--group", source, "--save-every", "0.1", *more]
         with open(self._folder / "jobs.log", "ab") as log:
             life = subprocess.Popen(order, stdout=log, stderr=log, env={"PYTHONPATH": str(SOURCES), "PATH": ""})
         self._lives.append(life)
