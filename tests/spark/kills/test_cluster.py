@@ -22,6 +22,8 @@ from tests.spark.kills.control import Controller, await_end, kill
 from tests.spark.kills.driver import Driver
 from tests.spark.kills.pipeline import Pipeline
 
+pytestmark = pytest.mark.long  # drivers live and die for minutes
+
 ROWS = 6000
 
 
@@ -39,7 +41,6 @@ def test_one_of_two_attempts_killed_at_each_step_repeats_nothing(
     _is_right(pipeline)
 
 
-@pytest.mark.long
 def test_two_attempts_that_send_in_turn_repeat_nothing(
     tmp_path: Path, server: ServerProcess, cluster_driver: Driver, shared_controller: Controller
 ) -> None:
@@ -48,7 +49,6 @@ def test_two_attempts_that_send_in_turn_repeat_nothing(
     _is_right(pipeline)
 
 
-@pytest.mark.long
 def test_an_attempt_that_goes_on_while_the_driver_commits_repeats_nothing(
     tmp_path: Path, server: ServerProcess, cluster_driver: Driver, shared_controller: Controller
 ) -> None:
@@ -58,7 +58,6 @@ def test_an_attempt_that_goes_on_while_the_driver_commits_repeats_nothing(
     _is_right(pipeline)
 
 
-@pytest.mark.long
 def test_an_executor_killed_at_each_step_repeats_nothing(
     tmp_path: Path,
     server: ServerProcess,
@@ -102,7 +101,6 @@ def test_a_lost_executor_whose_task_goes_on_sending_repeats_nothing(
     _is_right(pipeline)
 
 
-@pytest.mark.long
 def test_a_stage_that_is_run_again_repeats_nothing(
     tmp_path: Path,
     oncelog_server: ServerProcess,

@@ -20,6 +20,8 @@ from tests.spark.kills.control import Controller
 from tests.spark.kills.driver import Driver
 from tests.spark.kills.pipeline import Pipeline
 
+pytestmark = pytest.mark.long  # drivers live and die for minutes
+
 ROWS = 6000
 # A driver's life takes seconds, so the test command has one of each kind: in the middle of sending, and on both sides
 # of the save. The others are killed by `python -m tests.spark.kills matrix`.
@@ -62,7 +64,6 @@ def test_a_driver_killed_at_each_step_repeats_nothing(
     assert pipeline.audit().is_right, pipeline.audit()
 
 
-@pytest.mark.long
 def test_processes_killed_between_batches_repeat_nothing(
     tmp_path: Path, mortal: ServerProcess, driver: Driver, shared_controller: Controller
 ) -> None:

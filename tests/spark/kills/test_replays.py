@@ -13,6 +13,8 @@ from tests.spark.kills.control import Controller
 from tests.spark.kills.driver import Driver
 from tests.spark.kills.pipeline import Pipeline
 
+pytestmark = pytest.mark.long  # drivers live and die for minutes
+
 BATCH = 600
 WHERE = re.compile(r"(\S+-out)-(\d+), sequence \d+ of producer \d+ \(generation \d+\), offset (\d+)")
 
@@ -61,7 +63,6 @@ def _names_the_first_difference(said: str, pipeline: Pipeline) -> None:
     assert int(offset) == np.flatnonzero(of_lane & (column < 0))[0], said
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("step", [steps.BEFORE_SAVE, steps.SAVED])
 def test_a_replay_with_fewer_rows_is_refused(
     tmp_path: Path, server: ServerProcess, driver: Driver, shared_controller: Controller, step: str
@@ -72,7 +73,6 @@ def test_a_replay_with_fewer_rows_is_refused(
     assert pipeline.written() == written
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("step", [steps.BEFORE_SAVE, steps.SAVED])
 def test_a_replay_in_fewer_tasks_is_refused_by_both_numbers(
     tmp_path: Path, server: ServerProcess, driver: Driver, shared_controller: Controller, step: str
@@ -91,7 +91,6 @@ def test_a_replay_in_fewer_tasks_is_refused_by_both_numbers(
     assert pipeline.written() == after
 
 
-@pytest.mark.long
 def test_a_task_tried_again_with_other_rows_is_refused(
     tmp_path: Path, server: ServerProcess, driver: Driver, shared_controller: Controller
 ) -> None:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from oncelog.spark.sealed import steps as sealed_steps
 from oncelog.spark.sink import steps
@@ -14,6 +15,8 @@ from tests.spark.kills.pipeline import Pipeline
 from tests.spark.kills.queries import SEALED
 
 ROWS, BATCH = 15_000, 5000
+
+pytestmark = pytest.mark.long  # drivers live and die for minutes
 # A driver's life takes seconds, so the test command has one.
 DRIVER_KILLS = (steps.SENT, sealed_steps.WRITING) if IS_ALL else (steps.SENT,)
 
