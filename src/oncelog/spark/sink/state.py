@@ -282,7 +282,8 @@ class SinkTopic:
                 async with asyncio.timeout(began_s + self._patience_ms / 1000 - monotonic_s()):
                     return await ask()
             except TimeoutError:
-                raise self._no_answer("it does not answer") from None
+                servers = ", ".join(f"{host}:{port}" for host, port in self._brokers.settings.bootstrap_servers)
+                raise self._no_answer(f"nobody answers at {servers}") from None
             except KafkaException as failure:
                 error = failure.error
             if not error.retriable() and not is_retriable(error.code()):
