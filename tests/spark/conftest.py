@@ -1,6 +1,7 @@
 """One Spark session and one of each server for all tests that need no more: a JVM takes seconds to start."""
 
 import itertools
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,10 +25,18 @@ SETTINGS = {
 }
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.peers)
+IS_ALL = os.environ.get("KILLS_SCOPE") == "all"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What is long is left out of the test command; docs/spark-kills.md and docs/spark.md say what that is."""
+    mine = [item for item in items if Path(__file__).parent in item.path.parents]
+    for item in mine:
+        item.add_marker(pytest.mark.peers)
+    long = [item for item in mine if item.get_closest_marker("long")]
+    if long and not IS_ALL:
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if item not in long]
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,6 @@
 Every function answers with what was killed where; that each step was reached is what the waiting for it asserts.
 """
 
-import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -14,7 +13,6 @@ from tests.spark.kills.driver import Driver, DriverEnded, QueryFailed, Request
 from tests.spark.kills.pipeline import Pipeline
 
 # `python -m tests.spark.kills matrix` runs everything, on both servers; the test command what fits into two minutes.
-IS_ALL = os.environ.get("KILLS_SCOPE") == "all"
 # A lane claims once, in the first batch of all; so this step comes first.
 TASK_STEPS = (
     steps.CLAIMED,

@@ -1,7 +1,6 @@
 """Servers that may be killed, and drivers that are: apart from what the other tests of Spark share."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -10,8 +9,8 @@ from tests.peers.jars import MissingPeer, java, need_or_skip
 from tests.peers.oncelog_process import OncelogProcess
 from tests.peers.server_process import ServerProcess
 from tests.spark.cluster import StandaloneCluster
-from tests.spark.conftest import BOTH, QUICK_BROKER, SETTINGS
-from tests.spark.kills.cells import ARROW_ROWS, IS_ALL
+from tests.spark.conftest import BOTH, IS_ALL, QUICK_BROKER, SETTINGS
+from tests.spark.kills.cells import ARROW_ROWS
 from tests.spark.kills.cluster_cells import CONF, UNBUFFERED
 from tests.spark.kills.control import Controller
 from tests.spark.kills.driver import QUICK_JVM, Driver
@@ -31,18 +30,6 @@ def shared_controller() -> Iterator[Controller]:
 SERVERS = BOTH if IS_ALL else ("oncelog",)
 QUICK_DAEMONS = {"SPARK_DAEMON_JAVA_OPTS": QUICK_JVM}
 FORGETFUL = {**SETTINGS, "producer.id.expiration.ms": "3000", "producer.id.expiration.check.interval.ms": "500"}
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "long: only by `python -m tests.spark.kills matrix`")
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What is long is left out of the test command; docs/spark-kills.md says what that is."""
-    mine = [item for item in items if Path(__file__).parent in item.path.parents and item.get_closest_marker("long")]
-    if mine and not IS_ALL:
-        config.hook.pytest_deselected(items=mine)
-        items[:] = [item for item in items if item not in mine]
 
 
 @pytest.fixture(scope="session", params=SERVERS)

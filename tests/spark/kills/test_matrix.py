@@ -6,10 +6,10 @@ import pytest
 
 from oncelog.spark.sink import steps
 from tests.peers.server_process import ServerProcess
+from tests.spark.conftest import IS_ALL
 from tests.spark.kills.cells import (
     DRIVER_STEPS,
     EVERY_STEP,
-    IS_ALL,
     kill_between_batches,
     kill_drivers,
     kill_savers,

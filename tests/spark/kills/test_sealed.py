@@ -8,7 +8,7 @@ import pytest
 from oncelog.spark.sealed import steps as sealed_steps
 from oncelog.spark.sink import steps
 from tests.peers.server_process import ServerProcess
-from tests.spark.kills.cells import IS_ALL
+from tests.spark.conftest import IS_ALL
 from tests.spark.kills.control import Controller, await_end
 from tests.spark.kills.driver import Driver
 from tests.spark.kills.pipeline import Pipeline

@@ -31,6 +31,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneClus
         yield running
 
 
+@pytest.mark.long  # packing and unpacking half a gigabyte takes minutes
 def test_a_packed_environment_reads_and_writes_on_every_host(
     cluster: StandaloneCluster, packed: Path, oncelog_server: ServerProcess, topic: str
 ) -> None:
