@@ -7,7 +7,7 @@ from oncelog.client.types import NewPartitions, TopicPartition
 from tests.peers.server_process import ServerProcess
 from tests.raw import CODECS, RawConnection, Rec, batch
 
-WAIT_S = 20.0
+WAIT_S = 90.0
 EPOCH_MS = 1_700_000_000_000
 
 
