@@ -103,10 +103,11 @@ def gathered(found: Iterable[list[bytes]], stream: BinaryIO) -> Iterator[list[by
 
 def _is_ready(stream: BinaryIO) -> bool:
     try:
-        ready, _, _ = select.select([stream], [], [], READY_S)
+        asked = select.poll()  # select() knows no descriptor above 1,023
+        asked.register(stream, select.POLLIN)
+        return bool(asked.poll(READY_S * 1000))
     except (OSError, ValueError):  # no file of the system's
         return False
-    return bool(ready)
 
 
 def of_envelopes(lines: Sequence[bytes], fixed: Fixed, name: str, first_line: int) -> Iterator[Record]:
