@@ -131,6 +131,7 @@ def test_producers_that_the_broker_has_forgotten_repeat_nothing(
     assert pipeline.audit().is_right, pipeline.audit()
 
 
+@pytest.mark.long
 def test_a_worker_that_slept_until_its_producer_was_forgotten_repeats_nothing(
     tmp_path: Path, forgetful: ServerProcess, driver: Driver, shared_controller: Controller
 ) -> None:
