@@ -1,5 +1,7 @@
 """Topics that all tests of the source read, and the two sources that must say the same of them."""
 
+from collections.abc import Mapping
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +44,17 @@ class Reads:
     def rows(self, source: str, **more: Any) -> list[Row]:
         found = self.frame(source, **more).collect()
         return sorted((tuple(row) for row in found), key=lambda row: row[2:5])
+
+    def all_rows(self, source: str, cases: Mapping[str, Mapping[str, Any]]) -> dict[str, list[Row]]:
+        """The rows of many queries, by name, with headers, in one job."""
+        frames = [
+            self.frame(source, **more, includeHeaders="true").selectExpr("*", f"'{name}' AS case")
+            for name, more in cases.items()
+        ]
+        answers: dict[str, list[Row]] = {name: [] for name in cases}
+        for row in reduce(lambda one, other: one.union(other), frames).collect():
+            answers[row["case"]].append(tuple(row)[:-1])
+        return {name: sorted(rows, key=lambda row: row[2:5]) for name, rows in answers.items()}
 
     def same(self, **more: Any) -> list[Row]:
         """The rows that both sources give for these options."""

@@ -8,10 +8,14 @@ from typing import Any
 import pytest
 
 from oncelog.client.consumer.ranges import read_range
+from oncelog.spark.option import BadOption
+from oncelog.spark.source.columns import schema
+from oncelog.spark.source.errors import SourceError
+from oncelog.spark.source.reader import Reader
 from tests.peers.server_process import ServerProcess
 from tests.raw import RawConnection, Rec, batch
-from tests.spark.source.conftest import OURS, SPARKS, Reads
-from tests.spark.source.filling import EPOCH_MS, delete_before, new_topic, produce
+from tests.spark.source.conftest import OURS, SPARKS, Reads, Row
+from tests.spark.source.filling import EPOCH_MS, delete_before, new_topic, options, produce
 from tests.waiting import until
 
 AT = EPOCH_MS + 50_500
@@ -19,37 +23,52 @@ LATE = EPOCH_MS + 10_000_000
 WRITTEN = 80  # to the compacted topic
 
 
-@pytest.mark.parametrize(
-    "more",
-    [
-        {"subscribe": "plain"},
-        {"subscribe": " plain , plain", "includeHeaders": "true"},
-        {"subscribePattern": "pla.n"},
-        {"assign": '{"plain":[2,1]}'},
-        {"subscribe": "plain", "startingOffsets": '{"plain":{"0":33,"1":-2,"2":-2}}'},
-        {"subscribe": "plain", "endingOffsets": '{"plain":{"0":121,"1":0,"2":-1}}'},
-        {
-            "assign": '{"plain":[0,2]}',
-            "startingOffsets": '{"plain":{"0":39,"2":3}}',
-            "endingOffsets": '{"plain":{"0":41,"2":4}}',
-        },
-        {"subscribe": "plain", "minPartitions": "7"},
-        {"subscribe": "plain", "maxRecordsPerPartition": "13"},
-        {"assign": '{"plain":[0]}', "startingTimestamp": AT},
-        {"subscribe": "plain", "endingTimestamp": AT},
-        {"assign": '{"plain":[0]}', "startingOffsetsByTimestamp": json.dumps({"plain": {"0": AT}})},
-        {
-            "subscribe": "plain",
-            "startingOffsetsByTimestamp": json.dumps({"plain": {"0": AT, "1": AT, "2": LATE}}),
-            "startingOffsetsByTimestampStrategy": "latest",
-        },
-        {"subscribe": "plain", "endingOffsetsByTimestamp": json.dumps({"plain": {"0": AT, "1": AT, "2": LATE}})},
-        {"subscribe": "plain", "kafka.isolation.level": "read_committed", "kafka.fetch.max.wait.ms": "100"},
-    ],
-    ids=lambda more: " ".join(name for name in more if name != "subscribe") or "subscribe",
-)
-def test_every_option_means_what_it_means_to_sparks_own_source(plain: str, reads: Reads, more: dict[str, Any]) -> None:
-    assert reads.same(**more)
+CASES: dict[str, dict[str, Any]] = {
+    "subscribe": {"subscribe": "plain"},
+    "subscribe with spaces and twice": {"subscribe": " plain , plain"},
+    "subscribePattern": {"subscribePattern": "pla.n"},
+    "assign": {"assign": '{"plain":[2,1]}'},
+    "startingOffsets": {"subscribe": "plain", "startingOffsets": '{"plain":{"0":33,"1":-2,"2":-2}}'},
+    "endingOffsets": {"subscribe": "plain", "endingOffsets": '{"plain":{"0":121,"1":0,"2":-1}}'},
+    "startingOffsets and endingOffsets": {
+        "assign": '{"plain":[0,2]}',
+        "startingOffsets": '{"plain":{"0":39,"2":3}}',
+        "endingOffsets": '{"plain":{"0":41,"2":4}}',
+    },
+    "minPartitions": {"subscribe": "plain", "minPartitions": "7"},
+    "maxRecordsPerPartition": {"subscribe": "plain", "maxRecordsPerPartition": "13"},
+    "startingTimestamp": {"assign": '{"plain":[0]}', "startingTimestamp": AT},
+    "endingTimestamp": {"subscribe": "plain", "endingTimestamp": AT},
+    "startingOffsetsByTimestamp": {
+        "assign": '{"plain":[0]}',
+        "startingOffsetsByTimestamp": json.dumps({"plain": {"0": AT}}),
+    },
+    "startingOffsetsByTimestampStrategy": {
+        "subscribe": "plain",
+        "startingOffsetsByTimestamp": json.dumps({"plain": {"0": AT, "1": AT, "2": LATE}}),
+        "startingOffsetsByTimestampStrategy": "latest",
+    },
+    "endingOffsetsByTimestamp": {
+        "subscribe": "plain",
+        "endingOffsetsByTimestamp": json.dumps({"plain": {"0": AT, "1": AT, "2": LATE}}),
+    },
+    "kafka.*": {"subscribe": "plain", "kafka.isolation.level": "read_committed", "kafka.fetch.max.wait.ms": "100"},
+}
+
+
+@pytest.fixture(scope="module")
+def answers(plain: str, spark: Any, server: ServerProcess) -> dict[str, dict[str, list[Row]]]:
+    """What each source answers in each case; all cases are one job of Spark, because a job costs more than its rows."""
+    reads = Reads(spark, server)
+    return {source: reads.all_rows(source, CASES) for source in (OURS, SPARKS)}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_option_means_what_it_means_to_sparks_own_source(
+    answers: dict[str, dict[str, list[Row]]], case: str
+) -> None:
+    assert answers[OURS][case] == answers[SPARKS][case]
+    assert len(answers[OURS][case]) > 0
 
 
 def test_the_schema_is_that_of_sparks_own_source(plain: str, reads: Reads) -> None:
@@ -149,7 +168,7 @@ def offsets(server: ServerProcess, topic: str) -> set[int]:
         ({"subscribe": "nowhere"}, "there is no topic nowhere on 127.0.0.1"),
         (
             {"subscribe": "plain", "startOffsets": "x"},
-            "No such option: 'startoffsets'; the nearest known one is 'startingOffsets'",
+            "No such option: 'startOffsets'; the nearest known one is 'startingOffsets'",
         ),
         ({"subscribe": "plain", "startingOffsets": '{"plain":'}, "Expected e.g. {"),
         ({"subscribe": "plain", "startingOffsets": '{"plain":{"0":3}}'}, "you must specify all TopicPartitions"),
@@ -166,11 +185,16 @@ def offsets(server: ServerProcess, topic: str) -> set[int]:
     ],
     ids=lambda more: " ".join(more) if isinstance(more, dict) else "",
 )
-def test_what_is_wrong_is_said_in_words(plain: str, reads: Reads, more: dict[str, Any], words: str) -> None:
-    quick = {"fetchOffset.numRetries": "0"}
-    with pytest.raises(Exception) as failed:
-        reads.rows(OURS, **quick | more)
+def test_what_is_wrong_is_said_in_words(plain: str, server: ServerProcess, more: dict[str, Any], words: str) -> None:
+    given = options(server, **{"fetchOffset.numRetries": "0"} | more)
+    with pytest.raises((BadOption, SourceError)) as failed:
+        Reader(given, schema(given)).partitions()
     assert words in str(failed.value)
+
+
+def test_what_is_wrong_reaches_the_user_through_spark(reads: Reads) -> None:
+    with pytest.raises(Exception, match=r"there is no topic nowhere on 127\.0\.0\.1"):
+        reads.rows(OURS, subscribe="nowhere", **{"fetchOffset.numRetries": "0"})
 
 
 def test_a_query_with_a_wrong_option_fails_when_it_is_written_down(plain: str, reads: Reads) -> None:
