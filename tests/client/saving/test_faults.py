@@ -6,6 +6,7 @@ On the real Kafka of these tests a producer is forgotten three seconds after its
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from oncelog.chaos.faults import Direction, Fault, Kind, seeded_schedule
@@ -96,8 +97,15 @@ def test_cuts_and_swallowed_answers_leave_the_slots_filled_once_and_the_save_exa
     assert stored(raw, out, 1).numbers() == list(range(420))
 
 
+COPY_MS = 1_790_000_000_000
+
+
 def beside_a_copy(
-    behind: Callable[..., tuple[Producer, FaultProxy]], raw: RawConnection, out: str, values: list[bytes]
+    behind: Callable[..., tuple[Producer, FaultProxy]],
+    raw: RawConnection,
+    out: str,
+    values: list[bytes],
+    write: Callable[[Producer, str], list[KafkaError | None]],
 ) -> tuple[Producer, list[KafkaError | None]]:
     """The first request is lost on its way, and meanwhile a copy with the same identity has filled its slots."""
     lost = Fault(kind=Kind.CUT, counter="produce requests", at=1, api="produce", direction=Direction.UP, part=0.5)
@@ -105,19 +113,55 @@ def beside_a_copy(
     producer.pin(out)
     identity = producer.saved().topics[out].partitions[0].last.identity
     records = [Rec(value) for value in values]
-    copy = batch(records, pid=identity.pid, epoch=identity.generation, sequence=0, timestamp_ms=1_790_000_000_000)
+    copy = batch(records, pid=identity.pid, epoch=identity.generation, sequence=0, timestamp_ms=COPY_MS)
     assert raw.produce(out, 0, copy).error_code == 0
-    errors = feed(producer, out, 0, 4)
+    errors = write(producer, out)
     assert proxy.happened
     assert stored(raw, out, 1).total == 4
     return producer, errors
+
+
+def feed_four(producer: Producer, topic: str) -> list[KafkaError | None]:
+    return feed(producer, topic, 0, 4)
+
+
+def produced_at(producer: Producer, topic: str, time_ms: int) -> None:
+    for number in range(4):
+        producer.produce(topic, b"%d" % number, partition=0, timestamp=time_ms)
+
+
+def sent_at(producer: Producer, topic: str, time_ms: int) -> None:
+    values = pa.array([b"%d" % number for number in range(4)])
+    times = pa.array([time_ms] * 4, pa.timestamp("ms", "UTC"))
+    rows = pa.table({"value": values, "timestamp": times, "partition": pa.array([0] * 4, pa.int32())})
+    producer.send(topic, rows)
+
+
+@pytest.mark.parametrize("write", [produced_at, sent_at])
+def test_a_slot_in_doubt_that_holds_another_time_than_the_user_gave_stops_the_producer(
+    behind: Callable[..., tuple[Producer, FaultProxy]],
+    raw: RawConnection,
+    out: str,
+    write: Callable[[Producer, str, int], None],
+) -> None:
+    """Also where nobody is told what becomes of a record."""
+
+    def written(producer: Producer, topic: str) -> list[KafkaError | None]:
+        write(producer, topic, COPY_MS - 5)
+        producer.flush(60)
+        return []
+
+    producer, _ = beside_a_copy(behind, raw, out, [b"%d" % number for number in range(4)], written)
+    failure = producer.saving.failure
+    assert failure is not None
+    assert f"the timestamp is {COPY_MS - 5} where {COPY_MS} stands" in failure.str()
 
 
 def test_a_slot_in_doubt_that_somebody_else_filled_otherwise_stops_the_producer(
     behind: Callable[..., tuple[Producer, FaultProxy]], raw: RawConnection, out: str
 ) -> None:
     """Kafka compares numbers only: another record in the slot is "success". What was in doubt is read back."""
-    producer, errors = beside_a_copy(behind, raw, out, [b"not what the producer sends"] * 4)
+    producer, errors = beside_a_copy(behind, raw, out, [b"not what the producer sends"] * 4, feed_four)
     assert all(error is not None and error.maybe_stored() for error in errors), errors
     failure = producer.saving.failure
     assert failure is not None
@@ -128,7 +172,7 @@ def test_a_slot_in_doubt_that_somebody_else_filled_otherwise_stops_the_producer(
 def test_a_slot_in_doubt_that_a_copy_filled_alike_is_delivered_whatever_its_own_clock_said(
     behind: Callable[..., tuple[Producer, FaultProxy]], raw: RawConnection, out: str
 ) -> None:
-    producer, errors = beside_a_copy(behind, raw, out, [b"%d" % number for number in range(4)])
+    producer, errors = beside_a_copy(behind, raw, out, [b"%d" % number for number in range(4)], feed_four)
     assert errors == [None] * 4
     assert feed(producer, out, 4, 8) == [None] * 4
     assert stored(raw, out, 1).numbers() == list(range(8))

@@ -88,7 +88,9 @@ def test_a_task_takes_no_more_rows_than_it_has_room_for(tmp_path: Path, topic: s
         try:
             with pytest.raises(SinkRefused, match="timed out"):
                 sink.lane(1, 0, endless())
-            with pytest.raises(SinkRefused, match=r"could not be asked for 3 s: (it does not answer|nobody answers at 127\.0\.0\.1)"):
+            with pytest.raises(
+                SinkRefused, match=r"could not be asked for 3 s: (it does not answer|nobody answers at 127\.0\.0\.1)"
+            ):
                 sink.lane(1, 0, [])
         finally:
             os.kill(server.pid, signal.SIGCONT)

@@ -18,7 +18,7 @@ from oncelog.client.partition_loops import KEYLESS, partitions_of
 from oncelog.client.partitioners import KeylessCounter
 from oncelog.client.producer.accumulator import HEADER_OVERHEAD_BYTES, RECORD_OVERHEAD_BYTES, Partition, Topic
 from oncelog.client.producer.buffers import Buffers
-from oncelog.client.producer.delivery import Records, Report
+from oncelog.client.producer.delivery import AllGiven, Records, Report
 from oncelog.client.producer.sealing import BulkRows
 from oncelog.client.sending import Batch
 from oncelog.clock import monotonic_s, wall_s
@@ -340,7 +340,7 @@ class Sending:
             records = Records(place.topic, place.partition, each.record_count, each.plain_bytes)
             records.handle = self._handle
             if rows.times is not None and sealing.keeps_times:
-                records.times = [-1.0] * each.record_count  # given by the user, all of them
+                records.times = AllGiven(each.record_count)
             data: Any = each.data
             batch = Batch(place.topic, place.partition, data, each.record_count, int(now_s * 1000), records)
             batches.setdefault(each.part, []).append(batch)

@@ -17,7 +17,21 @@ from oncelog.client.sending import Batch, split_batch
 from oncelog.client.types import OFFSET_INVALID, TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME
 
 NO_NUMBER: Final = -1
+GIVEN: Final = -1.0  # as the accumulator says it of a time that the user gave
 Callback = Callable[[KafkaError | None, "ProducedMessage"], object]
+
+
+class AllGiven(Sequence[float]):
+    """The times of records that have one of their own, all of them; what it is stands in the batch."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, at: Any) -> Any:
+        return AllGiven(len(range(*at.indices(self._count)))) if isinstance(at, slice) else GIVEN
 
 
 class Records:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.producer.accumulator import Partition, Topic
 from oncelog.client.producer.bulk import BulkSend
-from oncelog.client.producer.delivery import Records
+from oncelog.client.producer.delivery import AllGiven, Records
 from oncelog.client.producer.sealing import BulkRows
 from oncelog.client.sending import Batch
 from oncelog.clock import monotonic_s
@@ -25,20 +25,6 @@ if TYPE_CHECKING:
 
 REPLAY_PAUSE_S: Final = 0.005  # between two looks whether a replay is over
 NO_EPOCH: Final = -1
-GIVEN: Final = -1.0  # as the accumulator says it of a time that the user gave
-
-
-class AllGiven(Sequence[float]):
-    """The times of records that have one of their own, all of them; what it is stands in the batch."""
-
-    def __init__(self, count: int) -> None:
-        self._count = count
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __getitem__(self, at: Any) -> Any:
-        return AllGiven(len(range(*at.indices(self._count)))) if isinstance(at, slice) else GIVEN
 
 
 class RawSending:

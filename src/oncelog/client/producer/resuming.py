@@ -226,6 +226,7 @@ class Saving:
         for place, each in resumed.partitions.items():
             book.open(place, each.partition)
             self._go_on_as(place, each.identity, each.next_sequence, each.next_offset)
+        engine.keep_times()
         for name in {place.topic for place in resumed.partitions}:
             count = book.partition_count(name)
             assert count is not None
