@@ -34,6 +34,8 @@ UNIX_SOCKETS: Final = "spark.python.unix.domain.socket.enabled"
 # Between the JVM and its Python workers. Arrow batches are about as large; with Spark's 64 KB a small row that is read
 # costs a tenth more.
 BUFFER_BYTES: Final = str(1 << 20)
+# Spark asks for each cell whether it is null before it reads it, at a row that is there; Arrow would check both again.
+UNCHECKED_ARROW: Final = ["-Darrow.enable_unsafe_memory_access=true", "-Darrow.enable_null_check_for_get=false"]
 
 
 def said_by_caller(conf: Mapping[str, object] | None, keywords: Mapping[str, object]) -> dict[str, str]:

@@ -23,16 +23,23 @@ _ASKS_FOR_VECTOR: Final = f"--add-modules={VECTOR_MODULE}"
 _OPENS_REMOVED: Final = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
 _REMOVED_IN: Final = 24
 _SAY_VERSION_SECONDS: Final = 30
+# Set where workers find PySpark in the same place as this process does.
+UNPACKED_PYSPARK: Final = "ONCELOG_UNPACKED_PYSPARK"
 
 _LAUNCHER: Final = """#!/bin/sh
 # Spark asks for a module that is not needed here and that not every Java has, and for what Java 24 removed.
+is_spark=
 for argument do
     shift
     case "$argument" in
         {dropped}) ;;
+        org.apache.spark.launcher.Main) is_spark=no; set -- "$@" "$argument" ;;
+        org.apache.spark.deploy.SparkSubmit) is_spark=${{is_spark:-yes}}; set -- "$@" "$argument" ;;
         *) set -- "$@" "$argument" ;;
     esac
 done
+# Python's workers would import PySpark from an archive of sources, and compile it whenever one starts.
+if [ "$is_spark" = yes ] && [ -n "${{{unpacked}:-}}" ]; then unset SPARK_HOME; fi
 exec {java} "$@"
 """
 
@@ -111,6 +118,6 @@ def launching_home(java: Java, folder: Path | None = None) -> Path:
     launcher = programs / "java"
     quoted = "'" + str(java.home / "bin" / "java").replace("'", "'\\''") + "'"
     dropped = [_ASKS_FOR_VECTOR, *([_OPENS_REMOVED] if java.version >= _REMOVED_IN else [])]
-    launcher.write_text(_LAUNCHER.format(dropped=" | ".join(dropped), java=quoted))
+    launcher.write_text(_LAUNCHER.format(dropped=" | ".join(dropped), java=quoted, unpacked=UNPACKED_PYSPARK))
     launcher.chmod(0o755)
     return folder

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from oncelog.spark.conf import defaults, has_own_logging, is_local, said_by_caller, set_by_user
-from oncelog.spark.java import VECTOR_MODULE, find_java, launching_home
+from oncelog.spark.conf import UNCHECKED_ARROW, defaults, has_own_logging, is_local, said_by_caller, set_by_user
+from oncelog.spark.java import UNPACKED_PYSPARK, VECTOR_MODULE, find_java, launching_home
 from oncelog.spark.watching import is_connect, watch
 
 OLDEST_SPARK: Final = (4, 2)
@@ -167,9 +167,12 @@ def _started(said: Mapping[str, str], spark_home: Path) -> Any:
     known = set_by_user(os.environ, home) | dict(said)
     ours = defaults(known, os.environ)
     everything = known | ours
-    if "spark.driver.defaultJavaOptions" not in known and not has_own_logging(known, os.environ, home):
-        ours["spark.driver.defaultJavaOptions"] = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
-        _quiet_exceptions()
+    if "spark.driver.defaultJavaOptions" not in known:
+        java_options = UNCHECKED_ARROW if is_local(everything) else []
+        if not has_own_logging(known, os.environ, home):
+            java_options = [*java_options, f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"]
+            _quiet_exceptions()
+        ours["spark.driver.defaultJavaOptions"] = " ".join(java_options)
     # Spark's own bar draws on any stderr; ours knows a terminal from a log.
     if "spark.ui.showConsoleProgress" not in known:
         ours["spark.ui.showConsoleProgress"] = "false"
@@ -208,6 +211,8 @@ def _variables(known: Mapping[str, str], spark_home: Path, python: str) -> dict[
     }
     if known.get("spark.driver.bindAddress") == "127.0.0.1":
         found["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP") or "127.0.0.1"
+    if is_local(known) and python == sys.executable:
+        found[UNPACKED_PYSPARK] = "yes"
     return found
 
 

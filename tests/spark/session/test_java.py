@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from oncelog.spark.java import Java, NoJava, find_java, launching_home
+from oncelog.spark.java import UNPACKED_PYSPARK, Java, NoJava, find_java, launching_home
 
 # Says its arguments, one JSON list a line.
 ECHO = f"#!{sys.executable}\nimport json, sys\nprint(json.dumps(sys.argv[1:]))\n"
@@ -102,6 +102,27 @@ def test_the_launcher_drops_the_opening_of_a_package_where_java_has_removed_it(t
     assert launch(launching_home(Java(real, 25), folder), opening, "Main") == ["Main"]
     (tmp_path / "other").mkdir()
     assert launch(launching_home(Java(real, 21), tmp_path / "other"), opening, "Main") == [opening, "Main"]
+
+
+SAYS_SPARK_HOME = f"#!{sys.executable}\nimport os\nprint(os.environ.get('SPARK_HOME', 'none'))\n"
+SUBMIT, BUILD = "org.apache.spark.deploy.SparkSubmit", "org.apache.spark.launcher.Main"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "is_unpacked", "said"),
+    [
+        ((SUBMIT, "pyspark-shell"), True, "none"),
+        ((SUBMIT, "pyspark-shell"), False, "/spark"),
+        ((BUILD, SUBMIT, "pyspark-shell"), True, "/spark"),  # what puts the command together looks for Spark's JARs
+    ],
+)
+def test_workers_are_not_led_to_the_archive_of_pysparks_sources(
+    tmp_path: Path, folder: Path, arguments: tuple[str, ...], is_unpacked: bool, said: str
+) -> None:
+    home = launching_home(Java(java_home(tmp_path / "real", "17", SAYS_SPARK_HOME), 17), folder)
+    variables = {"SPARK_HOME": "/spark", **({UNPACKED_PYSPARK: "yes"} if is_unpacked else {})}
+    found = subprocess.run([home / "bin" / "java", *arguments], env=variables, capture_output=True, text=True)
+    assert found.stdout.strip() == said
 
 
 def test_whoever_looks_for_more_in_the_launching_home_finds_it(tmp_path: Path, folder: Path) -> None:
