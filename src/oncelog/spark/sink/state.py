@@ -173,8 +173,8 @@ class SinkTopic:
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "the topic was cut", retriable=True)) from None
             entries += [entry for entry in fetched.entries if entry.offset < end]
             if fetched.next_offset <= at:
-                if at >= fetched.high_watermark:
-                    break  # a new leader that does not know yet how far the old one got
+                # A new leader may not know yet how far the old one got. What it does not show is there, and may be the
+                # very claim that decides: passed over, it would never be read, so it is waited for.
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "a fetch brought nothing", retriable=True))
             at = fetched.next_offset
         return entries
