@@ -80,13 +80,13 @@ def test_an_executor_killed_at_each_step_repeats_nothing(
 
 def test_a_lost_executor_whose_task_goes_on_sending_repeats_nothing(
     tmp_path: Path,
-    oncelog_server: ServerProcess,
+    server: ServerProcess,
     cluster: StandaloneCluster,
     cluster_driver: Driver,
     shared_controller: Controller,
 ) -> None:
     """Its host stands still until the driver has given it up and has gone on to the next batch; then it goes on."""
-    pipeline = Pipeline(tmp_path, oncelog_server, "lost", rows=2400, rows_a_batch=600)
+    pipeline = Pipeline(tmp_path, server, "lost", rows=2400, rows_a_batch=600)
     stop = shared_controller.at(steps.SENT, lane=0, batch=1)
     request = cluster_driver.run(pipeline.query())
     visit = stop.reached(request)
@@ -103,14 +103,14 @@ def test_a_lost_executor_whose_task_goes_on_sending_repeats_nothing(
 
 def test_a_stage_that_is_run_again_repeats_nothing(
     tmp_path: Path,
-    oncelog_server: ServerProcess,
+    server: ServerProcess,
     cluster_driver: Driver,
     shared_controller: Controller,
 ) -> None:
     """The sink's tasks read a shuffle, of which half is lost with an executor: the stage begins anew, while a task of
     its first attempt still writes."""
     pipeline = Pipeline(
-        tmp_path, oncelog_server, "stage", rows=2400, rows_a_batch=600, middle="shuffled", placed="by lane"
+        tmp_path, server, "stage", rows=2400, rows_a_batch=600, middle="shuffled", placed="by lane"
     )
     stop = shared_controller.at(steps.SENT, lane=0, batch=1)
     neighbour = shared_controller.at(steps.BEGUN, lane=1, batch=1)
@@ -131,11 +131,11 @@ def test_a_stage_that_is_run_again_repeats_nothing(
 
 
 def test_sparks_own_sink_writes_rows_twice_where_two_attempts_run(
-    tmp_path: Path, oncelog_server: ServerProcess, cluster_driver: Driver, shared_controller: Controller
+    tmp_path: Path, server: ServerProcess, cluster_driver: Driver, shared_controller: Controller
 ) -> None:
     """The harness finds what it is for: the same kind of run with Spark's own sink, which is at-least-once."""
     pipeline = Pipeline(
-        tmp_path, oncelog_server, "own", rows=2400, rows_a_batch=1200, middle="gated", source="kafka", sink="kafka"
+        tmp_path, server, "own", rows=2400, rows_a_batch=1200, middle="gated", source="kafka", sink="kafka"
     )
     stop = shared_controller.at("gate", lane=0, number=4)
     request = cluster_driver.run(pipeline.query())
