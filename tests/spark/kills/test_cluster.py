@@ -109,9 +109,7 @@ def test_a_stage_that_is_run_again_repeats_nothing(
 ) -> None:
     """The sink's tasks read a shuffle, of which half is lost with an executor: the stage begins anew, while a task of
     its first attempt still writes."""
-    pipeline = Pipeline(
-        tmp_path, server, "stage", rows=2400, rows_a_batch=600, middle="shuffled", placed="by lane"
-    )
+    pipeline = Pipeline(tmp_path, server, "stage", rows=2400, rows_a_batch=600, middle="shuffled", placed="by lane")
     stop = shared_controller.at(steps.SENT, lane=0, batch=1)
     neighbour = shared_controller.at(steps.BEGUN, lane=1, batch=1)
     request = cluster_driver.run(pipeline.query())

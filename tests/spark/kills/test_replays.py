@@ -73,17 +73,24 @@ def test_a_replay_with_fewer_rows_is_refused(
     assert pipeline.written() == written
 
 
-@pytest.mark.parametrize("step", [steps.BEFORE_SAVE, steps.SAVED])
+@pytest.mark.parametrize(
+    ("step", "words"),
+    [
+        (steps.BEFORE_SAVE, "runs in 1 tasks and ran in at least 2 before"),
+        (steps.SAVED, "lane 0: the replay is not what was written: 600 rows where 300 were written"),
+    ],
+)
 def test_a_replay_in_fewer_tasks_is_refused_by_both_numbers(
-    tmp_path: Path, server: ServerProcess, driver: Driver, shared_controller: Controller, step: str
+    tmp_path: Path, server: ServerProcess, driver: Driver, shared_controller: Controller, step: str, words: str
 ) -> None:
     """Only the driver sees how many tasks there are. Where the batch was not saved, the one task has by then written
-    what it took over from the other; it is said, and Spark does not go on."""
+    what it took over from the other; it is said, and Spark does not go on. Where it was saved, the one task compares
+    before that, and finds that its rows are too many."""
     pipeline = _pipeline(tmp_path, server, "one lane in later runs")
     written = _killed_in_batch_1(pipeline, driver, shared_controller, step)
     said = driver.run(pipeline.query()).error()
     _is_told(said)
-    assert re.search(r"\b1\b.*\b2\b|lanes? 1\b", said), said
+    assert words in said, said
     if step == steps.SAVED:
         assert pipeline.written() == written
     after = pipeline.written()
