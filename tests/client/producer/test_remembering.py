@@ -15,6 +15,7 @@ from oncelog.client.producer.remembering import forgotten_after_ms
 from oncelog.client.properties import admin_settings, producer_settings
 from oncelog.client.sending import Answer, Batch
 from oncelog.client.sending.limits import DAY_MS
+from oncelog.embedded import Server
 from oncelog.records.build import build_batch
 from oncelog.wire.own import LEASE_PID_KEY
 from tests.client.net.fake_broker import FakeBroker
@@ -36,10 +37,10 @@ def says(broker: FakeBroker, error_code: int = 0, **values: str) -> None:
     broker.answers["describe_configs"] = lambda asked: {"results": [{"error_code": error_code, "configs": configs}]}
 
 
-async def asked(broker: FakeBroker) -> int | None:
+async def asked(broker: FakeBroker, *, is_shared: bool = False) -> int | None:
     brokers = Brokers(broker.settings())
     try:
-        return await forgotten_after_ms(brokers)
+        return await forgotten_after_ms(brokers, is_shared=is_shared)
     finally:
         await brokers.close()
 
@@ -77,6 +78,20 @@ async def test_where_there_are_leases_nobody_asks(broker: FakeBroker) -> None:
     broker.versions[LEASE_PID_KEY] = (0, 0)
     assert await asked(broker) is None
     assert broker.asked_for("describe_configs") == []
+
+
+async def test_a_server_with_leases_is_asked_where_slots_are_shared(broker: FakeBroker) -> None:
+    broker.versions[LEASE_PID_KEY] = (0, 0)
+    says(broker, producer_id_expiration_ms="3000")
+    assert await asked(broker, is_shared=True) == 3000
+
+
+async def test_oncelog_says_it_too(server: Server) -> None:
+    brokers = Brokers(admin_settings({"bootstrap.servers": server.bootstrap_servers}))
+    try:
+        assert await forgotten_after_ms(brokers, is_shared=True) == DAY_MS
+    finally:
+        await brokers.close()
 
 
 async def test_a_real_kafka_says_it(kafka: ApacheKafka) -> None:

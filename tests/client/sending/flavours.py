@@ -23,6 +23,7 @@ class Flavour:
     lifetime_ms: int = FOREVER
     forget_after_ms: int = FOREVER  # stock Kafka, by the records' timestamps
     record_age_ms: int = 0  # how old the records' timestamps are
+    sleep_ms: int = 0  # one of two clients has nothing to send for so long, in the middle of all
     linger_ms: int = 800  # how long a request may live on in the network after its connection was cut
     limits: SenderLimits = field(default_factory=SenderLimits)
     batches: int = 24
@@ -30,36 +31,38 @@ class Flavour:
     duration_ms: int = 6_000
 
 
-NAMES = ("leased", "short leases", "stock", "impatient", "forgetful", "old records", "shared", "plain")
+NAMES = ("leased", "short leases", "stock", "impatient", "forgetful", "old records", "shared", "sleeper", "plain")
 
 
 def flavour_of(seed: int, name: str | None = None) -> Flavour:
     rng = Random(seed * 7919 + 17)
     name = name or NAMES[seed % len(NAMES)]
     is_impatient = name == "impatient"  # gives records up while others are under way
-    is_brief = is_impatient or (rng.random() < 0.3 and name != "shared")
+    is_shared = name in ("shared", "sleeper")
+    is_brief = is_impatient or (rng.random() < 0.3 and not is_shared)
     limits = SenderLimits(
         is_idempotent=name != "plain",
         max_in_flight=rng.choice((1, 2, 5, 5)),
         max_request_bytes=rng.choice((400, 100_000)),
         delivery_timeout_ms=rng.choice((300, 700, 1_500)) if is_brief else 300_000,
-        retries=rng.choice((0, 2, 5)) if rng.random() < (0.4 if is_impatient else 0.1) and name != "shared" else MANY,
+        retries=rng.choice((0, 2, 5)) if rng.random() < (0.4 if is_impatient else 0.1) and not is_shared else MANY,
         retry_backoff_ms=rng.choice((5, 50)),
         retry_backoff_max_ms=200,
         settle_ms=2_000,
-        forget_after_ms={"forgetful": 4_000, "old records": 5_000}.get(name, FOREVER),
+        forget_after_ms={"forgetful": 4_000, "old records": 5_000, "sleeper": 5_000}.get(name, FOREVER),
     )
     is_leased = name in ("leased", "short leases")
     return Flavour(
         name=name,
         is_leased=is_leased,
         is_idempotent=limits.is_idempotent,
-        clients=2 if name == "shared" else 1,
-        first_sequence=2**31 - rng.randrange(60) if name in ("stock", "shared") and rng.random() < 0.3 else 0,
+        clients=2 if is_shared else 1,
+        first_sequence=2**31 - rng.randrange(60) if (name == "stock" or is_shared) and rng.random() < 0.3 else 0,
         is_pinned=is_leased and rng.random() < 0.2,
         lifetime_ms={"short leases": 2_000, "leased": 60_000}.get(name, FOREVER),
         forget_after_ms=limits.forget_after_ms,
         record_age_ms=10_000 if name == "old records" else 0,
+        sleep_ms=rng.choice((6_000, 20_000)) if name == "sleeper" else 0,
         linger_ms=3_500 if is_leased else 800,
         limits=limits,
         batches=rng.randrange(6, 40),

@@ -74,12 +74,16 @@ class History:
             self.planned[place] = records
             for client in self.world.clients:
                 at = 0
-                for at_ms, size in zip(times, sizes, strict=True):
+                awake = rng.randrange(len(times)) if flavour.sleep_ms and client.index else len(times)
+                for number, (at_ms, size) in enumerate(zip(times, sizes, strict=True)):
+                    if number >= awake:
+                        at_ms += flavour.sleep_ms
                     if flavour.clients > 1:
                         size = rng.randrange(1, 5)
                     self._plan_batch(client, at_ms, place, tuple(records[at : at + size]))
                     at += size
-                self._plan_batch(client, flavour.duration_ms, place, tuple(records[at:]))
+                end_ms = flavour.duration_ms + (flavour.sleep_ms if client.index else 0)
+                self._plan_batch(client, end_ms, place, tuple(records[at:]))
 
     def _plan_batch(self, client: Client, at_ms: int, place: Place, records: tuple[int, ...]) -> None:
         if records:

@@ -218,5 +218,13 @@ MUTANTS = (
     Mutant(
         "a delivery is reported twice", "leased", "was reported 2 times", Partition, "deliver", _every_delivery_twice
     ),
+    Mutant(
+        "who slept goes on without a question",
+        "sleeper",
+        "duplicate",
+        settling,
+        "may_be_passed",
+        lambda _: lambda *_: False,
+    ),
     Mutant("what the log holds is cut one too far", "shared", "", settling, "_report_found", _cut_one_too_far),
 )

@@ -84,6 +84,44 @@ def test_what_another_process_has_filled_is_passed_without_a_pause() -> None:
     assert stage.sent() == []
 
 
+def test_a_shared_producer_that_was_silent_for_long_asks_the_log_before_it_goes_on() -> None:
+    """The broker may have forgotten whoever filled the slots meanwhile, and would take them again."""
+    stage = Stage(forget_after_ms=100_000, settle_ms=5_000)
+    stage.sender.resume(PLACE, STOCK, 10, stage.now_ms, is_shared=True)
+    stage.add("a")
+    stage.answer(stage.sent()[0], base_offset=7)
+    stage.take(Delivered)
+    stage.pass_ms(94_999)
+    stage.add("b")
+    stage.answer(stage.sent()[0], base_offset=8)  # it was not silent for so long
+    stage.take(Delivered)
+    stage.pass_ms(95_000)
+    found = stage.add("c", "d")
+    stage.add("e", "f")
+    assert stage.sent() == []
+    stage.tell(14, None, StoredSpan(12, 14, 40))
+    delivered = stage.take(Delivered)
+    assert [(each.batch.payload, each.base_offset) for each in delivered] == [(["c", "d"], 40), (["e"], 42)]
+    assert delivered[0].batch is found
+    assert all(each.was_in_doubt for each in delivered), "they are to be compared"
+    assert stage.slots() == [(PID, 0, 15)]
+    assert stage.take(LookUp) == []
+
+
+def test_a_shared_producer_asks_again_while_others_are_further_than_it_has_records() -> None:
+    stage = Stage(forget_after_ms=100_000)
+    stage.sender.resume(PLACE, STOCK, 10, stage.now_ms, is_shared=True)
+    stage.pass_ms(200_000)
+    for first, letter in ((10, "a"), (11, "b")):
+        stage.add(letter)
+        assert stage.sent() == []
+        stage.tell(11, None, StoredSpan(10, 11, 40))
+        (delivered,) = stage.take(Delivered)
+        assert (delivered.batch.first_sequence, delivered.base_offset) == (first, 30 + first)
+    stage.add("c")
+    assert stage.slots() == [(PID, 0, 12)]
+
+
 def test_what_can_never_be_known_is_reported_and_the_rest_goes_on_under_a_new_identity() -> None:
     stage = Stage(is_leased=True, expires_at_ms=3_000)
     stage.add("a")

@@ -296,7 +296,7 @@ class Engine:
 
     async def _ask_memory(self) -> None:
         try:
-            forget_after_ms = await forgotten_after_ms(self.brokers)
+            forget_after_ms = await forgotten_after_ms(self.brokers, is_shared=self.sender.is_shared)
         except KafkaException as failure:
             self._is_memory_asked = not failure.error.retriable()
             return

@@ -18,10 +18,11 @@ MOST_LETTERS: Final = 20  # of a number of 64 bits
 NAMES: Final = ("producer.id.expiration.ms", "transactional.id.expiration.ms")
 
 
-async def forgotten_after_ms(brokers: "Brokers") -> int | None:
-    """None where the broker does not say, and on oncelog, which goes by leases."""
+async def forgotten_after_ms(brokers: "Brokers", *, is_shared: bool = False) -> int | None:
+    """None where the broker does not say. Oncelog goes by leases, and is only asked where slots are shared: there are
+    none then."""
     connection = await brokers.connection(None)
-    if connection.is_oncelog:
+    if connection.is_oncelog and not is_shared:
         return None
     node_id = connection.node_id
     if node_id is None:

@@ -105,20 +105,29 @@ class Partition:
                 tenure = self._tenure_for_new(now_ms)
                 if tenure is None:
                     return None
-                batch = self.waiting.popleft()
-                sequence = tenure.next_sequence
-                if sequence == 0:
+                if tenure.next_sequence == 0:
                     self.context.wake_at(tenure.renew_at_ms)  # only a lease that is used is renewed
-                batch.stamp(tenure.identity, sequence)
-                tenure.next_sequence = (sequence + batch.record_count) & SEQUENCE_MASK
+                batch = self._stamp_first(tenure)
             else:
                 batch = self.waiting.popleft()
-            self.open.append(batch)
+                self.open.append(batch)
         else:
             return None
         batch.is_flying = True
         self.flying = flying + 1
         return batch
+
+    def _stamp_first(self, tenure: Tenure) -> Batch:
+        batch = self.waiting.popleft()
+        batch.stamp(tenure.identity, tenure.next_sequence)
+        tenure.next_sequence = (tenure.next_sequence + batch.record_count) & SEQUENCE_MASK
+        self.open.append(batch)
+        return batch
+
+    def _stamp_waiting(self, tenure: Tenure) -> None:
+        """So that what another process has sent of it is found."""
+        while self.waiting:
+            self._stamp_first(tenure)
 
     def _tenure_for_new(self, now_ms: int) -> Tenure | None:
         """Under whom a batch without a stamp may go now. An old identity finishes what it began before a new one
@@ -134,6 +143,11 @@ class Partition:
             if not self.open:
                 settling.leave_expired(self)
             return None
+        if tenure.is_shared and settling.may_be_passed(self, tenure, now_ms):
+            if not self.open:
+                self._stamp_waiting(tenure)
+                settling.look_up(self, now_ms)
+            return None
         if self.flying and tenure.proven_timestamp_ms <= self.context.remembered_since_ms(now_ms):
             return None  # a pid's first batch travels alone
         return tenure
@@ -147,6 +161,10 @@ class Partition:
             return False
         if tenure.is_leased:
             return True
+        if tenure.is_shared and settling.may_be_passed(self, tenure, now_ms):
+            if not self.flying:
+                settling.look_up(self, now_ms)
+            return False
         since_ms = self.context.remembered_since_ms(now_ms)
         if batch.in_doubt and settling.is_forgettable(self, now_ms):
             if not self.flying:
@@ -217,6 +235,8 @@ class Partition:
                 tenure.acknowledged = behind
                 if not tenure.is_leased:
                     tenure.proven_timestamp_ms = batch.max_timestamp_ms
+                    # When it was appended is not known: its answer may have lain unread while this process slept.
+                    tenure.known_at_ms = max(tenure.known_at_ms, batch.created_ms)
         if base_offset + batch.record_count > self.next_offset and base_offset >= 0:
             self.next_offset = base_offset + batch.record_count
         if not batch.is_reported:

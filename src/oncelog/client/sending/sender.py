@@ -42,6 +42,7 @@ class Sender:
         self._ready: list[Partition] = []  # something may have to be sent there
         self._throttled: dict[int, int] = {}  # until when, by node
         self._metadata_asked_ms: dict[str, int] = {}
+        self.is_shared = False  # whether other processes may fill slots of ours
         self._everybody: Identity | None = None  # by InitProducerId: one identity for all partitions
         self._timeout_ms = limits.patience_ms
 
@@ -167,6 +168,7 @@ class Sender:
         lane.renewed = None
         lane.next_offset = lane.from_offset = next_offset
         lane.is_pinned = lane.is_pinned or is_shared
+        self.is_shared = self.is_shared or is_shared
         lane.state = State.SENDING
         self._context.wake_at(now_ms)
 

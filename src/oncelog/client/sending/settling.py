@@ -57,6 +57,17 @@ def is_forgettable(lane: "Partition", now_ms: int) -> bool:
     return any(batch.in_doubt and batch.max_timestamp_ms <= since_ms for batch in lane.open)
 
 
+def may_be_passed(lane: "Partition", tenure: Tenure, now_ms: int) -> bool:
+    """Whether another process may have filled the slots that are next here, so long ago that the broker has forgotten
+    it and would take them again. Only where slots are shared, and only after a silence: with old timestamps a broker
+    may forget at any time, but who never stops is told of it by the sequences."""
+    context = lane.context
+    silent_ms = now_ms - tenure.known_at_ms
+    if silent_ms >= context.remembered_ms:
+        return True
+    return silent_ms >= context.limits.settle_ms and tenure.proven_timestamp_ms <= context.remembered_since_ms(now_ms)
+
+
 def look_up(lane: "Partition", now_ms: int) -> None:
     tenure = lane.tenure
     assert tenure is not None
@@ -78,9 +89,13 @@ def looked_up(lane: "Partition", found: Found | None, now_ms: int) -> None:
         return
     if found.last_sequence >= 0:
         made_progress = _report_found(lane, found)
-        tenure.acknowledged = _not_beyond(tenure, sequence_after(found.last_sequence))
+        reached = sequence_after(found.last_sequence)
+        tenure.acknowledged = _not_beyond(tenure, reached)
     else:
         made_progress = False
+        reached = tenure.acknowledged
+    if reached == tenure.acknowledged and now_ms - lane.looked_at_ms < lane.context.remembered_ms:
+        tenure.known_at_ms = now_ms  # else what comes next is there already, too; or nobody was awake in between
     if made_progress:
         lane.is_refused = False
         lane.failures, lane.not_before_ms = 0, now_ms  # the refusal came of another process that is further

@@ -18,6 +18,7 @@ class Tenure:
         "identity",
         "is_leased",
         "is_shared",
+        "known_at_ms",
         "next_sequence",
         "proven_timestamp_ms",
         "renew_at_ms",
@@ -36,6 +37,7 @@ class Tenure:
         self.next_sequence = next_sequence  # the slot for the next record that gets one
         self.acknowledged = next_sequence  # the slot behind the last record that is surely stored
         self.is_shared = is_shared
+        self.known_at_ms = now_ms  # nobody else had filled the next slot then, or the broker knew who did
         self.is_leased = expires_at_ms is not None
         if expires_at_ms is None:
             self.expires_at_ms = self.renew_at_ms = FOREVER_MS
