@@ -214,6 +214,16 @@ def test_what_is_written_is_read_back_equal(kind: str) -> None:
             read({each: cell for each, cell in found.items() if each != name})
 
 
+def test_a_record_that_cannot_be_read_is_not_passed_over_the_next_time() -> None:
+    log = Log()
+    log.sink()
+    newer = Entry(1, b"0/state/newer", b'{"oncelog.sink": 2, "kind": "state"}')
+    standing = Standing()
+    for _ in range(2):
+        with pytest.raises(BadState, match="newer oncelog"):
+            standing.read([*log.entries, newer])
+
+
 @pytest.mark.parametrize(
     ("value", "words"),
     [

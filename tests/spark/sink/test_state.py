@@ -4,9 +4,16 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
+
 from oncelog.client.errors import KafkaException
-from oncelog.spark.sink.standing import Entry
-from oncelog.spark.sink.state import Fetched, SinkTopic
+from oncelog.client.saving.saved import Place
+from oncelog.records.read import records_of
+from oncelog.spark.sink import state
+from oncelog.spark.sink.errors import SinkRefused
+from oncelog.spark.sink.lane import topic_of
+from oncelog.spark.sink.standing import Entry, Standing
+from oncelog.spark.sink.state import Fetched, SinkTopic, TooOld
 from tests.spark.sink.test_standing import Log
 
 
@@ -16,6 +23,8 @@ class LaggingTopic(SinkTopic):
     def __init__(self, entries: list[Entry], high_watermarks: list[int]) -> None:
         self._entries = entries
         self._high_watermarks = high_watermarks
+        self._place = Place(topic_of("s"), 0)
+        self._patience_ms = 1000
 
     async def patiently(self, ask: Callable[[], Awaitable[Any]]) -> Any:
         while True:
@@ -27,7 +36,13 @@ class LaggingTopic(SinkTopic):
     async def _bounds(self) -> tuple[int, int]:
         return 0, len(self._entries)
 
+    async def _produce(self, batch: bytearray) -> int:
+        self.produced = batch
+        return len(self._entries)
+
     async def _fetch(self, offset: int) -> Fetched:
+        if offset > len(self._entries):
+            raise TooOld
         end = self._high_watermarks.pop(0) if self._high_watermarks else len(self._entries)
         found = self._entries[offset:end]
         return Fetched(found, max(offset, end), end)
@@ -43,3 +58,23 @@ def test_what_a_new_leader_does_not_show_yet_is_waited_for_and_not_passed_over()
         standing = asyncio.run(topic.read())
         assert (standing.owner, standing.claims) == (log.standing.owner, log.standing.claims)
         assert standing.next_offset == len(log.entries)
+
+
+def test_a_topic_that_lost_what_was_read_is_told_in_words() -> None:
+    log = Log()
+    log.sink()
+    topic = LaggingTopic(log.entries, [])
+    with pytest.raises(KafkaException, match=r"topic oncelog\.sink\.s: .* up to offset 9 is not there"):
+        asyncio.run(topic.read_to(Standing(next_offset=9), 9))
+
+
+def test_no_state_is_stored_that_is_too_large_to_be_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However small compression makes it."""
+    most_bytes = 20_000
+    monkeypatch.setattr(state, "MOST_VALUE_BYTES", most_bytes)
+    topic = LaggingTopic([], [])
+    old: list[tuple[bytes, None]] = [(b"0/mark/%d" % lane, None) for lane in range(100)]
+    asyncio.run(topic.append([(b"0/state/n", bytes(most_bytes - 5_000)), *old]))
+    assert len(records_of(topic.produced, limit_bytes=most_bytes)) == 1 + len(old)
+    with pytest.raises(SinkRefused, match=r"the state of oncelog.sink.s is \d+ bytes, and may be 20000: there are too"):
+        asyncio.run(topic.append([(b"0/state/n", bytes(most_bytes))]))

@@ -73,11 +73,15 @@ class Lane:
         self._connected: Connected = connected or cluster(lane_properties(options))
         self._topic = self._connected.log(self.sink)
         self._standing = Standing()
-        with self._in_words():
-            self._doing = self._begin()
-            self._reached(steps.STATE_READ, doing=self._doing.value)
-            if self._doing is Doing.WRITE and place.lane in self._standing.claims.marks:
-                self._go_on(is_fresh=False)
+        try:
+            with self._in_words():
+                self._doing = self._begin()
+                self._reached(steps.STATE_READ, doing=self._doing.value)
+                if self._doing is Doing.WRITE and place.lane in self._standing.claims.marks:
+                    self._go_on(is_fresh=False)
+        except BaseException:
+            self.close()  # nobody has this lane, so nobody else can
+            raise
 
     def _reached(self, step: str, **facts: object) -> None:
         place = self._place

@@ -111,10 +111,10 @@ class Standing:
         for entry in entries:
             if entry.offset < self.next_offset:
                 continue
-            self.next_offset = entry.offset + 1
             self._note_key(entry)
             if entry.value is not None and entry.offset >= from_offset:
                 self._read(entry.value, entry.offset)
+            self.next_offset = entry.offset + 1  # at last: one that cannot be read is met again, not passed over
 
     def _note_key(self, entry: Entry) -> None:
         batch = batch_of_key(entry.key)

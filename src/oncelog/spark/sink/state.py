@@ -31,6 +31,7 @@ from oncelog.wire.hot_client import PRODUCE_KEY, PRODUCE_VERSIONS_BY_NAME, pack_
 T = TypeVar("T")
 
 MOST_VALUE_BYTES: Final = 64 << 20  # of a state before it is compressed
+RECORD_BYTES: Final = 32  # that a record takes beside its key and value, at most
 MOST_BATCH_BYTES: Final = 8 << 20  # of a state as it is stored
 COMPRESS_FROM_BYTES: Final = 1024
 CONFIG: Final = {
@@ -126,7 +127,11 @@ class SinkTopic:
         """`known`, with what was appended up to this offset."""
         give_up_s = monotonic_s() + self._patience_ms / 1000
         while True:
-            await self._go_on(known)
+            try:
+                await self._go_on(known)
+            except TooOld:
+                words = f"topic {self._place.topic}: what was read or acknowledged up to offset {offset} is not there"
+                raise KafkaException(KafkaError(KafkaError._LOG_TRUNCATION, words)) from None
             if known.next_offset > offset:
                 return known
             if monotonic_s() > give_up_s:
@@ -239,14 +244,20 @@ class SinkTopic:
         """The offset of the first, once all in-sync replicas have them. Sent again until it is answered: of what is
         there twice the readers take the first."""
         pairs = [(key, value, (), None) for key, value in records]
-        is_large = sum(len(value or b"") for _, value, _, _ in pairs) >= COMPRESS_FROM_BYTES
+        plain_bytes = sum(RECORD_BYTES + len(key) + len(value or b"") for key, value, _, _ in pairs)
+        if plain_bytes > MOST_VALUE_BYTES:  # it would be stored, and nobody could read it again
+            raise self._too_large(f"{plain_bytes} bytes, and may be {MOST_VALUE_BYTES}")
+        is_large = plain_bytes >= COMPRESS_FROM_BYTES
         batch = build_batch(pairs, codec=GZIP if is_large else NONE, timestamp_ms=int(wall_s() * 1000))
         if len(batch) > MOST_BATCH_BYTES:
-            raise SinkRefused(
-                f"the state of {self._place.topic} is {len(batch)} bytes, compressed, and may be {MOST_BATCH_BYTES}: "
-                "there are too many lanes for so many partitions; use fewer tasks (coalesce) or fewer topics"
-            )
+            raise self._too_large(f"{len(batch)} bytes, compressed, and may be {MOST_BATCH_BYTES}")
         return await self.patiently(lambda: self._produce(batch))
+
+    def _too_large(self, what: str) -> SinkRefused:
+        return SinkRefused(
+            f"the state of {self._place.topic} is {what}: there are too many lanes for so many partitions; use fewer "
+            "tasks (coalesce) or fewer topics"
+        )
 
     async def _produce(self, batch: bytearray) -> int:
         leader = self._leader()
