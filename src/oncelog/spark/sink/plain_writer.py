@@ -1,30 +1,51 @@
 """A task's rows, at least once: the idempotent producer, without anything that is saved."""
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Final
 
 import pyarrow as pa
 
-from oncelog.client.errors import KafkaException
+from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.producer.bulk import BulkSend
 from oncelog.client.producer.producer import Producer
 from oncelog.spark.options import SinkOptions
 from oncelog.spark.sink.errors import SinkRefused
-from oncelog.spark.sink.rows import chosen, columns_of, portions
+from oncelog.spark.sink.rows import Portion, chosen, columns_of, portions
 from oncelog.spark.sink.warm import lane_properties
+
+_ROW: Final = re.compile(r"row (\d+): (.*)", re.DOTALL)
+_UNANSWERED: Final = (KafkaError._MSG_TIMED_OUT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN)
 
 
 def write_plain(options: SinkOptions, iterator: Iterable[pa.RecordBatch]) -> None:
     row = 0
     with Producer(lane_properties(options)) as producer:
-        handles: list[BulkSend] = []
-        try:
-            for batch in iterator:
-                rows = chosen(batch, columns_of(batch, options.topic))
-                for portion in portions(rows, options.topic, row):
-                    handles = [each for each in handles if not each.done() or each.error is not None]
-                    handles.append(producer.send(portion.topic, portion.rows))
-                row += batch.num_rows
-            for handle in handles:
+        under_way: list[tuple[BulkSend, Portion]] = []
+        for batch in iterator:
+            rows = chosen(batch, columns_of(batch, options.topic))
+            for portion in portions(rows, options.topic, row):
+                under_way = [each for each in under_way if not each[0].done() or each[0].error is not None]
+                with _in_words(options, portion):
+                    under_way.append((producer.send(portion.topic, portion.rows), portion))
+            row += batch.num_rows
+        for handle, portion in under_way:
+            with _in_words(options, portion):
                 handle.result()
-        except KafkaException as failure:
-            raise SinkRefused(f"in the rows up to {row}: {failure.error.str()}") from failure
+
+
+@contextmanager
+def _in_words(options: SinkOptions, portion: Portion) -> Iterator[None]:
+    """What fails inside is told with the topic, and with the row where it is one of the portion's."""
+    try:
+        yield
+    except (KafkaException, ValueError, TypeError) as failure:
+        error = failure.error if isinstance(failure, KafkaException) else None
+        words = str(failure) if error is None else error.str()
+        named = _ROW.match(words)
+        if named is not None:
+            words = f"row {portion.number(int(named[1]))}: {named[2]}"
+        elif error is not None and error.code() in _UNANSWERED:
+            words += f"; `bootstrap.servers` is {options.client['bootstrap.servers']}"
+        raise SinkRefused(f"rows cannot be written to topic {portion.topic!r}: {words}") from failure

@@ -17,10 +17,13 @@ from pyspark.sql.types import (
 
 from oncelog.spark.option import BadOption, truth
 from oncelog.spark.options import check_source_options
+from oncelog.spark.source.bounds import INT64_MAX
+from oncelog.spark.source.errors import SourceError
 
 if TYPE_CHECKING:
     from oncelog.records.column_types import Columns
 
+_MOST_MS: Final = INT64_MAX // 1000  # Spark counts microseconds
 _HEADER: Final = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 TYPES: Final[Mapping[str, DataType]] = {
     "key": BinaryType(),
@@ -55,6 +58,8 @@ def schema(options: Mapping[str, str]) -> StructType:
 
 
 def check_schema(wanted: StructType) -> None:
+    if not wanted.fields:
+        raise BadOption(f"`.schema(...)` names no column; there are {', '.join(TYPES)}")
     for field in wanted.fields:
         known = TYPES.get(field.name)
         if known is None:
@@ -108,7 +113,13 @@ def _microseconds(columns: "Columns", kind: Any) -> Any:
     import pyarrow as pa
 
     assert columns.timestamp_ms is not None
-    return pa.array(columns.timestamp_ms * 1000).view(kind)
+    times = columns.timestamp_ms
+    if len(times) and max(int(times.max()), -int(times.min())) > _MOST_MS:
+        raise SourceError(
+            f"a timestamp of {int(times[abs(times).argmax()])} ms, and Spark's reach to {_MOST_MS} ms: was it given in "
+            "other units? Read without the column `timestamp`, by naming others in .schema(...)"
+        )
+    return pa.array(times * 1000).view(kind)
 
 
 def _headers(column: Any, kind: Any) -> Any:
