@@ -48,6 +48,33 @@ def test_of_two_that_are_as_far_the_later_one_counts() -> None:
     assert noted(claim(1, 0), (lane(5), "a"), (later, "a")).lanes[0] == later
 
 
+@pytest.mark.parametrize("late", [(), (Stretch(5, 15),)])
+def test_a_hole_that_one_has_written_down_is_not_forgotten_for_a_record_that_does_not_know_it(
+    late: tuple[Stretch, ...],
+) -> None:
+    """What was sent behind it would be taken for what lies before it, and the last record be copied again."""
+    behind_the_hole = lane(5, 1, 0, Stretch(5, 16))
+    standing = noted(claim(1, 0), (lane(5), "before"), (behind_the_hole, "sends"), (lane(5, 1, 0, *late), "late"))
+    assert standing.lanes[0].mapping.offset_of(5) == 16
+    assert standing.outlived() == [lane(0).key("before")], "both of the others are needed still"
+    further = lane(9, 1, 0, Stretch(9, 20))
+    assert noted(claim(1, 0), (behind_the_hole, "sends"), (lane(5), "late"), (further, "c")).lanes[0] == further
+
+
+def test_a_hole_that_one_who_is_less_far_has_written_down_counts_too() -> None:
+    less_far = lane(3, 1, 0, Stretch(3, 13, 4), Stretch(7, 18))
+    for records in ([(less_far, "a"), (lane(5), "b")], [(lane(5), "b"), (less_far, "a")]):
+        standing = noted(claim(1, 0), *records)
+        assert standing.lanes[0] == lane(5, 1, 0, Stretch(5, 15, 2), Stretch(7, 18))
+        assert standing.outlived() == []
+
+
+def test_a_map_of_records_that_are_dealt_with_is_none() -> None:
+    """They are gone from the source, as a later attempt found."""
+    settled = Lane(0, 1, 0, 5, 40, 105)
+    assert noted(claim(1, 0), (lane(5, 1, 0, Stretch(5, 16)), "a"), (settled, "b")).lanes[0] == settled
+
+
 def test_what_another_producer_says_of_a_lane_is_nothing() -> None:
     assert noted(claim(1, 0), claim(2, 0), (lane(50, pid=2), "b")).lanes[0].done == 0
     assert noted((lane(50), "a")).lanes == {}

@@ -101,6 +101,16 @@ class Lane:
         """Of a source that is not compacted: its slots follow the source's offsets until a hole is met."""
         return replace(self, mapping=Mapping((Stretch(self.done, self.offset),)))
 
+    def completed(self, other: "Lane") -> "Lane":
+        """With the map of another record that is less far, and knows of a hole behind this one. Of two attempts the one
+        whose acknowledgements are counted further need not be the one that has sent more."""
+        theirs, mine = other.mapping.since(self.done).stretches, self.mapping.stretches
+        if not theirs or theirs[0].slot != self.done or theirs[0].offset < self.offset:
+            return self
+        knows_a_hole = theirs != self.opened().mapping.stretches
+        is_further = not mine or theirs[-1][:2] > mine[-1][:2]  # the later slot, or behind more holes
+        return self.with_mapping(Mapping(theirs)) if knows_a_hole and is_further else self
+
     def advanced(self, done: int, offset: int, end_offset: int) -> "Lane":
         """Further by acknowledged records."""
         end_offset = max(self.end_offset, end_offset)
@@ -126,7 +136,7 @@ class Standing:
     claims: list[Claim] = field(default_factory=list)  # those that count for a lane at least
     lanes: dict[int, Lane] = field(default_factory=dict)
     authors: dict[int, set[str]] = field(default_factory=dict)  # who left a record of a lane
-    writers: dict[int, str] = field(default_factory=dict)  # of what stands in `lanes`
+    writers: dict[int, set[str]] = field(default_factory=dict)  # of what stands in `lanes`
     next_offset: int = 0
 
     def read(self, records: Iterable[Noted]) -> list[tuple[str, Lane]]:
@@ -161,8 +171,14 @@ class Standing:
         if claim is None or (claim.pid, claim.epoch) != (lane.pid, lane.epoch):
             return False
         self.authors.setdefault(lane.partition, set()).add(author)
-        if lane.done >= self.lanes[lane.partition].done:
-            self.lanes[lane.partition], self.writers[lane.partition] = lane, author
+        known, writers = self.lanes[lane.partition], self.writers.setdefault(lane.partition, set())
+        if lane.done < known.done:
+            known, lane = lane, known
+        else:
+            self.writers[lane.partition] = {author}
+        self.lanes[lane.partition] = lane.completed(known)
+        if self.lanes[lane.partition] is not lane:
+            self.writers[lane.partition] |= writers | {author}
         return True
 
     def _removed(self, key: bytes) -> None:
@@ -178,7 +194,7 @@ class Standing:
             self.lanes[partition].key(author)
             for partition, authors in sorted(self.authors.items())
             for author in sorted(authors)
-            if author != self.writers[partition]
+            if author not in self.writers[partition]
         ]
 
 
