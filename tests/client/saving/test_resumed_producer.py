@@ -147,6 +147,23 @@ def test_bulk_rows_are_replayed_as_records_are(start: Callable[..., Producer], r
     exactly(stored(raw, out), 2_000)
 
 
+def test_the_first_instant_of_1970_stays_what_it_is_behind_a_replay(
+    start: Callable[..., Producer], raw: RawConnection, out: str
+) -> None:
+    def send(producer: Producer, last: int) -> None:
+        times = pa.array([0] * last, pa.timestamp("ms", "UTC"))
+        values = pa.array([b"%d" % number for number in range(last)], pa.binary())
+        rows = pa.record_batch({"value": values, "timestamp": times, "partition": pa.array([0] * last)})
+        producer.send(out, rows).result(30)
+
+    first = start()
+    first.pin(out)
+    saved = first.saved()
+    send(first, 3)
+    send(start(saved), 7)
+    assert [record.timestamp_ms for _, record in stored(raw, out).records] == [0] * 7
+
+
 @only_oncelog
 @pytest.mark.parametrize("run", [1, 40, 1_500])
 def test_records_without_a_key_share_a_partition_for_a_run_however_they_are_sent_and_resumed(

@@ -219,3 +219,8 @@ def headers_bytes(headers: Sequence[tuple[bytes, bytes | None]]) -> int:
 def time_ms(time: float, wall_offset_s: float) -> int:
     """Milliseconds since 1970 of a row's time."""
     return int((time + wall_offset_s) * 1000) if time >= 0 else int(-time)
+
+
+def given_time(timestamp_ms: int) -> float:
+    """As the time of a row, which is negative where the user gave one; the very beginning of 1970 has no sign."""
+    return -float(timestamp_ms) or -0.5

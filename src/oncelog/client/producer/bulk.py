@@ -16,7 +16,13 @@ from numpy.typing import NDArray
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.partition_loops import KEYLESS, partitions_of
 from oncelog.client.partitioners import KeylessCounter
-from oncelog.client.producer.accumulator import HEADER_OVERHEAD_BYTES, RECORD_OVERHEAD_BYTES, Partition, Topic
+from oncelog.client.producer.accumulator import (
+    HEADER_OVERHEAD_BYTES,
+    RECORD_OVERHEAD_BYTES,
+    Partition,
+    Topic,
+    given_time,
+)
 from oncelog.client.producer.buffers import Buffers
 from oncelog.client.producer.delivery import AllGiven, Records, Report
 from oncelog.client.producer.sealing import BulkRows
@@ -363,7 +369,7 @@ class Sending:
                 None if rows.key is None else rows.key[row],
                 None if rows.value is None else rows.value[row],
                 (rows.headers[row] or None) if rows.headers is not None else None,
-                now_s if rows.times is None else -float(rows.times[row]),
+                now_s if rows.times is None else given_time(int(rows.times[row])),
                 None,
             )
         return found

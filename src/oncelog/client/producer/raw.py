@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.client.errors import KafkaError, KafkaException
-from oncelog.client.producer.accumulator import Partition, Topic
+from oncelog.client.producer.accumulator import Partition, Topic, given_time
 from oncelog.client.producer.bulk import BulkSend
 from oncelog.client.producer.delivery import AllGiven, Records
 from oncelog.client.producer.sealing import BulkRows
@@ -92,7 +92,7 @@ class RawSending:
         rows.handle = self._handle
         for record in records_of(part.data)[:count]:
             # Before 1970 no time can be told from one that the producer gave; such a one is not compared.
-            time = -float(record.timestamp_ms) if record.timestamp_ms > 0 else monotonic_s()
+            time = given_time(record.timestamp_ms) if record.timestamp_ms >= 0 else monotonic_s()
             rows += (record.key, record.value, list(record.headers) or None, time, None)
         self._count(self._engine.sealing.records(self._place, rows).size_bytes, count)
         self._engine.sealing.put_rows(self._place, rows)
