@@ -133,11 +133,11 @@ def decode(value: bytes) -> tuple[str, Json]:
     """(kind, fields)"""
     try:
         found = json.loads(value)
-    except ValueError as error:
-        raise BadState(f"a record of the sink's topic is no JSON: {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise BadState(f"the record is no JSON, so no sink has written it: {error}") from None
     version = found.get(VERSION_KEY) if isinstance(found, dict) else None
     if not isinstance(version, int) or version < 1:
-        raise BadState(f"a record of the sink's topic has no {VERSION_KEY!r}: it is not a sink's")
+        raise BadState(f"the record has no {VERSION_KEY!r}, so no sink has written it")
     if version > VERSION:
         raise BadState(
             f"the sink was written by a newer oncelog (format {version}, this one knows {VERSION}): update this one"
@@ -241,4 +241,4 @@ def _read_lane(fields: Json) -> LaneState:
 
 
 def _damaged(kind: str, error: Exception) -> BadState:
-    return BadState(f"a record of the sink's topic is no {kind}: {type(error).__name__} {error}")
+    return BadState(f"the record is no {kind}: {type(error).__name__} {error}")

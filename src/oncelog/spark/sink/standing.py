@@ -17,6 +17,7 @@ Whoever appends reads on up to its own record, and then knows what came of it.
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from oncelog.spark.sink.errors import BadState
 from oncelog.spark.sink.lane import (
     LANE,
     MARK,
@@ -113,7 +114,10 @@ class Standing:
                 continue
             self._note_key(entry)
             if entry.value is not None and entry.offset >= from_offset:
-                self._read(entry.value, entry.offset)
+                try:
+                    self._read(entry.value, entry.offset)
+                except BadState as error:
+                    raise BadState(f"offset {entry.offset} of the sink's topic: {error}") from None
             self.next_offset = entry.offset + 1  # at last: one that cannot be read is met again, not passed over
 
     def _note_key(self, entry: Entry) -> None:
