@@ -5,6 +5,7 @@ says of the log: topics are read on from where they were read to, and a producer
 """
 
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
@@ -30,7 +31,8 @@ FOREVER_MS: Final = (1 << 31) - 1
 
 
 class Cluster:
-    """Connections to one cluster, and the producers that write there."""
+    """Connections to one cluster, and the producers that write there. The queries of a driver's process share it, each
+    in a thread of its own. It ends with its last user."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         settings = producer_settings(properties)
@@ -38,10 +40,16 @@ class Cluster:
         # Asking for a topic must not make it: a topic that was removed would come back, and empty.
         self._properties = {**properties, "allow.auto.create.topics": "false"}
         self._thread = LoopThread("oncelog-sink")
-        self._brokers: Brokers = self._thread.run(_started(producer_settings(self._properties)))
+        try:
+            self._brokers: Brokers = self._thread.run(_started(producer_settings(self._properties)))
+        except BaseException:
+            self._thread.stop()
+            raise
+        self._lock = threading.Lock()
         self._idle: list[KafkaLaneProducer] = []
         self._standings: OrderedDict[str, Standing] = OrderedDict()
         self.destination: Destination = KafkaDestination(self._brokers, settings)
+        weakref.finalize(self, _close, self._thread, self._brokers, self._idle).atexit = False
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return self._thread.run(coroutine)
@@ -56,16 +64,19 @@ class Cluster:
         from oncelog.spark.sink.lane_producer import KafkaLaneProducer  # which drivers do without
 
         keyless_run = int(saved.get("keyless_run", 1))
-        for at, idle in enumerate(self._idle):
-            if idle.keyless_run == keyless_run:
-                return self._idle.pop(at)
+        with self._lock:
+            for at, idle in enumerate(self._idle):
+                if idle.keyless_run == keyless_run:
+                    return self._idle.pop(at)
         return KafkaLaneProducer(self._properties, keyless_run)
 
     def release(self, producer: "LaneProducer") -> None:
         """Everything that it was given is in the log: another task may have it."""
-        self._idle.append(cast("KafkaLaneProducer", producer))
-        while len(self._idle) > MOST_IDLE:
-            self._idle.pop(0).close()
+        with self._lock:
+            self._idle.append(cast("KafkaLaneProducer", producer))
+            surplus = [self._idle.pop(0) for _ in range(len(self._idle) - MOST_IDLE)]
+        for each in surplus:
+            each.close()
 
     # --- sinks
 
@@ -74,25 +85,28 @@ class Cluster:
         return self._standings.get(sink)
 
     def remember(self, sink: str, standing: Standing) -> None:
-        self._standings[sink] = standing
-        self._standings.move_to_end(sink)
-        while len(self._standings) > MOST_STANDINGS:
-            self._standings.popitem(last=False)
+        with self._lock:
+            self._standings[sink] = standing
+            self._standings.move_to_end(sink)
+            while len(self._standings) > MOST_STANDINGS:
+                self._standings.popitem(last=False)
 
     def forget(self, sink: str) -> None:
-        self._standings.pop(sink, None)
-
-    def close(self) -> None:
-        for producer in self._idle:
-            producer.close()
-        self._thread.run(self._brokers.close())
-        self._thread.stop()
+        with self._lock:
+            self._standings.pop(sink, None)
 
 
 async def _started(settings: ProducerSettings) -> Brokers:
     brokers = Brokers(settings)
     await brokers.start()
     return brokers
+
+
+def _close(thread: LoopThread, brokers: Brokers, idle: "list[KafkaLaneProducer]") -> None:
+    for producer in idle:
+        producer.close()
+    thread.run(brokers.close())
+    thread.stop()
 
 
 _clusters: "OrderedDict[frozenset[tuple[str, str]], Cluster]" = OrderedDict()
@@ -102,11 +116,12 @@ _lock: Final = threading.Lock()
 def cluster(properties: Mapping[str, str]) -> Cluster:
     """The one that this process has for these properties."""
     key = frozenset(properties.items())
+    surplus: list[Cluster] = []  # ended outside of the lock, unless somebody uses them still
     with _lock:
         found = _clusters.get(key)
         if found is None:
             found = _clusters[key] = Cluster(properties)
         _clusters.move_to_end(key)
         while len(_clusters) > MOST_CLUSTERS:
-            _clusters.popitem(last=False)[1].close()
-        return found
+            surplus.append(_clusters.popitem(last=False)[1])
+    return found

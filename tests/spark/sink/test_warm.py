@@ -1,0 +1,37 @@
+"""What a process keeps between tasks, and for how long."""
+
+import threading
+
+import pytest
+
+from oncelog.client.errors import KafkaException
+from oncelog.spark.sink import warm
+
+NOBODY = {"bootstrap.servers": "127.0.0.1:1"}
+
+
+def threads() -> int:
+    return sum(thread.name == "oncelog-sink" for thread in threading.enumerate())
+
+
+def test_connections_that_are_used_outlive_that_others_are_used_more() -> None:
+    """A driver may run more sealed queries, each with properties of its own, than clusters are kept."""
+    before = threads()
+    used = warm.cluster(NOBODY | {"client.id": "used"})
+    for number in range(warm.MOST_CLUSTERS):
+        warm.cluster(NOBODY | {"client.id": f"other {number}"})
+
+    async def is_alive() -> bool:
+        return True
+
+    assert used.run(is_alive())
+    assert threads() <= before + warm.MOST_CLUSTERS + 1
+    del used
+    assert threads() <= before + warm.MOST_CLUSTERS, "with its last user it ends"
+
+
+def test_settings_that_cannot_be_used_leave_no_thread_behind() -> None:
+    before = threads()
+    with pytest.raises(KafkaException):
+        warm.cluster(NOBODY | {"security.protocol": "ssl", "ssl.ca.location": "/nowhere/at/all"})
+    assert threads() == before
