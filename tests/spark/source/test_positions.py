@@ -2,12 +2,15 @@
 
 import json
 from itertools import pairwise
+from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oncelog.client.consumer.ranges import Range
 from oncelog.spark.source.bounds import INT64_MAX, Partition
+from oncelog.spark.source.errors import SourceError
 from oncelog.spark.source.positions import Offsets, Positions, Split, from_json, limited, ranges, split
 
 EXAMPLES = settings(max_examples=200, deadline=None)
@@ -34,6 +37,12 @@ def test_an_offset_survives_the_checkpoint_to_the_letter(
     after = from_json(json.loads(text))
     assert after == before
     assert json.dumps(after.to_json()) == text
+
+
+@pytest.mark.parametrize("found", [17, [], None, {"t": 1}, {"t": {"x": 1}}, {"t": {"0": 1.5}}, {"$start": 3}])
+def test_what_is_no_offset_is_refused_in_words(found: Any) -> None:
+    with pytest.raises(SourceError, match=r"no offset of this source: .* begin with a new one"):
+        from_json(found)
 
 
 def test_an_offset_looks_as_that_of_sparks_own_source() -> None:

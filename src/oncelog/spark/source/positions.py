@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from oncelog.client.consumer.ranges import Range
 from oncelog.spark.source.bounds import INT64_MAX, Partition
+from oncelog.spark.source.errors import SourceError
 
 START: Final = "$start"
 SPLIT: Final = "$split"
@@ -61,6 +62,17 @@ class Positions:
 
 
 def from_json(found: Mapping[str, Any]) -> Positions:
+    """What a checkpoint holds may have been written by anybody."""
+    try:
+        return _positions(found)
+    except (AttributeError, TypeError, ValueError):
+        raise SourceError(
+            f"this is no offset of this source: {str(found)[:200]}. The checkpoint was damaged, or another source's: "
+            "put back a copy of it, or begin with a new one"
+        ) from None
+
+
+def _positions(found: Mapping[str, Any]) -> Positions:
     split = found.get(SPLIT, {})
     return Positions(
         _flat(found),
@@ -80,11 +92,17 @@ def _nested(at: Offsets) -> dict[str, Any]:
 
 def _flat(topics: Mapping[str, Any]) -> Offsets:
     return {
-        (topic, int(index)): int(offset)
+        (topic, int(index)): _whole(offset)
         for topic, partitions in topics.items()
         if not topic.startswith("$")
         for index, offset in partitions.items()
     }
+
+
+def _whole(offset: Any) -> int:
+    if type(offset) is not int:
+        raise TypeError("an offset is a whole number")
+    return offset
 
 
 # --- a batch
