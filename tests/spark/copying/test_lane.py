@@ -69,6 +69,13 @@ def test_a_hole_that_one_who_is_less_far_has_written_down_counts_too() -> None:
         assert standing.outlived() == []
 
 
+def test_a_hole_is_remembered_while_its_author_writes_it_down_again() -> None:
+    one, again = lane(3, 1, 0, Stretch(3, 13, 4), Stretch(7, 18)), lane(4, 1, 0, Stretch(4, 14, 3), Stretch(7, 18))
+    standing = noted(claim(1, 0), (lane(5), "b"), (one, "a.1"), (again, "a.2"), lane(0).key("a.1"))
+    assert standing.lanes[0].mapping.offset_of(7) == 18
+    assert standing.outlived() == []
+
+
 def test_a_map_of_records_that_are_dealt_with_is_none() -> None:
     """They are gone from the source, as a later attempt found."""
     settled = Lane(0, 1, 0, 5, 40, 105)

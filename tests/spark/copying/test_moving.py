@@ -12,9 +12,10 @@ from oncelog.clock import wall_s
 from oncelog.records import passing_columns
 from oncelog.records.build import build_batch
 from oncelog.records.header import headers
-from oncelog.spark.copying import moving
-from oncelog.spark.copying.job import Copied, CopyRefused
+from oncelog.spark.copying import moving, planning
+from oncelog.spark.copying.job import Copied, CopyRefused, Task
 from oncelog.spark.copying.moving import run
+from oncelog.spark.copying.planning import Plan
 from oncelog.spark.sink.steps import ACKNOWLEDGED, BEGUN, FIRST_SEND, RESUMED, RETURNING, SENT, STATE_READ
 from tests.peers.server_process import ServerProcess
 from tests.raw import CODECS, RawConnection
@@ -164,6 +165,24 @@ def test_two_at_once_by_mistake_write_every_record_once(
         done = [threads.submit(run, task, f"attempt {number}") for number, task in enumerate(tasks)]
         assert [each.result()[0].records for each in done] == [700, 700]
     assert records(server.bootstrap_servers, f"{source}-copy") == wanted
+
+
+def test_a_copy_that_follows_leaves_no_more_records_than_some_in_its_topic(
+    server: ServerProcess, raw: RawConnection, source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tasks are told of all of them, five times a second, for as long as it goes on."""
+    monkeypatch.setattr(planning, "MOST_OUTLIVED", 3)
+    with Plan(Copy(server.bootstrap_servers, source, f"{source}-copy").spec) as plan:
+        job = plan.job()
+        standing = plan.standing(job)
+        for number in range(9):
+            written(raw, source, 0, some(number, number + 1))
+            run(Task(job, tuple(plan.orders(job, standing)), standing), f"attempt {number}")
+            plan.read_again(standing)
+            assert len(standing.authors[0]) <= 4
+        again = plan.standing(job)
+    assert again.lanes == standing.lanes
+    assert records(server.bootstrap_servers, f"{source}-copy") == some(0, 9)
 
 
 def test_a_second_copy_that_begins_late_goes_on_where_the_first_one_is(

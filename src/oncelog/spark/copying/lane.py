@@ -108,8 +108,8 @@ class Lane:
         if not theirs or theirs[0].slot != self.done or theirs[0].offset < self.offset:
             return self
         knows_a_hole = theirs != self.opened().mapping.stretches
-        is_further = not mine or theirs[-1][:2] > mine[-1][:2]  # the later slot, or behind more holes
-        return self.with_mapping(Mapping(theirs)) if knows_a_hole and is_further else self
+        is_as_far = not mine or theirs[-1][:2] >= mine[-1][:2]  # its last slot, or behind as many holes
+        return self.with_mapping(Mapping(theirs)) if knows_a_hole and is_as_far else self
 
     def advanced(self, done: int, offset: int, end_offset: int) -> "Lane":
         """Further by acknowledged records."""

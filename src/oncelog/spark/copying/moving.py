@@ -100,21 +100,28 @@ def _saved(job: Job, resumed: Iterable[Resumed]) -> SavedProducer:
 
 
 class Notes:
-    """Lanes' records, written under the name of this attempt."""
+    """Lanes' records, written under the name of this attempt. Each has a key of its own, and removes the one before:
+    who removes a record knows what it says, and never takes a younger one along."""
 
     def __init__(self, log: CopyLog, standing: Standing, attempt: str) -> None:
         self._log = log
         self._standing = standing
         self._attempt = attempt
+        self._count = 0
+        self._before: dict[int, bytes] = {}
         self._others: dict[int, list[Lane]] = defaultdict(list)
 
     def write(self, lane: Lane) -> None:
-        self._log.append([(lane.key(self._attempt), lane.to_json())])
+        self._count += 1
+        key = lane.key(f"{self._attempt}.{self._count}")
+        before = self._before.get(lane.partition)
+        self._log.append([(key, lane.to_json()), *([] if before is None else [(before, None)])])
+        self._before[lane.partition] = key
 
     def others(self, partition: int) -> list[Lane]:
         """What others have written of a lane since it was looked at last."""
         for author, lane in self._log.read(self._standing):
-            if author != self._attempt:
+            if author.rpartition(".")[0] != self._attempt:
                 self._others[lane.partition].append(lane)
         return self._others.pop(partition, [])
 

@@ -12,6 +12,7 @@ from oncelog.spark.copying.log import CopyLog, check_name, usual_name
 from oncelog.spark.copying.topics import Topic, Topics
 
 FOR_EVER_MS: Final = -1
+MOST_OUTLIVED: Final = 1000  # records of a copy's topic that say less than what stands; tasks are told of all
 DEFAULT_BATCH_BYTES: Final = 1_048_588  # Kafka's own max.message.bytes
 
 
@@ -137,13 +138,20 @@ class Plan:
             self._log.append([(claim.key, claim.to_json())])
             self._log.read(standing)
             _check_claims(job, standing)
-        outlived = standing.outlived()
-        if outlived:
-            self._log.append((key, None) for key in outlived)
+        self._remove(standing.outlived())
         return standing
 
     def read_again(self, standing: Standing) -> None:
+        """Each round leaves a record for each lane, and a copy that follows goes on for ever."""
         self._log.read(standing)
+        outlived = standing.outlived()
+        if len(outlived) > MOST_OUTLIVED:
+            self._remove(outlived)
+            self._log.read(standing)
+
+    def _remove(self, outlived: list[bytes]) -> None:
+        if outlived:
+            self._log.append((key, None) for key in outlived)
 
     def _claim(self, job: Job, partitions: list[int]) -> Claim:
         starts = self._source.starts(job.source_topic, partitions)
