@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from random import Random
 from typing import Any
 
 import pytest
@@ -10,11 +11,13 @@ from oncelog.client.errors import KafkaException
 from oncelog.client.saving.saved import Place
 from oncelog.records.read import records_of
 from oncelog.spark.sink import state
+from oncelog.spark.sink.connected import read_on
 from oncelog.spark.sink.errors import SinkRefused
 from oncelog.spark.sink.lane import topic_of
 from oncelog.spark.sink.standing import Entry, Standing
 from oncelog.spark.sink.state import Fetched, SinkTopic, TooOld
 from tests.spark.sink.test_standing import Log
+from tests.spark.sink.twin import MemoryCluster, World
 
 
 class LaggingTopic(SinkTopic):
@@ -78,3 +81,23 @@ def test_no_state_is_stored_that_is_too_large_to_be_read_again(monkeypatch: pyte
     assert len(records_of(topic.produced, limit_bytes=most_bytes)) == 1 + len(old)
     with pytest.raises(SinkRefused, match=r"the state of oncelog.sink.s is \d+ bytes, and may be 20000: there are too"):
         asyncio.run(topic.append([(b"0/state/n", bytes(most_bytes))]))
+
+
+def test_a_leader_that_shows_less_than_was_saved_is_not_taken_for_a_checkpoint_that_is_newer_than_the_sink() -> None:
+    log = Log()
+    log.sink()
+    first = log.state(0, 0)
+    known = log.standing
+    log.state(1, first)
+
+    class Lagging(MemoryCluster):
+        def run(self, coroutine: Any) -> Any:
+            return asyncio.run(coroutine)
+
+        def log(self, sink: str) -> SinkTopic:
+            return LaggingTopic(log.entries, [len(log.entries) - 1])
+
+    cluster = Lagging(World(Random(1)), {"standing": known})
+    standing = read_on(cluster, "s", batch=2)
+    assert standing is not None and standing.next_batch == 2
+    assert cluster.standing("s") is standing

@@ -122,7 +122,7 @@ class Lane:
 
     def _begin(self) -> Doing:
         run, topic = self._connected.run, self._topic
-        standing = read_on(self._connected, self.sink)
+        standing = read_on(self._connected, self.sink, batch=self._place.batch)
         if standing is None:
             self._decide()  # refuses before a topic is made
             run(topic.create())
