@@ -123,6 +123,8 @@ def _joined(spark: Any, said: Mapping[str, str]) -> Any:
             spark.conf.set(key, value)
         elif key != "spark.app.name" and spark.conf.get(key, None) != value:
             too_late.append(key)
+    if not is_connect(spark):  # a thread without one could not write: Spark would not find the format `oncelog`
+        spark._jvm.SparkSession.setActiveSession(spark._jsparkSession)
     if too_late:
         _log.warning("a Spark session is running already, so these stay as they are: %s", ", ".join(too_late))
     return spark

@@ -1,9 +1,11 @@
 """`df.write.format("oncelog")` on both servers."""
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
+import oncelog.spark
 from tests.peers.server_process import ServerProcess
 from tests.peers.stored import stored_codecs
 from tests.spark.sink.support import make_topic, values
@@ -41,3 +43,31 @@ def test_without_a_job_id_it_is_written_again(spark: Any, server: ServerProcess,
 def test_only_append_is_allowed(spark: Any, oncelog_server: ServerProcess, topic: str, mode: str) -> None:
     with pytest.raises(Exception, match=r"(?i)append|overwrite|mode"):
         write(spark.range(3).selectExpr("CAST(id AS STRING) AS value"), oncelog_server, topic, mode)
+
+
+def test_a_job_of_another_topic_is_another_job(spark: Any, oncelog_server: ServerProcess, topic: str) -> None:
+    other = f"{topic}-other"
+    for name in (topic, other):
+        make_topic(oncelog_server, name)
+    rows = spark.range(0, 10, 1, 2).selectExpr("CAST(id AS STRING) AS value")
+    write(rows, oncelog_server, topic, job_id=topic)
+    with pytest.raises(Exception, match=f"wrote its rows to {topic}, once, .* to {other}: .* needs another `job.id`"):
+        write(rows, oncelog_server, other, job_id=topic)
+    write(rows, oncelog_server, topic, job_id=topic)
+    assert (len(values(oncelog_server, topic)), values(oncelog_server, other)) == (10, [])
+
+
+def test_a_thread_that_has_asked_for_the_session_can_write(
+    spark: Any, oncelog_server: ServerProcess, topic: str
+) -> None:
+    """Spark looks for the format in the session that is active in the thread, and a new thread has none."""
+    make_topic(oncelog_server, topic)
+    rows = spark.range(0, 10, 1, 2).selectExpr("CAST(id AS STRING) AS value")
+
+    def in_thread() -> None:
+        oncelog.spark.session(progress=False)
+        write(rows, oncelog_server, topic, job_id=topic)
+
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(in_thread).result()
+    assert len(values(oncelog_server, topic)) == 10

@@ -96,6 +96,16 @@ def check_same(saved: SinkState, messages: list[LaneMessage]) -> None:
             raise SinkRefused(other_rows(sink, batch, message.lane, found))
 
 
+def check_topic(saved: SinkState, topic: str | None) -> None:
+    """Of a job, which is one batch: the hash of its rows does not know where the option `topic` sent them."""
+    written = sorted({name for lane in saved.lanes.values() if lane.rows for name in lane.producer["topics"]})
+    if topic is not None and written and written != [topic]:
+        raise SinkRefused(
+            f"{saved.claim.query} wrote its rows to {', '.join(written)}, once, and is now to write them to {topic}: "
+            "what is another job needs another `job.id`"
+        )
+
+
 def other_lane_count(sink: str, batch: int, now: int, before: int) -> str:
     return (
         f"batch {batch} of sink {sink!r} runs in {now} tasks and was written by {before}: its rows are divided in "

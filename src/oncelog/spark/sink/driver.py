@@ -11,7 +11,7 @@ from oncelog.spark.options import SinkOptions
 from oncelog.spark.sink import steps
 from oncelog.spark.sink.claiming import append_and_read
 from oncelog.spark.sink.connected import Connected, read_on
-from oncelog.spark.sink.deciding import Doing, check_same, decide, other_lanes
+from oncelog.spark.sink.deciding import Doing, check_same, check_topic, decide, other_lanes
 from oncelog.spark.sink.destination import Destination
 from oncelog.spark.sink.errors import SinkRefused
 from oncelog.spark.sink.following import following
@@ -38,7 +38,7 @@ def commit_batch(
     try:
         standing = read_on(connected, sink, back=1) or Standing()
         committing = _Committing(connected.log(sink), connected.destination, standing, lanes, batch)
-        connected.run(committing.commit(query, options.first_batch))
+        connected.run(committing.commit(query, options))
     except KafkaException as failure:
         words = failure.error.str()
         raise SinkRefused(f"the state of batch {batch} of sink {sink!r} could not be saved: {words}") from failure
@@ -70,14 +70,16 @@ class _Committing:
         self._batch = batch
         self._standing = standing
 
-    async def commit(self, query: str, first_batch: int | None) -> None:
+    async def commit(self, query: str, options: SinkOptions) -> None:
         sink, batch = self._sink, self._batch
-        doing = decide(self._standing, sink, query, batch, first_batch)
+        doing = decide(self._standing, sink, query, batch, options.first_batch)
         if doing is Doing.BEGIN:
             raise SinkRefused(f"the state of sink {sink!r} was lost while batch {batch} was written")
         if doing is Doing.VERIFY:
             assert self._standing.state is not None
             check_same(self._standing.state, self._lanes)
+            if options.job_id is not None:
+                check_topic(self._standing.state, options.topic)
         else:
             state = await following(self._topic, self._destination, self._standing, self._lanes, batch)
             self._check_all_lanes(state)
