@@ -62,6 +62,5 @@ class SparkLanes:
     def _named(self, manifest: Manifest) -> dict[str, str]:
         return {
             tasks.MANIFEST: manifest.to_bytes().decode(),
-            tasks.SINK: self._owner.sink,
             **self._frames.options(manifest),
         }

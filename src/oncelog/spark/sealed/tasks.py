@@ -24,11 +24,10 @@ from oncelog.spark.sink.steps import reached
 
 FOLDER: Final = "oncelog.sealed.folder"  # where files are to be written
 MANIFEST: Final = "oncelog.sealed.manifest"  # what is to be sent, in full
-SINK: Final = "oncelog.sealed.sink"
 PLACE: Final = "oncelog.sealed.place"  # where the manifest's files are, for tasks that read them themselves
 LANE: Final = "oncelog_sealed_partition"  # the column that tells which file a row is from
 LISTING: Final = "files.json"
-_OURS: Final = (FOLDER, MANIFEST, SINK, PLACE)
+_OURS: Final = (FOLDER, MANIFEST, PLACE)
 
 
 def writer_of(options: Mapping[str, str]) -> DataSourceArrowWriter | None:

@@ -1,7 +1,7 @@
 """The values that a sink keeps and passes on, and their JSON. Pure.
 
 A *lane* is one writer of a sink: task i of a batch writes as lane i, with a producer of its own. What the sink's topic
-holds are two kinds of claims and one state for each batch; `docs/spark-sink.md` has the topic field by field.
+holds are claims of three kinds, marks, and one state for each batch; `docs/spark-sink.md` has it field by field.
 """
 
 import json
