@@ -149,6 +149,7 @@ BANS = [
             "src/oncelog/client/*",
             "src/oncelog/spark/*",
             "src/oncelog/flow/*",
+            "src/oncelog/chaos/*",
         ),
     ),
     Ban(

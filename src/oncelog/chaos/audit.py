@@ -91,6 +91,7 @@ class Audit:
     """`confirm` and `take` in any order; within a partition in that of the log."""
 
     def __init__(self, sent: int) -> None:
+        """At most so many, numbered from 0."""
         if not 0 <= sent <= MOST_MESSAGES:
             raise ValueError(f"an audit is of 0 to {MOST_MESSAGES:,} messages, not of {sent:,}")
         self._sent = sent
@@ -103,9 +104,11 @@ class Audit:
     def confirmed(self) -> int:
         return int(np.count_nonzero(self._confirmed))
 
-    def confirm(self, numbers: Numbers) -> None:
-        """The client was told that these are stored."""
+    def confirm(self, numbers: Numbers) -> int:
+        """The client was told that these are stored; how many of them for the first time."""
+        new = len(np.unique(numbers[~self._confirmed[numbers]]))
         self._confirmed[numbers] = True
+        return new
 
     def take(self, partition: int, numbers: Numbers) -> None:
         """These stand next in the partition."""
@@ -183,8 +186,8 @@ class Audit:
             self._runs.append(place.open_run)
         place.open_run = None
 
-    def result(self) -> Result:
-        """Of what was taken so far."""
+    def result(self, *, sent: int | None = None) -> Result:
+        """Of what was taken so far. `sent`, where fewer were than there is room for."""
         for place in self._places.values():
             self._close_run(place)
         everything = Tally()
@@ -192,7 +195,7 @@ class Audit:
             everything.add(place.tally)
         is_missing = self._confirmed & ~self._seen
         return Result(
-            sent=self._sent,
+            sent=self._sent if sent is None else sent,
             confirmed=self.confirmed,
             all=everything,
             partitions={number: place.tally for number, place in sorted(self._places.items())},

@@ -1,0 +1,155 @@
+"""The processes that an experiment starts, kills and starts again. Every one of them ends with it."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from oncelog.chaos.sending import Order
+from oncelog.clock import monotonic_s
+
+START_S: Final = 60.0
+STOP_S: Final = 20.0
+PAUSE_S: Final = 0.02
+HOST: Final = "127.0.0.1"
+
+
+class DidNotStart(RuntimeError):
+    """With what the process said."""
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind((HOST, 0))
+        port: int = taken.getsockname()[1]
+        return port
+
+
+class ServerLives:
+    """`oncelog serve` on one folder and one port, life after life."""
+
+    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
+        self.port = free_port()
+        self.servers = f"{HOST}:{self.port}"
+        self.kills = 0
+        self._folder = folder
+        self._log = folder / "server.log"
+        self._command = [sys.executable, "-m", "oncelog", "serve", "--listen", self.servers, "--data"]
+        self._command += [str(folder / "data")]
+        for name, value in (settings or {}).items():
+            self._command += ["--set", f"{name}={value}"]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        with open(self._log, "ab") as log:
+            self._process = subprocess.Popen(
+                self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+        give_up_s = monotonic_s() + START_S
+        while not self._answers():
+            if self._has_ended_within(PAUSE_S) or monotonic_s() > give_up_s:
+                self.kill()
+                raise DidNotStart(f"the server did not start:\n{self._log.read_text(errors='replace')[-2000:]}")
+
+    def _has_ended_within(self, seconds: float) -> bool:
+        assert self._process is not None
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def _answers(self) -> bool:
+        try:
+            socket.create_connection((HOST, self.port), timeout=1).close()
+        except OSError:
+            return False
+        return True
+
+    def kill(self) -> None:
+        """kill -9, as when the machine goes."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+        self.kills += 1
+
+    def stop(self) -> None:
+        if self._process is None or self._process.poll() is not None:
+            return
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+class ProducerLives:
+    """`chaos/sending.py`, life after life; `read` gives what the present one tells."""
+
+    def __init__(self, folder: Path, order: Order) -> None:
+        self.kills = 0
+        self._order = order
+        self._log = folder / "producer.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+        self._close_pipe()
+
+    def start(self) -> None:
+        self._close_pipe()
+        command = [sys.executable, "-m", "oncelog.chaos.sending", self._order.to_json()]
+        with open(self._log, "ab") as log:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, start_new_session=True
+            )
+        assert self._process.stdout is not None
+        os.set_blocking(self._process.stdout.fileno(), False)
+
+    def fileno(self) -> int:
+        assert self._process is not None and self._process.stdout is not None
+        return self._process.stdout.fileno()
+
+    def kill(self) -> None:
+        assert self._process is not None
+        self._process.kill()
+        self.kills += 1
+
+    def read(self) -> bytes | None:
+        """What came since; nothing: not now; None: the process has ended and everything was read."""
+        try:
+            data = os.read(self.fileno(), 1 << 20)
+        except BlockingIOError:
+            return b""
+        return data or None
+
+    def exit_code(self) -> int:
+        assert self._process is not None
+        return self._process.wait(STOP_S)
+
+    def last_words(self) -> str:
+        return self._log.read_text(errors="replace")[-2000:] if self._log.exists() else ""
+
+    def _close_pipe(self) -> None:
+        if self._process is not None and self._process.stdout is not None:
+            self._process.stdout.close()

@@ -1,0 +1,172 @@
+"""`oncelog chaos`: numbered messages, everything killed that one asks for, and every message counted."""
+
+import json
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from oncelog.cli._endings import ended_by_sigterm, failure, nearest, speaks_to_brokers
+from oncelog.clock import monotonic_s, wall_s
+
+if TYPE_CHECKING:
+    from oncelog.chaos.plan import Target
+    from oncelog.chaos.running import Outcome, Progress
+
+CLIENTS: Final = ("oncelog", "librdkafka")
+MESSAGES: Final = 1_000_000
+MOST_IN_MINUTES: Final = 200_000_000  # messages that a run by the clock has room for
+DRAW_S: Final = 0.2
+
+
+@click.command(name="chaos")
+@click.option("--messages", type=click.IntRange(1, 1_000_000_000), help=f"How many to send; {MESSAGES:,} if not given.")
+@click.option(
+    "--minutes", type=click.FloatRange(0.01, 10_000), help="For how long to send, where --messages says nothing."
+)
+@click.option("--client", type=click.Choice(CLIENTS), default="oncelog", show_default=True, help="Who sends.")
+@click.option("--idempotence", type=click.Choice(("on", "off")), default="on", show_default=True)
+@click.option("--linger", type=click.IntRange(0, 60_000), default=5, show_default=True, help="linger.ms of the client.")
+@click.option("--rate", type=click.IntRange(1), help="Messages a second at most; as fast as it goes if not given.")
+@click.option("--partitions", type=click.IntRange(1, 1000), default=1, show_default=True)
+@click.option(
+    "--kill",
+    "kills",
+    default="connections,responses",
+    show_default=True,
+    metavar="WHAT,...",
+    help="connections, responses, server, producer; or nothing.",
+)
+@click.option(
+    "--every", type=click.IntRange(1), help="Confirmed messages between two faults, about; a 40th of all if not given."
+)
+@click.option("--seed", type=int, default=1, show_default=True, help="The same seed plans the same faults.")
+@click.option(
+    "--servers",
+    metavar="HOST:PORT,...",
+    help="A Kafka of yours; only connections to it are hurt. A server of its own if not given.",
+)
+@click.option("--topic", default=None, help="A new one is made; chaos-SEED-TIME if not given.")
+@click.option(
+    "--report",
+    metavar="DIR",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Write report.html and report.json there.",
+)
+@click.option("-q", "is_quiet", is_flag=True, help="No progress on stderr.")
+@speaks_to_brokers
+def command(**given: Any) -> None:
+    """Send numbered messages, kill what you are told to kill, read everything back, and count.
+
+    Faults come after so many confirmed messages, never by the clock, so that the same seed plans the same faults.
+
+    Exit codes: 0 exact, 1 not exact, 2 inconclusive (a kind of fault never hit work) or wrong usage, 130 Ctrl-C.
+    """
+    try:
+        from oncelog.chaos.report import lines
+        from oncelog.chaos.running import Hangs, ProducerFailed
+    except ImportError as missing:
+        raise failure(f'the audit works on columns: pip install "oncelog[columns]" ({missing})') from missing
+
+    try:
+        with ended_by_sigterm():
+            outcome = _run(given)
+    except (Hangs, ProducerFailed) as stopped:
+        raise failure(str(stopped)) from stopped
+    for line in lines(outcome):
+        click.echo(line)
+    if given["report"] is not None:
+        _write(outcome, given["report"])
+    sys.stdout.flush()
+    raise SystemExit(int(outcome.verdict))
+
+
+def _run(given: dict[str, Any]) -> "Outcome":
+    from oncelog.chaos.running import Options, run
+
+    _check_client(given["client"])
+    messages = given["messages"] or (MOST_IN_MINUTES if given["minutes"] else MESSAGES)
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="oncelog-chaos-")))
+        options = Options(
+            folder=folder,
+            messages=messages,
+            topic=given["topic"] or f"chaos-{given['seed']}-{int(wall_s())}",
+            partitions=given["partitions"],
+            client=given["client"],
+            is_idempotent=given["idempotence"] == "on",
+            linger_ms=given["linger"],
+            targets=_targets(given["kills"], given["servers"]),
+            every=given["every"] or _spacing(given["messages"]),
+            seed=given["seed"],
+            servers=given["servers"] or "",
+            rate=given["rate"] or 0,
+            seconds=(given["minutes"] or 0) * 60 if not given["messages"] else 0.0,
+        )
+        display = Display(messages if given["messages"] or not given["minutes"] else 0)
+        outcome = run(options, display.show if not given["is_quiet"] else lambda progress: None)
+        display.end()
+        return outcome
+
+
+def _spacing(messages: int | None) -> int:
+    return max(1, (messages or MESSAGES) // 40)
+
+
+def _check_client(client: str) -> None:
+    if client != "librdkafka":
+        return
+    try:
+        import confluent_kafka  # noqa: F401
+    except ImportError as missing:
+        raise failure("librdkafka comes with confluent-kafka: pip install confluent-kafka") from missing
+
+
+def _targets(said: str, servers: str | None) -> "frozenset[Target]":
+    from oncelog.chaos.plan import ON_THE_WIRE, Target
+
+    names = [] if said == "nothing" else [name.strip() for name in said.split(",")]
+    known = [str(target) for target in (Target.CONNECTIONS, Target.RESPONSES, Target.SERVER, Target.PRODUCER)]
+    for name in names:
+        if name not in known:
+            raise click.UsageError(f"--kill knows no {name!r}{nearest(name, known)}")
+    targets = frozenset(Target(name) for name in names)
+    if servers and Target.SERVER in targets:
+        raise click.UsageError("--kill server is for a server of the experiment's own: nothing of yours is killed")
+    return targets if not servers else targets & (ON_THE_WIRE | {Target.PRODUCER})
+
+
+class Display:
+    """One line that is drawn over itself in a terminal; nothing elsewhere."""
+
+    def __init__(self, messages: int) -> None:
+        self._messages = messages
+        self._is_terminal = sys.stderr.isatty()
+        self._drawn_s = 0.0
+
+    def show(self, progress: "Progress") -> None:
+        if not self._is_terminal or monotonic_s() - self._drawn_s < DRAW_S:
+            return
+        self._drawn_s = monotonic_s()
+        of = f" of {self._messages:,}" if self._messages else ""
+        faults = ", ".join(f"{target} {count}" for target, count in sorted(progress.faults.items())) or "none yet"
+        rate = progress.confirmed / max(progress.seconds, 0.001)
+        behind = max(0, progress.sent - progress.confirmed - progress.failed)
+        line = f"confirmed {progress.confirmed:,}{of}, {rate:,.0f}/s, {behind:,} under way; faults: {faults}"
+        click.echo(f"\r\033[K{line}", nl=False, err=True)
+
+    def end(self) -> None:
+        if self._is_terminal:
+            click.echo("\r\033[K", nl=False, err=True)
+
+
+def _write(outcome: "Outcome", folder: Path) -> None:
+    from oncelog.chaos.report import as_html, as_json
+
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "report.json").write_text(json.dumps(as_json(outcome), indent=1) + "\n")
+    (folder / "report.html").write_text(as_html(outcome))
+    click.echo(f"report: {folder / 'report.html'}")

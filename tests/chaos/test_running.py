@@ -1,0 +1,87 @@
+"""The experiment as a whole, small: it says exact where everything is, and it can say that it is not."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from oncelog.chaos.plan import Target
+from oncelog.chaos.report import as_html, as_json, lines
+from oncelog.chaos.running import Options, Outcome, Verdict, run
+from oncelog.cli import main
+
+EVERYTHING = frozenset({Target.CONNECTIONS, Target.RESPONSES, Target.SERVER, Target.PRODUCER})
+
+
+def outcome_of(folder: Path, **more: Any) -> Outcome:
+    return run(Options(folder=folder, **{"messages": 20_000, "rate": 10_000, "every": 2_000} | more))
+
+
+def test_with_everything_killed_each_message_stands_there_once(tmp_path: Path) -> None:
+    found = outcome_of(tmp_path, targets=EVERYTHING, partitions=3, messages=30_000)
+    assert found.verdict is Verdict.EXACT, lines(found)
+    assert found.result.confirmed == found.result.all.received == 30_000
+    assert found.idle_targets == []
+    assert {each.target for each in found.happened} == EVERYTHING
+
+
+@pytest.mark.parametrize("client", ["librdkafka", "oncelog"])
+def test_without_idempotence_what_was_sent_again_is_found_twice(tmp_path: Path, client: str) -> None:
+    found = outcome_of(tmp_path, targets={Target.RESPONSES}, client=client, is_idempotent=False)
+    assert found.verdict is Verdict.NOT_EXACT
+    assert found.result.all.duplicates > 0
+    assert found.result.missing == 0
+    assert sum(run.duplicates for run in found.result.runs) == found.result.all.duplicates
+    assert "JUMP BACK" in "\n".join(lines(found))
+
+
+def test_a_producer_that_saves_only_its_position_writes_again_what_it_cannot_know(tmp_path: Path) -> None:
+    """The sink that retries blindly."""
+    found = outcome_of(tmp_path, targets={Target.PRODUCER}, client="librdkafka", every=5_000)
+    assert found.verdict is Verdict.NOT_EXACT
+    assert found.result.all.duplicates > 0
+
+
+def test_a_fault_that_was_asked_for_and_hit_nothing_proves_nothing(tmp_path: Path) -> None:
+    found = outcome_of(tmp_path, targets={Target.SERVER}, messages=500, every=10_000)
+    assert found.result.is_exact
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert "server" in lines(found)[-1]
+
+
+def test_the_same_seed_plans_the_same_and_the_report_says_both(tmp_path: Path) -> None:
+    one, other = (
+        outcome_of(tmp_path / name, targets={Target.CONNECTIONS}, every=1_000, seed=9) for name in ("one", "other")
+    )
+    said = as_json(one)
+    assert said["planned"] == as_json(other)["planned"]
+    assert len(said["happened"]) == len(one.happened) > 0
+    assert json.loads(json.dumps(said)) == said
+    page = as_html(one)
+    assert page.count("<svg") == 2
+    assert f"<td class=n>{20_000:,}</td>" in page
+
+
+def test_the_command_says_its_verdict_by_its_exit_code(tmp_path: Path) -> None:
+    order = ["chaos", "--messages", "20000", "--rate", "10000", "--every", "1000", "--report", str(tmp_path / "report")]
+    done = CliRunner().invoke(main, [*order, "--kill", "responses"])
+    assert done.exit_code == Verdict.EXACT, done.output
+    assert (tmp_path / "report" / "report.html").read_text().startswith("<!doctype html>")
+    assert json.loads((tmp_path / "report" / "report.json").read_text())["verdict"] == "exact"
+    done = CliRunner().invoke(main, [*order, "--kill", "responses", "--idempotence", "off"])
+    assert done.exit_code == Verdict.NOT_EXACT, done.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--kill", "servr"), "--kill knows no 'servr'; the nearest known one is server"),
+        (("--kill", "server", "--servers", "127.0.0.1:1"), "nothing of yours is killed"),
+    ],
+)
+def test_what_is_asked_for_wrongly_is_said_in_one_line(arguments: tuple[str, ...], words: str) -> None:
+    done = CliRunner().invoke(main, ["chaos", *arguments])
+    assert done.exit_code == 2
+    assert words in done.output
