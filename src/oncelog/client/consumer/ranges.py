@@ -6,6 +6,7 @@ it has been seen.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -92,13 +93,8 @@ def read_columns(
     """As `read_range`, one step before Arrow."""
     if asked.start >= asked.end:
         return
-    client = warm(FETCH | dict(properties))
-    engine = RangeEngine(client, (asked.topic, asked.partition), asked.start, asked.end)
-    try:
+    with _engine(properties, asked) as engine:
         yield from _Reader(engine, asked, columns, patience_s, on_loss).columns()
-    finally:
-        engine.close()
-        cool(client)
 
 
 def read_batches(
@@ -113,12 +109,20 @@ def read_batches(
     more. They are the caller's; nobody has looked into them."""
     if asked.start >= asked.end:
         return
-    client = warm(FETCH | dict(properties))
-    engine = RangeEngine(client, (asked.topic, asked.partition), asked.start, asked.end)
-    try:
+    with _engine(properties, asked) as engine:
         yield from _Reader(engine, asked, None, patience_s, on_loss).batches()
+
+
+@contextmanager
+def _engine(properties: Mapping[str, str], asked: Range) -> Iterator[RangeEngine]:
+    client = warm(FETCH | dict(properties))
+    try:
+        engine = RangeEngine(client, (asked.topic, asked.partition), asked.start, asked.end)
+        try:
+            yield engine
+        finally:
+            engine.close()
     finally:
-        engine.close()
         cool(client)
 
 
