@@ -92,6 +92,25 @@ def test_a_path_without_hard_links_is_refused(storage: LocalStorage, monkeypatch
     assert storage.names() == []
 
 
+def test_a_full_or_read_only_folder_is_told_as_that(storage: LocalStorage, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(file: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    with pytest.raises(SealedError, match=r"0\.json cannot be written: .*No space left") as told:
+        storage.create("0.json", b"")
+    assert "links" not in str(told.value) and storage.names() == []
+
+
+def test_a_path_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    below = LocalStorage(str(tmp_path / "file" / "sealed"))
+    with pytest.raises(SealedError, match="is a file, or lies in one; a sealed sink needs a folder of its own"):
+        below.read("query.json")
+    with pytest.raises(SealedError, match=r"path='.*file/sealed' cannot be made"):
+        below.create("query.json", b"")
+
+
 def test_files_and_folders_are_removed_once_or_twice(storage: LocalStorage) -> None:
     folder = Path(storage.where("1-a"))
     (folder / "deep").mkdir(parents=True)
@@ -105,7 +124,7 @@ def test_files_and_folders_are_removed_once_or_twice(storage: LocalStorage) -> N
 
 def test_a_path_that_is_a_file_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
-    with pytest.raises(SealedError, match="is a file; a sealed sink needs a folder of its own"):
+    with pytest.raises(SealedError, match="is a file, or lies in one; a sealed sink needs a folder of its own"):
         LocalStorage(str(tmp_path / "file")).names()
 
 

@@ -1,11 +1,16 @@
 """A folder of this machine, or one that all machines mount."""
 
+import errno
 import os
 import shutil
 import uuid
 from pathlib import Path
+from typing import Final
 
 from oncelog.spark.sealed.manifest import MAX_BYTES, SealedError
+
+# What has nothing to do with links.
+_NOT_WRITABLE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EIO)
 
 
 class LocalStorage:
@@ -18,7 +23,7 @@ class LocalStorage:
         except FileNotFoundError:
             return []
         except NotADirectoryError:
-            raise SealedError(f"path={self.folder!r} is a file; a sealed sink needs a folder of its own") from None
+            raise self._is_file() from None
 
     def read(self, name: str) -> bytes | None:
         try:
@@ -26,13 +31,21 @@ class LocalStorage:
                 data = file.read(MAX_BYTES + 1)
         except FileNotFoundError:
             return None
+        except NotADirectoryError:
+            raise self._is_file() from None
         if len(data) > MAX_BYTES:
             raise SealedError(f"{self.where(name)} has more than {MAX_BYTES} bytes: it is not of a sealed sink")
         return data
 
     def create(self, name: str, data: bytes) -> bool:
         """A link, not a rename: a rename puts itself in the place of what another process has just published."""
-        os.makedirs(self.folder, exist_ok=True)
+        try:
+            os.makedirs(self.folder, exist_ok=True)
+        except OSError as error:
+            raise SealedError(
+                f"path={self.folder!r} cannot be made ({error}): a sealed sink needs a folder that driver and "
+                "executors can write to"
+            ) from error
         unfinished = self.where(f".{name}.{uuid.uuid4().hex}")
         try:
             with open(unfinished, "xb") as file:
@@ -48,6 +61,8 @@ class LocalStorage:
                 raise
             return False
         except OSError as error:
+            if error.errno in _NOT_WRITABLE:
+                raise SealedError(f"{self.where(name)} cannot be written: {error}") from error
             raise SealedError(
                 f"{self.where(name)} cannot be created as by the first of several ({error}): a sealed sink needs a "
                 "path where hard links are possible"
@@ -65,6 +80,9 @@ class LocalStorage:
                 Path(path).unlink(missing_ok=True)
         except FileNotFoundError:
             pass  # another driver is removing the same folder
+
+    def _is_file(self) -> SealedError:
+        return SealedError(f"path={self.folder!r} is a file, or lies in one; a sealed sink needs a folder of its own")
 
     def where(self, name: str) -> str:
         return os.path.join(self.folder, name)
