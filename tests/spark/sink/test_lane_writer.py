@@ -1,5 +1,6 @@
-"""A lane whose beginning fails."""
+"""A lane whose beginning fails, and one that did not see who it is."""
 
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -7,8 +8,9 @@ import pyarrow as pa
 
 from oncelog.client.saving.saved import Place
 from oncelog.spark.options import sink_options
+from oncelog.spark.sink.driver import commit_batch
 from oncelog.spark.sink.errors import SinkRefused
-from oncelog.spark.sink.lane import Json, LanePlace
+from oncelog.spark.sink.lane import Json, LaneMessage, LanePlace
 from oncelog.spark.sink.lane_writer import Lane
 from tests.spark.sink.twin import PARTITIONS, Actor, MemoryCluster, MemoryProducer, World
 
@@ -25,10 +27,18 @@ class Refusing(MemoryProducer):
         self.is_closed = True
 
 
-def _write(cluster: MemoryCluster, rows: pa.RecordBatch) -> None:
+def _write(cluster: MemoryCluster, rows: pa.RecordBatch) -> LaneMessage:
     with Lane(OPTIONS, LanePlace("q", 0, 0), cluster) as lane:
         lane.write(rows)
-        lane.finish()
+        return lane.finish()
+
+
+def made() -> World:
+    world = World(Random(1))
+    world.counts["out"] = PARTITIONS
+    for at in range(PARTITIONS):
+        world.partitions[Place("out", at)] = []
+    return world
 
 
 def attempt(world: World, kept: dict[str, Any]) -> Actor:
@@ -40,12 +50,27 @@ def attempt(world: World, kept: dict[str, Any]) -> Actor:
 
 def test_a_lane_that_cannot_be_resumed_leaves_no_producer_behind() -> None:
     """A producer is a thread and connections, and its worker lives on."""
-    world = World(Random(1))
-    world.counts["out"] = PARTITIONS
-    for at in range(PARTITIONS):
-        world.partitions[Place("out", at)] = []
+    world = made()
     assert attempt(world, {}).has_succeeded
     producer = Refusing(world)
     failed = attempt(world, {"producer": producer})
     assert failed.failure is not None and "how far the lane got" in str(failed.failure)
     assert producer.is_closed
+
+
+def test_a_batch_that_was_written_by_another_than_the_lane_is_never_saved() -> None:
+    world = made()
+    message: LaneMessage = attempt(world, {}).result
+    assert message.producer is not None
+    stranger = {**message.producer, "identities": [[99, 0, 0]]}
+
+    def commit(message: LaneMessage) -> Actor:
+        cluster = MemoryCluster(world, {})
+        actor = world.start("commit", lambda: commit_batch(OPTIONS, [message], 0, cluster))
+        world.run(lambda: actor.is_over)
+        return actor
+
+    refused = commit(replace(message, producer=stranger)).failure
+    assert refused is not None
+    assert "lane 0 was written as producer 99, and the lane is producer 1:" in str(refused)
+    assert commit(message).has_succeeded

@@ -96,6 +96,21 @@ def check_same(saved: SinkState, messages: list[LaneMessage]) -> None:
             raise SinkRefused(other_rows(sink, batch, message.lane, found))
 
 
+def check_claimed(standing: Standing, sink: str, batch: int, messages: list[LaneMessage]) -> None:
+    """Every lane wrote as what it was claimed as. No reader of a whole log gets here with anything else."""
+    for message in messages:
+        known = standing.lane(message.lane)
+        if message.producer is None or known is None:
+            continue
+        wrote, claimed = message.producer["identities"], known.producer["identities"]
+        if wrote != claimed:
+            raise SinkRefused(
+                f"batch {batch} of sink {sink!r}, lane {message.lane} was written as producer {wrote[0][0]}, and the "
+                f"lane is producer {claimed[0][0]}: a task did not see what stands in the topic {topic_of(sink)} (an "
+                "unclean leader election, or a restored disk), and rows of this batch may be there twice"
+            )
+
+
 def check_topic(saved: SinkState, topic: str | None) -> None:
     """Of a job, which is one batch: the hash of its rows does not know where the option `topic` sent them."""
     written = sorted({name for lane in saved.lanes.values() if lane.rows for name in lane.producer["topics"]})

@@ -11,7 +11,7 @@ from oncelog.spark.options import SinkOptions
 from oncelog.spark.sink import steps
 from oncelog.spark.sink.claiming import append_and_read
 from oncelog.spark.sink.connected import Connected, read_on
-from oncelog.spark.sink.deciding import Doing, check_same, check_topic, decide, other_lanes
+from oncelog.spark.sink.deciding import Doing, check_claimed, check_same, check_topic, decide, other_lanes
 from oncelog.spark.sink.destination import Destination
 from oncelog.spark.sink.errors import SinkRefused
 from oncelog.spark.sink.following import following
@@ -36,7 +36,7 @@ def commit_batch(
     reached(steps.COMMITTING, sink=sink, batch=batch)
     connected = connected or cluster(lane_properties(options))
     try:
-        standing = read_on(connected, sink, back=1) or Standing()
+        standing = read_on(connected, sink, batch=batch, back=1) or Standing()
         committing = _Committing(connected.log(sink), connected.destination, standing, lanes, batch)
         connected.run(committing.commit(query, options))
     except KafkaException as failure:
@@ -81,6 +81,7 @@ class _Committing:
             if options.job_id is not None:
                 check_topic(self._standing.state, options.topic)
         else:
+            check_claimed(self._standing, sink, batch, self._lanes)
             state = await following(self._topic, self._destination, self._standing, self._lanes, batch)
             self._check_all_lanes(state)
             reached(steps.BEFORE_SAVE, sink=sink, batch=batch)
