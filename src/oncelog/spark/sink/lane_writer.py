@@ -42,6 +42,7 @@ from oncelog.spark.sink.warm import cluster, lane_properties
 LOOK_EVERY_MS: Final = 600_000
 LAST_LOOK_S: Final = 3.0
 _GIVEN_UP: Final = (KafkaError._MSG_TIMED_OUT, KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID)
+_ANEW: Final = "start without a saved producer"
 _ROW: Final = re.compile(r"row (\d+): (.*)", re.DOTALL)
 
 
@@ -113,6 +114,8 @@ class Lane:
         if error is not None and error.code() == KafkaError._INCONSISTENT:
             return SinkRefused(other_rows(self.sink, place.batch, place.lane, error.str()))
         words = str(failure) if error is None else error.str()
+        if _ANEW in words:  # the client's words; its saved producer is what checkpoint and sink are to a query
+            words += ". For a query that is a new checkpoint, and a new `sink.name` where it has one"
         named = _ROW.match(words)  # a row of what was sent in one piece
         if named is not None and portion is not None:
             words = f"row {portion.number(int(named[1]))}: {named[2]}"
