@@ -1,6 +1,7 @@
 """How far a copy is, while it runs: a line that is drawn over in a terminal, one now and then in a log.
 
-Records are counted where they arrive, by the ends of the destination's partitions, so it does not matter who copies.
+Records are counted where they arrive, by the ends of the destination's partitions, so it does not matter who copies;
+what others write there meanwhile is counted too, though never as more than there is to copy.
 """
 
 from collections.abc import Mapping
@@ -18,10 +19,12 @@ CLEAR: Final = "\r\x1b[K"
 
 def words(copied: int, wanted: int | None, took_s: float) -> str:
     """`wanted`: how many there are; None where it goes on and on."""
+    if wanted is not None:
+        copied = min(copied, wanted)
     per_s = f"{copied / took_s:,.0f} records/s" if took_s > 0 else ""
     if wanted is None:
         return f"copied {copied:,} records, {per_s}"
-    share = min(copied, wanted) / wanted if wanted else 1.0
+    share = copied / wanted if wanted else 1.0
     return f"copied {copied:,} of {wanted:,} records ({share:.0%}), {per_s}"
 
 
