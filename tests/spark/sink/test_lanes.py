@@ -172,6 +172,18 @@ def test_partitions_that_are_added_are_written_to_from_the_next_batch_on(server:
     assert values(server, topic) == values_of(LEFT, RIGHT, more)
 
 
+def test_a_row_that_names_a_partition_that_was_added_too_late_is_told_since_when(
+    server: ServerProcess, topic: str
+) -> None:
+    sink = Sink(server, topic)
+    sink.run(0, [LEFT[:10]])
+    grow_topic(server, topic, 6)
+    with pytest.raises(
+        SinkRefused, match=r"row 0: .* has 4 partitions for this batch, as when the one before it was s"
+    ):
+        sink.lane(1, 0, [table(RIGHT[:1], partition=pa.array([5], pa.int32()))])
+
+
 def test_the_second_of_two_drivers_changes_nothing(server: ServerProcess, topic: str) -> None:
     one, other = Sink(server, topic), Sink(server, topic)
     one.run(0, [LEFT, RIGHT])

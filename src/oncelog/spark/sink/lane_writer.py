@@ -116,6 +116,8 @@ class Lane:
         words = str(failure) if error is None else error.str()
         if _ANEW in words:  # the client's words; its saved producer is what checkpoint and sink are to a query
             words += ". For a query that is a new checkpoint, and a new `sink.name` where it has one"
+        if error is not None and error.code() == KafkaError._UNKNOWN_PARTITION:
+            words += " for this batch, as when the one before it was saved: its rows cannot name any that came later"
         named = _ROW.match(words)  # a row of what was sent in one piece
         if named is not None and portion is not None:
             words = f"row {portion.number(int(named[1]))}: {named[2]}"
