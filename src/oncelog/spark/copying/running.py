@@ -59,7 +59,7 @@ class Copying:
         """Up to the end of each partition as it is now."""
         orders = self._plan.orders(self.job, self.standing)
         if orders:
-            self._spark()
+            self._session()
             began_s = monotonic_s()
             self._round(orders)
             self.summary.took_s = monotonic_s() - began_s
@@ -68,19 +68,34 @@ class Copying:
     def follow(self, stop: Event, say: Callable[[str], None]) -> Summary:
         """Until it is told to stop. What may pass is waited for; what was refused ends it."""
         began_s = monotonic_s()
-        while not stop.is_set():
-            try:
-                is_idle = not self._next_round()
-                pause_s = IDLE_S if is_idle else 0.0
-            except SparkGone:
-                raise
-            except CopyFailed as failure:
-                say(f"{failure}; trying again")
-                pause_s = TROUBLE_S
-            if pause_s:
-                stop.wait(pause_s)
-        self.summary.took_s = monotonic_s() - began_s
+        try:
+            while not stop.is_set():
+                pause_s = self._one_of_many(say)
+                if pause_s:
+                    stop.wait(pause_s)
+        finally:  # also on Ctrl-C
+            self.summary.took_s = monotonic_s() - began_s
         return self.summary
+
+    def _one_of_many(self, say: Callable[[str], None]) -> float:
+        """How long to pause behind it."""
+        try:
+            return 0.0 if self._next_round() else IDLE_S
+        except SparkGone:
+            raise
+        except CopyFailed as failure:
+            say(f"{failure}; trying again")
+            return TROUBLE_S
+
+    def _session(self) -> Any:
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        try:
+            return self._spark()
+        except (PySparkException, Py4JError, ConnectionError, ImportError) as failure:
+            why = str(failure).partition("\n")[0]
+            raise SparkGone(f"Spark does not start, or has ended ({why}); what it says stands above") from failure
 
     def _next_round(self) -> bool:
         try:
@@ -97,7 +112,7 @@ class Copying:
         return bool(orders)
 
     def _round(self, orders: Sequence[Order]) -> None:
-        spark = self._spark()
+        spark = self._session()
         parts = shared_out(orders, self.standing.lanes, _parallelism(spark))
         found = outcomes(spark, [Task(self.job, part, self.standing) for part in parts])
         for outcome in found:
