@@ -7,7 +7,7 @@ from oncelog.spark.sink import steps
 from tests.spark.cluster import StandaloneCluster
 from tests.spark.kills.cells import DRIVER_STEPS, TASK_STEPS, Cell
 from tests.spark.kills.control import Controller, Stop, Visit, await_end, kill
-from tests.spark.kills.driver import QUICK_JVM, Driver
+from tests.spark.kills.driver import QUICK_JVM, Driver, Request
 from tests.spark.kills.hooks import parent
 from tests.spark.kills.pipeline import Pipeline
 
@@ -36,14 +36,15 @@ def kill_executors(
     pipeline: Pipeline, driver: Driver, controller: Controller, cluster: StandaloneCluster
 ) -> list[Cell]:
     """The executor of lane 0 dies at each step of its task. Its Python worker lives on and goes on with the task while
-    the next attempt stands at the same step; at the driver's steps all executors die."""
+    the next attempt stands at the same step, or goes on from the claim; at the driver's steps all executors die."""
     cells = []
     stop = controller.at(TASK_STEPS[0], lane=0)
     request = driver.run(pipeline.query())
     for following in (*TASK_STEPS[1:], None):
         orphan = stop.reached(request)
         cells.append(Cell.of("executor", orphan))
-        again = other_attempt(controller, orphan)
+        # Whoever comes after a claim finds it when it reads the state, and claims nothing itself.
+        again = other_attempt(controller, orphan, steps.RESUMED if orphan.step == steps.CLAIMED else orphan.step)
         orphan.orphan()
         successor = again.reached(request)
         orphan.release()
@@ -67,12 +68,14 @@ def kill_one_of_two(pipeline: Pipeline, driver: Driver, controller: Controller) 
     """Two attempts of lane 0 stand at each step of a task at once, on two hosts; one of them dies there, the first and
     the second in turn."""
     cells = []
-    stop = controller.at(TASK_STEPS[0], lane=0)
+    stop = controller.at(steps.STATE_READ, lane=0)
     request = driver.run(pipeline.query())
     for number, following in enumerate((*TASK_STEPS[1:], None)):
         first = stop.reached(request)
         second = other_attempt(controller, first).reached(request)
         assert first.jvm != second.jvm, "two attempts of a task ran in one executor"
+        if number == 0:
+            first, second = _both_claim(controller, request, first, second)
         cells.append(Cell.of("one of two attempts", first))
         if following is not None:
             stop = _later(controller, following, first)
@@ -81,6 +84,14 @@ def kill_one_of_two(pipeline: Pipeline, driver: Driver, controller: Controller) 
         lives.release()
     request.wait()
     return cells
+
+
+def _both_claim(controller: Controller, request: Request, first: Visit, second: Visit) -> tuple[Visit, Visit]:
+    """Both have read that nobody has claimed the lane, so both do."""
+    claims = [controller.at(TASK_STEPS[0], task=visit.facts["task"]) for visit in (first, second)]
+    first.release()
+    second.release()
+    return claims[0].reached(request), claims[1].reached(request)
 
 
 def late_attempts(pipeline: Pipeline, driver: Driver, controller: Controller) -> list[Cell]:
@@ -104,11 +115,11 @@ def late_attempts(pipeline: Pipeline, driver: Driver, controller: Controller) ->
     return cells
 
 
-def other_attempt(controller: Controller, visit: Visit) -> Stop:
-    """Where the same lane of the same batch comes to the same step in another attempt."""
+def other_attempt(controller: Controller, visit: Visit, step: str | None = None) -> Stop:
+    """Where the same lane of the same batch comes to the same step, or to this one, in another attempt."""
     facts = visit.facts
     return controller.at(
-        visit.step,
+        step or visit.step,
         when=lambda other: (
             (other["batch"], other["lane"]) == (facts["batch"], facts["lane"]) and other["task"] != facts["task"]
         ),

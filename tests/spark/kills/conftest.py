@@ -27,6 +27,15 @@ def shared_controller() -> Iterator[Controller]:
         yield controller
 
 
+@pytest.fixture(autouse=True)
+def nobody_is_held(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A test that failed would have the next one's processes stand at its own steps."""
+    yield
+    if "shared_controller" in request.fixturenames:
+        controller: Controller = request.getfixturevalue("shared_controller")
+        controller.let_go()
+
+
 SERVERS = BOTH if IS_ALL else ("oncelog",)
 QUICK_DAEMONS = {"SPARK_DAEMON_JAVA_OPTS": QUICK_JVM}
 FORGETFUL = {**SETTINGS, "producer.id.expiration.ms": "3000", "producer.id.expiration.check.interval.ms": "500"}
