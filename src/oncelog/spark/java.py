@@ -13,7 +13,9 @@ import re
 import shutil
 import subprocess
 import tempfile
+import traceback
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -121,3 +123,18 @@ def launching_home(java: Java, folder: Path | None = None) -> Path:
     launcher.write_text(_LAUNCHER.format(dropped=" | ".join(dropped), java=quoted, unpacked=UNPACKED_PYSPARK))
     launcher.chmod(0o755)
     return folder
+
+
+@contextmanager
+def ending_unconnected() -> Iterator[None]:
+    """When PySpark is interrupted while it waits for its JVM, it removes the folder in which that would tell its port:
+    the JVM would find it gone, and stay for ever."""
+    try:
+        yield
+    except BaseException as failure:
+        for frame, _ in traceback.walk_tb(failure.__traceback__):
+            process = frame.f_locals.get("proc") if frame.f_code.co_name == "launch_gateway" else None
+            if isinstance(process, subprocess.Popen):
+                process.kill()
+                process.wait()
+        raise

@@ -18,7 +18,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from oncelog.spark.conf import UNCHECKED_ARROW, defaults, has_own_logging, is_local, said_by_caller, set_by_user
-from oncelog.spark.java import UNPACKED_PYSPARK, VECTOR_MODULE, find_java, launching_home
+from oncelog.spark.java import UNPACKED_PYSPARK, VECTOR_MODULE, ending_unconnected, find_java, launching_home
 from oncelog.spark.watching import is_connect, watch
 
 OLDEST_SPARK: Final = (4, 2)
@@ -180,7 +180,7 @@ def _started(said: Mapping[str, str], spark_home: Path) -> Any:
         ours["spark.ui.showConsoleProgress"] = "false"
     python = _python(everything)
     os.environ["PYSPARK_PYTHON"] = python
-    with _environment(_variables(everything, home, python)):
+    with _environment(_variables(everything, home, python)), ending_unconnected():
         spark = _built_with(said, ours)
     atexit.register(_stop, spark)
     return spark
