@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+_TRACEBACK: Final = "Traceback (most recent call last):"
 BAR_CELLS: Final = 24
 SHORT_BAR_CELLS: Final = 10
 
@@ -104,9 +105,20 @@ def batch_words(batch: Batch) -> str:
 def end_words(query: str, batches: int, rows: int, took_ms: int, error: str | None) -> str:
     count = f"{batches:,} batch" if batches == 1 else f"{batches:,} batches"
     if error is not None:
-        first_line = error.strip().partition("\n")[0]
-        return f"{query} stopped by an error after {count}: {first_line}"
+        return f"{query} stopped by an error after {count}: {reason(error)}"
     return f"{query} ended after {count}, {_rows(rows)} in {seconds(took_ms)}"
+
+
+def reason(error: str) -> str:
+    """Of all that Spark says of an error, the line that says why: what a Python worker raised stands behind its frames,
+    and in front of it stands only that there was a worker."""
+    _, traceback, rest = error.rpartition(_TRACEBACK)
+    if traceback:
+        raised = next((line for line in rest.splitlines() if line and not line[0].isspace()), "")
+        kind, colon, words = raised.partition(": ")
+        if raised:
+            return words if colon and kind.replace(".", "").isidentifier() else raised
+    return error.strip().partition("\n")[0]
 
 
 def stages_words(stages: Sequence[Stage], took_ms: int) -> str:

@@ -83,6 +83,22 @@ def test_an_error_is_told_with_its_first_line() -> None:
     assert said == "words stopped by an error after 1 batch: [BROKEN] it is."
 
 
+def test_what_a_python_worker_raised_is_told_and_not_that_there_was_a_worker() -> None:
+    said = end_words(
+        "words",
+        0,
+        0,
+        900,
+        "[PYTHON_DATA_SOURCE_ERROR] Failed to initialize writer: Traceback (most recent call last):\n"
+        '  File "a.py", line 1, in <module>\n    refuse()\n'
+        "oncelog.spark.option.BadOption: No such option: 'sink.nam'; the nearest known one is 'sink.name'\n"
+        "\tat org.apache.spark.Frame(frame)\n",
+    )
+    assert said == (
+        "words stopped by an error after 0 batches: No such option: 'sink.nam'; the nearest known one is 'sink.name'"
+    )
+
+
 def test_a_bar_fills_as_tasks_are_done() -> None:
     drawn = [bar([Stage(number=4, tasks=4, done=done, active=1)], 1400) for done in (0, 1, 4)]
     assert drawn == [

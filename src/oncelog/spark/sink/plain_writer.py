@@ -26,13 +26,22 @@ def write_plain(options: SinkOptions, iterator: Iterable[pa.RecordBatch]) -> Non
         for batch in iterator:
             rows = chosen(batch, columns_of(batch, options.topic))
             for portion in portions(rows, options.topic, row):
-                under_way = [each for each in under_way if not each[0].done() or each[0].error is not None]
+                under_way = _still_under_way(options, under_way)
                 with _in_words(options, portion):
                     under_way.append((producer.send(portion.topic, portion.rows), portion))
             row += batch.num_rows
         for handle, portion in under_way:
             with _in_words(options, portion):
                 handle.result()
+
+
+def _still_under_way(options: SinkOptions, handles: list[tuple[BulkSend, Portion]]) -> list[tuple[BulkSend, Portion]]:
+    """What has failed is told at once: whatever came behind it would be written again by the next attempt."""
+    for handle, portion in handles:
+        if handle.done() and handle.error is not None:
+            with _in_words(options, portion):
+                handle.result()
+    return [each for each in handles if not each[0].done()]
 
 
 @contextmanager
