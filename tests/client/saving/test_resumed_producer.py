@@ -8,9 +8,11 @@ import pyarrow as pa
 import pytest
 
 from oncelog.client.errors import KafkaError, KafkaException
+from oncelog.client.net.brokers import Brokers
 from oncelog.client.producer.asynchronous import AsyncProducer
 from oncelog.client.producer.producer import Producer
 from oncelog.client.saving import BadSavedProducer, CannotResume, SavedProducer
+from oncelog.client.saving.resume import unchanged
 from oncelog.clock import wall_s
 from tests.client.saving.stored import Stored, stored
 from tests.raw import RawConnection, batch
@@ -284,13 +286,32 @@ def test_partitions_that_were_added_are_not_used_by_a_replay(
     producer.pin(out)
     saved = producer.saved()
     feed(producer, out, 0, 30)
-    topics = [{"name": out, "count": PARTITIONS + 2, "assignments": None}]
-    raw.call("create_partitions", 1, topics=topics, timeout=10_000, validate_only=False)
-    until(lambda: raw.offset_at(out, PARTITIONS + 1, -1).error_code == 0, "the new partitions are there")
+    grow(raw, out)
     feed(start(saved), out, 0, 50)
     found = stored(raw, out, PARTITIONS + 2)
     exactly(found, 50)
     assert set(found.by_partition()) <= set(range(PARTITIONS))
+
+
+@only_kafka
+async def test_who_has_looked_before_the_saved_value_was_made_looks_again(
+    start: Callable[..., Producer], raw: RawConnection, brokers: Brokers, out: str
+) -> None:
+    await brokers.refresh([out])
+    grow(raw, out)
+    producer = start()
+    producer.pin(out)
+    saved = producer.saved()
+    assert len(brokers.metadata.topics[out].partitions) == PARTITIONS
+    resumed = await unchanged(brokers, saved)
+    assert len(resumed.partitions) == PARTITIONS + 2
+
+
+def grow(raw: RawConnection, topic: str) -> None:
+    """By two partitions."""
+    topics = [{"name": topic, "count": PARTITIONS + 2, "assignments": None}]
+    raw.call("create_partitions", 1, topics=topics, timeout=10_000, validate_only=False)
+    until(lambda: raw.offset_at(topic, PARTITIONS + 1, -1).error_code == 0, "the new partitions are there")
 
 
 def test_bad_values_are_refused_before_anything_is_sent(

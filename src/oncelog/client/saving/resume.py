@@ -79,11 +79,10 @@ async def resume(brokers: "Brokers", saved: SavedProducer, wall_ms: int) -> Resu
 
 async def unchanged(brokers: "Brokers", saved: SavedProducer) -> Resumed:
     """As `resume`, for somebody who knows that nothing was written since. The place is looked at as it is known here;
-    brokers are asked only where it is not."""
-    known = brokers.metadata
-    if all(name in known.topics and known.topics[name].partitions for name in saved.topics):
-        _check_metadata(known, saved)
-    else:
+    brokers are asked only where it is not, or does not fit: what is known may be older than the saved value."""
+    try:
+        _check_metadata(brokers.metadata, saved)
+    except BadSavedProducer:
         await check_place(brokers, saved)
     resumed = {}
     for name, topic in saved.topics.items():
