@@ -9,6 +9,8 @@ import pyarrow as pa
 from tests.spark.kills.hooks import reached, task_facts
 from tests.spark.kills.queries import DIFFERS
 
+PORTION_ROWS = 100
+
 
 def another_row_each_attempt(batches: Iterator[Any]) -> Iterator[Any]:
     """Non-determinism that cannot be waited for: some rows say which attempt made them."""
@@ -27,3 +29,10 @@ def gate(batches: Iterator[Any]) -> Iterator[Any]:
     for number, batch in enumerate(batches):
         reached("gate", {"number": number, "rows": batch.num_rows, "worker": os.getpid()})
         yield batch
+
+
+def in_order(batches: Iterator[Any]) -> Iterator[Any]:
+    """All rows of the partition by their number, in portions."""
+    held = list(batches)
+    if held:
+        yield from pa.Table.from_batches(held).sort_by("x").combine_chunks().to_batches(max_chunksize=PORTION_ROWS)

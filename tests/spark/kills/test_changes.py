@@ -86,13 +86,13 @@ def test_a_restart_with_other_cores_repeats_nothing(
 def test_two_drivers_on_one_checkpoint_write_every_row_once(
     tmp_path: Path, server: ServerProcess, driver: Driver, shared_controller: Controller
 ) -> None:
-    """The second one runs from beginning to end while the first one stands in the middle of a batch, and once both
-    stand before the save of the same batch."""
-    pipeline = Pipeline(tmp_path, server, "two", rows=ROWS, rows_a_batch=400, middle="many")
+    """Once both stand before the save of the same batch; and once the second one runs from beginning to end while the
+    first one stands in the middle of a batch. Spark lets only one of them commit a batch, and stops the other."""
+    pipeline = Pipeline(tmp_path, server, "two", rows=ROWS, rows_a_batch=800, middle="many")
     middle = at_step(shared_controller, steps.SENT)
     first = driver.run(pipeline.query())
     standing = middle.reached(first)
-    saves = [shared_controller.at(steps.BEFORE_SAVE, batch=1) for _ in range(2)]
+    saves = [shared_controller.at(steps.BEFORE_SAVE, batch=0) for _ in range(2)]
     with Driver(tmp_path / "second", variables=shared_controller.variables) as other:
         second = other.run(pipeline.query())
         ahead = saves[0].reached(second)
@@ -101,9 +101,17 @@ def test_two_drivers_on_one_checkpoint_write_every_row_once(
         behind.release()
         ahead.release()
         ended = [_ended(request) for request in (first, second)]
+        assert ended.count(None) <= 1, "two drivers came to the end of one checkpoint"
+        driver.run(pipeline.query()).wait()
+        pipeline.more(ROWS)
+        middle = at_step(shared_controller, steps.SENT)
+        first = driver.run(pipeline.query())
+        standing = middle.reached(first)
+        other.run(pipeline.query()).wait()
+        standing.release()
+        assert _ended(first) is not None, "the first driver went on from a checkpoint that another one had finished"
     driver.run(pipeline.query()).wait()
     assert pipeline.audit().is_right, pipeline.audit()
-    assert ended.count(None) <= 1, "two drivers came to the end of one checkpoint"
 
 
 def _ended(request: object) -> str | None:
