@@ -4,6 +4,8 @@ PySpark's own listener copies every number of a batch's report by a call of its 
 a batch and more, measured. The same report as JSON is one call, so this listener speaks Spark's Java interface itself.
 """
 
+# The last report may come while the process ends, and then this cannot be imported; committing a position needs it.
+import concurrent.futures.thread  # noqa: F401
 import json
 import logging
 from collections.abc import Callable, Mapping

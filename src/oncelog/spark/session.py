@@ -10,9 +10,8 @@ import logging
 import os
 import re
 import sys
-import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -183,7 +182,7 @@ def _started(said: Mapping[str, str], spark_home: Path) -> Any:
     os.environ["PYSPARK_PYTHON"] = python
     with _environment(_variables(everything, home, python)), ending_unconnected():
         spark = _built_with(said, ours)
-    _before_threads_end(_stop, spark)
+    atexit.register(_stop, spark)
     return spark
 
 
@@ -239,12 +238,6 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
-
-
-def _before_threads_end(call: Callable[[Any], None], spark: Any) -> None:
-    """The last reports of queries commit positions, which takes threads: when `atexit` calls, none can be started."""
-    register = getattr(threading, "_register_atexit", atexit.register)
-    register(call, spark)
 
 
 def _stop(spark: Any) -> None:

@@ -1,6 +1,9 @@
 """How reports reach the screen, and the group at the end of a query."""
 
 import logging
+import os
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from threading import Event
 from types import SimpleNamespace
@@ -12,6 +15,7 @@ from py4j.protocol import Py4JNetworkError
 from oncelog.spark.listener import Report
 from oncelog.spark.progress import Batch, Stage
 from oncelog.spark.watching import StagesTold, Watch, stages_of
+from tests.peers.oncelog_process import SOURCES
 
 RUN = "e58905f8-db93-4666-a942-78702f2c6555"
 END_SECONDS = 10
@@ -143,3 +147,9 @@ def test_over_connect_operations_without_stages_draw_nothing() -> None:
     tell(None, 0, "a", False)
     tell([], 0, "a", True)
     assert screen.told == []
+
+
+def test_what_cannot_be_imported_at_the_end_of_a_process_is_there_before() -> None:
+    """The last report of a query may come then, and its position is committed by what needs this."""
+    order = "import sys, oncelog.spark.listener; sys.exit('concurrent.futures.thread' not in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", order], env={**os.environ, "PYTHONPATH": str(SOURCES)}).returncode == 0
