@@ -9,8 +9,10 @@ from click.testing import CliRunner
 
 from oncelog.chaos.plan import Target
 from oncelog.chaos.report import as_html, as_json, lines
-from oncelog.chaos.running import Options, Outcome, Verdict, run
+from oncelog.chaos.running import Options, Outcome, Progress, Verdict, run
 from oncelog.cli import main
+from oncelog.client import Admin, TopicPartition
+from oncelog.embedded import Server
 
 EVERYTHING = frozenset({Target.CONNECTIONS, Target.RESPONSES, Target.SERVER, Target.PRODUCER})
 
@@ -42,6 +44,25 @@ def test_a_producer_that_saves_only_its_position_writes_again_what_it_cannot_kno
     found = outcome_of(tmp_path, targets={Target.PRODUCER}, client="librdkafka", every=5_000)
     assert found.verdict is Verdict.NOT_EXACT
     assert found.result.all.duplicates > 0
+
+
+def test_what_was_confirmed_and_is_lost_is_found_missing(tmp_path: Path) -> None:
+    """The log loses what it has acknowledged: here because somebody deletes it."""
+    deleted: list[Progress] = []
+
+    def delete(progress: Progress) -> None:
+        if progress.confirmed >= 5_000 and not deleted:
+            deleted.append(progress)
+            gone = admin.delete_records([TopicPartition("chaos", 0, 1_000)])
+            assert all(each.result().low_watermark == 1_000 for each in gone.values())
+
+    with Server() as server, Admin({"bootstrap.servers": server.bootstrap_servers}) as admin:
+        options = Options(folder=tmp_path, messages=20_000, rate=10_000, servers=server.bootstrap_servers)
+        found = run(options, delete)
+    assert deleted
+    assert found.verdict is Verdict.NOT_EXACT
+    assert (found.result.missing, found.result.all.duplicates) == (1_000, 0)
+    assert found.result.missing_examples[0] == 0
 
 
 def test_a_fault_that_was_asked_for_and_hit_nothing_proves_nothing(tmp_path: Path) -> None:
