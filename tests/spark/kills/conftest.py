@@ -97,3 +97,14 @@ def cluster_driver(
     variables = shared_controller.variables
     with Driver(folder, master=cluster.url, variables=variables, conf=CONF, arrow_rows=ARROW_ROWS) as driver:
         yield driver
+
+
+@pytest.fixture(scope="session")
+def calm_driver(tmp_path_factory: pytest.TempPathFactory, shared_controller: Controller) -> Iterator[Driver]:
+    """On a cluster of its own, without speculation: each host has one half of a shuffle, and is not relieved of it."""
+    variables = shared_controller.variables
+    conf = {**CONF, "spark.speculation": "false"}
+    with StandaloneCluster(tmp_path_factory.mktemp("calm"), variables=QUICK_DAEMONS) as cluster:
+        folder = tmp_path_factory.mktemp("calm-driver")
+        with Driver(folder, master=cluster.url, variables=variables, conf=conf, arrow_rows=ARROW_ROWS) as driver:
+            yield driver

@@ -104,7 +104,7 @@ def test_a_lost_executor_whose_task_goes_on_sending_repeats_nothing(
 def test_a_stage_that_is_run_again_repeats_nothing(
     tmp_path: Path,
     server: ServerProcess,
-    cluster_driver: Driver,
+    calm_driver: Driver,
     shared_controller: Controller,
 ) -> None:
     """The sink's tasks read a shuffle, of which half is lost with an executor: the stage begins anew, while a task of
@@ -112,7 +112,7 @@ def test_a_stage_that_is_run_again_repeats_nothing(
     pipeline = Pipeline(tmp_path, server, "stage", rows=2400, rows_a_batch=600, middle="shuffled", placed="by lane")
     stop = shared_controller.at(steps.SENT, lane=0, batch=1)
     neighbour = shared_controller.at(steps.BEGUN, lane=1, batch=1)
-    request = cluster_driver.run(pipeline.query())
+    request = calm_driver.run(pipeline.query())
     first, other = stop.reached(request), neighbour.reached(request)
     assert first.jvm != other.jvm
     again = shared_controller.at(
