@@ -105,10 +105,20 @@ def row(case: Case, name: str, found: Outcome) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-HEAD = (
-    "| log | client | idempotence | linger | faults that hit work | confirmed | received | unique | duplicates | in runs "
-    "| missing |\n|---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|"
+COLUMNS = (
+    "log",
+    "client",
+    "idempotence",
+    "linger",
+    "faults that hit work",
+    "confirmed",
+    "received",
+    "unique",
+    "duplicates",
+    "in runs",
+    "missing",
 )
+HEAD = f"| {' | '.join(COLUMNS)} |\n|---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|"
 
 
 def write_page(text: str) -> None:
