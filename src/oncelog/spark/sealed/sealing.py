@@ -13,8 +13,8 @@ from oncelog.spark.sealed.batch import Sealing
 from oncelog.spark.sealed.manifest import Owner
 from oncelog.spark.sealed.sending import SparkLanes
 from oncelog.spark.sealed.surroundings import query_of, storage_of
+from oncelog.spark.sink.checking import lane_properties
 from oncelog.spark.sink.columns import check_columns
-from oncelog.spark.sink.warm import lane_properties
 
 
 class Sealed:

@@ -11,10 +11,11 @@ from oncelog.spark.options import sink_options
 from oncelog.spark.sealed import tasks
 from oncelog.spark.sealed.manifest import Manifest, Owner
 from oncelog.spark.sealed.tasks import send_lane
+from oncelog.spark.sink.checking import lane_properties
 from oncelog.spark.sink.deciding import Doing, decide
 from oncelog.spark.sink.driver import commit_batch
 from oncelog.spark.sink.standing import Standing
-from oncelog.spark.sink.warm import cluster, lane_properties
+from oncelog.spark.sink.warm import cluster
 
 
 class Frames(Protocol):

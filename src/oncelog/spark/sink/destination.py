@@ -104,8 +104,8 @@ class KafkaDestination:
         """Some brokers make topics that are asked for, where the user does not forbid it."""
         if self._settings.allow_auto_create_topics:
             making = Brokers(self._settings)
-            await making.start()
             try:
+                await making.start()
                 await making.refresh([topic])
             finally:
                 await making.close()

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from oncelog.client.errors import KafkaException
 from oncelog.spark.options import SinkOptions
 from oncelog.spark.sink import steps
+from oncelog.spark.sink.checking import lane_properties
 from oncelog.spark.sink.claiming import append_and_read
 from oncelog.spark.sink.connected import Connected, read_on
 from oncelog.spark.sink.deciding import Doing, check_claimed, check_same, check_topic, decide, other_lanes
@@ -19,7 +20,7 @@ from oncelog.spark.sink.lane import STATE, LaneMessage, SinkState, encode, key_o
 from oncelog.spark.sink.standing import Standing
 from oncelog.spark.sink.state import SinkTopic
 from oncelog.spark.sink.steps import reached
-from oncelog.spark.sink.warm import cluster, lane_properties
+from oncelog.spark.sink.warm import cluster
 
 NO_MESSAGE = (
     "a task of batch {batch} has told nothing: its rows may not be written. Continuous and real-time triggers end that "

@@ -24,6 +24,7 @@ from oncelog.client.saving.saved import Place, SavedProducer
 from oncelog.clock import wall_s
 from oncelog.spark.options import SinkOptions
 from oncelog.spark.sink import steps
+from oncelog.spark.sink.checking import lane_properties
 from oncelog.spark.sink.claiming import claim_lane, claim_sink, claim_topic, mark
 from oncelog.spark.sink.comparing import Kept
 from oncelog.spark.sink.connected import Connected, read_on
@@ -35,7 +36,7 @@ from oncelog.spark.sink.lane_producer import LaneProducer
 from oncelog.spark.sink.rows import Portion, chosen, columns_of, portions
 from oncelog.spark.sink.standing import Standing
 from oncelog.spark.sink.steps import reached
-from oncelog.spark.sink.warm import cluster, lane_properties
+from oncelog.spark.sink.warm import cluster
 
 # So often the offsets are moved on behind which a lane's records would be looked for, in partitions where it writes
 # nothing: retention must not reach them.

@@ -11,9 +11,9 @@ from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.producer.bulk import BulkSend
 from oncelog.client.producer.producer import Producer
 from oncelog.spark.options import SinkOptions
+from oncelog.spark.sink.checking import lane_properties
 from oncelog.spark.sink.errors import SinkRefused
 from oncelog.spark.sink.rows import Portion, chosen, columns_of, portions
-from oncelog.spark.sink.warm import lane_properties
 
 _ROW: Final = re.compile(r"row (\d+): (.*)", re.DOTALL)
 _UNANSWERED: Final = (KafkaError._MSG_TIMED_OUT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from oncelog.client.net.brokers import Brokers
 from oncelog.client.net.loop_thread import LoopThread
 from oncelog.client.properties import ProducerSettings, producer_settings
-from oncelog.spark.sink.checking import lane_properties as lane_properties
 from oncelog.spark.sink.destination import Destination, KafkaDestination
 from oncelog.spark.sink.lane import Json
 from oncelog.spark.sink.standing import Standing
