@@ -100,6 +100,7 @@ def test_the_command_says_its_verdict_by_its_exit_code(tmp_path: Path) -> None:
     [
         (("--kill", "servr"), "--kill knows no 'servr'; the nearest known one is server"),
         (("--kill", "server", "--servers", "127.0.0.1:1"), "nothing of yours is killed"),
+        (("--kill", "driver"), "the pipeline that --spark puts in between"),
     ],
 )
 def test_what_is_asked_for_wrongly_is_said_in_one_line(arguments: tuple[str, ...], words: str) -> None:

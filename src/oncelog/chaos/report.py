@@ -45,9 +45,29 @@ def counts(outcome: Outcome) -> dict[str, int]:
     return found | {name: count for name, count in rare.items() if count}
 
 
+def written_counts(outcome: Outcome) -> dict[str, int]:
+    """Of what the pipeline wrote; nothing where there is none."""
+    written = outcome.written
+    if written is None:
+        return {}
+    found = {
+        "rows due": written.confirmed,
+        "rows written": written.all.received,
+        "unique": written.all.unique - written.unconfirmed_there,
+        "duplicates": written.all.duplicates,
+        "missing": written.missing,
+        "out of order": written.all.out_of_order,
+        "foreign": written.all.foreign + written.unconfirmed_there,
+    }
+    return found | ({"started again by itself": outcome.restarts} if outcome.restarts else {})
+
+
 def lines(outcome: Outcome) -> list[str]:
     """For a terminal."""
     found = [f"{name:<24}{count:>14,}" for name, count in counts(outcome).items()]
+    if outcome.written is not None:
+        found += ["", "through Spark:"]
+        found += [f"{name:<24}{count:>14,}" for name, count in written_counts(outcome).items()]
     found += ["", *_runs_in_words(outcome)] if outcome.result.runs else []
     found += ["", *_faults_in_words(outcome)]
     rate = outcome.result.confirmed / max(outcome.seconds, 0.001)
@@ -94,6 +114,7 @@ def as_json(outcome: Outcome) -> dict[str, Any]:
             "servers": options.servers or None,
         },
         "counts": counts(outcome),
+        "spark": written_counts(outcome) or None,
         "partitions": {
             str(partition): {
                 "received": tally.received,
@@ -163,6 +184,10 @@ def as_html(outcome: Outcome) -> str:
     where = options.servers or "a server of its own"
     rows = "".join(
         f"<tr><td>{html.escape(name)}</td><td class=n>{count:,}</td></tr>" for name, count in counts(outcome).items()
+    )
+    rows += "".join(
+        f"<tr><td>through Spark: {html.escape(name)}</td><td class=n>{count:,}</td></tr>"
+        for name, count in written_counts(outcome).items()
     )
     runs = "".join(f"<li>{html.escape(words)}</li>" for words in _runs_in_words(outcome))
     faults = "".join(f"<li>{html.escape(words)}</li>" for words in _faults_in_words(outcome))

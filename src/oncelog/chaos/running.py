@@ -3,9 +3,10 @@
 import select
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from pathlib import Path
+from threading import Event as Waiting
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from oncelog.chaos.audit import NOT_A_NUMBER, Audit, Result
 from oncelog.chaos.faults import in_words
+from oncelog.chaos.pipeline import PipelineLives, PipelineOrder, outputs_of
 from oncelog.chaos.plan import CONFIRMED, ON_THE_WIRE, Event, Target, faults_of, kills_of, schedule
 from oncelog.chaos.processes import ProducerLives, ServerLives
 from oncelog.chaos.proxy import FaultProxy
@@ -27,6 +29,9 @@ from oncelog.clock import monotonic_s, wall_s
 
 SILENCE_S: Final = 180.0  # so long without a confirmation means that something hangs
 SAMPLE_S: Final = 0.25
+LOOK_S: Final = 0.5  # between two looks at what the pipeline has written
+IN_THE_PIPELINE: Final = frozenset({Target.DRIVER, Target.EXECUTOR})
+WAIT: Final = Waiting()  # never set: a wait that Ctrl-C ends
 OUR_SETTINGS: Final[Mapping[str, str]] = {"auto.create.topics.enable": "false"}
 
 
@@ -53,6 +58,7 @@ class Options:
     servers: str = ""  # an own Kafka; where empty, a server of ours is started
     rate: int = 0  # messages a second at most; 0 for as fast as it goes
     seconds: float = 0.0  # then nothing more is sent; 0 for until all were
+    is_spark: bool = False  # a pipeline on Spark goes on from what was sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +92,8 @@ class Outcome:
     failed: int  # messages that the client gave up
     seconds: float
     samples: list["Sample"] = field(default_factory=list)
+    written: Result | None = None  # by the pipeline; what it should have written counts as confirmed
+    restarts: int = 0  # of a pipeline that ended by itself
 
     @property
     def idle_targets(self) -> list[Target]:
@@ -95,9 +103,14 @@ class Outcome:
 
     @property
     def verdict(self) -> Verdict:
-        if not self.result.is_exact:
+        if not self.result.is_exact or not (self.written is None or _is_whole(self.written)):
             return Verdict.NOT_EXACT
         return Verdict.INCONCLUSIVE if self.idle_targets else Verdict.EXACT
+
+
+def _is_whole(written: Result) -> bool:
+    """What the pipeline wrote and should not have is as wrong as what it should have and did not."""
+    return written.is_exact and not written.unconfirmed_there
 
 
 @dataclass(slots=True)
@@ -106,6 +119,7 @@ class Progress:
 
     sent: int = 0
     confirmed: int = 0
+    written: int = 0  # by the pipeline
     failed: int = 0
     faults: Counter[Target] = field(default_factory=Counter)
     seconds: float = 0.0
@@ -136,7 +150,10 @@ class _Experiment:
         self._server = server
         self._watch = watch
         self._planned = schedule(options.seed, options.targets, every=options.every, messages=options.messages)
-        self._kills = kills_of(self._planned)[::-1]  # the next one last
+        kills = kills_of(self._planned)[::-1]  # the next one last
+        self._kills = [event for event in kills if event.target not in IN_THE_PIPELINE]
+        self._pipeline_kills = [event for event in kills if event.target in IN_THE_PIPELINE]
+        self._pipeline: PipelineLives | None = None
         self._killed: list[Killed] = []
         self._audit = Audit(options.messages)
         self._progress = Progress()
@@ -144,11 +161,48 @@ class _Experiment:
         self._slowest_ms = 0.0
         self._began_s = self._moved_s = 0.0
         self._lost_failures = 0  # of producers that were killed
+        self._looked_s = 0.0  # at the pipeline
 
     def run(self) -> Outcome:
         options = self._options
         create_topic(self._servers, options.topic, options.partitions)
         self._began_s = self._moved_s = monotonic_s()
+        if not options.is_spark:
+            return self._send()
+        create_topic(self._servers, self._written_topic, options.partitions)
+        checkpoint = str(options.folder / "checkpoint")
+        order = PipelineOrder(self._servers, options.topic, self._written_topic, checkpoint)
+        with PipelineLives(options.folder / "pipeline", order) as self._pipeline:
+            sent = self._send()
+            expected = self._expected()
+            while self._progress.written < expected.confirmed:
+                WAIT.wait(SAMPLE_S)
+                self._look()
+            restarts = self._pipeline.restarts
+        self._take_all(expected, self._written_topic)
+        happened = sorted({*sent.happened, *self._killed}, key=lambda each: each.seconds)
+        seconds = monotonic_s() - self._began_s
+        return replace(sent, written=expected.result(), restarts=restarts, happened=happened, seconds=seconds)
+
+    @property
+    def _written_topic(self) -> str:
+        return f"{self._options.topic}-written"
+
+    def _expected(self) -> Audit:
+        """What the pipeline has to write."""
+        expected = Audit(2 * self._options.messages)
+        for partition in range(self._options.partitions):
+            for numbers in stored_numbers(self._servers, self._options.topic, partition):
+                expected.confirm(outputs_of(numbers))
+        return expected
+
+    def _take_all(self, audit: Audit, topic: str) -> None:
+        for partition in range(self._options.partitions):
+            for numbers in stored_numbers(self._servers, topic, partition):
+                audit.take(partition, numbers)
+
+    def _send(self) -> Outcome:
+        options = self._options
         with FaultProxy(self._servers, faults_of(self._planned)) as proxy:
             order = Order(
                 client=options.client,
@@ -167,9 +221,7 @@ class _Experiment:
             wire = _on_the_wire(proxy, self._planned)
         seconds = monotonic_s() - self._began_s
         self._sample(is_last=True)
-        for partition in range(options.partitions):
-            for numbers in stored_numbers(self._servers, options.topic, partition):
-                self._audit.take(partition, numbers)
+        self._take_all(self._audit, options.topic)
         happened = sorted([*wire, *self._killed], key=lambda each: each.seconds)
         result = self._audit.result(sent=self._progress.sent)
         return Outcome(options, self._planned, happened, result, self._progress.failed, seconds, self._samples)
@@ -225,12 +277,14 @@ class _Experiment:
 
     def _note(self, event: Event) -> None:
         progress = self._progress
+        behind = max(0, progress.confirmed - progress.written)  # about as many rows are to come of these
+        under_way = max(0, progress.sent - progress.confirmed - progress.failed)
         self._killed.append(
             Killed(
                 target=event.target,
                 planned_at=event.at,
                 confirmed=progress.confirmed,
-                in_flight=max(0, progress.sent - progress.confirmed - progress.failed),
+                in_flight=behind if event.target in IN_THE_PIPELINE else under_way,
                 seconds=monotonic_s() - self._began_s,
                 words=event.in_words(),
             )
@@ -239,8 +293,27 @@ class _Experiment:
 
     def _look(self) -> None:
         self._sample()
+        if self._pipeline is not None and monotonic_s() - self._looked_s > LOOK_S:
+            self._looked_s = monotonic_s()
+            self._look_at(self._pipeline)
         if monotonic_s() - self._moved_s > SILENCE_S:
-            raise Hangs(f"nothing was confirmed for {SILENCE_S:g} s, at {self._progress.confirmed:,} messages")
+            where = f"{self._progress.confirmed:,} messages and {self._progress.written:,} rows of a pipeline"
+            raise Hangs(f"nothing moved for {SILENCE_S:g} s, at {where}")
+
+    def _look_at(self, pipeline: PipelineLives) -> None:
+        written = sum(end_offsets(self._servers, self._written_topic, self._options.partitions))
+        if written > self._progress.written:
+            self._progress.written = written
+            self._moved_s = monotonic_s()
+        while self._pipeline_kills and self._pipeline_kills[-1].at <= written:
+            event = self._pipeline_kills.pop()
+            self._note(event)
+            if event.target is Target.DRIVER:
+                pipeline.kill()
+                pipeline.start()
+            else:
+                pipeline.kill_worker(event.at)
+        pipeline.keep_alive()
 
     def _sample(self, *, is_last: bool = False) -> None:
         seconds = monotonic_s() - self._began_s
@@ -283,7 +356,7 @@ def stored_numbers(servers: str, topic: str, partition: int) -> Iterator[NDArray
         topic,
         partition,
         0,
-        _end_offset(servers, topic, partition),
+        end_offsets(servers, topic, partition + 1)[partition],
         columns=frozenset({"value"}),
         on_loss=lambda words: None,  # what is gone is missing, which the audit tells message by message
     )
@@ -291,11 +364,11 @@ def stored_numbers(servers: str, topic: str, partition: int) -> Iterator[NDArray
         yield numbers_of(rows.column("value"))
 
 
-def _end_offset(servers: str, topic: str, partition: int) -> int:
+def end_offsets(servers: str, topic: str, partitions: int) -> list[int]:
     with Consumer({"bootstrap.servers": servers}) as consumer:
-        marks = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=60)
-    assert marks is not None  # it is None only where `cached` is asked for
-    return marks[1]
+        every = [TopicPartition(topic, partition) for partition in range(partitions)]
+        marks = [consumer.get_watermark_offsets(each, timeout=60) for each in every]
+    return [mark[1] for mark in marks if mark is not None]  # it is None only where `cached` is asked for
 
 
 def numbers_of(values: pa.Array) -> NDArray[np.int64]:

@@ -3,6 +3,7 @@
 import json
 import sys
 from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
@@ -38,7 +39,7 @@ DRAW_S: Final = 0.2
     default="connections,responses",
     show_default=True,
     metavar="WHAT,...",
-    help="connections, responses, server, producer; or nothing.",
+    help="connections, responses, server, producer; with --spark also driver, executor; or nothing.",
 )
 @click.option(
     "--every", type=click.IntRange(1), help="Confirmed messages between two faults, about; a 40th of all if not given."
@@ -56,6 +57,7 @@ DRAW_S: Final = 0.2
     type=click.Path(path_type=Path, file_okay=False),
     help="Write report.html and report.json there.",
 )
+@click.option("--spark", "is_spark", is_flag=True, help="A pipeline on Spark in between, whose output is counted, too.")
 @click.option("-q", "is_quiet", is_flag=True, help="No progress on stderr.")
 @speaks_to_brokers
 def command(**given: Any) -> None:
@@ -66,6 +68,7 @@ def command(**given: Any) -> None:
     Exit codes: 0 exact, 1 not exact, 2 inconclusive (a kind of fault never hit work) or wrong usage, 130 Ctrl-C.
     """
     try:
+        from oncelog.chaos.pipeline import PipelineEnded
         from oncelog.chaos.report import lines
         from oncelog.chaos.running import Hangs, ProducerFailed
     except ImportError as missing:
@@ -74,7 +77,7 @@ def command(**given: Any) -> None:
     try:
         with ended_by_sigterm():
             outcome = _run(given)
-    except (Hangs, ProducerFailed) as stopped:
+    except (Hangs, PipelineEnded, ProducerFailed) as stopped:
         raise failure(str(stopped)) from stopped
     for line in lines(outcome):
         click.echo(line)
@@ -88,6 +91,8 @@ def _run(given: dict[str, Any]) -> "Outcome":
     from oncelog.chaos.running import Options, run
 
     _check_client(given["client"])
+    if given["is_spark"] and find_spec("pyspark") is None:
+        raise failure('a pipeline runs on Spark: pip install "oncelog[spark]"')
     messages = given["messages"] or (MOST_IN_MINUTES if given["minutes"] else MESSAGES)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="oncelog-chaos-")))
@@ -99,7 +104,8 @@ def _run(given: dict[str, Any]) -> "Outcome":
             client=given["client"],
             is_idempotent=given["idempotence"] == "on",
             linger_ms=given["linger"],
-            targets=_targets(given["kills"], given["servers"]),
+            targets=_targets(given["kills"], given["servers"], given["is_spark"]),
+            is_spark=given["is_spark"],
             every=given["every"] or _spacing(given["messages"]),
             seed=given["seed"],
             servers=given["servers"] or "",
@@ -125,18 +131,20 @@ def _check_client(client: str) -> None:
         raise failure("librdkafka comes with confluent-kafka: pip install confluent-kafka") from missing
 
 
-def _targets(said: str, servers: str | None) -> "frozenset[Target]":
-    from oncelog.chaos.plan import ON_THE_WIRE, Target
+def _targets(said: str, servers: str | None, is_spark: bool) -> "frozenset[Target]":
+    from oncelog.chaos.plan import Target
 
     names = [] if said == "nothing" else [name.strip() for name in said.split(",")]
-    known = [str(target) for target in (Target.CONNECTIONS, Target.RESPONSES, Target.SERVER, Target.PRODUCER)]
+    known = [str(target) for target in Target]
     for name in names:
         if name not in known:
             raise click.UsageError(f"--kill knows no {name!r}{nearest(name, known)}")
     targets = frozenset(Target(name) for name in names)
+    if not is_spark and targets & {Target.DRIVER, Target.EXECUTOR}:
+        raise click.UsageError("--kill driver and executor are of the pipeline that --spark puts in between")
     if servers and Target.SERVER in targets:
         raise click.UsageError("--kill server is for a server of the experiment's own: nothing of yours is killed")
-    return targets if not servers else targets & (ON_THE_WIRE | {Target.PRODUCER})
+    return targets
 
 
 class Display:
@@ -155,7 +163,8 @@ class Display:
         faults = ", ".join(f"{target} {count}" for target, count in sorted(progress.faults.items())) or "none yet"
         rate = progress.confirmed / max(progress.seconds, 0.001)
         behind = max(0, progress.sent - progress.confirmed - progress.failed)
-        line = f"confirmed {progress.confirmed:,}{of}, {rate:,.0f}/s, {behind:,} under way; faults: {faults}"
+        written = f"; {progress.written:,} rows through Spark" if progress.written else ""
+        line = f"confirmed {progress.confirmed:,}{of}, {rate:,.0f}/s, {behind:,} under way{written}; faults: {faults}"
         click.echo(f"\r\033[K{line}", nl=False, err=True)
 
     def end(self) -> None:
