@@ -72,10 +72,11 @@ def test_an_audit_has_a_largest_size() -> None:
 def slowly(partitions: Sequence[Sequence[int]]) -> tuple[Counter[str], list[Run]]:
     """Message by message."""
     counts: Counter[str] = Counter()
-    runs: list[Run] = []
+    runs: list[list[int]] = []
     seen: set[int] = set()
     for partition, numbers in enumerate(partitions):
-        last, run = -1, None
+        last = -1
+        run: list[int] | None = None
         for row, number in enumerate(numbers):
             counts["received"] += 1
             if not 0 <= number < SENT:
@@ -91,10 +92,10 @@ def slowly(partitions: Sequence[Sequence[int]]) -> tuple[Counter[str], list[Run]
             if run is None:
                 counts["runs"] += 1
                 run = [partition, row, number, last, 0, 0]
-                runs.append(run)  # type: ignore[arg-type]
+                runs.append(run)
             run[4] += 1
             run[5] += is_twice
-    return counts, [Run(*each) for each in runs]  # type: ignore[misc]
+    return counts, [Run(*each) for each in runs]
 
 
 numbers = st.lists(st.lists(st.integers(-1, SENT), max_size=30), max_size=3)

@@ -21,10 +21,10 @@ _WORKER: Final = b"pyspark.daemon"
 
 def outputs_of(numbers: Numbers) -> Numbers:
     """What `pipeline_job.py` makes of these, in its order."""
-    rest = numbers % 3
-    made = np.repeat(2 * numbers, rest)
-    is_second = np.concatenate(([False], (made[1:] == made[:-1]) & (made[1:] % 2 == 0))) if len(made) else made != made
-    return made + is_second
+    rows = numbers % 3
+    made: Numbers = np.repeat(2 * numbers, rows)
+    firsts = np.repeat(np.cumsum(rows) - rows, rows)  # where the rows of each number begin
+    return made + np.arange(len(made)) - firsts
 
 
 class PipelineEnded(RuntimeError):
@@ -43,7 +43,6 @@ class PipelineLives:
     """`pipeline_job.py`, life after life, on one checkpoint."""
 
     def __init__(self, folder: Path, order: PipelineOrder) -> None:
-        self.kills = 0
         self.restarts = 0  # because it ended by itself
         self._folder = folder
         self._log = folder / "pipeline.log"
@@ -72,7 +71,6 @@ class PipelineLives:
         for pid in self._pids():
             _kill(pid)
         self._process.wait()
-        self.kills += 1
 
     def kill_worker(self, number: int) -> bool:
         """One of the Python processes in which tasks run; False where there is none just now."""
@@ -89,6 +87,7 @@ class PipelineLives:
         self.restarts += 1
         if self.restarts > MOST_RESTARTS:
             raise PipelineEnded(f"the pipeline ended by itself {self.restarts} times:\n{self.last_words()}")
+        self.kill()  # what it has left behind
         self.start()
 
     def last_words(self) -> str:
@@ -97,10 +96,9 @@ class PipelineLives:
     def _pids(self) -> Iterator[int]:
         """All of the driver's session, its JVM and Python's workers among them."""
         assert self._process is not None
-        for entry in sorted(Path("/proc").iterdir()) if Path("/proc").is_dir() else []:
+        for entry in Path("/proc").iterdir():
             if entry.name.isdigit() and _session(int(entry.name)) == self._process.pid:
                 yield int(entry.name)
-        yield self._process.pid
 
 
 def _session(pid: int) -> int:

@@ -36,7 +36,6 @@ class ServerLives:
     def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
         self.port = free_port()
         self.servers = f"{HOST}:{self.port}"
-        self.kills = 0
         self._folder = folder
         self._log = folder / "server.log"
         self._command = [sys.executable, "-m", "oncelog", "serve", "--listen", self.servers, "--data"]
@@ -84,7 +83,6 @@ class ServerLives:
         assert self._process is not None
         self._process.kill()
         self._process.wait()
-        self.kills += 1
 
     def stop(self) -> None:
         if self._process is None or self._process.poll() is not None:
@@ -101,7 +99,6 @@ class ProducerLives:
     """`chaos/sending.py`, life after life; `read` gives what the present one tells."""
 
     def __init__(self, folder: Path, order: Order) -> None:
-        self.kills = 0
         self._order = order
         self._log = folder / "producer.log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -133,7 +130,6 @@ class ProducerLives:
     def kill(self) -> None:
         assert self._process is not None
         self._process.kill()
-        self.kills += 1
 
     def read(self) -> bytes | None:
         """What came since; nothing: not now; None: the process has ended and everything was read."""

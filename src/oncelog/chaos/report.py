@@ -1,4 +1,4 @@
-"""An experiment's outcome in words, as JSON, and as one page of HTML that needs nothing else. Pure."""
+"""An experiment's outcome in words, as JSON, and as one page of HTML that needs nothing else."""
 
 import html
 from collections import Counter

@@ -30,6 +30,7 @@ from oncelog.clock import monotonic_s, wall_s
 SILENCE_S: Final = 180.0  # so long without a confirmation means that something hangs
 SAMPLE_S: Final = 0.25
 LOOK_S: Final = 0.5  # between two looks at what the pipeline has written
+SETTLE_S: Final = 5.0  # without another row, until a pipeline that has written all is taken to be through
 IN_THE_PIPELINE: Final = frozenset({Target.DRIVER, Target.EXECUTOR})
 WAIT: Final = Waiting()  # never set: a wait that Ctrl-C ends
 OUR_SETTINGS: Final[Mapping[str, str]] = {"auto.create.topics.enable": "false"}
@@ -175,7 +176,8 @@ class _Experiment:
         with PipelineLives(options.folder / "pipeline", order) as self._pipeline:
             sent = self._send()
             expected = self._expected()
-            while self._progress.written < expected.confirmed:
+            # What would be written twice may come behind the row that completes the count.
+            while self._progress.written < expected.confirmed or monotonic_s() - self._moved_s < SETTLE_S:
                 WAIT.wait(SAMPLE_S)
                 self._look()
             restarts = self._pipeline.restarts
@@ -191,15 +193,13 @@ class _Experiment:
     def _expected(self) -> Audit:
         """What the pipeline has to write."""
         expected = Audit(2 * self._options.messages)
-        for partition in range(self._options.partitions):
-            for numbers in stored_numbers(self._servers, self._options.topic, partition):
-                expected.confirm(outputs_of(numbers))
+        for _, numbers in stored_numbers(self._servers, self._options.topic, self._options.partitions):
+            expected.confirm(outputs_of(numbers))
         return expected
 
     def _take_all(self, audit: Audit, topic: str) -> None:
-        for partition in range(self._options.partitions):
-            for numbers in stored_numbers(self._servers, topic, partition):
-                audit.take(partition, numbers)
+        for partition, numbers in stored_numbers(self._servers, topic, self._options.partitions):
+            audit.take(partition, numbers)
 
     def _send(self) -> Outcome:
         options = self._options
@@ -263,16 +263,18 @@ class _Experiment:
         """True where the producer was killed."""
         is_killed = False
         while self._kills and self._kills[-1].at <= self._progress.confirmed:
+            if self._kills[-1].target is Target.PRODUCER and is_killed:
+                break  # the next one is for its next life
             event = self._kills.pop()
             self._note(event)
-            if event.target is Target.SERVER:
+            if event.target is Target.PRODUCER:
+                producer.kill()
+                is_killed = True
+            else:
                 assert self._server is not None, "only a server of our own is killed"
                 self._server.kill()
                 self._server.start()
                 self._moved_s = monotonic_s()
-            elif event.target is Target.PRODUCER and not is_killed:
-                producer.kill()
-                is_killed = True
         return is_killed
 
     def _note(self, event: Event) -> None:
@@ -306,13 +308,13 @@ class _Experiment:
             self._progress.written = written
             self._moved_s = monotonic_s()
         while self._pipeline_kills and self._pipeline_kills[-1].at <= written:
-            event = self._pipeline_kills.pop()
-            self._note(event)
+            event = self._pipeline_kills[-1]
             if event.target is Target.DRIVER:
                 pipeline.kill()
                 pipeline.start()
-            else:
-                pipeline.kill_worker(event.at)
+            elif not pipeline.kill_worker(event.at):
+                break  # there is none just now
+            self._note(self._pipeline_kills.pop())
         pipeline.keep_alive()
 
     def _sample(self, *, is_last: bool = False) -> None:
@@ -349,19 +351,20 @@ def create_topic(servers: str, topic: str, partitions: int) -> None:
         raise failure
 
 
-def stored_numbers(servers: str, topic: str, partition: int) -> Iterator[NDArray[np.int64]]:
-    """What stands in a partition, portion by portion, in the order of the log; -1 for what is no number."""
-    found = read_range(
-        {"bootstrap.servers": servers},
-        topic,
-        partition,
-        0,
-        end_offsets(servers, topic, partition + 1)[partition],
-        columns=frozenset({"value"}),
-        on_loss=lambda words: None,  # what is gone is missing, which the audit tells message by message
-    )
-    for rows in found:
-        yield numbers_of(rows.column("value"))
+def stored_numbers(servers: str, topic: str, partitions: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """What stands in each partition, portion by portion, in the order of the log; -1 for what is no number."""
+    for partition, end in enumerate(end_offsets(servers, topic, partitions)):
+        found = read_range(
+            {"bootstrap.servers": servers},
+            topic,
+            partition,
+            0,
+            end,
+            columns=frozenset({"value"}),
+            on_loss=lambda words: None,  # what is gone is missing, which the audit tells message by message
+        )
+        for rows in found:
+            yield partition, numbers_of(rows.column("value"))
 
 
 def end_offsets(servers: str, topic: str, partitions: int) -> list[int]:

@@ -92,14 +92,17 @@ class Teller:
             self._slowest_ms = 0.0
 
 
-class Stock:
-    """librdkafka, as confluent-kafka has it."""
+class Client:
+    """What both clients do alike, since ours follows librdkafka's."""
 
-    def __init__(self, order: Order, saved: str | None) -> None:
-        from confluent_kafka import Producer
+    def __init__(self, producer: Any) -> None:
+        self._producer = producer
 
-        self._producer = Producer({**order.properties, "log_level": 0})
-        self.saved = ""
+    def begin(self, topic: str) -> None:
+        """There is no identity to save."""
+
+    def saved(self) -> str:
+        return ""
 
     def produce(self, topic: str, value: bytes, partition: int, on_delivery: Callable[..., None]) -> bool:
         try:
@@ -114,40 +117,26 @@ class Stock:
     def flush(self, timeout_s: float) -> int:
         return int(self._producer.flush(timeout_s))
 
-    def begin(self, topic: str) -> None:
-        """There is no identity to save."""
 
+class Saved(Client):
+    """Ours, where it is to be killed."""
 
-class Ours:
-    def __init__(self, order: Order, saved: str | None) -> None:
-        from oncelog.client import Producer
-
-        self._producer = Producer(order.properties, saved=saved or None)
-        self._is_saved = bool(order.state)
-
-    @property
     def saved(self) -> str:
-        return self._producer.saved().to_json() if self._is_saved else ""
+        return str(self._producer.saved().to_json())
 
     def begin(self, topic: str) -> None:
-        if self._is_saved:
-            self._producer.pin(topic)
-
-    def produce(self, topic: str, value: bytes, partition: int, on_delivery: Callable[..., None]) -> bool:
-        try:
-            self._producer.produce(topic, value, partition=partition, on_delivery=on_delivery)
-        except BufferError:
-            return False
-        return True
-
-    def poll(self, timeout_s: float) -> None:
-        self._producer.poll(timeout_s)
-
-    def flush(self, timeout_s: float) -> int:
-        return self._producer.flush(timeout_s)
+        self._producer.pin(topic)
 
 
-CLIENTS: Final[dict[str, Callable[[Order, str | None], Stock | Ours]]] = {"librdkafka": Stock, "oncelog": Ours}
+def client_of(order: Order, saved: str | None) -> Client:
+    if order.client == "librdkafka":
+        from confluent_kafka import Producer as Stock
+
+        return Client(Stock({**order.properties, "log_level": 0}))
+    from oncelog.client import Producer
+
+    producer = Producer(order.properties, saved=saved or None)
+    return Saved(producer) if order.state else Client(producer)
 
 
 class Life:
@@ -159,7 +148,7 @@ class Life:
         self._due_s = self._saved_s = monotonic_s()
         state = read_state(order.state)
         self._first = state["next"] if state else 0
-        self._client = CLIENTS[order.client](order, state["producer"] if state else None)
+        self._client = client_of(order, state["producer"] if state else None)
         if order.state and state is None:
             self._client.begin(order.topic)
             self._save(0)
@@ -205,7 +194,7 @@ class Life:
                 raise TimeoutError(f"messages were not stored within {PATIENCE_S:g} s")
 
     def _save(self, position: int) -> None:
-        write_state(self._order.state, {"next": position, "producer": self._client.saved})
+        write_state(self._order.state, {"next": position, "producer": self._client.saved()})
         self._saved_s = monotonic_s()
 
 

@@ -123,12 +123,8 @@ def _spacing(messages: int | None) -> int:
 
 
 def _check_client(client: str) -> None:
-    if client != "librdkafka":
-        return
-    try:
-        import confluent_kafka  # noqa: F401
-    except ImportError as missing:
-        raise failure("librdkafka comes with confluent-kafka: pip install confluent-kafka") from missing
+    if client == "librdkafka" and find_spec("confluent_kafka") is None:
+        raise failure("librdkafka comes with confluent-kafka: pip install confluent-kafka")
 
 
 def _targets(said: str, servers: str | None, is_spark: bool) -> "frozenset[Target]":
