@@ -20,9 +20,10 @@ import click
 
 from bench import table
 from bench.process import machine
+from oncelog.chaos.outcome import Options, Outcome
 from oncelog.chaos.plan import Target
 from oncelog.chaos.report import as_json, counts
-from oncelog.chaos.running import Options, Outcome, run
+from oncelog.chaos.running import run
 from tests.peers.apache import ApacheKafka
 
 PAGE = Path(__file__).parents[1] / "docs" / "chaos.md"
@@ -70,7 +71,6 @@ def outcome(case: Case, name: str, scale: float) -> Outcome:
         folder = Path(made)
         with server(name, folder) as servers:
             options = Options(
-                folder=folder,
                 messages=messages,
                 topic="article",
                 client=case.client,
@@ -82,7 +82,7 @@ def outcome(case: Case, name: str, scale: float) -> Outcome:
                 seed=1,
                 servers=servers,
             )
-            return run(options)
+            return run(options, folder)
 
 
 def row(case: Case, name: str, found: Outcome) -> str:

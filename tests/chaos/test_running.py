@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from oncelog.chaos.outcome import Options, Outcome, Progress, Verdict
 from oncelog.chaos.plan import Target
 from oncelog.chaos.report import as_html, as_json, lines
-from oncelog.chaos.running import Options, Outcome, Progress, Verdict, run
+from oncelog.chaos.running import run
 from oncelog.cli import main
 from oncelog.client import Admin, TopicPartition
 from oncelog.embedded import Server
@@ -18,7 +19,7 @@ EVERYTHING = frozenset({Target.CONNECTIONS, Target.RESPONSES, Target.SERVER, Tar
 
 
 def outcome_of(folder: Path, **more: Any) -> Outcome:
-    return run(Options(folder=folder, **{"messages": 20_000, "rate": 10_000, "every": 2_000} | more))
+    return run(Options(**{"messages": 20_000, "rate": 10_000, "every": 2_000} | more), folder)
 
 
 def test_with_everything_killed_each_message_stands_there_once(tmp_path: Path) -> None:
@@ -57,8 +58,8 @@ def test_what_was_confirmed_and_is_lost_is_found_missing(tmp_path: Path) -> None
             assert all(each.result().low_watermark == 1_000 for each in gone.values())
 
     with Server() as server, Admin({"bootstrap.servers": server.bootstrap_servers}) as admin:
-        options = Options(folder=tmp_path, messages=20_000, rate=10_000, servers=server.bootstrap_servers)
-        found = run(options, delete)
+        options = Options(messages=20_000, rate=10_000, servers=server.bootstrap_servers)
+        found = run(options, tmp_path, delete)
     assert deleted
     assert found.verdict is Verdict.NOT_EXACT
     assert (found.result.missing, found.result.all.duplicates) == (1_000, 0)

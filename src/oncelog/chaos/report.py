@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
-from oncelog.chaos.running import Killed, Outcome, Verdict
+from oncelog.chaos.outcome import Killed, Outcome, Verdict
 
 SHOWN_RUNS: Final = 20
 WIDTH, HEIGHT, MARGIN = 860, 220, 56

@@ -1,30 +1,22 @@
 """One experiment: a server, a proxy, a producer of numbered messages, what is killed meanwhile, and the audit."""
 
 import select
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from enum import IntEnum
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from threading import Event as Waiting
-from typing import Final, NamedTuple
+from typing import Final
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-from numpy.typing import NDArray
-
-from oncelog.chaos.audit import NOT_A_NUMBER, Audit, Result
+from oncelog.chaos.audit import Audit
 from oncelog.chaos.faults import in_words
+from oncelog.chaos.outcome import Killed, Options, Outcome, Progress, Sample
 from oncelog.chaos.pipeline import PipelineLives, PipelineOrder, outputs_of
 from oncelog.chaos.plan import CONFIRMED, ON_THE_WIRE, Event, Target, faults_of, kills_of, schedule
 from oncelog.chaos.processes import ProducerLives, ServerLives
 from oncelog.chaos.proxy import FaultProxy
+from oncelog.chaos.reading import create_topic, end_offsets, stored_numbers
 from oncelog.chaos.sending import Order
 from oncelog.chaos.telling import Report, Reports
-from oncelog.client import Admin, Consumer, NewTopic
-from oncelog.client.consumer.ranges import read_range
-from oncelog.client.types import TopicPartition
 from oncelog.clock import monotonic_s, wall_s
 
 SILENCE_S: Final = 180.0  # so long without a confirmation means that something hangs
@@ -34,97 +26,6 @@ SETTLE_S: Final = 5.0  # without another row, until a pipeline that has written 
 IN_THE_PIPELINE: Final = frozenset({Target.DRIVER, Target.EXECUTOR})
 WAIT: Final = Waiting()  # never set: a wait that Ctrl-C ends
 OUR_SETTINGS: Final[Mapping[str, str]] = {"auto.create.topics.enable": "false"}
-
-
-class Verdict(IntEnum):
-    """The exit code."""
-
-    EXACT = 0
-    NOT_EXACT = 1
-    INCONCLUSIVE = 2  # a kind of fault that was asked for never hit anything
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    folder: Path  # for what the experiment keeps while it runs
-    messages: int
-    topic: str = "chaos"
-    partitions: int = 1
-    client: str = "oncelog"
-    is_idempotent: bool = True
-    linger_ms: int = 5
-    targets: frozenset[Target] = frozenset()
-    every: int = 10_000
-    seed: int = 1
-    servers: str = ""  # an own Kafka; where empty, a server of ours is started
-    rate: int = 0  # messages a second at most; 0 for as fast as it goes
-    seconds: float = 0.0  # then nothing more is sent; 0 for until all were
-    is_spark: bool = False  # a pipeline on Spark goes on from what was sent
-
-
-@dataclass(frozen=True, slots=True)
-class Killed:
-    """An event as it came about."""
-
-    target: Target
-    planned_at: int
-    confirmed: int  # by then
-    in_flight: int  # messages sent and not confirmed, or requests not answered
-    seconds: float
-    words: str
-
-    @property
-    def hit_work(self) -> bool:
-        return self.in_flight > 0
-
-
-class Sample(NamedTuple):
-    seconds: float
-    confirmed: int  # by then
-    slowest_ms: float  # from a message's sending to its confirmation, since the sample before
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    options: Options
-    planned: list[Event]
-    happened: list[Killed]
-    result: Result
-    failed: int  # messages that the client gave up
-    seconds: float
-    samples: list["Sample"] = field(default_factory=list)
-    written: Result | None = None  # by the pipeline; what it should have written counts as confirmed
-    restarts: int = 0  # of a pipeline that ended by itself
-
-    @property
-    def idle_targets(self) -> list[Target]:
-        """What was asked for and never hit work."""
-        hit = {each.target for each in self.happened if each.hit_work}
-        return sorted(self.options.targets - hit)
-
-    @property
-    def verdict(self) -> Verdict:
-        if not self.result.is_exact or not (self.written is None or _is_whole(self.written)):
-            return Verdict.NOT_EXACT
-        return Verdict.INCONCLUSIVE if self.idle_targets else Verdict.EXACT
-
-
-def _is_whole(written: Result) -> bool:
-    """What the pipeline wrote and should not have is as wrong as what it should have and did not."""
-    return written.is_exact and not written.unconfirmed_there
-
-
-@dataclass(slots=True)
-class Progress:
-    """What a display may look at while it runs."""
-
-    sent: int = 0
-    confirmed: int = 0
-    written: int = 0  # by the pipeline
-    failed: int = 0
-    faults: Counter[Target] = field(default_factory=Counter)
-    seconds: float = 0.0
-
 
 Watch = Callable[[Progress], None]
 
@@ -137,15 +38,17 @@ class ProducerFailed(RuntimeError):
     """The producer ended by itself, and not well."""
 
 
-def run(options: Options, watch: Watch = lambda progress: None) -> Outcome:
+def run(options: Options, folder: Path, watch: Watch = lambda progress: None) -> Outcome:
+    """`folder` is for what the experiment keeps while it runs."""
     if options.servers:
-        return _Experiment(options, options.servers, None, watch).run()
-    with ServerLives(options.folder / "server", OUR_SETTINGS) as server:
-        return _Experiment(options, server.servers, server, watch).run()
+        return _Experiment(options, folder, options.servers, None, watch).run()
+    with ServerLives(folder / "server", OUR_SETTINGS) as server:
+        return _Experiment(options, folder, server.servers, server, watch).run()
 
 
 class _Experiment:
-    def __init__(self, options: Options, servers: str, server: ServerLives | None, watch: Watch) -> None:
+    def __init__(self, options: Options, folder: Path, servers: str, server: ServerLives | None, watch: Watch) -> None:
+        self._folder = folder
         self._options = options
         self._servers = servers
         self._server = server
@@ -168,12 +71,12 @@ class _Experiment:
         options = self._options
         create_topic(self._servers, options.topic, options.partitions)
         self._began_s = self._moved_s = monotonic_s()
-        if not options.is_spark:
+        if options.spark is None:
             return self._send()
         create_topic(self._servers, self._written_topic, options.partitions)
-        checkpoint = str(options.folder / "checkpoint")
+        checkpoint = str(self._folder / "checkpoint")
         order = PipelineOrder(self._servers, options.topic, self._written_topic, checkpoint)
-        with PipelineLives(options.folder / "pipeline", order) as self._pipeline:
+        with PipelineLives(self._folder / "pipeline", order) as self._pipeline:
             sent = self._send()
             expected = self._expected()
             # What would be written twice may come behind the row that completes the count.
@@ -212,11 +115,11 @@ class _Experiment:
                 messages=options.messages,
                 is_idempotent=options.is_idempotent,
                 linger_ms=options.linger_ms,
-                state=str(options.folder / "producer.json") if Target.PRODUCER in options.targets else "",
+                state=str(self._folder / "producer.json") if Target.PRODUCER in options.targets else "",
                 rate=options.rate,
                 until_s=wall_s() + options.seconds if options.seconds else 0.0,
             )
-            with ProducerLives(options.folder, order) as producer:
+            with ProducerLives(self._folder, order) as producer:
                 self._drive(proxy, producer)
             wire = _on_the_wire(proxy, self._planned)
         seconds = monotonic_s() - self._began_s
@@ -342,41 +245,3 @@ def _on_the_wire(proxy: FaultProxy, planned: list[Event]) -> list[Killed]:
         )
         for each in proxy.happened
     ]
-
-
-def create_topic(servers: str, topic: str, partitions: int) -> None:
-    with Admin({"bootstrap.servers": servers}) as admin:
-        failure = admin.create_topics([NewTopic(topic, partitions, -1)])[topic].exception()
-    if failure is not None:
-        raise failure
-
-
-def stored_numbers(servers: str, topic: str, partitions: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """What stands in each partition, portion by portion, in the order of the log; -1 for what is no number."""
-    for partition, end in enumerate(end_offsets(servers, topic, partitions)):
-        found = read_range(
-            {"bootstrap.servers": servers},
-            topic,
-            partition,
-            0,
-            end,
-            columns=frozenset({"value"}),
-            on_loss=lambda words: None,  # what is gone is missing, which the audit tells message by message
-        )
-        for rows in found:
-            yield partition, numbers_of(rows.column("value"))
-
-
-def end_offsets(servers: str, topic: str, partitions: int) -> list[int]:
-    with Consumer({"bootstrap.servers": servers}) as consumer:
-        every = [TopicPartition(topic, partition) for partition in range(partitions)]
-        marks = [consumer.get_watermark_offsets(each, timeout=60) for each in every]
-    return [mark[1] for mark in marks if mark is not None]  # it is None only where `cached` is asked for
-
-
-def numbers_of(values: pa.Array) -> NDArray[np.int64]:
-    is_number = pc.match_substring_regex(values, r"^[0-9]{1,18}$")
-    if not pc.all(is_number.fill_null(False)).as_py():
-        values = pc.if_else(is_number.fill_null(False), values, pa.scalar(b"%d" % NOT_A_NUMBER, values.type))
-    found: NDArray[np.int64] = pc.cast(values.cast(pa.string()), pa.int64()).to_numpy(zero_copy_only=False)
-    return found

@@ -14,8 +14,8 @@ from oncelog.cli._endings import ended_by_sigterm, failure, nearest, speaks_to_b
 from oncelog.clock import monotonic_s, wall_s
 
 if TYPE_CHECKING:
+    from oncelog.chaos.outcome import Outcome, Progress
     from oncelog.chaos.plan import Target
-    from oncelog.chaos.running import Outcome, Progress
 
 CLIENTS: Final = ("oncelog", "librdkafka")
 MESSAGES: Final = 1_000_000
@@ -88,7 +88,8 @@ def command(**given: Any) -> None:
 
 
 def _run(given: dict[str, Any]) -> "Outcome":
-    from oncelog.chaos.running import Options, run
+    from oncelog.chaos.outcome import Options, Pipeline
+    from oncelog.chaos.running import run
 
     _check_client(given["client"])
     if given["is_spark"] and find_spec("pyspark") is None:
@@ -97,7 +98,6 @@ def _run(given: dict[str, Any]) -> "Outcome":
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="oncelog-chaos-")))
         options = Options(
-            folder=folder,
             messages=messages,
             topic=given["topic"] or f"chaos-{given['seed']}-{int(wall_s())}",
             partitions=given["partitions"],
@@ -105,7 +105,7 @@ def _run(given: dict[str, Any]) -> "Outcome":
             is_idempotent=given["idempotence"] == "on",
             linger_ms=given["linger"],
             targets=_targets(given["kills"], given["servers"], given["is_spark"]),
-            is_spark=given["is_spark"],
+            spark=Pipeline() if given["is_spark"] else None,
             every=given["every"] or _spacing(given["messages"]),
             seed=given["seed"],
             servers=given["servers"] or "",
@@ -113,7 +113,7 @@ def _run(given: dict[str, Any]) -> "Outcome":
             seconds=(given["minutes"] or 0) * 60 if not given["messages"] else 0.0,
         )
         display = Display(messages if given["messages"] or not given["minutes"] else 0)
-        outcome = run(options, display.show if not given["is_quiet"] else lambda progress: None)
+        outcome = run(options, folder, display.show if not given["is_quiet"] else lambda progress: None)
         display.end()
         return outcome
 

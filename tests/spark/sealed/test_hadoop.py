@@ -116,8 +116,8 @@ def test_two_drivers_that_run_one_batch_at_once_send_the_rows_of_one(
             won.append(bool(facts["won"]))
 
     monkeypatch.setattr(sink_steps, "_reached", reached)
-    # HDFS decides one rename after the other. A local folder that Hadoop sees does not: two at once leave the file of the
-    # one beside the checksum of the other. So they take turns here, as they do there.
+    # HDFS decides one rename after the other. A local folder that Hadoop sees does not: two at once leave the file of
+    # the one beside the checksum of the other. So they take turns here, as they do there.
     turns, create = threading.Lock(), HadoopStorage.create
 
     def create_in_turn(storage: HadoopStorage, name: str, data: bytes) -> bool:

@@ -1,0 +1,105 @@
+"""What an experiment is told, what it notes while it runs, and what came of it. Pure."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import NamedTuple
+
+from oncelog.chaos.audit import Result
+from oncelog.chaos.plan import Event, Target
+
+
+class Verdict(IntEnum):
+    """The exit code."""
+
+    EXACT = 0
+    NOT_EXACT = 1
+    INCONCLUSIVE = 2  # a kind of fault that was asked for never hit anything
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """On Spark."""
+
+    sink: str = "direct"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    messages: int
+    topic: str = "chaos"
+    partitions: int = 1
+    client: str = "oncelog"
+    is_idempotent: bool = True
+    linger_ms: int = 5
+    targets: frozenset[Target] = frozenset()
+    every: int = 10_000
+    seed: int = 1
+    servers: str = ""  # an own Kafka; where empty, a server of ours is started
+    rate: int = 0  # messages a second at most; 0 for as fast as it goes
+    seconds: float = 0.0  # then nothing more is sent; 0 for until all were
+    spark: Pipeline | None = None  # goes on from what was sent
+
+
+@dataclass(frozen=True, slots=True)
+class Killed:
+    """An event as it came about."""
+
+    target: Target
+    planned_at: int
+    confirmed: int  # by then
+    in_flight: int  # messages sent and not confirmed, or requests not answered
+    seconds: float
+    words: str
+
+    @property
+    def hit_work(self) -> bool:
+        return self.in_flight > 0
+
+
+class Sample(NamedTuple):
+    seconds: float
+    confirmed: int  # by then
+    slowest_ms: float  # from a message's sending to its confirmation, since the sample before
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    options: Options
+    planned: list[Event]
+    happened: list[Killed]
+    result: Result
+    failed: int  # messages that the client gave up
+    seconds: float
+    samples: list[Sample] = field(default_factory=list)
+    written: Result | None = None  # by the pipeline; what it should have written counts as confirmed
+    restarts: int = 0  # of a pipeline that ended by itself
+
+    @property
+    def idle_targets(self) -> list[Target]:
+        """What was asked for and never hit work."""
+        hit = {each.target for each in self.happened if each.hit_work}
+        return sorted(self.options.targets - hit)
+
+    @property
+    def verdict(self) -> Verdict:
+        if not self.result.is_exact or not (self.written is None or _is_whole(self.written)):
+            return Verdict.NOT_EXACT
+        return Verdict.INCONCLUSIVE if self.idle_targets else Verdict.EXACT
+
+
+def _is_whole(written: Result) -> bool:
+    """What the pipeline wrote and should not have is as wrong as what it should have and did not."""
+    return written.is_exact and not written.unconfirmed_there
+
+
+@dataclass(slots=True)
+class Progress:
+    """What a display may look at while it runs."""
+
+    sent: int = 0
+    confirmed: int = 0
+    written: int = 0  # by the pipeline
+    failed: int = 0
+    faults: Counter[Target] = field(default_factory=Counter)
+    seconds: float = 0.0

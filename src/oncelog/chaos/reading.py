@@ -1,0 +1,51 @@
+"""What an experiment asks a cluster for: a topic, how much stands in it, and which numbers."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from oncelog.chaos.audit import NOT_A_NUMBER
+from oncelog.client import Admin, Consumer, NewTopic
+from oncelog.client.consumer.ranges import read_range
+from oncelog.client.types import TopicPartition
+
+
+def create_topic(servers: str, topic: str, partitions: int) -> None:
+    with Admin({"bootstrap.servers": servers}) as admin:
+        failure = admin.create_topics([NewTopic(topic, partitions, -1)])[topic].exception()
+    if failure is not None:
+        raise failure
+
+
+def stored_numbers(servers: str, topic: str, partitions: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """What stands in each partition, portion by portion, in the order of the log; -1 for what is no number."""
+    for partition, end in enumerate(end_offsets(servers, topic, partitions)):
+        found = read_range(
+            {"bootstrap.servers": servers},
+            topic,
+            partition,
+            0,
+            end,
+            columns=frozenset({"value"}),
+            on_loss=lambda words: None,  # what is gone is missing, which the audit tells message by message
+        )
+        for rows in found:
+            yield partition, numbers_of(rows.column("value"))
+
+
+def end_offsets(servers: str, topic: str, partitions: int) -> list[int]:
+    with Consumer({"bootstrap.servers": servers}) as consumer:
+        every = [TopicPartition(topic, partition) for partition in range(partitions)]
+        marks = [consumer.get_watermark_offsets(each, timeout=60) for each in every]
+    return [mark[1] for mark in marks if mark is not None]  # it is None only where `cached` is asked for
+
+
+def numbers_of(values: pa.Array) -> NDArray[np.int64]:
+    is_number = pc.match_substring_regex(values, r"^[0-9]{1,18}$")
+    if not pc.all(is_number.fill_null(False)).as_py():
+        values = pc.if_else(is_number.fill_null(False), values, pa.scalar(b"%d" % NOT_A_NUMBER, values.type))
+    found: NDArray[np.int64] = pc.cast(values.cast(pa.string()), pa.int64()).to_numpy(zero_copy_only=False)
+    return found
