@@ -9,6 +9,10 @@ from oncelog.chaos.audit import Result
 from oncelog.chaos.plan import Event, Target
 
 
+class Stopped(RuntimeError):
+    """The experiment could not go on: its words say why."""
+
+
 class Verdict(IntEnum):
     """The exit code."""
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +13,8 @@ from typing import Final, Self
 import numpy as np
 
 from oncelog.chaos.audit import Numbers
+from oncelog.chaos.guard import Guard, end, pids
+from oncelog.chaos.outcome import Stopped
 
 MOST_RESTARTS: Final = 20  # of a driver that ended by itself
 _WORKER: Final = b"pyspark.daemon"
@@ -27,7 +28,7 @@ def outputs_of(numbers: Numbers) -> Numbers:
     return made + np.arange(len(made)) - firsts
 
 
-class PipelineEnded(RuntimeError):
+class PipelineEnded(Stopped):
     """The driver ended by itself again and again."""
 
 
@@ -42,7 +43,8 @@ class PipelineOrder:
 class PipelineLives:
     """`pipeline_job.py`, life after life, on one checkpoint."""
 
-    def __init__(self, folder: Path, order: PipelineOrder) -> None:
+    def __init__(self, guard: Guard, folder: Path, order: PipelineOrder) -> None:
+        self._guard = guard
         self.restarts = 0  # because it ended by itself
         self._folder = folder
         self._log = folder / "pipeline.log"
@@ -60,16 +62,14 @@ class PipelineLives:
     def start(self) -> None:
         command = [sys.executable, "-m", "oncelog.chaos.pipeline_job", json.dumps(asdict(self._order))]
         with open(self._log, "ab") as log:
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self._folder, start_new_session=True
-            )
+            self._process = self._guard.popen(command, stdout=log, stderr=log, cwd=self._folder)
 
     def kill(self) -> None:
         """kill -9, with the JVM and all that it has started: as when the machine goes."""
         if self._process is None:
             return
         for pid in self._pids():
-            _kill(pid)
+            end(pid)
         self._process.wait()
 
     def kill_worker(self, number: int) -> bool:
@@ -77,7 +77,7 @@ class PipelineLives:
         workers = [pid for pid in self._pids() if _WORKER in _command(pid)]
         if not workers:
             return False
-        _kill(workers[number % len(workers)])
+        end(workers[number % len(workers)])
         return True
 
     def keep_alive(self) -> None:
@@ -96,9 +96,7 @@ class PipelineLives:
     def _pids(self) -> Iterator[int]:
         """All of the driver's session, its JVM and Python's workers among them."""
         assert self._process is not None
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit() and _session(int(entry.name)) == self._process.pid:
-                yield int(entry.name)
+        return (pid for pid in pids() if _session(pid) == self._process.pid)
 
 
 def _session(pid: int) -> int:
@@ -113,10 +111,3 @@ def _command(pid: int) -> bytes:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return b""
-
-
-def _kill(pid: int) -> None:
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass  # it has ended meanwhile

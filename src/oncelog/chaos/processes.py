@@ -10,6 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from oncelog.chaos.guard import Guard
+from oncelog.chaos.outcome import Stopped
 from oncelog.chaos.sending import Order
 from oncelog.clock import monotonic_s
 
@@ -19,7 +21,7 @@ PAUSE_S: Final = 0.02
 HOST: Final = "127.0.0.1"
 
 
-class DidNotStart(RuntimeError):
+class DidNotStart(Stopped):
     """With what the process said."""
 
 
@@ -33,7 +35,8 @@ def free_port() -> int:
 class ServerLives:
     """`oncelog serve` on one folder and one port, life after life."""
 
-    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(self, guard: Guard, folder: Path, settings: Mapping[str, str] | None = None) -> None:
+        self._guard = guard
         self.port = free_port()
         self.servers = f"{HOST}:{self.port}"
         self._folder = folder
@@ -54,9 +57,7 @@ class ServerLives:
 
     def start(self) -> None:
         with open(self._log, "ab") as log:
-            self._process = subprocess.Popen(
-                self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-            )
+            self._process = self._guard.popen(self._command, stdout=log, stderr=log)
         give_up_s = monotonic_s() + START_S
         while not self._answers():
             if self._has_ended_within(PAUSE_S) or monotonic_s() > give_up_s:
@@ -98,7 +99,8 @@ class ServerLives:
 class ProducerLives:
     """`chaos/sending.py`, life after life; `read` gives what the present one tells."""
 
-    def __init__(self, folder: Path, order: Order) -> None:
+    def __init__(self, guard: Guard, folder: Path, order: Order) -> None:
+        self._guard = guard
         self._order = order
         self._log = folder / "producer.log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -117,9 +119,7 @@ class ProducerLives:
         self._close_pipe()
         command = [sys.executable, "-m", "oncelog.chaos.sending", self._order.to_json()]
         with open(self._log, "ab") as log:
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, start_new_session=True
-            )
+            self._process = self._guard.popen(command, stdout=subprocess.PIPE, stderr=log)
         assert self._process.stdout is not None
         os.set_blocking(self._process.stdout.fileno(), False)
 

@@ -9,7 +9,8 @@ from typing import Final
 
 from oncelog.chaos.audit import Audit
 from oncelog.chaos.faults import in_words
-from oncelog.chaos.outcome import Killed, Options, Outcome, Progress, Sample
+from oncelog.chaos.guard import Guard
+from oncelog.chaos.outcome import Killed, Options, Outcome, Progress, Sample, Stopped
 from oncelog.chaos.pipeline import PipelineLives, PipelineOrder, outputs_of
 from oncelog.chaos.plan import CONFIRMED, ON_THE_WIRE, Event, Target, faults_of, kills_of, schedule
 from oncelog.chaos.processes import ProducerLives, ServerLives
@@ -30,24 +31,28 @@ OUR_SETTINGS: Final[Mapping[str, str]] = {"auto.create.topics.enable": "false"}
 Watch = Callable[[Progress], None]
 
 
-class Hangs(RuntimeError):
+class Hangs(Stopped):
     """Nothing moved for too long."""
 
 
-class ProducerFailed(RuntimeError):
+class ProducerFailed(Stopped):
     """The producer ended by itself, and not well."""
 
 
 def run(options: Options, folder: Path, watch: Watch = lambda progress: None) -> Outcome:
     """`folder` is for what the experiment keeps while it runs."""
-    if options.servers:
-        return _Experiment(options, folder, options.servers, None, watch).run()
-    with ServerLives(folder / "server", OUR_SETTINGS) as server:
-        return _Experiment(options, folder, server.servers, server, watch).run()
+    with Guard() as guard:
+        if options.servers:
+            return _Experiment(options, folder, guard, options.servers, None, watch).run()
+        with ServerLives(guard, folder / "server", OUR_SETTINGS) as server:
+            return _Experiment(options, folder, guard, server.servers, server, watch).run()
 
 
 class _Experiment:
-    def __init__(self, options: Options, folder: Path, servers: str, server: ServerLives | None, watch: Watch) -> None:
+    def __init__(
+        self, options: Options, folder: Path, guard: Guard, servers: str, server: ServerLives | None, watch: Watch
+    ) -> None:
+        self._guard = guard
         self._folder = folder
         self._options = options
         self._servers = servers
@@ -76,7 +81,7 @@ class _Experiment:
         create_topic(self._servers, self._written_topic, options.partitions)
         checkpoint = str(self._folder / "checkpoint")
         order = PipelineOrder(self._servers, options.topic, self._written_topic, checkpoint)
-        with PipelineLives(self._folder / "pipeline", order) as self._pipeline:
+        with PipelineLives(self._guard, self._folder / "pipeline", order) as self._pipeline:
             sent = self._send()
             expected = self._expected()
             # What would be written twice may come behind the row that completes the count.
@@ -119,7 +124,7 @@ class _Experiment:
                 rate=options.rate,
                 until_s=wall_s() + options.seconds if options.seconds else 0.0,
             )
-            with ProducerLives(self._folder, order) as producer:
+            with ProducerLives(self._guard, self._folder, order) as producer:
                 self._drive(proxy, producer)
             wire = _on_the_wire(proxy, self._planned)
         seconds = monotonic_s() - self._began_s

@@ -68,16 +68,15 @@ def command(**given: Any) -> None:
     Exit codes: 0 exact, 1 not exact, 2 inconclusive (a kind of fault never hit work) or wrong usage, 130 Ctrl-C.
     """
     try:
-        from oncelog.chaos.pipeline import PipelineEnded
+        from oncelog.chaos.outcome import Stopped
         from oncelog.chaos.report import lines
-        from oncelog.chaos.running import Hangs, ProducerFailed
     except ImportError as missing:
         raise failure(f'the audit works on columns: pip install "oncelog[columns]" ({missing})') from missing
 
     try:
         with ended_by_sigterm():
             outcome = _run(given)
-    except (Hangs, PipelineEnded, ProducerFailed) as stopped:
+    except Stopped as stopped:
         raise failure(str(stopped)) from stopped
     for line in lines(outcome):
         click.echo(line)

@@ -1,0 +1,92 @@
+"""Ends what an experiment has started, whatever becomes of the experiment: also where it is killed itself, or where
+Ctrl-C comes between the start of a process and the line that would remember it.
+
+    python -m oncelog.chaos.guard MARK
+
+Every process of an experiment has its mark among its environment variables, and hands it on to whatever it starts. The
+guard is a process that holds one end of a pipe. When the other end is gone, it ends all that carry the mark. Marks are
+looked for in /proc; a system that has none relies on the experiment's own tidiness.
+"""
+
+import os
+import secrets
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from threading import Event as Waiting
+from types import TracebackType
+from typing import Any, Final, Self
+
+VARIABLE: Final = "CHAOS_MARK"  # what begins with ONCELOG_ is a setting of the server
+PROCESSES: Final = Path("/proc")
+LOOKS: Final = 100  # at most, each of which may find what was started during the one before
+PAUSE_S: Final = 0.05
+END_S: Final = 20.0
+
+
+class Guard:
+    def __init__(self) -> None:
+        self.mark = secrets.token_hex(8)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        command = [sys.executable, "-m", "oncelog.chaos.guard", self.mark]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        )
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        assert self._process is not None and self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(END_S)
+
+    def popen(self, command: Sequence[str], **how: Any) -> subprocess.Popen[bytes]:
+        """In a session of its own, so that Ctrl-C in the terminal is for the experiment alone to act on."""
+        environment = {**os.environ, VARIABLE: self.mark}
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, env=environment, start_new_session=True, **how)
+
+
+def marked(mark: str) -> Iterator[int]:
+    wanted = f"{VARIABLE}={mark}".encode()
+    for pid in pids():
+        try:
+            variables = (PROCESSES / str(pid) / "environ").read_bytes()
+        except OSError:
+            continue  # it has ended, or is somebody else's
+        if wanted in variables.split(b"\0"):
+            yield pid
+
+
+def pids() -> Iterator[int]:
+    if PROCESSES.is_dir():
+        yield from (int(entry.name) for entry in PROCESSES.iterdir() if entry.name.isdigit())
+
+
+def end(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass  # it has ended meanwhile
+
+
+def main(arguments: Sequence[str]) -> int:
+    (mark,) = arguments
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.stdin.buffer.read()
+    never = Waiting()
+    for _ in range(LOOKS):
+        found = list(marked(mark))
+        if not found:
+            return 0
+        for pid in found:
+            end(pid)
+        never.wait(PAUSE_S)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

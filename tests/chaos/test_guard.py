@@ -1,0 +1,107 @@
+"""Ctrl-C at any moment, and even kill -9, ends whatever the experiment has started, and leaves nothing listening."""
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from oncelog.chaos.guard import VARIABLE, marked
+from tests.waiting import until
+
+ORDER = ("--messages", "10000000", "--rate", "5000", "--kill", "connections,server,producer", "--every", "2000")
+SEED = 20261121
+
+
+@pytest.fixture
+def experiment(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    with open(tmp_path / "said", "wb") as said:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "oncelog", "chaos", *ORDER],
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            env={**os.environ, "TMPDIR": str(tmp_path)},
+            start_new_session=True,
+        )
+    yield process
+    process.kill()
+    process.wait()
+
+
+def children(tmp_path: Path) -> list[int]:
+    """All processes below the experiment that know its temporary folder by their arguments, and the guard."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                variables = (entry / "environ").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if f"TMPDIR={tmp_path}".encode() in variables:
+                found.append(int(entry.name))
+    return found
+
+
+def listening(pid: int) -> list[int]:
+    """Ports of 127.0.0.1 on which the process listens."""
+    try:
+        sockets = {os.readlink(each) for each in Path(f"/proc/{pid}/fd").iterdir()}
+    except OSError:
+        return []
+    ports = []
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        columns = line.split()
+        if columns[3] == "0A" and f"socket:[{columns[9]}]" in sockets:
+            ports.append(int(columns[1].partition(":")[2], 16))
+    return ports
+
+
+@pytest.mark.parametrize("moment", range(6))
+def test_ctrl_c_ends_everything(experiment: subprocess.Popen[bytes], tmp_path: Path, moment: int) -> None:
+    """From before anything was started on."""
+    chance = random.Random(f"{SEED} {moment}")
+    if moment:
+        until(lambda: len(children(tmp_path)) > min(moment, 3), "as many processes")
+    try:
+        experiment.wait(chance.uniform(0.0, 0.4))  # somewhere in what comes next
+    except subprocess.TimeoutExpired:
+        pass
+    ports = [port for pid in children(tmp_path) for port in listening(pid)]
+    assert ports or moment < 3, "the proxy at least"
+    experiment.send_signal(signal.SIGINT)
+    assert experiment.wait(30) in (130, -signal.SIGINT), (tmp_path / "said").read_text()
+    until(lambda: not children(tmp_path), "the end of all processes")
+    for port in ports:
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port), timeout=5)
+    if experiment.returncode == 130:
+        assert list(tmp_path.glob("oncelog-chaos-*")) == [], "its folder is gone, too"
+
+
+def test_kill_9_of_the_experiment_ends_what_it_has_started(experiment: subprocess.Popen[bytes], tmp_path: Path) -> None:
+    until(lambda: len(children(tmp_path)) > 3, "the guard, the server and the producer")
+    experiment.kill()
+    experiment.wait()
+    until(lambda: not children(tmp_path), "the end of all processes")
+
+
+def test_only_processes_with_its_mark_are_found() -> None:
+    command = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+    ours, other = (
+        subprocess.Popen(command, stdin=subprocess.PIPE, env={**os.environ, VARIABLE: mark}) for mark in ("a1", "a12")
+    )
+    try:
+        until(lambda: list(marked("a1")) == [ours.pid], "its environment to be there")
+        assert list(marked("a12")) == [other.pid]
+        assert list(marked("")) == []
+    finally:
+        for each in (ours, other):
+            assert each.stdin is not None
+            each.stdin.close()
+            each.wait()
