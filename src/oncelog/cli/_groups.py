@@ -16,7 +16,8 @@ class Pointing(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         known = self.list_commands(ctx)
         name = args[0]
-        if name not in known and not name.startswith("-"):
+        # A shell that completes a line with a wrong name in it is not to be told so.
+        if name not in known and not name.startswith("-") and not ctx.resilient_parsing:
             meant = MEANT.get(name)
             near = f"; the nearest known one is {meant}" if meant in known else nearest(name, known)
             ctx.fail(f"No such command {name!r}{near}")
@@ -28,6 +29,7 @@ class ListsAtFirst(Pointing):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         is_help = bool(args) and args[0] in ctx.help_option_names
-        if not args or (args[0].startswith("-") and not is_help):
+        is_completed = ctx.resilient_parsing and not args  # behind `oncelog topics ` come the names of its commands
+        if not is_completed and (not args or (args[0].startswith("-") and not is_help)):
             args = ["list", *args]
         return super().parse_args(ctx, args)

@@ -71,7 +71,7 @@ def command(**given: Any) -> None:
         from oncelog.chaos.outcome import Stopped
         from oncelog.chaos.report import lines
     except ImportError as missing:
-        raise failure(f'the audit works on columns: pip install "oncelog[columns]" ({missing})') from missing
+        raise failure(f'the audit works on columns: pip install "oncelog[chaos]" ({missing})') from missing
 
     try:
         with ended_by_sigterm():
@@ -123,7 +123,7 @@ def _spacing(messages: int | None) -> int:
 
 def _check_client(client: str) -> None:
     if client == "librdkafka" and find_spec("confluent_kafka") is None:
-        raise failure("librdkafka comes with confluent-kafka: pip install confluent-kafka")
+        raise failure('librdkafka comes with confluent-kafka: pip install "oncelog[chaos]"')
 
 
 def _targets(said: str, servers: str | None, is_spark: bool) -> "frozenset[Target]":
