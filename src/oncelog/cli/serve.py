@@ -4,8 +4,14 @@ import logging
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import click
+
+if TYPE_CHECKING:
+    from oncelog.server.running import Beside
+
+CONSOLE_ADDRESS: Final = "127.0.0.1:8080"
 
 
 @click.command(name="serve")
@@ -19,12 +25,22 @@ import click
 )
 @click.option("--set", "given", metavar="KEY=VALUE", multiple=True, help="One setting, by Kafka's name; repeatable.")
 @click.option("--metrics", metavar="HOST:PORT", help="Serve Prometheus text at /metrics there.")
+@click.option(
+    "--console",
+    metavar="[HOST:PORT]",
+    is_flag=False,
+    flag_value=CONSOLE_ADDRESS,
+    help=f"Serve the page to look at there; {CONSOLE_ADDRESS} when not given. Needs the extra [console].",
+)
+@click.option("--console-faults", metavar="FILE", hidden=True, type=click.Path(dir_okay=False, path_type=Path))
 def command(
     listen: str | None,
     data: str | None,
     config: Path | None,
     given: tuple[str, ...],
     metrics: str | None,
+    console: str | None,
+    console_faults: Path | None,
 ) -> None:
     """Serve a log over the Kafka protocol.
 
@@ -42,6 +58,8 @@ def command(
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     _refuse_unless_address("--listen", listen, "127.0.0.1:9092")
     _refuse_unless_address("--metrics", metrics, "127.0.0.1:9308")
+    _refuse_unless_address("--console", console, CONSOLE_ADDRESS)
+    beside = None if console is None else _console(console, console_faults)
     if data is not None and not data.strip():
         raise click.UsageError("--data is empty: name a folder, such as --data data, or leave it out for oncelog-data")
     short = [
@@ -55,11 +73,27 @@ def command(
         )
         from oncelog.embedded import open_broker
 
-        serve(lambda: open_broker(settings), click.echo)
+        serve(lambda: open_broker(settings), click.echo, beside=beside)
     except (SettingsError, FolderInUse, DamagedFolder, ClusterStorageError, LogError) as refusal:
         raise click.ClickException(_one_below_the_other(str(refusal))) from refusal
     except OSError as refusal:
         raise click.ClickException(_in_words(refusal)) from refusal
+
+
+def _console(address: str, faults: Path | None) -> "Beside":
+    """`faults` is where `oncelog chaos` writes down what it does to this server."""
+    try:
+        from oncelog.console.faults import FaultFile
+        from oncelog.console.serving import beside
+    except ModuleNotFoundError as missing:
+        if missing.name not in ("starlette", "uvicorn"):
+            raise
+        raise click.ClickException(
+            f"--console needs {missing.name}, which is not installed: pip install 'oncelog[console]'"
+        ) from missing
+    from oncelog.server.listeners import parse_address
+
+    return beside(*parse_address("--console", address), None if faults is None else FaultFile(faults))
 
 
 def _refuse_unless_address(option: str, given: str | None, example: str) -> None:

@@ -91,6 +91,10 @@ class KafkaProducers:
     def rows(self) -> Iterator[tuple[int, int]]:
         return iter(self._rows.items())
 
+    def newest_rows(self) -> Iterator[tuple[int, int]]:
+        """Who wrote last comes first."""
+        return reversed(self._rows.items())
+
     def lease_left_ms(self, row: int, now: Now) -> int:
         """These pids are not leased."""
         return NO_LEASE

@@ -102,6 +102,14 @@ class LeasedProducers:
     def rows(self) -> Iterator[tuple[int, int]]:
         return iter(self.ring)
 
+    def newest_rows(self) -> Iterator[tuple[int, int]]:
+        return reversed(self.ring)
+
+    def sampled_rows(self, most: int) -> Iterator[tuple[int, int]]:
+        """So many of them, evenly spread, oldest pid first."""
+        count = len(self.ring)
+        return map(self.ring.at, range(count) if count <= most else (n * count // most for n in range(most)))
+
     def lease_left_ms(self, row: int, now: Now) -> int:
         """By the arrival of its first message here; 0 for an entry that has outlived its lease."""
         return max(0, self.entries.seen_ms[row] + self.lifetime_ms - now.monotonic_ms)

@@ -6,6 +6,7 @@ producer is told by its pid: up to 0 nobody's, up to 2^32 - 1 leased, from 2^32 
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple
 
 from oncelog.clock import Now
@@ -143,20 +144,19 @@ class ProducerMap:
     def live(self, now: Now) -> Iterator[LiveProducer]:
         """Every producer that has not expired, as they are at this moment."""
         self.expire(now)
-        return iter(
-            [
-                LiveProducer(
-                    pid,
-                    kind.entries.generation[row],
-                    kind.entries.last_sequence[row],
-                    kind.entries.timestamp_ms[row],
-                    kind.entries.last_offset(row),
-                    kind.lease_left_ms(row, now),
-                )
-                for kind in (self._leased, self._kafka)
-                for pid, row in kind.rows()
-            ]
-        )
+        kinds = (self._leased, self._kafka)
+        return iter([_live(kind, pid, row, now) for kind in kinds for pid, row in kind.rows()])
+
+    def newest(self, now: Now, most: int) -> list[LiveProducer]:
+        """So many of each kind, the newest first, without a look at the others; some may have expired. Nothing
+        changes."""
+        self.run.settle()
+        kinds = (self._leased, self._kafka)
+        return [_live(kind, pid, row, now) for kind in kinds for pid, row in islice(kind.newest_rows(), most)]
+
+    def sampled_leases(self, now: Now, most: int) -> list[tuple[int, int]]:
+        """(pid, lease left in ms) of so many leased producers, evenly spread over the ring, oldest pid first."""
+        return [(pid, self._leased.lease_left_ms(row, now)) for pid, row in self._leased.sampled_rows(most)]
 
     @property
     def lease_capacity(self) -> int:
@@ -216,3 +216,15 @@ class ProducerMap:
                 self.full += 1
             case Decision.APPEND:
                 pass
+
+
+def _live(kind: LeasedProducers | KafkaProducers, pid: int, row: int, now: Now) -> LiveProducer:
+    entries = kind.entries
+    return LiveProducer(
+        pid,
+        entries.generation[row],
+        entries.last_sequence[row],
+        entries.timestamp_ms[row],
+        entries.last_offset(row),
+        kind.lease_left_ms(row, now),
+    )

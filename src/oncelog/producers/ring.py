@@ -31,9 +31,16 @@ class Ring:
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
         """(pid, row), oldest pid first."""
-        for back in range(self._count):
-            at = (self._start + back) % len(self._pids)
-            yield (self._pids[at] - 1) % PIDS + 1, self._rows[at]
+        return map(self.at, range(self._count))
+
+    def __reversed__(self) -> Iterator[tuple[int, int]]:
+        """(pid, row), newest pid first."""
+        return map(self.at, range(self._count - 1, -1, -1))
+
+    def at(self, place: int) -> tuple[int, int]:
+        """(pid, row), counted from the oldest."""
+        at = (self._start + place) % len(self._pids)
+        return (self._pids[at] - 1) % PIDS + 1, self._rows[at]
 
     def find(self, pid: int) -> int:
         """The pid's row, or -1."""

@@ -3,6 +3,7 @@
 import asyncio
 import signal
 from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any
 
 from oncelog.server.broker import Broker, bracketed
@@ -20,11 +21,15 @@ def run_loop(main: Coroutine[Any, Any, None]) -> None:
         uvloop.run(main)
 
 
-def serve(open_broker: Callable[[], Broker], say: Callable[[str], None]) -> None:
-    run_loop(_serve(open_broker, say))
+Beside = Callable[[Broker], AbstractAsyncContextManager[str]]  # what it yields is for people
 
 
-async def _serve(open_broker: Callable[[], Broker], say: Callable[[str], None]) -> None:
+def serve(open_broker: Callable[[], Broker], say: Callable[[str], None], *, beside: Beside | None = None) -> None:
+    """`beside` is kept up on the same loop while the server runs."""
+    run_loop(_serve(open_broker, say, beside))
+
+
+async def _serve(open_broker: Callable[[], Broker], say: Callable[[str], None], beside: Beside | None) -> None:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -33,8 +38,10 @@ async def _serve(open_broker: Callable[[], Broker], say: Callable[[str], None]) 
     broker = open_broker()
     try:
         await broker.start()
-        say(ready_line(broker))
-        await stop.wait()
+        async with AsyncExitStack() as stack:
+            more = None if beside is None else await stack.enter_async_context(beside(broker))
+            say(ready_line(broker) + (f"; {more}" if more else ""))
+            await stop.wait()
     finally:
         await broker.stop()
 

@@ -1,0 +1,49 @@
+"""What a request asks for, read from its query string, and the page of a list that it wants."""
+
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from typing import Any
+
+from oncelog.console.errors import Refused, not_found
+from oncelog.console.limits import MOST_ROWS
+from oncelog.server.broker import Broker
+from oncelog.server.topic import Partition, Topic
+
+MOST_DIGITS = 19
+
+
+class Query:
+    def __init__(self, given: Mapping[str, str]) -> None:
+        self._given = given
+
+    def text(self, key: str) -> str:
+        return self._given.get(key, "")
+
+    def number(self, key: str) -> int | None:
+        """None where it is not given."""
+        text = self._given.get(key, "")
+        if not text:
+            return None
+        if not (text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS):
+            raise Refused(400, f"{key} is a number from 0 on")
+        return int(text)
+
+    def topic(self, broker: Broker) -> Topic:
+        topic = broker.topics.get(self.text("topic"))
+        if topic is None:
+            raise not_found("such topic")
+        return topic
+
+    def partition(self, broker: Broker) -> Partition:
+        topic, index = self.topic(broker), self.number("partition") or 0
+        if index >= len(topic.partitions):
+            raise not_found(f"partition {index}: the topic has {len(topic.partitions)}")
+        return topic.partitions[index]
+
+
+def page_of(names: Iterable[str], query: Query) -> tuple[list[str], dict[str, Any]]:
+    """The names on the page that is asked for, and what is to be told about it."""
+    wanted = query.text("search").casefold()
+    found = sorted(each for each in names if wanted in each.casefold())
+    start = min(query.number("start") or 0, max(0, (len(found) - 1) // MOST_ROWS * MOST_ROWS))
+    return list(islice(found, start, start + MOST_ROWS)), {"found": len(found), "start": start, "page": MOST_ROWS}

@@ -1,0 +1,60 @@
+"""Which batches of a log a request needs, told by their headers, and their bytes. On the loop, which owns the logs."""
+
+from itertools import islice
+from typing import NamedTuple
+
+from oncelog.console.limits import LARGEST_BATCH_BYTES, MOST_BATCHES, READ_BYTES
+from oncelog.log.errors import LogStorageError
+from oncelog.log.partition import PartitionLog
+from oncelog.log.segment import Segment
+from oncelog.records.header import BatchHeader
+
+
+class Place(NamedTuple):
+    segment: Segment
+    position: int
+    header: BatchHeader
+
+
+class Found(NamedTuple):
+    header: BatchHeader
+    data: bytes | None  # None where it was too much to read
+
+
+def batches_from(log: PartitionLog, offset: int, *, newest: bool, most_bytes: int = READ_BYTES) -> list[Found]:
+    """Batches from the one that holds the offset on, in their order. Where they are too many bytes the first ones are
+    read, or with `newest` the last ones; of the others there is the header alone."""
+    try:
+        places = _places(log, offset)
+        order = reversed(places) if newest else iter(places)
+        read: dict[int, bytes] = {}
+        left_bytes = most_bytes
+        for place in order:
+            size_bytes = place.header.size_bytes
+            fits = size_bytes <= left_bytes or (not read and size_bytes <= LARGEST_BATCH_BYTES)
+            if fits:
+                read[place.header.base_offset] = place.segment.batch(place.position, size_bytes)
+            left_bytes -= size_bytes
+            if left_bytes <= 0:
+                break
+    except OSError as error:
+        raise LogStorageError(f"{log.folder}: {error}") from error
+    return [Found(place.header, read.get(place.header.base_offset)) for place in places]
+
+
+def _places(log: PartitionLog, offset: int) -> list[Place]:
+    if not log.readable:
+        raise LogStorageError(log.offline or log.folder)
+    found: list[Place] = []
+    for index in range(log.segments.number_of(offset), len(log.segments)):
+        segment = log.segments[index]
+        first = segment.find(max(offset, log.log_start_offset)) if segment.size_bytes else None
+        if first is None:
+            continue  # nothing from there on in this one
+        for position, header in islice(segment.walk(first[0]), MOST_BATCHES - len(found)):
+            if header.base_offset >= log.high_watermark:
+                return found
+            found.append(Place(segment, position, header))
+        if len(found) >= MOST_BATCHES:
+            break
+    return found

@@ -1,0 +1,91 @@
+"""Groups of consumers: who is in them, and how far behind they are."""
+
+from typing import Any
+
+from oncelog.console import text
+from oncelog.console.asking import Query, page_of
+from oncelog.console.errors import not_found
+from oncelog.console.limits import MOST_MEMBERS, MOST_ROWS, MOST_SUMMED, exact, in_turns
+from oncelog.server.broker import Broker
+from oncelog.server.groups.group import Group
+
+Place = tuple[str, int]  # topic and partition
+
+
+async def groups_view(broker: Broker, query: Query) -> dict[str, Any]:
+    names, about = page_of(broker.groups.groups, query)
+    left = MOST_SUMMED
+    rows = []
+    for name in names:
+        group = broker.groups.groups.get(name)
+        if group is None:
+            continue  # gone since
+        places = _places(broker, name)
+        summed = places[:left]
+        left -= len(summed)
+        lags = [_lag(broker, name, place) async for place in in_turns(summed)]
+        lag = sum(each["lag"] for each in lags if each is not None and isinstance(each["lag"], int))
+        rows.append(_row(group) | {"partitions": len(places), "summed": len(summed), "lag": lag})
+    return {**about, "groups": rows}
+
+
+async def group_view(broker: Broker, query: Query) -> dict[str, Any]:
+    name = query.text("group")
+    group = broker.groups.groups.get(name)
+    if group is None:
+        raise not_found("such group")
+    places = _places(broker, name)
+    start = min(query.number("start") or 0, max(0, (len(places) - 1) // MOST_ROWS * MOST_ROWS))
+    on_page = places[start : start + MOST_ROWS]
+    lags = [_lag(broker, name, place) async for place in in_turns(on_page)]
+    members = list(group.members)
+    return {
+        **_row(group),
+        "found": len(places),
+        "start": start,
+        "page": MOST_ROWS,
+        "offsets": [each for each in lags if each is not None],
+        "member_rows": [
+            {
+                "member": text.name(each.member_id),
+                "instance": text.name(each.instance_id),
+                "client": text.name(each.client_id),
+                "host": text.name(each.client_host),
+                "is_leader": each.member_id == group.leader,
+            }
+            for each in members[:MOST_MEMBERS]
+        ],
+    }
+
+
+def _row(group: Group) -> dict[str, Any]:
+    return {
+        "group": group.group_id,  # as it is, since the page asks by it; shown it is `name`
+        "name": text.name(group.group_id),
+        "state": group.state.value,
+        "generation": group.generation,
+        "protocol": text.name(group.protocol_name),
+        "members": len(group.members),
+    }
+
+
+def _places(broker: Broker, group: str) -> list[Place]:
+    topics = broker.groups.committed_topics(group)
+    return [(topic, index) for topic, indexes in sorted(topics.items()) for index in indexes]
+
+
+def _lag(broker: Broker, group: str, place: Place) -> dict[str, Any] | None:
+    committed = broker.groups.committed(group, *place)
+    if committed is None:
+        return None
+    partition = broker.topics.partition(*place)
+    end = partition.log.high_watermark if partition is not None else None
+    return {
+        "topic": place[0],
+        "partition": place[1],
+        "committed": exact(committed.offset),
+        "end": None if end is None else exact(end),
+        "lag": None if end is None else max(0, end - committed.offset),
+        "metadata": text.name(committed.metadata),
+        "at_ms": committed.commit_wall_ms,
+    }

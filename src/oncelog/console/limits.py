@@ -1,0 +1,47 @@
+"""What one request of the page may cost, and how work is shared out among the turns of the server's event loop."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from typing import Final, TypeVar
+
+from oncelog.server.packing import LOOKS_IN_A_TURN
+
+T = TypeVar("T")
+
+MOST_ROWS: Final = 100  # of a table; the rest is on its next pages
+MOST_SUMMED: Final = 5_000  # partitions, or committed offsets, that a request adds up
+MOST_PRODUCERS: Final = 200
+MOST_RING_PLACES: Final = 180  # of the picture
+MOST_MEMBERS: Final = 100
+MOST_FAULTS: Final = 200
+MOST_OFFLINE: Final = 20
+MOST_SINKS: Final = 50
+MOST_LANES: Final = 500
+
+MOST_MESSAGES: Final = 50
+PREVIEW_BYTES: Final = 512  # of a key or a value in a list
+WHOLE_BYTES: Final = 64 << 10  # of a message that is looked at alone
+MOST_HEADERS: Final = 50
+NAME_BYTES: Final = 256
+
+READ_BYTES: Final = 1 << 20  # of the log for one request, or one batch of at most
+LARGEST_BATCH_BYTES: Final = 4 << 20
+UNFOLDED_BYTES: Final = 16 << 20  # of one batch
+MOST_WALKED: Final = 50_000  # records of one batch
+MOST_BATCHES: Final = 100
+MOST_TAILED: Final = 8  # partitions whose ends are read for one list
+
+MOST_EXACT: Final = (1 << 53) - 1  # of a browser's numbers
+
+
+async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
+    """Other connections are served in between."""
+    for number, item in enumerate(items):
+        if number and number % LOOKS_IN_A_TURN == 0:
+            await asyncio.sleep(0)
+        yield item
+
+
+def exact(number: int) -> int | str:
+    """A browser keeps 53 bits of a number; what has more is told as text."""
+    return number if -MOST_EXACT <= number <= MOST_EXACT else str(number)

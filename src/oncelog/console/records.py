@@ -1,0 +1,44 @@
+"""A few records out of a batch, however many it has. Pure; runs in a thread, as unfolding a batch may take its time."""
+
+from bisect import bisect_left
+
+from oncelog.console.limits import MOST_WALKED, UNFOLDED_BYTES
+from oncelog.records.errors import InvalidRecord, TooLarge
+from oncelog.records.header import BatchHeader
+from oncelog.records.read import Record, batch_header, body_of, field_end, number, records_in
+
+
+def records_from(batch: bytes, offset: int, most: int, *, newest: bool = False) -> list[Record]:
+    """The first records from the offset on, or the last ones of those. Raises InvalidRecord for damage, TooLarge for a
+    batch with more to walk over than one request may."""
+    header = batch_header(batch, 0)
+    if header.record_count > MOST_WALKED:
+        raise TooLarge(f"{header.record_count:,} records in one batch, {MOST_WALKED:,} are walked over at most")
+    body = bytes(body_of(batch, 0, header, UNFOLDED_BYTES))
+    starts = _starts(body, header)
+    first = bisect_left(
+        range(header.record_count), offset - header.base_offset, key=lambda at: _offset_delta(body, starts[at])
+    )
+    end = header.record_count if newest else min(header.record_count, first + most)
+    first = max(first, end - most) if newest else first
+    if first >= end:
+        return []
+    return records_in(body[starts[first] : starts[end]], header._replace(record_count=end - first))
+
+
+def _starts(body: bytes, header: BatchHeader) -> list[int]:
+    """Where each record begins, and where the last one ends."""
+    place, end = 0, len(body)
+    starts = [0]
+    for _ in range(header.record_count):
+        place, _ = field_end(body, place, end)
+        starts.append(place)
+    if place != end:
+        raise InvalidRecord(f"{end - place} bytes follow the last record")
+    return starts
+
+
+def _offset_delta(body: bytes, start: int) -> int:
+    end, place = field_end(body, start, len(body))
+    _, place = number(body, place + 1, end)
+    return number(body, place, end)[0]

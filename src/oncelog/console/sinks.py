@@ -1,0 +1,146 @@
+"""Spark queries that write exactly once: what their sinks' topics say of them and of their lanes.
+
+The topics are read where they lie, from their ends, by the rules of `oncelog.spark.sink.standing`; no Spark is needed
+for that.
+"""
+
+import asyncio
+from typing import Any, NamedTuple
+
+from oncelog.client.saving.errors import BadSavedProducer
+from oncelog.client.saving.saved import SavedProducer
+from oncelog.console import text
+from oncelog.console.asking import Query, page_of
+from oncelog.console.batches import Found, batches_from
+from oncelog.console.limits import LARGEST_BATCH_BYTES, MOST_LANES, MOST_SINKS, UNFOLDED_BYTES, exact
+from oncelog.log.errors import LogStorageError, OffsetOutOfRange
+from oncelog.records.errors import InvalidRecord
+from oncelog.records.read import records_of
+from oncelog.server.broker import Broker
+from oncelog.spark.sink.errors import BadState
+from oncelog.spark.sink.lane import TOPIC_PREFIX, Json, LaneState
+from oncelog.spark.sink.standing import Entry, Standing, start_of
+
+TAIL_RECORDS = 64  # as many batches at most, most of them claims and marks
+MOST_PLACES = 20  # of a lane
+
+
+class Tail(NamedTuple):
+    found: list[Found]
+    trouble: str | None = None
+
+
+async def sinks_view(broker: Broker, query: Query) -> dict[str, Any]:
+    names, about = page_of((each.name for each in broker.topics.all() if each.name.startswith(TOPIC_PREFIX)), query)
+    rows = []
+    for name in names[:MOST_SINKS]:
+        tail = _tail(broker, name, LARGEST_BATCH_BYTES // 16)
+        standing = await asyncio.to_thread(_standing, tail)
+        rows.append({"sink": name.removeprefix(TOPIC_PREFIX), "topic": name, **_summary(standing)})
+    return {**about, "page": MOST_SINKS, "sinks": rows}
+
+
+async def sink_view(broker: Broker, query: Query) -> dict[str, Any]:
+    name = query.topic(broker).name
+    tail = _tail(broker, name, LARGEST_BATCH_BYTES)
+    standing = await asyncio.to_thread(_standing, tail)
+    lanes = [] if isinstance(standing, str) else await asyncio.to_thread(_lanes, standing)
+    return {
+        "sink": name.removeprefix(TOPIC_PREFIX),
+        "topic": name,
+        **_summary(standing),
+        "lanes": lanes,
+        "lanes_known": 0 if isinstance(standing, str) else len(_numbers(standing)),
+    }
+
+
+def _tail(broker: Broker, name: str, most_bytes: int) -> Tail:
+    partition = broker.topics.partition(name, 0)
+    if partition is None:
+        return Tail([], "the topic is gone")
+    log = partition.log
+    try:
+        offset = max(log.log_start_offset, log.high_watermark - TAIL_RECORDS)
+        return Tail(batches_from(log, offset, newest=True, most_bytes=most_bytes))
+    except (LogStorageError, OffsetOutOfRange) as error:
+        return Tail([], str(error))
+
+
+def _standing(tail: Tail) -> Standing | str:
+    """What its records come to, or why that cannot be told. In a thread."""
+    if tail.trouble is not None:
+        return tail.trouble
+    unread = max((at for at, (_, data) in enumerate(tail.found) if data is None), default=-1)
+    if tail.found and unread == len(tail.found) - 1:
+        return f"its last record takes {tail.found[-1].header.size_bytes:,} bytes, more than is read for this page"
+    try:
+        entries = [
+            Entry(each.offset, each.key, each.value)
+            for header, data in tail.found[unread + 1 :]
+            if data is not None and not header.is_control
+            for each in records_of(data, limit_bytes=UNFOLDED_BYTES)
+        ]
+        standing = Standing()
+        standing.read(entries, from_offset=start_of(entries) or 0)
+    except (InvalidRecord, BadState) as error:
+        return str(error)
+    return standing
+
+
+def _summary(standing: Standing | str) -> dict[str, Any]:
+    if isinstance(standing, str):
+        return {"trouble": text.name(standing)}
+    state, owner = standing.state, standing.owner
+    sending = sorted(standing.claims.marks)
+    return {
+        "trouble": None,
+        "query": None if owner is None else text.name(owner.query),
+        "batch": None if state is None else exact(state.batch),
+        "saved_at_ms": None if state is None else exact(state.made_at_ms),
+        "lanes_used": 0 if state is None else state.lane_count,
+        "rows": 0 if state is None else exact(sum(lane.rows for lane in state.lanes.values())),
+        "topics": [] if state is None else [text.name(topic) for topic in list(state.topics)[:MOST_PLACES]],
+        "next_batch": exact(standing.next_batch) if standing.next_batch is not None else None,
+        "sending": len(sending),
+    }
+
+
+def _lanes(standing: Standing) -> list[dict[str, Any]]:
+    return [_lane(standing, number, standing.lane(number)) for number in sorted(_numbers(standing))[:MOST_LANES]]
+
+
+def _numbers(standing: Standing) -> set[int]:
+    saved = set() if standing.state is None else set(standing.state.lanes)
+    return saved | standing.claims.lanes.keys() | standing.claims.marks.keys()
+
+
+def _lane(standing: Standing, number: int, lane: LaneState | None) -> dict[str, Any]:
+    is_saved = standing.state is not None and number in standing.state.lanes
+    return {
+        "lane": number,
+        "is_saved": is_saved,  # or only claimed so far
+        "is_sending": number in standing.claims.marks,
+        "rows": 0 if lane is None else exact(lane.rows),
+        "idle_batches": 0 if lane is None else exact(lane.idle_batches),
+        "places": [] if lane is None else _places(lane.producer),
+    }
+
+
+def _places(producer: Json) -> list[dict[str, Any]]:
+    """Where the lane goes on, by output partition: pid, epoch and the next sequence."""
+    try:
+        saved = SavedProducer.from_json(producer)
+    except BadSavedProducer as error:
+        return [{"trouble": text.name(str(error))}]
+    return [
+        {
+            "topic": text.name(name),
+            "partition": index,
+            "pid": exact(place.last.identity.pid),
+            "generation": place.last.identity.generation,
+            "next_sequence": place.last.next_sequence,
+            "next_offset": exact(place.next_offset),
+        }
+        for name, topic in list(saved.topics.items())[:MOST_PLACES]
+        for index, place in list(topic.partitions.items())[:MOST_PLACES]
+    ][:MOST_PLACES]

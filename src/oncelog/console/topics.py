@@ -1,0 +1,71 @@
+"""Topics, their partitions and sizes."""
+
+from typing import Any
+
+from oncelog.console import text
+from oncelog.console.asking import Query, page_of
+from oncelog.console.limits import MOST_ROWS, MOST_SUMMED, exact, in_turns
+from oncelog.server.broker import Broker
+from oncelog.server.topic import Partition, Topic
+
+
+async def topics_view(broker: Broker, query: Query) -> dict[str, Any]:
+    names, about = page_of((topic.name for topic in broker.topics.all()), query)
+    left = MOST_SUMMED
+    rows = []
+    for name in names:
+        topic = broker.topics.get(name)
+        if topic is None:
+            continue  # deleted since
+        rows.append(await _row(topic, left))
+        left = max(0, left - len(topic.partitions))
+    return {**about, "topics": rows}
+
+
+async def _row(topic: Topic, most: int) -> dict[str, Any]:
+    """Added up over its partitions; where those are too many for one request it says over how many."""
+    records = size_bytes = offline = 0
+    partitions = topic.partitions[:most]
+    async for partition in in_turns(partitions):
+        log = partition.log
+        records += log.high_watermark - log.log_start_offset
+        size_bytes += log.size_bytes
+        offline += log.offline is not None
+    return {
+        "name": topic.name,
+        "partitions": len(topic.partitions),
+        "summed": len(partitions),
+        "records": exact(records),
+        "size_bytes": size_bytes,
+        "offline": offline,
+        "cleanup": topic.configs.get("cleanup.policy", "delete"),
+        "is_internal": topic.is_internal,
+    }
+
+
+async def topic_view(broker: Broker, query: Query) -> dict[str, Any]:
+    topic = query.topic(broker)
+    count = len(topic.partitions)
+    start = min(query.number("start") or 0, max(0, (count - 1) // MOST_ROWS * MOST_ROWS))
+    return {
+        **await _row(topic, MOST_SUMMED),
+        "id": str(topic.id),
+        "configs": {name: text.name(value) for name, value in sorted(topic.configs.items())},
+        "found": count,
+        "start": start,
+        "page": MOST_ROWS,
+        "rows": [_partition(each) for each in topic.partitions[start : start + MOST_ROWS]],
+    }
+
+
+def _partition(partition: Partition) -> dict[str, Any]:
+    log = partition.log
+    return {
+        "partition": partition.index,
+        "start": exact(log.log_start_offset),
+        "end": exact(log.high_watermark),
+        "size_bytes": log.size_bytes,
+        "segments": 0 if log.offline is not None else len(log.segments),
+        "producers": log.producers.leases_live + log.producers.kafka_live,
+        "offline": text.name(log.offline),
+    }

@@ -1,0 +1,97 @@
+"""The page's addresses: its files, and the views as JSON. Only GET; nothing can be changed from here."""
+
+import json
+from collections.abc import Awaitable, Callable
+from hashlib import sha256
+from importlib.resources import files
+from typing import Any, Final
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from oncelog.console import groups, messages, overview, producers, sinks, topics
+from oncelog.console.asking import Query
+from oncelog.console.errors import Refused
+from oncelog.console.faults import Faults, faults_view
+from oncelog.console.guard import App, Guard
+from oncelog.server.broker import Broker
+
+View = Callable[[Query], Awaitable[dict[str, Any]]]
+
+KINDS: Final = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+ASKS_AGAIN: Final = {"cache-control": "no-cache"}
+KEEPS_NOTHING: Final = {"cache-control": "no-store"}
+
+
+def application(broker: Broker, faults: Faults, own_name: str) -> App:
+    routes = [Route(path, _answering(view)) for path, view in _views(broker, faults).items()]
+    return Guard(Starlette(routes=[*_files(), *routes]), own_name)
+
+
+def _views(broker: Broker, faults: Faults) -> dict[str, View]:
+    def on_broker(view: Callable[[Broker, Query], Awaitable[dict[str, Any]]]) -> View:
+        return lambda query: view(broker, query)
+
+    async def faults_now(query: Query) -> dict[str, Any]:
+        return faults_view(faults)
+
+    async def overview_now(query: Query) -> dict[str, Any]:
+        return await overview.overview(broker, faults)
+
+    return {
+        "/api/overview": overview_now,
+        "/api/topics": on_broker(topics.topics_view),
+        "/api/topic": on_broker(topics.topic_view),
+        "/api/messages": on_broker(messages.messages_view),
+        "/api/message": on_broker(messages.message_view),
+        "/api/producers": on_broker(producers.producers_view),
+        "/api/partition-producers": on_broker(producers.partition_producers_view),
+        "/api/groups": on_broker(groups.groups_view),
+        "/api/group": on_broker(groups.group_view),
+        "/api/sinks": on_broker(sinks.sinks_view),
+        "/api/sink": on_broker(sinks.sink_view),
+        "/api/faults": faults_now,
+    }
+
+
+def _answering(view: View) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(request: Request) -> Response:
+        try:
+            found, status = await view(Query(request.query_params)), 200
+        except Refused as refused:
+            found, status = {"error": refused.message}, refused.status
+        text = json.dumps(found, ensure_ascii=True, separators=(",", ":"))
+        return Response(text, status, headers=KEEPS_NOTHING, media_type="application/json")
+
+    return answer
+
+
+def _files() -> list[Route]:
+    """All of them in memory: they are few and small, and the disk has better things to do."""
+    folder = files(__package__) / "static"
+    routes = []
+    for file in sorted(folder.iterdir(), key=lambda each: each.name):
+        kind = KINDS.get(file.name[file.name.rfind(".") :])
+        if kind is not None:
+            path = "/" if file.name == "index.html" else f"/static/{file.name}"
+            routes.append(Route(path, _serving(file.read_bytes(), kind)))
+    return routes
+
+
+def _serving(body: bytes, kind: str) -> Callable[[Request], Awaitable[Response]]:
+    tag = f'"{sha256(body).hexdigest()[:16]}"'
+    headers = {**ASKS_AGAIN, "etag": tag}
+
+    async def answer(request: Request) -> Response:
+        if request.headers.get("if-none-match") == tag:
+            return Response(status_code=304, headers=headers)
+        return Response(body, headers=headers, media_type=kind)
+
+    return answer
