@@ -1,0 +1,87 @@
+"""`oncelog doctor` as a command: what it prints, and its exit code."""
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from oncelog.cli import main
+from oncelog.clock import monotonic_s
+from oncelog.embedded import Server
+from tests.cli.running import Said
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as before:
+        port: int = before.getsockname()[1]
+    return port
+
+
+def doctor(port: int, *arguments: str) -> Said:
+    done = CliRunner().invoke(main, ["doctor", "--listen", f"127.0.0.1:{port}", *arguments])
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return Said(done.exit_code, done.stdout_bytes, done.stderr)
+
+
+def test_where_all_is_there_it_says_so_in_little_time_and_leaves_nothing(free_port: int, tmp_path: Path) -> None:
+    began_s = monotonic_s()
+    said = doctor(free_port, "--data", "data")
+    assert said.code == 0, said
+    assert monotonic_s() - began_s < 2
+    assert said.lines[-1] == "All that is needed is there."
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_missing_is_a_line_and_its_remedy_another(free_port: int, tmp_path: Path) -> None:
+    (tmp_path / "data").touch()
+    said = doctor(free_port, "--data", "data")
+    assert said.code == 1
+    at = next(at for at, line in enumerate(said.lines) if line.startswith("missing"))
+    assert said.lines[at].split(maxsplit=3)[1:3] == ["data", "folder"]
+    assert said.lines[at + 1].strip() == "-> name another folder: oncelog serve --data DIR"
+    assert said.lines[-1] == "1 missing."
+
+
+def test_programs_are_told_the_same_as_people(free_port: int) -> None:
+    said = doctor(free_port, "--json", "-b", "127.0.0.1:1", "--data", "data")
+    told = json.loads(said.out)
+    assert said.code == 1
+    assert told["is_ready"] is False
+    missing = {each["name"]: each for each in told["findings"] if each["verdict"] == "missing"}
+    assert list(missing) == ["brokers"]
+    assert missing["brokers"]["facts"] == {"address": "127.0.0.1:1"}
+    assert {"python", "core", "[spark]", "java", "data folder", f"port {free_port}", "open files"} <= {
+        each["name"] for each in told["findings"]
+    }
+
+
+def test_a_cluster_is_looked_at_where_one_is_named_and_only_there(free_port: int) -> None:
+    def names(*arguments: str) -> set[str]:
+        return {each["name"] for each in doctor(free_port, "--json", *arguments).json["findings"]}
+
+    with Server() as server:
+        assert {"server", "broker 1"} <= names("-b", server.bootstrap_servers)
+        assert {"server", "broker 1"} <= names("-X", f"bootstrap.servers={server.bootstrap_servers}")
+    assert not {"server", "brokers"} & names()
+
+
+def test_settings_that_stop_the_server_are_told(free_port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ONCELOG_NUM_PARTITIONS", "many")
+    said = doctor(free_port, "--data", "data")
+    assert said.code == 1
+    assert any("num.partitions=many" in line for line in said.lines if line.startswith("missing"))
+
+
+def test_a_property_that_nobody_knows_is_wrong_usage(free_port: int) -> None:
+    said = doctor(free_port, "-b", "127.0.0.1:1", "-X", "bootstrp=1")
+    assert said.code == 2
+    assert "bootstrp" in said.err

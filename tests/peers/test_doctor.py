@@ -1,0 +1,17 @@
+"""What `oncelog doctor -b` tells of a real Kafka, and of ours."""
+
+import asyncio
+
+from oncelog.doctor.cluster import check_cluster
+from oncelog.doctor.finding import Verdict
+from tests.peers.server_process import ServerProcess
+
+
+def test_both_servers_are_told_apart_and_found_whole(server: ServerProcess) -> None:
+    findings = asyncio.run(check_cluster({"bootstrap.servers": f"127.0.0.1:{server.port}"}, 10.0))
+    assert [each.verdict for each in findings] == [Verdict.OK] * 3
+    about = findings[0].facts
+    if server.name == "Apache Kafka":
+        assert (about["is_oncelog"], about["kafka_release"]) == (False, "4.1")
+    else:
+        assert about["is_oncelog"] is True
