@@ -10,7 +10,7 @@ from packaging.utils import canonicalize_name
 
 from tests.repo.tree import project_files, read
 
-LOCKS = ("core", "columns", "run", "test", "spark", "uv")
+LOCKS = ("core", "columns", "run", "test", "spark", "build", "uv")
 PINNED = re.compile(r"^(?P<name>[a-z0-9.-]+)==(?P<version>\S+)", re.MULTILINE)
 
 
@@ -39,6 +39,7 @@ def _wanted(lock: str) -> list[str]:
         "spark": core + extras["spark"] + extras["connect"],
         "run": core + _group(project, "run"),
         "test": core + extras["columns"] + _group(project, "test"),
+        "build": _group(project, "build"),
         "uv": _group(project, "uv"),
     }[lock]
 
