@@ -1,5 +1,6 @@
 """The audit against a dumb one that looks at each message, and against the pages of the client article."""
 
+import tracemalloc
 from collections import Counter
 from collections.abc import Sequence
 
@@ -119,3 +120,30 @@ def test_columns_in_portions_come_to_what_looking_at_each_message_does(
     everything = {number for column in partitions for number in column}
     assert found.missing == len(confirmed - everything)
     assert found.unconfirmed_there == len((everything & set(range(SENT))) - confirmed)
+
+
+def test_a_message_that_is_confirmed_twice_counts_once() -> None:
+    audit = Audit(SENT)
+    assert audit.confirm(np.array([3, 1, 3], np.int64)) == 2
+    assert audit.confirm(np.array([1, 2], np.int64)) == 1
+    assert audit.confirm(np.array([], np.int64)) == 0
+    assert audit.confirmed == 3
+
+
+def test_ten_million_messages_are_counted_in_two_bytes_each() -> None:
+    """What a portion needs for a moment comes on top; `python -m bench.audit` has the time that it takes."""
+    messages, portion = 10_000_000, 100_000
+    tracemalloc.start()
+    try:
+        audit = Audit(messages)
+        for first in range(0, messages, portion):
+            numbers = np.arange(first, first + portion)
+            audit.confirm(numbers)
+            audit.take(0, numbers)
+            audit.take(0, numbers[-100:])  # a block that was sent again
+        found = audit.result()
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (found.all.unique, found.all.duplicates, found.all.runs) == (messages, 10_000, 100)
+    assert peak_bytes < 2 * messages + 100 * portion

@@ -20,6 +20,7 @@ Flags = NDArray[np.bool_]
 MOST_MESSAGES: Final = 1_000_000_000
 MOST_RUNS: Final = 10_000  # that are kept; all are counted
 EXAMPLES: Final = 5
+BLOCK: Final = 1 << 20
 NOTHING: Final = -1
 NOT_A_NUMBER: Final = -1  # what a value that is no number is taken as
 
@@ -106,9 +107,9 @@ class Audit:
 
     def confirm(self, numbers: Numbers) -> int:
         """The client was told that these are stored; how many of them for the first time."""
-        new = len(np.unique(numbers[~self._confirmed[numbers]]))
+        new = np.sort(numbers[~self._confirmed[numbers]])
         self._confirmed[numbers] = True
-        return new
+        return min(1, len(new)) + int(np.count_nonzero(new[1:] != new[:-1]))
 
     def take(self, partition: int, numbers: Numbers) -> None:
         """These stand next in the partition."""
@@ -193,14 +194,25 @@ class Audit:
         everything = Tally()
         for place in self._places.values():
             everything.add(place.tally)
-        is_missing = self._confirmed & ~self._seen
+        missing, examples = _only_in(self._confirmed, self._seen)
+        unconfirmed, _ = _only_in(self._seen, self._confirmed)
         return Result(
             sent=self._sent if sent is None else sent,
             confirmed=self.confirmed,
             all=everything,
             partitions={number: place.tally for number, place in sorted(self._places.items())},
-            missing=int(np.count_nonzero(is_missing)),
-            unconfirmed_there=int(np.count_nonzero(self._seen & ~self._confirmed)),
-            missing_examples=tuple(np.flatnonzero(is_missing)[:EXAMPLES].tolist()),
+            missing=missing,
+            unconfirmed_there=unconfirmed,
+            missing_examples=tuple(examples),
             runs=tuple(sorted(self._runs, key=lambda run: (run.partition, run.row))),
         )
+
+
+def _only_in(one: Flags, other: Flags) -> tuple[int, list[int]]:
+    """How many, and the first ones; block by block, so that it takes no more memory than the flags do."""
+    count, examples = 0, list[int]()
+    for first in range(0, len(one), BLOCK):
+        found = np.flatnonzero(one[first : first + BLOCK] > other[first : first + BLOCK])
+        count += len(found)
+        examples += (first + found[: EXAMPLES - len(examples)]).tolist()
+    return count, examples

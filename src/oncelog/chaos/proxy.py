@@ -97,6 +97,11 @@ class FaultProxy:
         self.stop()
 
     @property
+    def in_flight(self) -> int:
+        """Produce requests whose answers the client has not got, just now."""
+        return sum(link.in_flight for link in list(self._links))
+
+    @property
     def bootstrap_servers(self) -> str:
         return ",".join(f"{HOST}:{self._ports[address]}" for address in self._upstream)
 

@@ -43,6 +43,7 @@ class Order:
     state: str = ""  # the file to save to, and to go on from
     rate: int = 0  # messages a second at most
     until_s: float = 0.0  # since 1970: then nothing more is sent
+    kafka_libs: str = ""  # where the jars of Kafka's Java client are
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -71,11 +72,14 @@ class Teller:
     def on_delivery(self, error: object, message: Any) -> None:
         if error is None:
             number = int(message.value())
-            self._confirmed.append(number)
+            self.confirms(number)
             if number % TIMED_EVERY == 0 and (sent_s := self._sent_s.pop(number, None)) is not None:
                 self._slowest_ms = max(self._slowest_ms, (monotonic_s() - sent_s) * 1000)
         else:
             self.failed += 1
+
+    def confirms(self, number: int) -> None:
+        self._confirmed.append(number)
 
     def sends(self, number: int) -> None:
         self.sent = number + 1

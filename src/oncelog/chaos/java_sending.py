@@ -1,0 +1,142 @@
+"""The producer of an experiment by Kafka's Java client: Kafka's own `kafka-verifiable-producer`, and what it says
+put into reports (`telling.py`).
+
+    python -m oncelog.chaos.java_sending '{"client": "java", "servers": "127.0.0.1:9092", ...}'
+
+The tool sends the numbers 0, 1, 2, ... and names each that was confirmed. It chooses the partitions itself, always
+begins at 0, and does not tell what it has sent but what became of it.
+"""
+
+import json
+import os
+import selectors
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from oncelog.chaos.sending import TELL_EVERY_S, Order, Teller
+from oncelog.clock import wall_s
+from oncelog.spark.java import find_java
+
+TOOL: Final = "org.apache.kafka.tools.VerifiableProducer"
+LOGGING: Final = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
+# No second compiler and a small heap: the tool shares the machine with everything else.
+JVM: Final = (
+    "-Xmx256m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
+)
+PORTION_BYTES: Final = 1 << 16
+END_S: Final = 30.0
+PATIENCE_MS: Final = 600_000  # in which a message must be stored, as for the other clients
+
+
+class NoKafka(ValueError):
+    """There are no jars of Kafka's; the text says how to name them."""
+
+
+def kafka_libs(home: str) -> Path:
+    """The jars below an unpacked Apache Kafka, or of a folder that has them itself."""
+    for folder in (Path(home) / "libs", Path(home)):
+        if any(folder.glob("kafka-tools*.jar")):
+            return folder.resolve()
+    named = f"there is no kafka-tools-*.jar in {home}/libs" if home else "nothing names one"
+    raise NoKafka(
+        f"--client java is Kafka's own kafka-verifiable-producer: set KAFKA_HOME to an Apache Kafka ({named})"
+    )
+
+
+def command(order: Order, environ: Mapping[str, str]) -> list[str]:
+    java = find_java(environ).home / "bin" / "java"
+    found = [str(java), *JVM, "-cp", f"{order.kafka_libs}/*", TOOL]
+    found += ["--bootstrap-server", order.servers, "--topic", order.topic, "--max-messages", str(order.messages)]
+    found += ["--throughput", str(order.rate or -1), "--producer.config", "/dev/stdin"]
+    return found
+
+
+def properties(order: Order) -> str:
+    """The tool itself would neither try again nor be idempotent; what is asked for here, it takes."""
+    wanted = {
+        "acks": "all",
+        "enable.idempotence": str(order.is_idempotent).lower(),
+        "linger.ms": order.linger_ms,
+        "retries": 2_147_483_647,
+        "delivery.timeout.ms": PATIENCE_MS,
+        "reconnect.backoff.ms": 10,
+        "reconnect.backoff.max.ms": 200,
+    }
+    return "".join(f"{name}={value}\n" for name, value in wanted.items())
+
+
+class Lines:
+    """What the tool prints, out of bytes as they arrive."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def take(self, data: bytes) -> Iterator[Mapping[str, Any]]:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            if line.startswith(b"{"):
+                yield json.loads(line)
+
+
+class Relay:
+    def __init__(self, teller: Teller) -> None:
+        self._teller = teller
+
+    def take(self, said: Mapping[str, Any]) -> None:
+        if said["name"] == "producer_send_success":
+            number = int(said["value"])
+            self._teller.sent = max(self._teller.sent, number + 1)
+            self._teller.confirms(number)
+        elif said["name"] == "producer_send_error":
+            self._teller.failed += 1
+        elif said["name"] == "tool_data":
+            self._teller.sent = max(self._teller.sent, int(said["sent"]))
+
+
+def run(order: Order, write: Callable[[bytes], object]) -> int:
+    teller = Teller(write)
+    relay, lines = Relay(teller), Lines()
+    with subprocess.Popen(command(order, os.environ), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as tool:
+        assert tool.stdin is not None and tool.stdout is not None
+        tool.stdin.write(properties(order).encode())
+        tool.stdin.close()
+        os.set_blocking(tool.stdout.fileno(), False)
+        with selectors.DefaultSelector() as ready:
+            ready.register(tool.stdout, selectors.EVENT_READ)
+            while (data := _read(ready, tool.stdout.fileno())) is not None:
+                for said in lines.take(data):
+                    relay.take(said)
+                teller.tell()
+                if order.until_s and wall_s() > order.until_s:
+                    tool.terminate()  # it flushes, and says how many it has sent
+        teller.tell(now=True)
+        return tool.wait(END_S)
+
+
+def _read(ready: selectors.BaseSelector, descriptor: int) -> bytes | None:
+    """What came meanwhile, perhaps nothing; None at the end."""
+    if not ready.select(TELL_EVERY_S):
+        return b""
+    return os.read(descriptor, PORTION_BYTES) or None
+
+
+def main(arguments: Iterable[str]) -> int:
+    (order,) = arguments
+    pipe = sys.stdout.buffer
+
+    def write(data: bytes) -> None:
+        pipe.write(data)
+        pipe.flush()
+
+    code = run(Order(**json.loads(order)), write)
+    return 0 if code == -15 else code  # it was told to end
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
