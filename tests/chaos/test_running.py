@@ -14,6 +14,7 @@ from oncelog.chaos.running import run
 from oncelog.cli import main
 from oncelog.client import Admin, TopicPartition
 from oncelog.embedded import Server
+from tests.chaos.lying_proxy import LyingProxy
 
 EVERYTHING = frozenset({Target.CONNECTIONS, Target.RESPONSES, Target.SERVER, Target.PRODUCER})
 
@@ -64,6 +65,19 @@ def test_what_was_confirmed_and_is_lost_is_found_missing(tmp_path: Path) -> None
     assert found.verdict is Verdict.NOT_EXACT
     assert (found.result.missing, found.result.all.duplicates) == (1_000, 0)
     assert found.result.missing_examples[0] == 0
+
+
+def test_a_proxy_that_drops_what_it_has_acknowledged_is_caught(tmp_path: Path) -> None:
+    """Without idempotence, whose sequences would tell the client at once."""
+    with LyingProxy(frozenset({20, 40, 41})) as liar, Server(settings=liar.settings) as server:
+        liar.connect_to(server.broker.ports["PLAINTEXT"])
+        options = Options(messages=20_000, rate=10_000, servers=server.bootstrap_servers, is_idempotent=False)
+        found = run(options, tmp_path)
+    assert liar.lost == 3
+    assert found.verdict is Verdict.NOT_EXACT
+    assert found.result.confirmed == 20_000
+    assert found.result.missing == 20_000 - found.result.all.unique > 3
+    assert found.result.all.duplicates == 0
 
 
 def test_a_fault_that_was_asked_for_and_hit_nothing_proves_nothing(tmp_path: Path) -> None:
