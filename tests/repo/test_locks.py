@@ -37,7 +37,7 @@ def _wanted(lock: str) -> list[str]:
         "core": core,
         "columns": core + extras["columns"],
         "spark": core + extras["spark"] + extras["connect"],
-        "run": core + _group(project, "run"),
+        "run": core + extras["spark"] + _group(project, "run"),
         "test": core + extras["columns"] + _group(project, "test"),
         "build": _group(project, "build"),
         "uv": _group(project, "uv"),

@@ -1,6 +1,7 @@
 """What an experiment is told, what it notes while it runs, and what came of it. Pure."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
@@ -26,6 +27,9 @@ class Pipeline:
     """On Spark."""
 
     sink: str = "direct"
+    is_cluster: bool = False  # executors of their own, where otherwise all tasks run beside the driver
+    conf: Mapping[str, str] = field(default_factory=dict)  # of the session; goes before the experiment's own
+    rows_a_batch: int = 20_000  # so that kills fall into the middle of batches, and not all rows into one
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,7 @@ class Options:
     servers: str = ""  # an own Kafka; where empty, a server of ours is started
     rate: int = 0  # messages a second at most; 0 for as fast as it goes
     seconds: float = 0.0  # then nothing more is sent; 0 for until all were
+    kafka_libs: str = ""  # the jars of Kafka's Java client, where that sends
     spark: Pipeline | None = None  # goes on from what was sent
 
 
@@ -65,6 +70,7 @@ class Sample(NamedTuple):
     seconds: float
     confirmed: int  # by then
     slowest_ms: float  # from a message's sending to its confirmation, since the sample before
+    written: int = 0  # by the pipeline, by then
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,4 +112,7 @@ class Progress:
     written: int = 0  # by the pipeline
     failed: int = 0
     faults: Counter[Target] = field(default_factory=Counter)
+    last_fault: str = ""  # in words
     seconds: float = 0.0
+    phase: str = ""
+    is_spark_starting: bool = False

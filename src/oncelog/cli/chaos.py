@@ -1,6 +1,7 @@
 """`oncelog chaos`: numbered messages, everything killed that one asks for, and every message counted."""
 
 import json
+import os
 import sys
 from contextlib import ExitStack
 from importlib.util import find_spec
@@ -10,17 +11,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from oncelog.cli._chaos_display import Display, Frame, is_plain_ascii
 from oncelog.cli._endings import ended_by_sigterm, failure, nearest, speaks_to_brokers
-from oncelog.clock import monotonic_s, wall_s
+from oncelog.clock import wall_s
 
 if TYPE_CHECKING:
-    from oncelog.chaos.outcome import Outcome, Progress
+    from oncelog.chaos.outcome import Outcome
     from oncelog.chaos.plan import Target
 
-CLIENTS: Final = ("oncelog", "librdkafka")
+CLIENTS: Final = ("oncelog", "librdkafka", "java")
 MESSAGES: Final = 1_000_000
 MOST_IN_MINUTES: Final = 200_000_000  # messages that a run by the clock has room for
-DRAW_S: Final = 0.2
 
 
 @click.command(name="chaos")
@@ -39,10 +40,13 @@ DRAW_S: Final = 0.2
     default="connections,responses",
     show_default=True,
     metavar="WHAT,...",
-    help="connections, responses, server, producer; with --spark also driver, executor; or nothing.",
+    help="connections, responses, server, producer; with --spark also driver, executor; or nothing; or all that may "
+    "be killed here without a duplicate.",
 )
 @click.option(
-    "--every", type=click.IntRange(1), help="Confirmed messages between two faults, about; a 40th of all if not given."
+    "--every",
+    type=click.IntRange(1),
+    help="Confirmed messages between two faults, about; a 40th of all if not given, with --spark a 13th.",
 )
 @click.option("--seed", type=int, default=1, show_default=True, help="The same seed plans the same faults.")
 @click.option(
@@ -57,7 +61,11 @@ DRAW_S: Final = 0.2
     type=click.Path(path_type=Path, file_okay=False),
     help="Write report.html and report.json there.",
 )
-@click.option("--spark", "is_spark", is_flag=True, help="A pipeline on Spark in between, whose output is counted, too.")
+@click.option(
+    "--spark/--no-spark",
+    "is_spark",
+    help="A pipeline on Spark in between, whose output is counted, too.  [default: no]",
+)
 @click.option("-q", "is_quiet", is_flag=True, help="No progress on stderr.")
 @speaks_to_brokers
 def command(**given: Any) -> None:
@@ -90,7 +98,7 @@ def _run(given: dict[str, Any]) -> "Outcome":
     from oncelog.chaos.outcome import Options, Pipeline
     from oncelog.chaos.running import run
 
-    _check_client(given["client"])
+    kafka_libs = _check_client(given["client"], given["kills"])
     if given["is_spark"] and find_spec("pyspark") is None:
         raise failure('a pipeline runs on Spark: pip install "oncelog[spark]"')
     messages = given["messages"] or (MOST_IN_MINUTES if given["minutes"] else MESSAGES)
@@ -103,32 +111,54 @@ def _run(given: dict[str, Any]) -> "Outcome":
             client=given["client"],
             is_idempotent=given["idempotence"] == "on",
             linger_ms=given["linger"],
-            targets=_targets(given["kills"], given["servers"], given["is_spark"]),
+            targets=_targets(given["kills"], given["servers"], given["is_spark"], given["client"]),
             spark=Pipeline() if given["is_spark"] else None,
-            every=given["every"] or _spacing(given["messages"]),
+            every=given["every"] or _spacing(given["messages"], is_spark=given["is_spark"]),
             seed=given["seed"],
+            kafka_libs=kafka_libs,
             servers=given["servers"] or "",
             rate=given["rate"] or 0,
             seconds=(given["minutes"] or 0) * 60 if not given["messages"] else 0.0,
         )
-        display = Display(messages if given["messages"] or not given["minutes"] else 0)
-        outcome = run(options, folder, display.show if not given["is_quiet"] else lambda progress: None)
-        display.end()
-        return outcome
+        frame = Frame(
+            messages if given["messages"] or not given["minutes"] else 0,
+            has_pipeline=given["is_spark"],
+            is_plain_ascii=is_plain_ascii(sys.stderr),
+        )
+        display = stack.enter_context(Display(frame, is_quiet=given["is_quiet"]))
+        return run(options, folder, display.show)
 
 
-def _spacing(messages: int | None) -> int:
-    return max(1, (messages or MESSAGES) // 40)
+def _spacing(messages: int | None, *, is_spark: bool) -> int:
+    """A driver that is killed takes ten seconds or more to be back, so there are fewer faults where there is one."""
+    return max(1, int((messages or MESSAGES) * (0.075 if is_spark else 0.025)))
 
 
-def _check_client(client: str) -> None:
+def _check_client(client: str, kills: str) -> str:
+    """The jars that it needs; none where it is not Java's."""
     if client == "librdkafka" and find_spec("confluent_kafka") is None:
         raise failure('librdkafka comes with confluent-kafka: pip install "oncelog[chaos]"')
+    if client != "java":
+        return ""
+    from oncelog.chaos.java_sending import NoKafka, kafka_libs
+    from oncelog.spark.java import NoJava, find_java
+
+    if "producer" in kills.split(","):
+        raise click.UsageError(
+            "--kill producer is not for --client java: Kafka's tool begins at the first message again"
+        )
+    try:
+        find_java(os.environ)
+        return str(kafka_libs(os.environ.get("KAFKA_HOME", "")))
+    except (NoJava, NoKafka) as missing:
+        raise failure(str(missing)) from missing
 
 
-def _targets(said: str, servers: str | None, is_spark: bool) -> "frozenset[Target]":
+def _targets(said: str, servers: str | None, is_spark: bool, client: str) -> "frozenset[Target]":
     from oncelog.chaos.plan import Target
 
+    if said == "all":
+        return _all_targets(servers, is_spark, client)
     names = [] if said == "nothing" else [name.strip() for name in said.split(",")]
     known = [str(target) for target in Target]
     for name in names:
@@ -142,29 +172,17 @@ def _targets(said: str, servers: str | None, is_spark: bool) -> "frozenset[Targe
     return targets
 
 
-class Display:
-    """One line that is drawn over itself in a terminal; nothing elsewhere."""
+def _all_targets(servers: str | None, is_spark: bool, client: str) -> "frozenset[Target]":
+    from oncelog.chaos.plan import Target
 
-    def __init__(self, messages: int) -> None:
-        self._messages = messages
-        self._is_terminal = sys.stderr.isatty()
-        self._drawn_s = 0.0
-
-    def show(self, progress: "Progress") -> None:
-        if not self._is_terminal or monotonic_s() - self._drawn_s < DRAW_S:
-            return
-        self._drawn_s = monotonic_s()
-        of = f" of {self._messages:,}" if self._messages else ""
-        faults = ", ".join(f"{target} {count}" for target, count in sorted(progress.faults.items())) or "none yet"
-        rate = progress.confirmed / max(progress.seconds, 0.001)
-        behind = max(0, progress.sent - progress.confirmed - progress.failed)
-        written = f"; {progress.written:,} rows through Spark" if progress.written else ""
-        line = f"confirmed {progress.confirmed:,}{of}, {rate:,.0f}/s, {behind:,} under way{written}; faults: {faults}"
-        click.echo(f"\r\033[K{line}", nl=False, err=True)
-
-    def end(self) -> None:
-        if self._is_terminal:
-            click.echo("\r\033[K", nl=False, err=True)
+    found = {Target.CONNECTIONS, Target.RESPONSES}
+    if not servers:
+        found.add(Target.SERVER)
+    if client == "oncelog":  # another one that is killed has no identity to go on with, and writes twice
+        found.add(Target.PRODUCER)
+    if is_spark:
+        found |= {Target.DRIVER, Target.EXECUTOR}
+    return frozenset(found)
 
 
 def _write(outcome: "Outcome", folder: Path) -> None:
