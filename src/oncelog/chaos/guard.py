@@ -13,7 +13,7 @@ import secrets
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from threading import Event as Waiting
 from types import TracebackType
@@ -43,9 +43,11 @@ class Guard:
         self._process.stdin.close()
         self._process.wait(END_S)
 
-    def popen(self, command: Sequence[str], **how: Any) -> subprocess.Popen[bytes]:
+    def popen(
+        self, command: Sequence[str], variables: Mapping[str, str] | None = None, **how: Any
+    ) -> subprocess.Popen[bytes]:
         """In a session of its own, so that Ctrl-C in the terminal is for the experiment alone to act on."""
-        environment = {**os.environ, VARIABLE: self.mark}
+        environment = {**os.environ, **(variables or {}), VARIABLE: self.mark}
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, env=environment, start_new_session=True, **how)
 
 

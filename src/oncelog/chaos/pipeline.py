@@ -1,11 +1,11 @@
 """The pipeline of an experiment, from outside: it is killed and started again, and what it must write is known."""
 
 import json
-import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -13,11 +13,25 @@ from typing import Final, Self
 import numpy as np
 
 from oncelog.chaos.audit import Numbers
-from oncelog.chaos.guard import Guard, end, pids
-from oncelog.chaos.outcome import Stopped
+from oncelog.chaos.guard import Guard, end
+from oncelog.chaos.outcome import Pipeline, Stopped
+from oncelog.chaos.procs import command_of, parent_of, session_of, ticks_of
 
 MOST_RESTARTS: Final = 20  # of a driver that ended by itself
+TASKS: Final = 2  # at once
+DIRECT, SEALED, KAFKA = SINKS = ("direct", "sealed", "kafka")
 _WORKER: Final = b"pyspark.daemon"
+_JARS, _PACKAGES = "spark.jars", "spark.jars.packages"
+# What is killed again and again lives for seconds: the second compiler does not pay off.
+_QUICK: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_SETTINGS: Final[Mapping[str, str]] = {
+    # Of local tasks, too, an attempt may fail: a worker is killed.
+    "spark.master": f"local[{TASKS},8]",
+    "spark.driver.memory": "1g",
+    "spark.driver.extraJavaOptions": _QUICK,
+    "spark.executor.extraJavaOptions": _QUICK,
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+}
 
 
 def outputs_of(numbers: Numbers) -> Numbers:
@@ -26,6 +40,14 @@ def outputs_of(numbers: Numbers) -> Numbers:
     made: Numbers = np.repeat(2 * numbers, rows)
     firsts = np.repeat(np.cumsum(rows) - rows, rows)  # where the rows of each number begin
     return made + np.arange(len(made)) - firsts
+
+
+def settings_of(pipeline: Pipeline, of_cluster: Mapping[str, str]) -> dict[str, str]:
+    """Spark's own sink is a package, which Spark fetches where nobody says where it lies."""
+    found = {**_SETTINGS, **of_cluster, **pipeline.conf}
+    if pipeline.sink == KAFKA and not {_JARS, _PACKAGES} & found.keys():
+        found[_PACKAGES] = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{version('pyspark')}"
+    return found
 
 
 class PipelineEnded(Stopped):
@@ -37,7 +59,10 @@ class PipelineOrder:
     servers: str
     read: str
     write: str
-    checkpoint: str
+    folder: str  # for its checkpoint, and whatever else it keeps
+    sink: str
+    rows_a_batch: int
+    settings: dict[str, str]  # of the session
 
 
 class PipelineLives:
@@ -68,16 +93,19 @@ class PipelineLives:
         """kill -9, with the JVM and all that it has started: as when the machine goes."""
         if self._process is None:
             return
-        for pid in self._pids():
+        for pid in session_of(self._process.pid):
             end(pid)
         self._process.wait()
 
     def kill_worker(self, number: int) -> bool:
-        """One of the Python processes in which tasks run; False where there is none just now."""
-        workers = [pid for pid in self._pids() if _WORKER in _command(pid)]
+        """One of the Python processes in which tasks run: of those that have worked most, as many as run at once.
+        False where there is none just now."""
+        assert self._process is not None
+        workers = [pid for pid in session_of(self._process.pid) if _is_worker(pid)]
         if not workers:
             return False
-        end(workers[number % len(workers)])
+        busiest = sorted(workers, key=ticks_of, reverse=True)[:TASKS]
+        end(busiest[number % len(busiest)])
         return True
 
     def keep_alive(self) -> None:
@@ -93,21 +121,7 @@ class PipelineLives:
     def last_words(self) -> str:
         return self._log.read_text(errors="replace")[-3000:] if self._log.exists() else ""
 
-    def _pids(self) -> Iterator[int]:
-        """All of the driver's session, its JVM and Python's workers among them."""
-        assert self._process is not None
-        return (pid for pid in pids() if _session(pid) == self._process.pid)
 
-
-def _session(pid: int) -> int:
-    try:
-        return os.getsid(pid)
-    except ProcessLookupError:
-        return -1
-
-
-def _command(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""
+def _is_worker(pid: int) -> bool:
+    """Workers are forked by a daemon, and are called the same."""
+    return _WORKER in command_of(pid) and _WORKER in command_of(parent_of(pid))

@@ -3,34 +3,43 @@
     python -m oncelog.chaos.pipeline_job '{"servers": "127.0.0.1:9092", "read": "chaos", ...}'
 
 Number n becomes none, one or two rows, as many as it leaves when it is divided by three: 2n, and 2n + 1. Each goes to
-the partition that n came from, by the direct sink.
+the partition that n came from. The order is `pipeline.PipelineOrder`.
 """
 
 import json
 import sys
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
-
-# Rows a batch, if there are as many: so that kills fall into the middle of batches, and not all rows into one.
-ROWS_A_BATCH: Final = 20_000
-SETTINGS: Final = {"spark.driver.memory": "1g", "spark.sql.streaming.noDataMicroBatches.enabled": "false"}
-# Of local tasks, too, an attempt may fail: a worker is killed.
-MASTER: Final = "local[2,8]"
+from typing import Any
 
 
 def main(arguments: Iterable[str]) -> int:
     (order,) = arguments
-    wanted: Mapping[str, str] = json.loads(order)
+    wanted: Mapping[str, Any] = json.loads(order)
     from oncelog.spark import session
 
-    spark = session("oncelog chaos", SETTINGS, master=MASTER, progress=False)
-    query = rows(spark, wanted).writeStream.format("oncelog").option("checkpointLocation", wanted["checkpoint"])
-    query = query.options(**{"kafka.bootstrap.servers": wanted["servers"], "topic": wanted["write"]})
-    query.trigger(processingTime="0 seconds").start().awaitTermination()
+    spark = session("oncelog chaos", wanted["settings"], progress=False)
+    query = written(rows(spark, wanted).writeStream, wanted)
+    query.option("checkpointLocation", f"{wanted['folder']}/checkpoint").trigger(processingTime="0 seconds")
+    query.start().awaitTermination()
     return 0
 
 
-def rows(spark: Any, wanted: Mapping[str, str]) -> Any:
+def written(writer: Any, wanted: Mapping[str, Any]) -> Any:
+    options = {"kafka.bootstrap.servers": wanted["servers"], "topic": wanted["write"]}
+    match wanted["sink"]:
+        case "direct":
+            return writer.format("oncelog").options(**options)
+        case "kafka":
+            return writer.format("kafka").options(**options)
+        case "sealed":
+            from oncelog.spark import sealed
+
+            return writer.foreachBatch(sealed(path=f"{wanted['folder']}/sealed", **options))
+        case other:
+            raise ValueError(f"no sink is called {other!r}")
+
+
+def rows(spark: Any, wanted: Mapping[str, Any]) -> Any:
     numbers = (
         spark.readStream.format("oncelog")
         .options(
@@ -38,7 +47,7 @@ def rows(spark: Any, wanted: Mapping[str, str]) -> Any:
                 "kafka.bootstrap.servers": wanted["servers"],
                 "subscribe": wanted["read"],
                 "startingOffsets": "earliest",
-                "maxOffsetsPerTrigger": str(ROWS_A_BATCH),
+                "maxOffsetsPerTrigger": str(wanted["rows_a_batch"]),
             }
         )
         .load()

@@ -32,6 +32,32 @@ def free_port() -> int:
         return port
 
 
+def await_port(process: subprocess.Popen[bytes], port: int, name: str, log: Path) -> None:
+    """Until it listens; one that does not is killed."""
+    give_up_s = monotonic_s() + START_S
+    while not _answers(port):
+        if _has_ended_within(process, PAUSE_S) or monotonic_s() > give_up_s:
+            process.kill()
+            process.wait()
+            raise DidNotStart(f"{name} did not start:\n{log.read_text(errors='replace')[-2000:]}")
+
+
+def _has_ended_within(process: subprocess.Popen[bytes], seconds: float) -> bool:
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def _answers(port: int) -> bool:
+    try:
+        socket.create_connection((HOST, port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
 class ServerLives:
     """`oncelog serve` on one folder and one port, life after life."""
 
@@ -58,26 +84,7 @@ class ServerLives:
     def start(self) -> None:
         with open(self._log, "ab") as log:
             self._process = self._guard.popen(self._command, stdout=log, stderr=log)
-        give_up_s = monotonic_s() + START_S
-        while not self._answers():
-            if self._has_ended_within(PAUSE_S) or monotonic_s() > give_up_s:
-                self.kill()
-                raise DidNotStart(f"the server did not start:\n{self._log.read_text(errors='replace')[-2000:]}")
-
-    def _has_ended_within(self, seconds: float) -> bool:
-        assert self._process is not None
-        try:
-            self._process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            return False
-        return True
-
-    def _answers(self) -> bool:
-        try:
-            socket.create_connection((HOST, self.port), timeout=1).close()
-        except OSError:
-            return False
-        return True
+        await_port(self._process, self.port, "the server", self._log)
 
     def kill(self) -> None:
         """kill -9, as when the machine goes."""
@@ -97,7 +104,7 @@ class ServerLives:
 
 
 class ProducerLives:
-    """`chaos/sending.py`, life after life; `read` gives what the present one tells."""
+    """`sending.py` or `java_sending.py`, life after life; `read` gives what the present one tells."""
 
     def __init__(self, guard: Guard, folder: Path, order: Order) -> None:
         self._guard = guard
@@ -111,13 +118,14 @@ class ProducerLives:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if self._process is not None and self._process.poll() is None:
-            self._process.kill()
+            os.killpg(self._process.pid, signal.SIGKILL)  # with Java, where that is the client
             self._process.wait()
         self._close_pipe()
 
     def start(self) -> None:
         self._close_pipe()
-        command = [sys.executable, "-m", "oncelog.chaos.sending", self._order.to_json()]
+        module = "oncelog.chaos.java_sending" if self._order.client == "java" else "oncelog.chaos.sending"
+        command = [sys.executable, "-m", module, self._order.to_json()]
         with open(self._log, "ab") as log:
             self._process = self._guard.popen(command, stdout=subprocess.PIPE, stderr=log)
         assert self._process.stdout is not None

@@ -11,19 +11,21 @@ from oncelog.chaos.audit import Audit
 from oncelog.chaos.faults import in_words
 from oncelog.chaos.guard import Guard
 from oncelog.chaos.outcome import Killed, Options, Outcome, Progress, Sample, Stopped
-from oncelog.chaos.pipeline import PipelineLives, PipelineOrder, outputs_of
+from oncelog.chaos.pipeline import outputs_of
+from oncelog.chaos.pipeline_watch import PipelineWatch
 from oncelog.chaos.plan import CONFIRMED, ON_THE_WIRE, Event, Target, faults_of, kills_of, schedule
 from oncelog.chaos.processes import ProducerLives, ServerLives
 from oncelog.chaos.proxy import FaultProxy
-from oncelog.chaos.reading import create_topic, end_offsets, stored_numbers
+from oncelog.chaos.reading import create_topic, stored_numbers
 from oncelog.chaos.sending import Order
 from oncelog.chaos.telling import Report, Reports
 from oncelog.clock import monotonic_s, wall_s
 
 SILENCE_S: Final = 180.0  # so long without a confirmation means that something hangs
 SAMPLE_S: Final = 0.25
-LOOK_S: Final = 0.5  # between two looks at what the pipeline has written
-SETTLE_S: Final = 5.0  # without another row, until a pipeline that has written all is taken to be through
+LOOK_FOR_WORK_S: Final = 0.0005
+LOOKS_FOR_WORK: Final = 400
+SETTLE_S: Final = 2.0  # without another row of a pipeline that is through: an orphan may still write
 IN_THE_PIPELINE: Final = frozenset({Target.DRIVER, Target.EXECUTOR})
 WAIT: Final = Waiting()  # never set: a wait that Ctrl-C ends
 OUR_SETTINGS: Final[Mapping[str, str]] = {"auto.create.topics.enable": "false"}
@@ -44,6 +46,7 @@ def run(options: Options, folder: Path, watch: Watch = lambda progress: None) ->
     with Guard() as guard:
         if options.servers:
             return _Experiment(options, folder, guard, options.servers, None, watch).run()
+        watch(Progress(phase="starting the server"))
         with ServerLives(guard, folder / "server", OUR_SETTINGS) as server:
             return _Experiment(options, folder, guard, server.servers, server, watch).run()
 
@@ -61,8 +64,8 @@ class _Experiment:
         self._planned = schedule(options.seed, options.targets, every=options.every, messages=options.messages)
         kills = kills_of(self._planned)[::-1]  # the next one last
         self._kills = [event for event in kills if event.target not in IN_THE_PIPELINE]
-        self._pipeline_kills = [event for event in kills if event.target in IN_THE_PIPELINE]
-        self._pipeline: PipelineLives | None = None
+        self._pipeline_kills = [event for event in self._planned if event.target in IN_THE_PIPELINE]
+        self._pipeline: PipelineWatch | None = None
         self._killed: list[Killed] = []
         self._audit = Audit(options.messages)
         self._progress = Progress()
@@ -70,7 +73,6 @@ class _Experiment:
         self._slowest_ms = 0.0
         self._began_s = self._moved_s = 0.0
         self._lost_failures = 0  # of producers that were killed
-        self._looked_s = 0.0  # at the pipeline
 
     def run(self) -> Outcome:
         options = self._options
@@ -78,25 +80,29 @@ class _Experiment:
         self._began_s = self._moved_s = monotonic_s()
         if options.spark is None:
             return self._send()
-        create_topic(self._servers, self._written_topic, options.partitions)
-        checkpoint = str(self._folder / "checkpoint")
-        order = PipelineOrder(self._servers, options.topic, self._written_topic, checkpoint)
-        with PipelineLives(self._guard, self._folder / "pipeline", order) as self._pipeline:
+        kills, folder = self._pipeline_kills, self._folder / "pipeline"
+        with PipelineWatch(self._guard, folder, self._servers, options, options.spark, kills) as self._pipeline:
+            self._progress.is_spark_starting = True
             sent = self._send()
+            self._enter("the pipeline catches up")
             expected = self._expected()
-            # What would be written twice may come behind the row that completes the count.
-            while self._progress.written < expected.confirmed or monotonic_s() - self._moved_s < SETTLE_S:
-                WAIT.wait(SAMPLE_S)
+            while not self._pipeline.is_through() or monotonic_s() - self._moved_s < SETTLE_S:
+                WAIT.wait(self._pace_s)
                 self._look()
-            restarts = self._pipeline.restarts
-        self._take_all(expected, self._written_topic)
+            written_topic, restarts = self._pipeline.topic, self._pipeline.restarts
+        self._enter("counting")
+        self._take_all(expected, written_topic)
         happened = sorted({*sent.happened, *self._killed}, key=lambda each: each.seconds)
         seconds = monotonic_s() - self._began_s
         return replace(sent, written=expected.result(), restarts=restarts, happened=happened, seconds=seconds)
 
+    def _enter(self, phase: str) -> None:
+        self._progress.phase = phase
+        self._watch(self._progress)
+
     @property
-    def _written_topic(self) -> str:
-        return f"{self._options.topic}-written"
+    def _pace_s(self) -> float:
+        return SAMPLE_S if self._pipeline is None else min(SAMPLE_S, self._pipeline.pace_s)
 
     def _expected(self) -> Audit:
         """What the pipeline has to write."""
@@ -123,12 +129,15 @@ class _Experiment:
                 state=str(self._folder / "producer.json") if Target.PRODUCER in options.targets else "",
                 rate=options.rate,
                 until_s=wall_s() + options.seconds if options.seconds else 0.0,
+                kafka_libs=options.kafka_libs,
             )
             with ProducerLives(self._guard, self._folder, order) as producer:
+                self._enter("sending")
                 self._drive(proxy, producer)
             wire = _on_the_wire(proxy, self._planned)
         seconds = monotonic_s() - self._began_s
         self._sample(is_last=True)
+        self._enter("counting")
         self._take_all(self._audit, options.topic)
         happened = sorted([*wire, *self._killed], key=lambda each: each.seconds)
         result = self._audit.result(sent=self._progress.sent)
@@ -137,7 +146,7 @@ class _Experiment:
     def _drive(self, proxy: FaultProxy, producer: ProducerLives) -> None:
         reports = Reports()
         while True:
-            select.select([producer], [], [], SAMPLE_S)
+            select.select([producer], [], [], self._pace_s)
             data = producer.read()
             if data is None:
                 if producer.exit_code():
@@ -145,7 +154,7 @@ class _Experiment:
                 return
             for report in reports.take(data):
                 self._take(report, proxy)
-            if self._kill_what_is_due(producer):
+            if self._kill_what_is_due(producer, proxy):
                 for data in iter(producer.read, None):  # what it said before it was killed
                     for report in reports.take(data):
                         self._take(report, proxy)
@@ -166,15 +175,16 @@ class _Experiment:
             self._moved_s = monotonic_s()
         for happened in proxy.happened[sum(progress.faults[each] for each in ON_THE_WIRE) :]:
             progress.faults[_target_of(happened.number, self._planned)] += 1
+            progress.last_fault = f"{in_words(happened.fault)}, at {progress.confirmed:,}"
 
-    def _kill_what_is_due(self, producer: ProducerLives) -> bool:
+    def _kill_what_is_due(self, producer: ProducerLives, proxy: FaultProxy) -> bool:
         """True where the producer was killed."""
         is_killed = False
         while self._kills and self._kills[-1].at <= self._progress.confirmed:
             if self._kills[-1].target is Target.PRODUCER and is_killed:
                 break  # the next one is for its next life
             event = self._kills.pop()
-            self._note(event)
+            self._note(event, self._under_way(proxy))
             if event.target is Target.PRODUCER:
                 producer.kill()
                 is_killed = True
@@ -185,53 +195,53 @@ class _Experiment:
                 self._moved_s = monotonic_s()
         return is_killed
 
-    def _note(self, event: Event) -> None:
+    def _under_way(self, proxy: FaultProxy) -> int:
+        """Messages that were sent and not confirmed; of a client that does not tell what it sends, requests. A request
+        is waited for, a little: what is killed between two of them loses nothing."""
+        for _ in range(LOOKS_FOR_WORK):
+            if proxy.in_flight:
+                break
+            WAIT.wait(LOOK_FOR_WORK_S)
         progress = self._progress
-        behind = max(0, progress.confirmed - progress.written)  # about as many rows are to come of these
-        under_way = max(0, progress.sent - progress.confirmed - progress.failed)
+        return max(progress.sent - progress.confirmed - progress.failed, proxy.in_flight)
+
+    def _note(self, event: Event, in_flight: int) -> None:
+        progress = self._progress
         self._killed.append(
             Killed(
                 target=event.target,
                 planned_at=event.at,
                 confirmed=progress.confirmed,
-                in_flight=behind if event.target in IN_THE_PIPELINE else under_way,
+                in_flight=in_flight,
                 seconds=monotonic_s() - self._began_s,
                 words=event.in_words(),
             )
         )
         progress.faults[event.target] += 1
+        progress.last_fault = f"{event.in_words()}, at {progress.confirmed:,}"
 
     def _look(self) -> None:
         self._sample()
-        if self._pipeline is not None and monotonic_s() - self._looked_s > LOOK_S:
-            self._looked_s = monotonic_s()
-            self._look_at(self._pipeline)
+        if self._pipeline is not None:
+            for event, in_flight in self._pipeline.look():
+                self._note(event, in_flight)
+                self._progress.is_spark_starting |= event.target is Target.DRIVER
+            if self._pipeline.written > self._progress.written:
+                self._progress.written = self._pipeline.written
+                self._progress.is_spark_starting = False
+                self._moved_s = monotonic_s()
         if monotonic_s() - self._moved_s > SILENCE_S:
             where = f"{self._progress.confirmed:,} messages and {self._progress.written:,} rows of a pipeline"
             raise Hangs(f"nothing moved for {SILENCE_S:g} s, at {where}")
 
-    def _look_at(self, pipeline: PipelineLives) -> None:
-        written = sum(end_offsets(self._servers, self._written_topic, self._options.partitions))
-        if written > self._progress.written:
-            self._progress.written = written
-            self._moved_s = monotonic_s()
-        while self._pipeline_kills and self._pipeline_kills[-1].at <= written:
-            event = self._pipeline_kills[-1]
-            if event.target is Target.DRIVER:
-                pipeline.kill()
-                pipeline.start()
-            elif not pipeline.kill_worker(event.at):
-                break  # there is none just now
-            self._note(self._pipeline_kills.pop())
-        pipeline.keep_alive()
-
     def _sample(self, *, is_last: bool = False) -> None:
         seconds = monotonic_s() - self._began_s
         if is_last or not self._samples or seconds - self._samples[-1].seconds >= SAMPLE_S:
-            self._samples.append(Sample(round(seconds, 3), self._progress.confirmed, round(self._slowest_ms, 1)))
-            self._slowest_ms = 0.0
-            self._progress.seconds = seconds
-            self._watch(self._progress)
+            progress = self._progress
+            slowest_ms, self._slowest_ms = round(self._slowest_ms, 1), 0.0
+            self._samples.append(Sample(round(seconds, 3), progress.confirmed, slowest_ms, progress.written))
+            progress.seconds = seconds
+            self._watch(progress)
 
 
 def _target_of(number: int, planned: list[Event]) -> Target:
