@@ -1,0 +1,85 @@
+"""The installed command serves, produces and consumes, and so does the installed package."""
+
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.smoke.installing import Failed, run
+from tests.waiting import until
+
+LINES = [f"record {number}" for number in range(1000)]
+STOP_SECONDS = 30
+IN_ONE_PROCESS = """
+import oncelog
+from oncelog.client import Consumer, Producer
+
+with oncelog.Server() as server:
+    address = {"bootstrap.servers": server.bootstrap_servers}
+    with Producer(address) as producer:
+        for number in range(100):
+            producer.produce("numbers", str(number))
+        assert producer.flush(30) == 0
+    group = {"group.id": "smoke", "auto.offset.reset": "earliest"}
+    with Consumer(address | group) as consumer:
+        consumer.subscribe(["numbers"])
+        values = [message.value() for message in consumer.consume(100, timeout=30)]
+    assert values == [b"%d" % number for number in range(100)], values
+"""
+
+
+def check(bin_folder: Path, folder: Path, version: str) -> None:
+    """Everything in `folder`; the first thing that is not as it should be is raised as `Failed`."""
+    python, oncelog = bin_folder / "python", bin_folder / "oncelog"
+    commands: list[list[str | Path]] = [[oncelog, "--version"], [python, "-m", "oncelog", "--version"]]
+    for command in commands:
+        said = run(command, env=_env(bin_folder), cwd=folder)
+        _expect(said.strip() == f"oncelog, version {version}", f"{command} says {said!r}")
+    with _serving(oncelog, folder) as address:
+        run([oncelog, "doctor", "-b", address], env=_env(bin_folder), cwd=folder)
+        text = "".join(f"{line}\n" for line in LINES)
+        run([oncelog, "produce", "-b", address, "-t", "smoke"], env=_env(bin_folder), cwd=folder, input=text)
+        back = run([oncelog, "consume", "-b", address, "-t", "smoke", "-e", "-q"], env=_env(bin_folder), cwd=folder)
+        _expect(
+            back.splitlines() == LINES, f"consumed were {len(back.splitlines())} lines, not the {len(LINES)} produced"
+        )
+    run([python, "-c", IN_ONE_PROCESS], env=_env(bin_folder), cwd=folder)
+
+
+@contextmanager
+def _serving(oncelog: Path, folder: Path) -> Iterator[str]:
+    """The address; at the end it is to stop by SIGTERM with exit code 0."""
+    log = folder / "serve.log"
+    command = [str(oncelog), "serve", "--listen", "127.0.0.1:0", "--data", str(folder / "data")]
+    with open(log, "wb") as output:
+        server = subprocess.Popen(
+            command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, env=_env(oncelog.parent), cwd=folder
+        )
+    try:
+
+        def address() -> str:
+            _expect(server.poll() is None, f"the server ended: {log.read_text()}")
+            listening = re.search(r"oncelog listens on (127\.0\.0\.1:\d+)", log.read_text())
+            return "" if listening is None else listening[1]
+
+        yield until(address, "the server to listen")
+        server.send_signal(signal.SIGTERM)
+        _expect(server.wait(STOP_SECONDS) == 0, f"the server ended with {server.returncode}: {log.read_text()}")
+    finally:
+        if server.poll() is None:
+            server.kill()
+            server.wait(STOP_SECONDS)
+
+
+def _env(bin_folder: Path) -> dict[str, str]:
+    """Nothing of this project's own environment is in reach."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("ONCELOG_", "PYTHON", "VIRTUAL"))}
+    return kept | {"PATH": str(bin_folder) + os.pathsep + os.environ.get("PATH", ""), "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def _expect(is_so: bool, words: str) -> None:
+    if not is_so:
+        raise Failed(words)
