@@ -16,7 +16,7 @@ from oncelog.cli._endings import ended_by_sigterm, failure, nearest, speaks_to_b
 from oncelog.clock import wall_s
 
 if TYPE_CHECKING:
-    from oncelog.chaos.outcome import Outcome
+    from oncelog.chaos.outcome import Outcome, Pipeline
     from oncelog.chaos.plan import Target
 
 CLIENTS: Final = ("oncelog", "librdkafka", "java")
@@ -46,7 +46,7 @@ MOST_IN_MINUTES: Final = 200_000_000  # messages that a run by the clock has roo
 @click.option(
     "--every",
     type=click.IntRange(1),
-    help="Confirmed messages between two faults, about; a 40th of all if not given, with --spark a 13th.",
+    help="Confirmed messages between two faults, about; a 40th of all if not given, with --spark a 20th.",
 )
 @click.option("--seed", type=int, default=1, show_default=True, help="The same seed plans the same faults.")
 @click.option(
@@ -65,6 +65,21 @@ MOST_IN_MINUTES: Final = 200_000_000  # messages that a run by the clock has roo
     "--spark/--no-spark",
     "is_spark",
     help="A pipeline on Spark in between, whose output is counted, too.  [default: no]",
+)
+@click.option(
+    "--cluster", "is_cluster", is_flag=True, help="With --spark: on a cluster of its own, so that executors are JVMs."
+)
+@click.option(
+    "--sink",
+    type=click.Choice(("direct", "sealed", "kafka")),
+    help="With --spark: who writes; kafka is Spark's own sink.  [default: direct]",
+)
+@click.option(
+    "--spark-conf",
+    "spark_conf",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="With --spark: a setting of the session; may be said again.",
 )
 @click.option("-q", "is_quiet", is_flag=True, help="No progress on stderr.")
 @speaks_to_brokers
@@ -95,7 +110,7 @@ def command(**given: Any) -> None:
 
 
 def _run(given: dict[str, Any]) -> "Outcome":
-    from oncelog.chaos.outcome import Options, Pipeline
+    from oncelog.chaos.outcome import Options
     from oncelog.chaos.running import run
 
     kafka_libs = _check_client(given["client"], given["kills"])
@@ -112,7 +127,7 @@ def _run(given: dict[str, Any]) -> "Outcome":
             is_idempotent=given["idempotence"] == "on",
             linger_ms=given["linger"],
             targets=_targets(given["kills"], given["servers"], given["is_spark"], given["client"]),
-            spark=Pipeline() if given["is_spark"] else None,
+            spark=_pipeline(given),
             every=given["every"] or _spacing(given["messages"], is_spark=given["is_spark"]),
             seed=given["seed"],
             kafka_libs=kafka_libs,
@@ -129,9 +144,25 @@ def _run(given: dict[str, Any]) -> "Outcome":
         return run(options, folder, display.show)
 
 
+def _pipeline(given: dict[str, Any]) -> "Pipeline | None":
+    from oncelog.chaos.outcome import Pipeline
+
+    if not given["is_spark"]:
+        for option, name in (("--cluster", "is_cluster"), ("--sink", "sink"), ("--spark-conf", "spark_conf")):
+            if given[name]:
+                raise click.UsageError(f"{option} is of the pipeline that --spark puts in between")
+        return None
+    conf = dict(said.split("=", 1) for said in given["spark_conf"] if "=" in said)
+    if len(conf) < len(given["spark_conf"]) or not all(key.startswith("spark.") for key in conf):
+        raise click.UsageError("--spark-conf is KEY=VALUE, each key once, and keys begin with `spark.`")
+    if "spark.master" in conf:
+        raise click.UsageError("--spark-conf spark.master: the pipeline is to be killed, so it runs on nothing of yours")
+    return Pipeline(sink=given["sink"] or "direct", is_cluster=given["is_cluster"], conf=conf)
+
+
 def _spacing(messages: int | None, *, is_spark: bool) -> int:
     """A driver that is killed takes ten seconds or more to be back, so there are fewer faults where there is one."""
-    return max(1, int((messages or MESSAGES) * (0.075 if is_spark else 0.025)))
+    return max(1, int((messages or MESSAGES) * (0.05 if is_spark else 0.025)))
 
 
 def _check_client(client: str, kills: str) -> str:
