@@ -36,27 +36,30 @@ def check(bin_folder: Path, folder: Path, version: str) -> None:
     python, oncelog = bin_folder / "python", bin_folder / "oncelog"
     commands: list[list[str | Path]] = [[oncelog, "--version"], [python, "-m", "oncelog", "--version"]]
     for command in commands:
-        said = run(command, env=_env(bin_folder), cwd=folder)
+        said = run(command, env=environment_of(bin_folder), cwd=folder)
         _expect(said.strip() == f"oncelog, version {version}", f"{command} says {said!r}")
-    with _serving(oncelog, folder) as address:
-        run([oncelog, "doctor", "-b", address], env=_env(bin_folder), cwd=folder)
+    words: list[str | Path] = [oncelog, "serve", "--listen", "127.0.0.1:0", "--data", folder / "data"]
+    with serving(words, folder) as address:
+        run([oncelog, "doctor", "-b", address], env=environment_of(bin_folder), cwd=folder)
         text = "".join(f"{line}\n" for line in LINES)
-        run([oncelog, "produce", "-b", address, "-t", "smoke"], env=_env(bin_folder), cwd=folder, input=text)
-        back = run([oncelog, "consume", "-b", address, "-t", "smoke", "-e", "-q"], env=_env(bin_folder), cwd=folder)
+        run([oncelog, "produce", "-b", address, "-t", "smoke"], env=environment_of(bin_folder), cwd=folder, input=text)
+        back = run(
+            [oncelog, "consume", "-b", address, "-t", "smoke", "-e", "-q"], env=environment_of(bin_folder), cwd=folder
+        )
         _expect(
             back.splitlines() == LINES, f"consumed were {len(back.splitlines())} lines, not the {len(LINES)} produced"
         )
-    run([python, "-c", IN_ONE_PROCESS], env=_env(bin_folder), cwd=folder)
+    run([python, "-c", IN_ONE_PROCESS], env=environment_of(bin_folder), cwd=folder)
 
 
 @contextmanager
-def _serving(oncelog: Path, folder: Path) -> Iterator[str]:
-    """The address; at the end it is to stop by SIGTERM with exit code 0."""
+def serving(command: list[str | Path], folder: Path) -> Iterator[str]:
+    """The address of the server that the command is; at the end it is to stop by SIGTERM with exit code 0."""
     log = folder / "serve.log"
-    command = [str(oncelog), "serve", "--listen", "127.0.0.1:0", "--data", str(folder / "data")]
+    environment = environment_of(Path(command[0]).parent)
     with open(log, "wb") as output:
         server = subprocess.Popen(
-            command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, env=_env(oncelog.parent), cwd=folder
+            command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, env=environment, cwd=folder
         )
     try:
 
@@ -74,7 +77,7 @@ def _serving(oncelog: Path, folder: Path) -> Iterator[str]:
             server.wait(STOP_SECONDS)
 
 
-def _env(bin_folder: Path) -> dict[str, str]:
+def environment_of(bin_folder: Path) -> dict[str, str]:
     """Nothing of this project's own environment is in reach."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("ONCELOG_", "PYTHON", "VIRTUAL"))}
     return kept | {"PATH": str(bin_folder) + os.pathsep + os.environ.get("PATH", ""), "PYTHONDONTWRITEBYTECODE": "1"}
