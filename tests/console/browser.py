@@ -210,7 +210,8 @@ class Browser:
         waiting = (
             f"new Promise((done) => {{ const give_up = Date.now() + {seconds * 1000};"
             f" const look = () => {{ let found; try {{ found = ({script}); }} catch {{ found = null; }}"
-            " if (found || Date.now() > give_up) done(found instanceof Node ? true : found); else setTimeout(look, 20); }; look(); })"
+            " if (found || Date.now() > give_up) done(found instanceof Node ? true : found);"
+            " else setTimeout(look, 20); }; look(); })"
         )
         found = self.run(waiting)
         if not found:

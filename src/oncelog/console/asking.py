@@ -44,6 +44,10 @@ class Query:
 def page_of(names: Iterable[str], query: Query) -> tuple[list[str], dict[str, Any]]:
     """The names on the page that is asked for, and what is to be told about it."""
     wanted = query.text("search").casefold()
-    found = sorted(each for each in names if wanted in each.casefold())
+    found = sorted((each for each in names if wanted in each.casefold()), key=_internal_last)
     start = min(query.number("start") or 0, max(0, (len(found) - 1) // MOST_ROWS * MOST_ROWS))
     return list(islice(found, start, start + MOST_ROWS)), {"found": len(found), "start": start, "page": MOST_ROWS}
+
+
+def _internal_last(name: str) -> tuple[bool, str]:
+    return name.startswith("__"), name

@@ -22,21 +22,17 @@ class Found(NamedTuple):
 
 
 def batches_from(log: PartitionLog, offset: int, *, newest: bool, most_bytes: int = READ_BYTES) -> list[Found]:
-    """Batches from the one that holds the offset on, in their order. Where they are too many bytes the first ones are
-    read, or with `newest` the last ones; of the others there is the header alone."""
+    """Batches from the one that holds the offset on, in their order. The first ones are read, or with `newest` the last
+    ones, as long as there is room for them; of the others there is the header alone."""
     try:
         places = _places(log, offset)
-        order = reversed(places) if newest else iter(places)
         read: dict[int, bytes] = {}
         left_bytes = most_bytes
-        for place in order:
+        for place in reversed(places) if newest else places:
             size_bytes = place.header.size_bytes
-            fits = size_bytes <= left_bytes or (not read and size_bytes <= LARGEST_BATCH_BYTES)
-            if fits:
+            if size_bytes <= left_bytes or (not read and size_bytes <= LARGEST_BATCH_BYTES):
                 read[place.header.base_offset] = place.segment.batch(place.position, size_bytes)
-            left_bytes -= size_bytes
-            if left_bytes <= 0:
-                break
+                left_bytes -= size_bytes
     except OSError as error:
         raise LogStorageError(f"{log.folder}: {error}") from error
     return [Found(place.header, read.get(place.header.base_offset)) for place in places]

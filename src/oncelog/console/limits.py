@@ -24,7 +24,7 @@ WHOLE_BYTES: Final = 64 << 10  # of a message that is looked at alone
 MOST_HEADERS: Final = 50
 NAME_BYTES: Final = 256
 
-READ_BYTES: Final = 1 << 20  # of the log for one request, or one batch of at most
+READ_BYTES: Final = 2 << 20  # of the log for one request, or one batch of at most
 LARGEST_BATCH_BYTES: Final = 4 << 20
 UNFOLDED_BYTES: Final = 16 << 20  # of one batch
 MOST_WALKED: Final = 50_000  # records of one batch

@@ -120,15 +120,16 @@ def _rows_of(read: Read, newest: bool, most: int) -> list[Row]:
 def _rows_of_batch(read: Read, header: BatchHeader, data: bytes | None, newest: bool, most: int) -> list[Row]:
     at = max(header.base_offset, read.offset)
     if data is None:
-        what = f"{header.record_count:,} records in {header.size_bytes:,} bytes, not read for this list: too many bytes"
+        records = "1 record" if header.record_count == 1 else f"{header.record_count:,} records"
+        what = f"{records} in {header.size_bytes:,} bytes: too much to be read for this list"
         return [_note(read.partition, at, header.max_timestamp, what)]
     try:
-        records = records_from(data, read.offset, most, newest=newest)
+        found = records_from(data, read.offset, most, newest=newest)
     except InvalidRecord as error:
         return [_note(read.partition, at, header.max_timestamp, f"not shown: {error}")]
     if header.is_control:
-        return [_control(read.partition, each) for each in records]
-    return [_row(read.partition, header, each, PREVIEW_BYTES) for each in records]
+        return [_control(read.partition, each) for each in found]
+    return [_row(read.partition, header, each, PREVIEW_BYTES) for each in found]
 
 
 def _whole(read: Read) -> list[Row]:

@@ -26,7 +26,8 @@ export function rate(perSecond) {
 export function duration(ms) {
   if (ms < 1000) return `${Math.max(0, Math.round(ms))} ms`;
   const seconds = ms / 1000;
-  if (seconds < 60) return `${short.format(seconds)} s`;
+  if (seconds < 10) return `${short.format(seconds)} s`;
+  if (seconds < 60) return `${Math.round(seconds)} s`;
   if (seconds < 5400) return `${Math.round(seconds / 60)} min`;
   if (seconds < 172800) return `${short.format(seconds / 3600)} h`;
   return `${whole.format(Math.round(seconds / 86400))} d`;

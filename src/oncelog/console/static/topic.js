@@ -46,8 +46,8 @@ function list(about, newest, message, context) {
   const listed = `${topic} ${partition} ${offset}`;
   if (open === "" || kept.about !== listed) kept = { about: listed, messages: newest };
   const { messages } = kept;
-  const isListed = messages.rows.some((row) => open === `${row.partition}/${row.offset}`);
-  const rows = messages.rows.flatMap((row) => (row.note === undefined ? told(row, message, context) : [noted(row)]));
+  const isListed = messages.rows.some((row) => open === place(row));
+  const rows = messages.rows.flatMap((row) => (told(row, message, context)));
   const number = (name, label, placeholder) =>
     h("label", {}, label, h("input", {
       inputmode: "numeric",
@@ -57,7 +57,7 @@ function list(about, newest, message, context) {
       value: context.parameters[name] ?? "",
       onchange: (event) => context.replace({ [name]: event.target.value.replace(/\D/g, ""), open: "" }),
     }));
-  const columns = [["time", "wide"], ["partition", "number wide"], ["offset", "number"], ["key"], ["value", "grows"], ["pid", "number wide"], ["sequence", "number wide"]];
+  const columns = [["time", "wide"], ["part.", "number"], ["offset", "number"], ["key"], ["value", "grows"], ["pid", "number wide"], ["sequence", "number wide"]];
   const rest = messages.partitions > messages.tailed ? ` of the ${count(messages.tailed)} partitions written to last` : "";
   const words = offset === "" ? `The newest${rest}, as they come.` : `From offset ${offset} on.`;
   return [
@@ -89,33 +89,33 @@ function older(messages, context) {
   ];
 }
 
+function place(row) {
+  return `${row.partition}/${row.offset}`;
+}
+
 function told(row, message, context) {
-  const at = `${row.partition}/${row.offset}`;
+  const at = place(row);
   const isOpen = context.parameters.open === at;
   const href = link("topic", { ...context.parameters, open: isOpen ? "" : at }).attributes.href;
-  const cells = [
+  const head = [
     h("td", { class: "wide quiet" }, time(row.timestamp_ms)),
-    h("td", { class: "number wide" }, count(row.partition)),
+    h("td", { class: "number" }, count(row.partition)),
     h("td", { class: "number" }, h("a", { href, "aria-expanded": isOpen ? "true" : "false" }, count(row.offset))),
+  ];
+  const rest = row.note === undefined ? fields(row) : [h("td", { colspan: "4" }, row.note)];
+  const kind = `${isOpen ? "open" : ""} ${row.note === undefined ? "" : "noted"}`;
+  const line = h("tr", { key: `${at} ${row.note === undefined}`, class: kind }, ...head, ...rest);
+  if (!isOpen || message === undefined) return [line];
+  return [line, h("tr", { key: `${at} whole`, class: "whole" }, h("td", { colspan: "7" }, whole(message)))];
+}
+
+function fields(row) {
+  return [
     h("td", { class: "data key" }, content(row.key)),
     h("td", { class: "data grows" }, content(row.value)),
     h("td", { class: "number wide quiet" }, row.pid === null ? "" : String(row.pid)),
     h("td", { class: "number wide quiet" }, row.sequence === null ? "" : count(row.sequence)),
   ];
-  const line = h("tr", { key: at, class: isOpen ? "open" : null }, ...cells);
-  if (!isOpen || message === undefined) return [line];
-  return [line, h("tr", { key: `${at} whole`, class: "whole" }, h("td", { colspan: "7" }, whole(message)))];
-}
-
-function noted(row) {
-  return h(
-    "tr",
-    { key: `${row.partition}/${row.offset} note`, class: "noted" },
-    h("td", { class: "wide quiet" }, time(row.timestamp_ms)),
-    h("td", { class: "number wide" }, count(row.partition)),
-    h("td", { class: "number" }, count(row.offset)),
-    h("td", { colspan: "4" }, row.note),
-  );
 }
 
 function whole(message) {
