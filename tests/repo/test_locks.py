@@ -10,7 +10,7 @@ from packaging.utils import canonicalize_name
 
 from tests.repo.tree import project_files, read
 
-LOCKS = ("core", "columns", "run", "test", "spark", "build", "uv")
+LOCKS = ("core", "columns", "run", "test", "spark", "build", "docs", "uv")
 PINNED = re.compile(r"^(?P<name>[a-z0-9.-]+)==(?P<version>\S+)", re.MULTILINE)
 
 
@@ -40,6 +40,7 @@ def _wanted(lock: str) -> list[str]:
         "run": core + extras["spark"] + _group(project, "run"),
         "test": core + extras["columns"] + _group(project, "test"),
         "build": _group(project, "build"),
+        "docs": _group(project, "docs"),
         "uv": _group(project, "uv"),
     }[lock]
 
