@@ -1,5 +1,6 @@
 """What people install: a wheel for every machine, which works alone; here by the Python of these tests."""
 
+import re
 import zipfile
 from email.parser import Parser
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 from oncelog import __version__
 from oncelog.doctor.packages import PURPOSES
 from tests.repo.test_sizes import MOST_CORE_BYTES
+from tests.repo.tree import read
 from tests.smoke.installing import Failed, build_wheel, make_environment, size_bytes
 from tests.smoke.pythons import find, running, supported
 from tests.smoke.serving import check
@@ -53,3 +55,10 @@ def test_the_smoke_test_notices_what_does_not_work(wheel: Path, tmp_path: Path) 
 def test_the_running_python_is_one_of_those_that_are_supported_and_found() -> None:
     assert running().minor in supported()
     assert running().minor in find(supported())
+
+
+def test_the_documents_claim_the_pythons_that_are_supported_and_were_run() -> None:
+    minors = supported()
+    assert f"Python {minors[0]} to {minors[-1]}" in read("README.md")
+    ran = re.findall(r"^(3\.\d+)\.\d+ +ok: ", read("docs/install.md"), re.MULTILINE)
+    assert ran == minors
