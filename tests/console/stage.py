@@ -52,6 +52,12 @@ class Stage:
         assert error == 0, error
         return name
 
+    def topics(self, names: Sequence[str]) -> None:
+        about = {"num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
+        topics = [{"name": name, **about} for name in names]
+        answer = self.raw.call("create_topics", 5, topics=topics, timeout=20_000, validate_only=False)
+        assert {each.error_code for each in answer.topics} == {0}
+
     def send(self, topic: str, records: Sequence[Rec | bytes | None], partition: int = 0, **header: Any) -> Any:
         answer = self.raw.produce(topic, partition, batch(records, **header))
         assert answer.error_code == 0, answer.error_code

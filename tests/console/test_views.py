@@ -1,0 +1,230 @@
+"""Topics, producers, groups, Spark's sinks and the overview, as the page gets them."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from oncelog.console import topics
+from oncelog.console.errors import Refused
+from oncelog.console.faults import Fault, FaultList
+from oncelog.console.groups import group_view, groups_view
+from oncelog.console.limits import MOST_PRODUCERS, MOST_RING_PLACES, MOST_ROWS, exact, in_turns
+from oncelog.console.overview import overview
+from oncelog.console.producers import partition_producers_view, producers_view
+from oncelog.console.sinks import sink_view, sinks_view
+from oncelog.console.topics import topic_view, topics_view
+from oncelog.spark.sink.lane import topic_of
+from tests.console.conftest import Shown
+from tests.raw import RawConnection, Rec
+
+
+def test_topics_have_pages_and_are_found_by_any_part_of_their_names(shown: Shown) -> None:
+    shown.stage.topics([f"Paged-{number:03}" for number in range(MOST_ROWS + 3)])
+    first = shown.view(topics_view, search="pAgEd")
+    assert (first["found"], first["start"], len(first["topics"])) == (MOST_ROWS + 3, 0, MOST_ROWS)
+    last = shown.view(topics_view, search="paged", start=MOST_ROWS)
+    assert [each["name"] for each in last["topics"]] == [f"Paged-{MOST_ROWS + at}" for at in range(3)]
+    assert shown.view(topics_view, search="paged", start=10**9)["start"] == MOST_ROWS
+    assert shown.view(topics_view, search="<script>")["topics"] == []
+
+
+def test_a_topic_adds_up_its_partitions(shown: Shown) -> None:
+    topic = shown.new_topic(3, cleanup_policy="compact")
+    shown.stage.send(topic, [Rec(b"v", b"k")] * 5, 1)
+    shown.stage.send(topic, [Rec(b"v", b"k")] * 2, 2)
+    (row,) = shown.view(topics_view, search=topic)["topics"]
+    assert (row["partitions"], row["records"], row["cleanup"]) == (3, 7, "compact")
+    found = shown.view(topic_view, topic=topic)
+    assert [(each["partition"], each["start"], each["end"]) for each in found["rows"]] == [
+        (0, 0, 0),
+        (1, 0, 5),
+        (2, 0, 2),
+    ]
+    assert found["size_bytes"] == row["size_bytes"] == sum(each["size_bytes"] for each in found["rows"]) > 0
+    assert found["configs"] == {"cleanup.policy": "compact"}
+
+
+def test_many_partitions_come_in_pages_and_others_are_served_in_between(
+    shown: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = shown.new_topic(320)
+    found = shown.view(topic_view, topic=topic, start=270)
+    assert (found["partitions"], found["summed"], found["start"], len(found["rows"])) == (320, 320, 200, MOST_ROWS)
+    monkeypatch.setattr(topics, "MOST_SUMMED", 300)
+    (row,) = shown.view(topics_view, search=topic)["topics"]
+    assert (row["partitions"], row["summed"]) == (320, 300), "the sums say over how many partitions they are"
+
+    async def turns() -> int:
+        """How often somebody else has his turn while a view of all of them is made."""
+        count, is_over = 0, False
+
+        async def other() -> None:
+            nonlocal count
+            while not is_over:
+                count += 1
+                await asyncio.sleep(0)
+
+        task = asyncio.ensure_future(other())
+        await overview(shown.server.broker, FaultList())
+        is_over = True
+        await task
+        return count
+
+    assert shown.run(turns()) > 320 // 64
+
+
+def test_the_producers_of_a_partition_with_their_highwater_and_their_ring(shown: Shown) -> None:
+    topic = shown.new_topic()
+    leases = [shown.stage.lease(topic) for _ in range(3)]
+    for at, (pid, generation) in enumerate(leases):
+        shown.stage.send(topic, [b"x"] * (at + 1), pid=pid, epoch=generation, sequence=0)
+    kafka_pid, epoch = shown.stage.raw.init_producer_id()
+    shown.stage.send(topic, [b"x"] * 9, pid=kafka_pid, epoch=epoch, sequence=0)
+    shown.stage.send(topic, [b"x"], pid=leases[0][0], epoch=leases[0][1], sequence=0)  # again
+    found = shown.view(partition_producers_view, topic=topic, partition=0)
+    told = [(each["pid"], each["generation"], each["highwater"], each["last_offset"]) for each in found["producers"]]
+    wanted = [(pid, generation, at, [0, 2, 5][at]) for at, (pid, generation) in enumerate(leases)]
+    assert told == [*reversed(wanted), (kafka_pid, epoch, 8, 14)]
+    lifetime_ms = found["lifetime_ms"]
+    assert all(0 < each["lease_left_ms"] <= lifetime_ms for each in found["producers"][:3])
+    assert [each["is_leased"] for each in found["producers"]] == [True, True, True, False]
+    assert found["counts"]["duplicates"] == 1
+    assert [each["pid"] for each in found["ring"]["places"]] == [pid for pid, _ in leases]
+    assert (found["ring"]["live"], found["ring"]["capacity"]) == (3, 65_536)
+
+
+def test_of_many_producers_the_newest_are_told_and_the_ring_is_thinned_out(shown: Shown) -> None:
+    topic = shown.new_topic()
+    log = shown.server.broker.topics.get(topic).partitions[0].log  # type: ignore[union-attr]
+    now = shown.server.broker.clock.now()
+    for pid in range(1, 1001):
+        shown.server.call(log.producers.accept, pid, 1, 0, 1, pid, 1, now)
+    found = shown.view(partition_producers_view, topic=topic, partition=0)
+    assert [each["pid"] for each in found["producers"]] == list(range(1000, 1000 - MOST_PRODUCERS, -1))
+    places = [each["pid"] for each in found["ring"]["places"]]
+    assert len(places) == MOST_RING_PLACES and places == sorted(places)
+    assert places[0] == 1 and places[-1] > 990
+
+
+def test_fenced_and_trimmed_batches_are_counted(shown: Shown) -> None:
+    shown.stage.quarrel("quarrel")
+    (row,) = shown.view(producers_view, search="quarrel")["rows"]
+    assert row["leased"] == 40
+    assert row["counts"] == {"duplicates": 14, "trimmed": 1, "fenced": 1, "out_of_order": 0, "unknown": 0, "full": 0}
+
+
+def test_partitions_without_producers_are_left_out(shown: Shown) -> None:
+    topic = shown.new_topic(5)
+    shown.stage.send(topic, [b"x"], 4)
+    assert shown.view(producers_view, search=topic)["rows"] == []
+
+
+def test_groups_and_their_lag(shown: Shown) -> None:
+    topic = shown.new_topic(2)
+    shown.stage.send(topic, [b"x"] * 10, 0)
+    shown.stage.send(topic, [b"x"] * 10, 1)
+    shown.stage.group("behind", topic, {0: 3, 1: 10})
+    (row,) = shown.view(groups_view, search="behind")["groups"]
+    assert (row["group"], row["state"], row["members"], row["lag"], row["partitions"]) == ("behind", "Empty", 0, 7, 2)
+    found = shown.view(group_view, group="behind")
+    told = [
+        (each["topic"], each["partition"], each["committed"], each["end"], each["lag"]) for each in found["offsets"]
+    ]
+    assert told == [(topic, 0, 3, 10, 7), (topic, 1, 10, 10, 0)]
+    assert found["member_rows"] == []
+
+
+def test_the_members_of_a_group(shown: Shown) -> None:
+    with RawConnection(shown.server.bootstrap_servers, client_id="a\u202eb") as raw:
+        raw.call(
+            "join_group",
+            3,
+            group_id="joined",
+            session_timeout=10_000,
+            rebalance_timeout=10_000,
+            member_id="",
+            protocol_type="consumer",
+            protocols=[{"name": "range", "metadata": b""}],
+        )
+        found = shown.view(group_view, group="joined")
+    (member,) = found["member_rows"]
+    assert (member["client"], member["is_leader"], found["members"]) == ("a\\u202eb", True, 1)
+
+
+def test_a_group_that_nobody_knows_is_refused(shown: Shown) -> None:
+    with pytest.raises(Refused):
+        shown.view(group_view, group="nobody")
+
+
+def test_a_spark_query_and_its_lanes(shown: Shown) -> None:
+    topic = shown.stage.sink("totals-query", lanes=3, batches=4, out="totals")
+    (row,) = shown.view(sinks_view, search="totals-query")["sinks"]
+    assert (row["sink"], row["batch"], row["next_batch"], row["lanes_used"], row["rows"]) == (
+        "totals-query",
+        3,
+        4,
+        3,
+        1500,
+    )
+    assert (row["sending"], row["topics"], row["trouble"]) == (1, ["totals"], None)
+    found = shown.view(sink_view, topic=topic)
+    assert [(each["lane"], each["rows"], each["is_saved"], each["is_sending"]) for each in found["lanes"]] == [
+        (0, 500, True, False),
+        (1, 500, True, True),
+        (2, 500, True, False),
+    ]
+    assert found["lanes"][2]["places"] == [
+        {
+            "topic": "totals",
+            "partition": 2,
+            "pid": 2**32 + 42,
+            "generation": 0,
+            "next_sequence": 2000,
+            "next_offset": 2000,
+        }
+    ]
+
+
+def test_of_a_long_life_of_a_query_the_end_is_enough(shown: Shown) -> None:
+    shown.stage.sink("long", lanes=2, batches=300)
+    (row,) = shown.view(sinks_view, search="long")["sinks"]
+    assert (row["batch"], row["rows"], row["trouble"]) == (299, 1000, None)
+
+
+@pytest.mark.parametrize(
+    "value", [b"\xff", b"{}", b'{"oncelog.sink": 99}', b"[" * 100_000, b'{"oncelog.sink": 1, "kind": "state"}']
+)
+def test_what_no_sink_has_written_is_told_as_such(shown: Shown, value: bytes) -> None:
+    topic = shown.stage.topic(topic_of(f"strange-{len(value)}"))
+    shown.stage.send(topic, [Rec(value, b"0/state")])
+    assert shown.view(sink_view, topic=topic)["trouble"]
+
+
+def test_a_sink_of_which_nothing_is_known_yet(shown: Shown) -> None:
+    topic = shown.stage.topic(topic_of("new"))
+    found = shown.view(sink_view, topic=topic)
+    assert (found["batch"], found["lanes"], found["trouble"]) == (None, [], None)
+
+
+def test_the_overview_adds_up_and_marks_faults(shown: Shown) -> None:
+    faults = FaultList()
+    faults.add(Fault(at_ms=7, kind="server", words="killed"))
+    before: Any = shown.run(overview(shown.server.broker, faults))
+    topic = shown.new_topic(2)
+    shown.stage.send(topic, [b"x"] * 10, 1)
+    after: Any = shown.run(overview(shown.server.broker, faults))
+    assert after["sums"]["records"] - before["sums"]["records"] == 10
+    assert after["partitions"] - before["partitions"] == 2
+    assert after["faults"] == [{"at_ms": 7, "kind": "server", "words": "killed"}]
+    assert after["offline"] == []
+
+
+def test_numbers_that_a_browser_would_round_are_told_as_text() -> None:
+    assert exact(2**53 - 1) == 2**53 - 1
+    assert exact(2**53) == str(2**53)
+    assert exact(-(2**63)) == str(-(2**63))
+
+
+async def test_turns_bring_every_item() -> None:
+    assert [each async for each in in_turns(range(200))] == list(range(200))
