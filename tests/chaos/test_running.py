@@ -8,8 +8,9 @@ import pytest
 from click.testing import CliRunner
 
 from oncelog.chaos.outcome import Options, Outcome, Progress, Verdict
+from oncelog.chaos.page import as_html
 from oncelog.chaos.plan import Target
-from oncelog.chaos.report import as_html, as_json, lines
+from oncelog.chaos.report import as_json, lines
 from oncelog.chaos.running import run
 from oncelog.cli import main
 from oncelog.client import Admin, TopicPartition

@@ -1,19 +1,32 @@
-"""An experiment's outcome in words, as JSON, and as one page of HTML that needs nothing else."""
+"""An experiment's outcome in words, for a terminal and for `page.py`, and as JSON. Pure."""
 
-import html
+import shlex
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
 
-from oncelog.chaos.outcome import Killed, Outcome, Verdict
+from oncelog.chaos.outcome import Options, Outcome, Pipeline, Verdict
+from oncelog.chaos.plan import Target
 
 SHOWN_RUNS: Final = 20
-WIDTH, HEIGHT, MARGIN = 860, 220, 56
 _WORDS: Final = {
     Verdict.EXACT: "exact: every confirmed message stands there once, in its order",
     Verdict.NOT_EXACT: "not exact",
     Verdict.INCONCLUSIVE: "inconclusive",
 }
+MEANINGS: Final[Mapping[str, str]] = {  # of counts whose names do not say it
+    "confirmed": "the log said that it has them",
+    "received": "read back at the end",
+    "rows due": "of the messages that are there: none, one or two each",
+    "rows written": "read back at the end",
+    "missing": "confirmed or due, and not there",
+    "out of order": "there once, behind a larger number",
+    "given up by the client": "it said that they are not there",
+    "there, not confirmed": "nobody promised them: no fault",
+    "foreign": "nobody sent them",
+    "started again by itself": "a driver that ended, of what it met",
+}
+_NAME, _COUNT = 26, 14
 
 
 def verdict_in_words(outcome: Outcome) -> str:
@@ -22,7 +35,17 @@ def verdict_in_words(outcome: Outcome) -> str:
         words += (
             f": nothing was in flight whenever {', '.join(outcome.idle_targets)} were hit; send more, or hit more often"
         )
+    if outcome.verdict is Verdict.NOT_EXACT:
+        words += ": " + ", ".join(_wrong(counts(outcome), "") + _wrong(written_counts(outcome), " of the rows"))
     return words
+
+
+def is_wrong(name: str, count: int) -> bool:
+    return count > 0 and name in ("duplicates", "missing", "out of order", "foreign")
+
+
+def _wrong(found: Mapping[str, int], of_what: str) -> list[str]:
+    return [f"{count:,} {name}{of_what}" for name, count in found.items() if is_wrong(name, count)]
 
 
 def counts(outcome: Outcome) -> dict[str, int]:
@@ -59,24 +82,36 @@ def written_counts(outcome: Outcome) -> dict[str, int]:
         "out of order": written.all.out_of_order,
         "foreign": written.all.foreign + written.unconfirmed_there,
     }
-    return found | ({"started again by itself": outcome.restarts} if outcome.restarts else {})
+    return found | {"started again by itself": outcome.restarts}
+
+
+def pipeline_in_words(pipeline: Pipeline) -> str:
+    sink = "Spark's own sink" if pipeline.sink == "kafka" else f"the {pipeline.sink} sink"
+    return f"Spark, {'on a cluster' if pipeline.is_cluster else 'local'}, {sink}"
 
 
 def lines(outcome: Outcome) -> list[str]:
     """For a terminal."""
-    found = [f"{name:<24}{count:>14,}" for name, count in counts(outcome).items()]
-    if outcome.written is not None:
-        found += ["", "through Spark:"]
-        found += [f"{name:<24}{count:>14,}" for name, count in written_counts(outcome).items()]
-    found += ["", *_runs_in_words(outcome)] if outcome.result.runs else []
-    found += ["", *_faults_in_words(outcome)]
+    found = ["messages", *_table(counts(outcome))]
+    if outcome.options.spark is not None:
+        found += ["", f"through {pipeline_in_words(outcome.options.spark)}", *_table(written_counts(outcome))]
+    found += ["", "behind a larger number", *(f"  {words}" for words in runs_in_words(outcome))] * bool(
+        outcome.result.runs
+    )
+    found += ["", *_faults_in_words(outcome)] if outcome.options.targets else []
     rate = outcome.result.confirmed / max(outcome.seconds, 0.001)
     found += ["", f"{outcome.seconds:.1f} s, {rate:,.0f} messages/s confirmed"]
     found.append(verdict_in_words(outcome))
     return found
 
 
-def _runs_in_words(outcome: Outcome) -> list[str]:
+def _table(found: Mapping[str, int]) -> list[str]:
+    return [
+        f"  {name:<{_NAME}}{count:>{_COUNT},}    {MEANINGS.get(name, '')}".rstrip() for name, count in found.items()
+    ]
+
+
+def runs_in_words(outcome: Outcome) -> list[str]:
     runs = outcome.result.runs
     found = [
         f"partition {run.partition}: m={run.number} last={run.last} JUMP BACK {run.jump}, "
@@ -87,14 +122,57 @@ def _runs_in_words(outcome: Outcome) -> list[str]:
     return [*found, f"and {more:,} more runs"] if more > 0 else found
 
 
-def _faults_in_words(outcome: Outcome) -> list[str]:
+class FaultsOfAKind(NamedTuple):
+    target: Target
+    planned: int
+    happened: int
+    hit_work: int
+
+
+def faults_by_kind(outcome: Outcome) -> list[FaultsOfAKind]:
+    """Of what was asked for."""
     planned = Counter(event.target for event in outcome.planned)
     happened = Counter(each.target for each in outcome.happened)
     hit = Counter(each.target for each in outcome.happened if each.hit_work)
     return [
-        f"{target:<24}{planned[target]:>6,} planned, {happened[target]:,} came about, {hit[target]:,} hit work"
+        FaultsOfAKind(target, planned[target], happened[target], hit[target])
         for target in sorted(outcome.options.targets)
     ]
+
+
+def _faults_in_words(outcome: Outcome) -> list[str]:
+    head = f"{'killed':<{_NAME + 2}}{'planned':>{_COUNT}}{'came about':>{_COUNT}}{'hit work':>{_COUNT}}"
+    return [head] + [
+        f"  {kind.target:<{_NAME}}{kind.planned:>{_COUNT},}{kind.happened:>{_COUNT},}{kind.hit_work:>{_COUNT},}"
+        for kind in faults_by_kind(outcome)
+    ]
+
+
+def options_in_words(options: Options) -> str:
+    found = [
+        f"{options.client} sends, idempotence {'on' if options.is_idempotent else 'off'}, linger {options.linger_ms} ms"
+    ]
+    found += [f"at most {options.rate:,} messages a second"] if options.rate else []
+    found += [f"{options.partitions:,} partitions"] if options.partitions > 1 else []
+    found += [f"through {pipeline_in_words(options.spark)}"] if options.spark is not None else []
+    return "; ".join([*found, f"seed {options.seed}"])
+
+
+def command_of(options: Options) -> str:
+    """What plans the same again."""
+    said: dict[str, object] = {"--messages": options.messages, "--every": options.every, "--seed": options.seed}
+    if options.seconds:
+        said = {"--minutes": f"{options.seconds / 60:g}", **{name: said[name] for name in ("--every", "--seed")}}
+    said["--kill"] = ",".join(sorted(options.targets)) or "nothing"
+    said |= {"--client": options.client, "--linger": options.linger_ms, "--partitions": options.partitions}
+    said |= {"--rate": options.rate} if options.rate else {}
+    said |= {"--idempotence": "off"} if not options.is_idempotent else {}
+    said |= {"--servers": options.servers} if options.servers else {}
+    words = ["oncelog", "chaos", *(str(word) for option in said.items() for word in option)]
+    if options.spark is not None:
+        words += ["--spark", "--sink", options.spark.sink, *["--cluster"] * options.spark.is_cluster]
+        words += [word for name, value in options.spark.conf.items() for word in ("--spark-conf", f"{name}={value}")]
+    return shlex.join(words)
 
 
 def as_json(outcome: Outcome) -> dict[str, Any]:
@@ -112,6 +190,7 @@ def as_json(outcome: Outcome) -> dict[str, Any]:
             "partitions": options.partitions,
             "rate": options.rate,
             "servers": options.servers or None,
+            "pipeline": _pipeline(options.spark),
         },
         "counts": counts(outcome),
         "spark": written_counts(outcome) or None,
@@ -157,119 +236,8 @@ def as_json(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-# --- the page ---------------------------------------------------------------------------------------------------------
-
-_STYLE: Final = """
-:root { color-scheme: light dark; --ink: #1b1f24; --quiet: #667; --line: #0969da; --fault: #cf222e; --paper: #fff; }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #e6edf3; --quiet: #9aa; --line: #58a6ff; --fault: #ff7b72; --paper: #0d1117; }
-}
-body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 920px;
-  margin: 2rem auto; padding: 0 1rem; }
-table { border-collapse: collapse; } td, th { padding: .15rem .9rem .15rem 0; text-align: left; }
-td.n { text-align: right; font-variant-numeric: tabular-nums; } h2 { margin-top: 2rem; }
-.verdict { font-size: 1.3rem; font-weight: 600; } figcaption, .quiet { color: var(--quiet); }
-figure { margin: 1.5rem 0; overflow-x: auto; } svg text { fill: var(--quiet); font-size: 11px; }
-svg .line { fill: none; stroke: var(--line); stroke-width: 1.5; } svg .bar { fill: var(--line); }
-svg .fault { stroke: var(--fault); stroke-width: 1; opacity: .5; } svg .axis { stroke: var(--quiet); }
-"""
-
-
-def as_html(outcome: Outcome) -> str:
-    options = outcome.options
-    what = (
-        f"{options.client}, idempotence {'on' if options.is_idempotent else 'off'}, linger {options.linger_ms} ms, "
-        f"seed {options.seed}, killed: {', '.join(sorted(options.targets)) or 'nothing'}"
-    )
-    where = options.servers or "a server of its own"
-    rows = "".join(
-        f"<tr><td>{html.escape(name)}</td><td class=n>{count:,}</td></tr>" for name, count in counts(outcome).items()
-    )
-    rows += "".join(
-        f"<tr><td>through Spark: {html.escape(name)}</td><td class=n>{count:,}</td></tr>"
-        for name, count in written_counts(outcome).items()
-    )
-    runs = "".join(f"<li>{html.escape(words)}</li>" for words in _runs_in_words(outcome))
-    faults = "".join(f"<li>{html.escape(words)}</li>" for words in _faults_in_words(outcome))
-    return f"""<!doctype html>
-<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>oncelog chaos: {html.escape(_WORDS[outcome.verdict])}</title><style>{_STYLE}</style>
-<h1>oncelog chaos</h1>
-<p class="verdict">{html.escape(verdict_in_words(outcome))}</p>
-<p class="quiet">{html.escape(what)}; {outcome.seconds:.1f} s on {html.escape(where)}</p>
-<table>{rows}</table>
-<ul>{faults}</ul>
-{_throughput(outcome)}
-{_latency(outcome)}
-{_duplicates(outcome)}
-<ul>{runs}</ul>
-</html>
-"""
-
-
-def _throughput(outcome: Outcome) -> str:
-    points = [
-        (later.seconds, (later.confirmed - earlier.confirmed) / max(later.seconds - earlier.seconds, 0.001))
-        for earlier, later in zip(outcome.samples, outcome.samples[1:], strict=False)
-    ]
-    return _figure("confirmed messages a second, and the faults", points, outcome.seconds, outcome.happened)
-
-
-def _latency(outcome: Outcome) -> str:
-    points = [(sample.seconds, sample.slowest_ms) for sample in outcome.samples]
-    return _figure("the slowest confirmation, ms", points, outcome.seconds, outcome.happened)
-
-
-def _duplicates(outcome: Outcome) -> str:
-    """Where in the sequence of messages they fell."""
-    runs = [run for run in outcome.result.runs if run.duplicates]
-    if not runs:
-        return ""
-    tallest = max(run.duplicates for run in runs)
-    whole = max(outcome.result.sent, 1)
-    bars = []
-    for run in runs:
-        x = MARGIN + (WIDTH - MARGIN) * run.number / whole
-        width = max(1.5, (WIDTH - MARGIN) * run.length / whole)
-        height = max(2.0, (HEIGHT - 30) * run.duplicates / tallest)
-        bars.append(
-            f'<rect class="bar" x="{x:.1f}" y="{HEIGHT - 20 - height:.1f}" width="{width:.1f}" height="{height:.1f}"/>'
-        )
-    caption = "duplicates by the message at which a run began"
-    return _svg(caption, "".join(bars) + _axes(f"{tallest:,}", f"message {whole:,}"))
-
-
-def _figure(caption: str, points: Sequence[tuple[float, float]], seconds: float, happened: Sequence[Killed]) -> str:
-    if not points:
-        return ""
-    tallest = max(value for _, value in points) or 1.0
-    whole = max(seconds, points[-1][0], 0.001)
-    line = " ".join(
-        f"{MARGIN + (WIDTH - MARGIN) * at / whole:.1f},{HEIGHT - 20 - (HEIGHT - 30) * value / tallest:.1f}"
-        for at, value in points
-    )
-    marks = "".join(_mark(MARGIN + (WIDTH - MARGIN) * each.seconds / whole, each.words) for each in happened)
-    return _svg(
-        caption, f'{marks}<polyline class="line" points="{line}"/>' + _axes(f"{tallest:,.0f}", f"{whole:.1f} s")
-    )
-
-
-def _mark(x: float, words: str) -> str:
-    place = f'x1="{x:.1f}" x2="{x:.1f}" y1="10" y2="{HEIGHT - 20}"'
-    return f'<line class="fault" {place}><title>{html.escape(words)}</title></line>'
-
-
-def _axes(top: str, right: str) -> str:
-    return (
-        f'<line class="axis" x1="{MARGIN}" x2="{WIDTH}" y1="{HEIGHT - 20}" y2="{HEIGHT - 20}"/>'
-        f'<text x="{MARGIN - 6}" y="16" text-anchor="end">{top}</text>'
-        f'<text x="{MARGIN - 6}" y="{HEIGHT - 20}" text-anchor="end">0</text>'
-        f'<text x="{WIDTH}" y="{HEIGHT - 4}" text-anchor="end">{right}</text>'
-    )
-
-
-def _svg(caption: str, inside: str) -> str:
-    return (
-        f'<figure><svg viewBox="0 0 {WIDTH} {HEIGHT}" width="100%" role="img" aria-label="{html.escape(caption)}">'
-        f"{inside}</svg><figcaption>{html.escape(caption)}</figcaption></figure>"
-    )
+def _pipeline(told: Pipeline | None) -> dict[str, Any] | None:
+    if told is None:
+        return None
+    where = "cluster" if told.is_cluster else "local"
+    return {"sink": told.sink, "where": where, "messages a batch": told.rows_a_batch, "said": sorted(told.conf)}

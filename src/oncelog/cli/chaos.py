@@ -156,7 +156,9 @@ def _pipeline(given: dict[str, Any]) -> "Pipeline | None":
     if len(conf) < len(given["spark_conf"]) or not all(key.startswith("spark.") for key in conf):
         raise click.UsageError("--spark-conf is KEY=VALUE, each key once, and keys begin with `spark.`")
     if "spark.master" in conf:
-        raise click.UsageError("--spark-conf spark.master: the pipeline is to be killed, so it runs on nothing of yours")
+        raise click.UsageError(
+            "--spark-conf spark.master: the pipeline is to be killed, so it runs on nothing of yours"
+        )
     return Pipeline(sink=given["sink"] or "direct", is_cluster=given["is_cluster"], conf=conf)
 
 
@@ -217,7 +219,8 @@ def _all_targets(servers: str | None, is_spark: bool, client: str) -> "frozenset
 
 
 def _write(outcome: "Outcome", folder: Path) -> None:
-    from oncelog.chaos.report import as_html, as_json
+    from oncelog.chaos.page import as_html
+    from oncelog.chaos.report import as_json
 
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "report.json").write_text(json.dumps(as_json(outcome), indent=1) + "\n")
