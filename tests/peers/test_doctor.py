@@ -4,6 +4,8 @@ import asyncio
 
 from oncelog.doctor.cluster import check_cluster
 from oncelog.doctor.finding import Verdict
+from oncelog.doctor.listening import check_listeners
+from oncelog.server.listeners import Listener
 from tests.peers.server_process import ServerProcess
 
 
@@ -15,3 +17,9 @@ def test_both_servers_are_told_apart_and_found_whole(server: ServerProcess) -> N
         assert (about["is_oncelog"], about["kafka_release"]) == (False, "4.1")
     else:
         assert about["is_oncelog"] is True
+
+
+def test_a_port_at_which_one_of_them_answers_is_told_apart(server: ServerProcess) -> None:
+    (found,) = asyncio.run(check_listeners([Listener("PLAINTEXT", "127.0.0.1", server.port)]))
+    expected = (Verdict.NOTE, "kafka") if server.name == "Apache Kafka" else (Verdict.OK, "oncelog")
+    assert (found.verdict, found.facts["answers"]) == expected
