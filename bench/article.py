@@ -1,10 +1,11 @@
-"""The client article's two experiments, and a third that it has not: with the same client against oncelog and Kafka.
+"""The client article's two experiments, and two that it has not: with the same client against oncelog and Kafka.
 
-    python -m bench.article [--scale 1.0]
+    python -m bench.article [--only article|killed|spark] [--scale 1.0]
 
 librdkafka sends numbered messages, unhurried at linger 0 and as fast as it can at linger 100 ms, without and with
-idempotence; connections are cut and answers swallowed. Then the producer's process is killed. docs/chaos.md gets the
-tables; every outcome is kept in bench/results/.
+idempotence; connections are cut and answers swallowed. Then the producer's process is killed. Then what was sent goes
+through Spark, whose driver or executors are killed, to each of three sinks. docs/chaos.md gets the tables, and keeps
+those that were not made anew; every outcome is kept in bench/results/.
 """
 
 import json
@@ -18,17 +19,14 @@ from typing import Any
 
 import click
 
-from bench import table
-from bench.process import machine
-from oncelog.chaos.outcome import Options, Outcome
+from bench import article_page, table
+from oncelog.chaos.outcome import Options, Outcome, Pipeline
 from oncelog.chaos.plan import Target
-from oncelog.chaos.report import as_json, counts
+from oncelog.chaos.report import as_json
 from oncelog.chaos.running import run
 from tests.peers.apache import ApacheKafka
+from tests.peers.jars import spark_connector_jars
 
-PAGE = Path(__file__).parents[1] / "docs" / "chaos.md"
-BEGIN = "<!-- the tables: written by python -m bench.article -->"
-END = "<!-- end of the tables -->"
 SERVERS = ("oncelog", "Apache Kafka")
 WIRE = frozenset({Target.CONNECTIONS, Target.RESPONSES})
 
@@ -36,23 +34,41 @@ WIRE = frozenset({Target.CONNECTIONS, Target.RESPONSES})
 @dataclass(frozen=True, slots=True)
 class Case:
     messages: int
-    linger_ms: int
+    linger_ms: int = 5
     rate: int = 0
     client: str = "librdkafka"
     is_idempotent: bool = True
     targets: frozenset[Target] = WIRE
     faults: int = 45  # about as many as the article had duplicates' runs
+    partitions: int = 1
+    sink: str = ""  # through Spark
+
+    @property
+    def pipeline(self) -> Pipeline | None:
+        """Executors are real ones where they are killed."""
+        if not self.sink:
+            return None
+        jars = ",".join(str(path) for path in sorted(spark_connector_jars().glob("*.jar")))
+        conf = {"spark.jars": jars} if self.sink == "kafka" else {}
+        return Pipeline(sink=self.sink, is_cluster=Target.EXECUTOR in self.targets, conf=conf)
 
 
-ARTICLE = [
-    Case(messages, linger_ms, rate, is_idempotent=is_idempotent)
-    for messages, linger_ms, rate in ((453_346, 0, 15_000), (6_723_843, 100, 0))
-    for is_idempotent in (False, True)
-]
-KILLED = [
-    Case(500_000, 5, 20_000, client=client, targets=frozenset({Target.PRODUCER}), faults=20)
-    for client in ("librdkafka", "oncelog")
-]
+PARTS = {
+    "article": [
+        Case(messages, linger_ms, rate, is_idempotent=is_idempotent)
+        for messages, linger_ms, rate in ((453_346, 0, 15_000), (6_723_843, 100, 0))
+        for is_idempotent in (False, True)
+    ],
+    "killed": [
+        Case(500_000, rate=20_000, client=client, targets=frozenset({Target.PRODUCER}), faults=20)
+        for client in ("librdkafka", "oncelog")
+    ],
+    "spark": [
+        Case(300_000, client="oncelog", targets=frozenset({target}), faults=10, partitions=2, sink=sink)
+        for target in (Target.DRIVER, Target.EXECUTOR)
+        for sink in ("direct", "sealed", "kafka")
+    ],
+}
 
 
 @contextmanager
@@ -73,6 +89,7 @@ def outcome(case: Case, name: str, scale: float) -> Outcome:
             options = Options(
                 messages=messages,
                 topic="article",
+                partitions=case.partitions,
                 client=case.client,
                 is_idempotent=case.is_idempotent,
                 linger_ms=case.linger_ms,
@@ -81,77 +98,32 @@ def outcome(case: Case, name: str, scale: float) -> Outcome:
                 every=max(1, messages // case.faults),
                 seed=1,
                 servers=servers,
+                spark=case.pipeline,
             )
             return run(options, folder)
 
 
-def row(case: Case, name: str, found: Outcome) -> str:
-    said = counts(found)
-    blocks = [run.duplicates for run in found.result.runs if run.duplicates]
-    hit = sum(each.hit_work for each in found.happened)
-    cells = [
-        name,
-        case.client,
-        "on" if case.is_idempotent else "off",
-        f"{case.linger_ms} ms",
-        f"{hit}",
-        f"{said['confirmed']:,}",
-        f"{said['received']:,}",
-        f"{said['unique']:,}",
-        f"{said['duplicates']:,}",
-        f"{len(blocks):,}" + (f", the largest {max(blocks):,}" if blocks else ""),
-        f"{said['missing']:,}",
-    ]
-    return "| " + " | ".join(cells) + " |"
-
-
-COLUMNS = (
-    "log",
-    "client",
-    "idempotence",
-    "linger",
-    "faults that hit work",
-    "confirmed",
-    "received",
-    "unique",
-    "duplicates",
-    "in runs",
-    "missing",
-)
-HEAD = f"| {' | '.join(COLUMNS)} |\n|---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|"
-
-
-def write_page(text: str) -> None:
-    whole = PAGE.read_text()
-    before, rest = whole.split(BEGIN, 1)
-    PAGE.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{rest.split(END, 1)[1]}")
-
-
 @click.command(help=__doc__)
+@click.option("--only", "parts", type=click.Choice(list(PARTS)), multiple=True, help="May be said again.")
 @click.option(
     "--scale", default=1.0, help="The part of the messages that is sent, for a look; the page stays as it is."
 )
-def main(scale: float) -> None:
-    kept: list[dict[str, Any]] = []
-    parts: list[str] = []
-    for title, cases in (("The article's", ARTICLE), ("The producer's process killed", KILLED)):
+def main(parts: tuple[str, ...], scale: float) -> None:
+    for part in parts or PARTS:
+        kept: list[dict[str, Any]] = []
         rows = []
-        for case in cases:
+        for case in PARTS[part]:
             for name in SERVERS:
                 found = outcome(case, name, scale)
-                rows.append(row(case, name, found))
+                rows.append(article_page.row(name, found))
                 kept.append({"log": name} | as_json(found))
                 click.echo(rows[-1])
-        parts.append(f"### {title}\n\n{HEAD}\n" + "\n".join(rows))
-    if scale < 1:
-        return
-    here, when = machine(), f"{datetime.now(UTC):%Y-%m-%d}"
-    text = f"{here['cores']} cores ({here['processor']}), Python {here['python']}; {when}; seed 1.\n\n" + "\n\n".join(
-        parts
-    )
-    table.RESULTS.mkdir(exist_ok=True)
-    (table.RESULTS / f"article-{when}.json").write_text(json.dumps(kept) + "\n")
-    write_page(text)
+        if scale < 1:
+            continue
+        when = f"{datetime.now(UTC):%Y-%m-%d}"
+        table.RESULTS.mkdir(exist_ok=True)
+        (table.RESULTS / f"article-{part}-{when}.json").write_text(json.dumps(kept) + "\n")
+        article_page.put(part, rows, when)
 
 
 if __name__ == "__main__":

@@ -2,18 +2,15 @@
 
 from pathlib import Path
 
-import numpy as np
-
+from oncelog.chaos.guard import PROCESSES, pids
 from oncelog.chaos.outcome import Options, Pipeline, Verdict
-from oncelog.chaos.pipeline import outputs_of
+from oncelog.chaos.page import as_html
 from oncelog.chaos.plan import Target
-from oncelog.chaos.report import lines
+from oncelog.chaos.report import as_json, lines
 from oncelog.chaos.running import run
+from tests.peers.jars import spark_connector_jars
 
-
-def test_what_a_pipeline_must_write_is_none_one_or_two_rows_a_message() -> None:
-    assert outputs_of(np.array([0, 1, 2, 3, 4, 5], np.int64)).tolist() == [2, 4, 5, 8, 10, 11]
-    assert outputs_of(np.array([], np.int64)).tolist() == []
+SEED_OF_ONE_KILL = 29  # early in the only batch
 
 
 def test_each_row_of_a_pipeline_is_there_once_whoever_is_killed(tmp_path: Path) -> None:
@@ -24,4 +21,45 @@ def test_each_row_of_a_pipeline_is_there_once_whoever_is_killed(tmp_path: Path) 
     assert found.written.confirmed == 45_000
     assert found.verdict is Verdict.EXACT, lines(found)
     assert {each.target for each in found.happened} == targets
-    assert any(line.startswith("rows written") for line in lines(found))
+    assert any("rows written" in line for line in lines(found))
+
+
+def test_on_a_cluster_the_sealed_sink_writes_each_row_once_while_executors_die(tmp_path: Path) -> None:
+    pipeline = Pipeline(sink="sealed", is_cluster=True)
+    options = Options(messages=60_000, partitions=2, targets=frozenset({Target.EXECUTOR}), every=20_000, spark=pipeline)
+    found = run(options, tmp_path)
+    assert found.verdict is Verdict.EXACT, lines(found)
+    assert "exitStatus 137" in (tmp_path / "pipeline" / "cluster" / "worker.log").read_text(), "no executor died"
+    assert "through Spark, on a cluster, the sealed sink" in lines(found)
+    assert _those_that_know(tmp_path) == [], "of the cluster nothing is left"
+
+
+def test_a_sink_that_retries_blindly_is_caught(tmp_path: Path) -> None:
+    """Spark's own: all messages are one batch, its driver dies when rows of it are there, and it writes them again."""
+    jars = ",".join(str(path) for path in sorted(spark_connector_jars().glob("*.jar")))
+    pipeline = Pipeline(sink="kafka", conf={"spark.jars": jars}, rows_a_batch=150_000)
+    options = Options(
+        messages=150_000, targets=frozenset({Target.DRIVER}), every=110_000, seed=SEED_OF_ONE_KILL, spark=pipeline
+    )
+    found = run(options, tmp_path)
+    assert found.verdict is Verdict.NOT_EXACT, lines(found)
+    assert found.written is not None
+    assert found.written.missing == 0
+    assert found.written.all.duplicates > 0
+    (killed,) = found.happened
+    assert killed.hit_work
+    said = as_json(found)
+    assert (said["options"]["pipeline"]["sink"], said["spark"]["started again by itself"]) == ("kafka", 0)
+    assert str(found.written.all.duplicates) in as_html(found).replace(",", "")
+
+
+def _those_that_know(folder: Path) -> list[int]:
+    """All processes that have something in this folder, by their variables."""
+    found = []
+    for pid in pids():
+        try:
+            if str(folder).encode() in (PROCESSES / str(pid) / "environ").read_bytes():
+                found.append(pid)
+        except OSError:
+            continue  # it has ended
+    return found

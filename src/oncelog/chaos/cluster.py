@@ -74,14 +74,15 @@ class SparkCluster:
         return sorted(pid for pid in session_of(self._worker.pid) if _EXECUTOR in command_of(pid))
 
     def kill_executor(self, number: int) -> bool:
-        """kill -9, with its Python workers; False where there is none just now."""
+        """kill -9, with its Python workers. One that has none has not had a task yet; False where there is no other."""
         assert self._worker is not None
-        executors = self.executors()
-        if not executors:
+        everyone = session_of(self._worker.pid)
+        workers = {executor: list(below(executor, everyone)) for executor in self.executors()}
+        busy = [executor for executor, its in workers.items() if its]
+        if not busy:
             return False
-        executor = executors[number % len(executors)]
-        workers = list(below(executor, session_of(self._worker.pid)))
-        for pid in (executor, *workers):
+        executor = busy[number % len(busy)]
+        for pid in (executor, *workers[executor]):
             end(pid)
         return True
 

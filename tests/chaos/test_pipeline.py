@@ -1,0 +1,201 @@
+"""The experiment's pipeline, without Spark: what it must write, how its session is set, when it is killed."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from oncelog.chaos import pipeline_watch
+from oncelog.chaos.checkpoint import NONE, Batches, batches, is_committed, messages_before
+from oncelog.chaos.guard import Guard
+from oncelog.chaos.outcome import Options, Pipeline
+from oncelog.chaos.pipeline import PipelineOrder, outputs_of, settings_of
+from oncelog.chaos.pipeline_watch import PipelineWatch
+from oncelog.chaos.plan import Event, Target
+from oncelog.cli import main
+
+
+def test_what_a_pipeline_must_write_is_none_one_or_two_rows_a_message() -> None:
+    assert outputs_of(np.array([0, 1, 2, 3, 4, 5], np.int64)).tolist() == [2, 4, 5, 8, 10, 11]
+    assert outputs_of(np.array([], np.int64)).tolist() == []
+
+
+def test_sparks_own_sink_is_fetched_unless_somebody_says_where_it_lies() -> None:
+    fetched = settings_of(Pipeline(sink="kafka"), {})["spark.jars.packages"]
+    assert fetched.startswith("org.apache.spark:spark-sql-kafka-0-10_2.13:4.")
+    assert "spark.jars.packages" not in settings_of(Pipeline(sink="kafka", conf={"spark.jars": "own.jar"}), {})
+    assert "spark.jars.packages" not in settings_of(Pipeline(), {})
+
+
+def test_what_the_user_says_of_the_session_goes_before_the_cluster_and_that_before_the_rest() -> None:
+    told = Pipeline(conf={"spark.driver.memory": "3g"})
+    found = settings_of(told, {"spark.master": "spark://127.0.0.1:1", "spark.driver.memory": "2g"})
+    assert (found["spark.master"], found["spark.driver.memory"]) == ("spark://127.0.0.1:1", "3g")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--cluster",), "--cluster is of the pipeline that --spark puts in between"),
+        (("--sink", "sealed"), "--sink is of the pipeline"),
+        (("--spark-conf", "spark.a=b"), "--spark-conf is of the pipeline"),
+        (("--spark", "--spark-conf", "spark.a"), "--spark-conf is KEY=VALUE"),
+        (("--spark", "--spark-conf", "a=b"), "keys begin with `spark.`"),
+        (("--spark", "--spark-conf", "spark.master=spark://mine:7077"), "nothing of yours"),
+    ],
+)
+def test_what_is_asked_for_wrongly_is_said_before_anything_starts(arguments: tuple[str, ...], words: str) -> None:
+    done = CliRunner().invoke(main, ["chaos", "--messages", "1", *arguments])
+    assert done.exit_code == 2
+    assert words in done.output
+
+
+# --- the checkpoint ---------------------------------------------------------------------------------------------------
+
+
+def begin(checkpoint: Path, batch: int, messages: int) -> None:
+    (checkpoint / "offsets").mkdir(parents=True, exist_ok=True)
+    (checkpoint / "offsets" / str(batch)).write_text(f'v1\n{{}}\n{{"chaos":{{"0":{messages},"1":{messages}}}}}\n')
+
+
+def commit(checkpoint: Path, batch: int) -> None:
+    (checkpoint / "commits").mkdir(parents=True, exist_ok=True)
+    (checkpoint / "commits" / str(batch)).write_text("v1\n{}\n")
+
+
+def test_a_batch_is_under_way_from_its_offsets_to_its_commit(tmp_path: Path) -> None:
+    assert batches(tmp_path) == Batches()
+    begin(tmp_path, 0, 10)
+    assert batches(tmp_path).under_way == 0
+    (tmp_path / "offsets" / ".0.crc").touch()
+    (tmp_path / "offsets" / ".7.half-written.tmp").touch()
+    commit(tmp_path, 0)
+    assert batches(tmp_path) == Batches(begun=0, committed=0)
+    assert batches(tmp_path).under_way == NONE
+    for batch in range(1, 11):
+        begin(tmp_path, batch, 10 * batch)
+    assert batches(tmp_path).under_way == 10
+    assert is_committed(tmp_path, 0)
+    assert not is_committed(tmp_path, 10)
+
+
+def test_messages_of_a_batch_are_those_of_all_partitions(tmp_path: Path) -> None:
+    begin(tmp_path, 3, 25)
+    assert messages_before(tmp_path, 3, "chaos") == 50
+    assert messages_before(tmp_path, NONE, "chaos") == 0
+
+
+# --- the moment of a kill ---------------------------------------------------------------------------------------------
+
+
+class Lives:
+    """In the place of the processes."""
+
+    def __init__(self, guard: Guard, folder: Path, order: PipelineOrder) -> None:
+        assert order.write == "chaos-written"
+
+    def __enter__(self) -> "Lives":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def start(self) -> None:
+        pass
+
+    def kill(self) -> None:
+        pass
+
+    def kill_worker(self, number: int) -> bool:
+        return True
+
+    def keep_alive(self) -> None:
+        pass
+
+
+class Case:
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, kills: list[Event]) -> None:
+        self.ends = {"chaos": 100, "chaos-written": 0}
+        self.now_s = 100.0
+        self.checkpoint = folder / "checkpoint"
+        monkeypatch.setattr(pipeline_watch, "create_topic", lambda servers, topic, partitions: None)
+        monkeypatch.setattr(pipeline_watch, "end_offsets", lambda servers, topic, partitions: [self.ends[topic]])
+        monkeypatch.setattr(pipeline_watch, "monotonic_s", lambda: self.now_s)
+        monkeypatch.setattr(pipeline_watch, "PipelineLives", Lives)
+        options = Options(messages=100)
+        self.watch = PipelineWatch(Guard(), folder, "nobody:1", options, Pipeline(), kills)
+
+    def look(self, *, written: int, after_s: float = 1.0) -> list[tuple[Event, int]]:
+        self.now_s += after_s
+        self.ends["chaos-written"] = written
+        return list(self.watch.look())
+
+
+DRIVER = Event(10, Target.DRIVER)
+WORKER = Event(20, Target.EXECUTOR)
+
+
+@pytest.fixture
+def case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Case]:
+    found = Case(tmp_path, monkeypatch, [DRIVER, WORKER])
+    with found.watch:
+        yield found
+
+
+def test_a_kill_that_is_due_waits_for_rows_of_a_batch_to_arrive(case: Case) -> None:
+    begin(case.checkpoint, 0, 5)
+    assert case.look(written=4) == []
+    commit(case.checkpoint, 0)
+    assert case.look(written=10) == [], "due, and no batch is under way"
+    begin(case.checkpoint, 1, 15)
+    assert case.look(written=10) == [], "under way, and no row of it is there"
+    assert case.look(written=11) == [(DRIVER, 20)], "15 of each partition, less 5 of each in the batch before"
+    assert case.look(written=11) == []
+
+
+def test_after_enough_waiting_any_moment_of_a_batch_will_do(case: Case) -> None:
+    begin(case.checkpoint, 0, 5)
+    assert case.look(written=10) == []
+    assert case.look(written=10, after_s=pipeline_watch.PATIENCE_S - 2) == []
+    assert case.look(written=10, after_s=3) == [(DRIVER, 10)]
+
+
+def test_a_batch_that_was_over_after_all_was_not_hit(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    begin(case.checkpoint, 0, 5)
+    case.look(written=4)
+    monkeypatch.setattr(Lives, "kill", lambda self: commit(case.checkpoint, 0))
+    assert case.look(written=10) == [(DRIVER, 0)]
+
+
+def test_a_worker_is_killed_when_there_is_one(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    begin(case.checkpoint, 0, 5)
+    case.look(written=4)
+    assert case.look(written=10) == [(DRIVER, 10)]
+    monkeypatch.setattr(Lives, "kill_worker", lambda self, number: False)
+    assert case.look(written=20) == []
+    assert case.look(written=21) == []
+    monkeypatch.setattr(Lives, "kill_worker", lambda self, number: True)
+    assert case.look(written=22) == [(WORKER, 10)]
+
+
+def test_it_looks_more_often_while_something_is_due(case: Case) -> None:
+    assert case.watch.pace_s == pipeline_watch.LOOK_S
+    case.look(written=10)
+    assert case.watch.pace_s == pipeline_watch.LOOK_WHEN_DUE_S
+    begin(case.checkpoint, 0, 5)
+    assert case.look(written=10, after_s=pipeline_watch.LOOK_WHEN_DUE_S / 2) == []
+    assert case.look(written=10, after_s=pipeline_watch.LOOK_WHEN_DUE_S) == []
+    assert case.look(written=11, after_s=pipeline_watch.LOOK_WHEN_DUE_S) == [(DRIVER, 10)]
+
+
+def test_it_is_through_when_the_batch_with_the_last_message_is_over(case: Case) -> None:
+    assert not case.watch.is_through()
+    begin(case.checkpoint, 0, 49)
+    commit(case.checkpoint, 0)
+    assert not case.watch.is_through(), "98 of 100"
+    begin(case.checkpoint, 1, 50)
+    assert not case.watch.is_through()
+    commit(case.checkpoint, 1)
+    assert case.watch.is_through()
