@@ -19,6 +19,7 @@ from oncelog.cli._chaos_display import (
     Display,
     Frame,
     is_plain_ascii,
+    styled,
 )
 
 CODES = re.compile(r"\033\[[0-9;?]*[A-Za-z]")
@@ -179,3 +180,11 @@ def test_where_blocks_cannot_be_shown_the_bar_is_plain() -> None:
     assert not is_plain_ascii(io.TextIOWrapper(io.BytesIO(), encoding="utf-8"))
     (messages, *_) = Frame(10, is_plain_ascii=True).lines(Progress(confirmed=5))
     assert "############------------" in messages
+
+
+@pytest.mark.parametrize(("exit_code", "colour"), [(0, "32"), (1, "31"), (2, "33")])
+def test_the_verdict_has_the_colour_of_its_exit_code_and_sections_stand_out(exit_code: int, colour: str) -> None:
+    section, count, empty, verdict = styled(["messages", "  sent  1", "", "exact"], exit_code)
+    assert verdict == f"\033[{colour}m\033[1mexact\033[0m"
+    assert section == "\033[1mmessages\033[0m"
+    assert (count, empty) == ("  sent  1", "")

@@ -9,7 +9,7 @@ from oncelog.chaos.outcome import Options, Outcome, Pipeline, Verdict
 from oncelog.chaos.plan import Target
 
 SHOWN_RUNS: Final = 20
-_WORDS: Final = {
+WORDS: Final = {
     Verdict.EXACT: "exact: every confirmed message stands there once, in its order",
     Verdict.NOT_EXACT: "not exact",
     Verdict.INCONCLUSIVE: "inconclusive",
@@ -30,7 +30,7 @@ _NAME, _COUNT = 26, 14
 
 
 def verdict_in_words(outcome: Outcome) -> str:
-    words = _WORDS[outcome.verdict]
+    words = WORDS[outcome.verdict]
     if outcome.verdict is Verdict.INCONCLUSIVE:
         words += (
             f": nothing was in flight whenever {', '.join(outcome.idle_targets)} were hit; send more, or hit more often"

@@ -5,7 +5,7 @@ import os
 import shutil
 import sys
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, TextIO
 
@@ -176,6 +176,13 @@ class Display:
 
     def _up(self) -> str:
         return f"\r\033[{self._drawn}A" if self._drawn else ""
+
+
+def styled(lines: Sequence[str], exit_code: int) -> list[str]:
+    """For `click.echo`, which takes the colours away where nobody sees them."""
+    *table, verdict = lines
+    found = [line if line.startswith(" ") or not line else click.style(line, bold=True) for line in table]
+    return [*found, click.style(verdict, fg=("green", "red", "yellow")[exit_code], bold=True)]
 
 
 def is_plain_ascii(stream: TextIO) -> bool:

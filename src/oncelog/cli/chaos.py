@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from oncelog.cli._chaos_display import Display, Frame, is_plain_ascii
+from oncelog.cli._chaos_display import Display, Frame, is_plain_ascii, styled
 from oncelog.cli._endings import ended_by_sigterm, failure, nearest, speaks_to_brokers
 from oncelog.clock import wall_s
 
@@ -101,8 +101,8 @@ def command(**given: Any) -> None:
             outcome = _run(given)
     except Stopped as stopped:
         raise failure(str(stopped)) from stopped
-    for line in lines(outcome):
-        click.echo(line)
+    for line in styled(lines(outcome), int(outcome.verdict)):
+        click.echo(line, color=False if os.environ.get("NO_COLOR") else None)
     if given["report"] is not None:
         _write(outcome, given["report"])
     sys.stdout.flush()
