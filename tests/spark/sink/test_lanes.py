@@ -172,16 +172,44 @@ def test_partitions_that_are_added_are_written_to_from_the_next_batch_on(server:
     assert values(server, topic) == values_of(LEFT, RIGHT, more)
 
 
-def test_a_row_that_names_a_partition_that_was_added_too_late_is_told_since_when(
+def test_rows_that_name_partitions_that_came_after_the_batch_before_are_written_there_once(
+    server: ServerProcess, topic: str
+) -> None:
+    """Two attempts that were given up go before, one of them knows of the first new partitions only. What is replayed
+    of the saved batch is compared, also where it lies in a new partition."""
+    sink = Sink(server, topic)
+    sink.run(0, [LEFT])
+    grow_topic(server, topic, 6)
+    named = table(RIGHT, partition=pa.array([at % 6 for at in range(len(RIGHT))], pa.int32()))
+    sink.lane(1, 0, [named[:3000]])
+    grow_topic(server, topic, 8)
+    further = table(LEFT, partition=pa.array([7 - at % 2 for at in range(len(LEFT))], pa.int32()))
+    sink.lane(1, 0, [named, further[:100]])
+    for _ in range(2):
+        sink.commit(1, [sink.lane(1, 0, [named, further])])
+    found = stored(server, topic)
+    assert all(found[at] for at in range(8))
+    assert values(server, topic) == values_of(LEFT, RIGHT, LEFT)
+    other = table(LEFT[::-1], partition=further.column("partition"))
+    with pytest.raises(SinkRefused, match=rf"row {len(RIGHT)}: {topic}-7, sequence 0 of"):
+        sink.lane(1, 0, [named, other])
+    sink.run(2, [RIGHT])
+    assert values(server, topic) == values_of(LEFT, RIGHT, LEFT, RIGHT)
+
+
+def test_beside_rows_that_are_left_to_the_partitioner_none_names_a_partition_that_came_later(
     server: ServerProcess, topic: str
 ) -> None:
     sink = Sink(server, topic)
     sink.run(0, [LEFT[:10]])
     grow_topic(server, topic, 6)
-    with pytest.raises(
-        SinkRefused, match=r"row 0: .* has 4 partitions for this batch, as when the one before it was s"
-    ):
-        sink.lane(1, 0, [table(RIGHT[:1], partition=pa.array([5], pa.int32()))])
+    left, named = (table(RIGHT[:1], partition=pa.array([at], pa.int32())) for at in (None, 5))
+    both = table(RIGHT[:2], partition=pa.array([5, None], pa.int32()))
+    for lane, rows in enumerate(([both], [left, named])):
+        with pytest.raises(SinkRefused, match=r"row \d: .* has 4 partitions for this batch: where other rows"):
+            sink.lane(1, lane, rows)
+    with pytest.raises(SinkRefused, match=r"row 0: .* has 6 partitions"):
+        sink.lane(1, 2, [table(RIGHT[:1], partition=pa.array([6], pa.int32()))])
 
 
 def test_the_second_of_two_drivers_changes_nothing(server: ServerProcess, topic: str) -> None:

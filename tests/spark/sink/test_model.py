@@ -40,7 +40,9 @@ class Driver:
         for at in range(0, len(rows), 2):
             if self.is_dead and ends_early:
                 return  # as if that had been all
-            yield pa.RecordBatch.from_arrays([pa.array(rows[at : at + 2], pa.binary())], ["value"])
+            values = rows[at : at + 2]
+            named = pa.array([self.spark.named.get(value) for value in values], pa.int32())
+            yield pa.RecordBatch.from_arrays([pa.array(values, pa.binary()), named], ["value", "partition"])
 
     def attempt(self, batch: int, lane: int, rows: Rows) -> Actor:
         spark = self.spark
@@ -82,6 +84,7 @@ class Spark:
             self.world.partitions[Place("out", at)] = []
         self.options = sink_options(OPTIONS)
         self.workers: list[dict[str, Any]] = [{}, {}]
+        self.named: dict[bytes, int] = {}  # rows that name a partition
         self.recorded: dict[tuple[int, int], LaneMessage] = {}
 
     def worker(self) -> dict[str, Any]:
@@ -176,7 +179,7 @@ def test_every_row_is_there_once_whatever_is_killed_repeated_and_doubled(seed: i
     run_and_kill(seed)
 
 
-def run_and_kill(seed: int) -> None:
+def run_and_kill(seed: int, *, names_partitions: bool = False) -> None:
     spark = Spark(seed)
     batches = []
     for batch in range(4):
@@ -184,12 +187,21 @@ def run_and_kill(seed: int) -> None:
         batches.append(lanes)
         if spark.random.random() < 0.2:
             spark.world.counts["out"] = min(spark.world.counts["out"] + 1, PARTITIONS + 2)
+        if names_partitions:
+            count = spark.world.counts["out"]
+            spark.named |= {row: sum(row) % count for rows in lanes for row in rows}
         for _ in range(spark.random.randint(0, 3)):
             if spark.run(batch, lanes, kill_after=spark.random.randint(1, 150)):
                 break
         else:
             assert spark.run(batch, lanes, kill_after=None)
     spark.check(batches)
+
+
+@settings(max_examples=100, deadline=None)
+@given(seed=st.integers(0, 1 << 32))
+def test_rows_may_name_partitions_that_came_after_the_batch_before(seed: int) -> None:
+    run_and_kill(seed, names_partitions=True)
 
 
 @settings(max_examples=60, deadline=None)

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from oncelog.client.saving.saved import Identity, Place, SavedPartition, SavedProducer, SavedTopic, Span
 from oncelog.records.read import records_of
-from oncelog.spark.sink.destination import Destination, identity_of, untouched
+from oncelog.spark.sink.destination import Destination, identity_of, only_added, together, untouched
 from oncelog.spark.sink.errors import SinkRefused
 from oncelog.spark.sink.lane import Json
 from oncelog.spark.sink.lane_producer import LaneProducer
@@ -211,6 +211,12 @@ class MemoryDestination:
             topics={topic: self._begin(identity_of(lane), topic, count)},
         )
 
+    async def added_partitions(self, lane: SavedProducer, topic: str) -> SavedProducer | None:
+        step()
+        have, count = lane.topics[topic].partition_count, self.world.counts[topic]
+        ends = {Place(topic, at): len(self.world.partitions[Place(topic, at)]) for at in range(have, count)}
+        return only_added(lane, topic, count, ends) if ends else None
+
     async def counts(self, topics: Mapping[str, str]) -> dict[str, int]:
         step()
         return {topic: self.world.counts[topic] for topic in topics}
@@ -260,10 +266,7 @@ class MemoryProducer:
                 filled = sum(who == identity for who, _, _ in self.world.partitions[place])
                 self._to_drop[place] = 0 if is_fresh else filled - sequence
         self.topics.update(value.topics)
-        topics = {**(self._value.topics if self._value else {}), **value.topics}
-        self._value = SavedProducer(
-            cluster_id=value.cluster_id, made_at_ms=0, partitioner=value.partitioner, topics=topics
-        )
+        self._value = together([self._value, value] if self._value else [value])
 
     def moved(self, ends: Mapping[Place, int]) -> None:
         assert self._value is not None
@@ -274,8 +277,11 @@ class MemoryProducer:
     def send(self, topic: str, rows: pa.RecordBatch) -> None:
         assert self._value is not None
         count = self._value.topics[topic].partition_count
-        for value in rows.column("value").to_pylist():
-            place = Place(topic, sum(value) % count)
+        values = rows.column("value").to_pylist()
+        named = rows.column("partition").to_pylist() if "partition" in rows.schema.names else [None] * len(values)
+        for value, partition in zip(values, named, strict=True):
+            place = Place(topic, sum(value) % count if partition is None else partition)
+            assert place.partition < count, f"{place}, where the lane has {count} partitions"
             sequence = self._next[place]
             self._next[place] += 1
             if self._to_drop[place]:

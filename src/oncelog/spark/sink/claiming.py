@@ -15,6 +15,7 @@ from oncelog.spark.sink.lane import (
     MARK,
     SINK,
     TOPIC,
+    Json,
     LaneClaim,
     LanePlace,
     Mark,
@@ -56,8 +57,30 @@ async def claim_topic(
     count = standing.partition_count(output)
     value = await topic.patiently(lambda: destination.further_topic(known, output, count))
     nonce = await _claim(topic, standing, TOPIC, place, value, output)
-    claim = standing.claims.topics.get((place.lane, output))
+    claim = standing.claims.topics.get((place.lane, output, 0))
     return claim is not None and claim.nonce == nonce
+
+
+async def claim_partitions(
+    topic: SinkTopic, standing: Standing, destination: Destination, place: LanePlace, output: str
+) -> tuple[LaneClaim | None, bool]:
+    """The lane writes to partitions that the topic has got since, too; None where it has got none. True: nobody has
+    sent anything to them for the lane."""
+    first = standing.partitions_of(place.lane, output)
+    known = SavedProducer.from_json(_newest(standing, place.lane, output))
+    value = await topic.patiently(lambda: destination.added_partitions(known, output))
+    if value is None:
+        return None, False
+    nonce = await _claim(topic, standing, TOPIC, place, value, output, str(first))
+    claim = standing.claims.topics.get((place.lane, output, first))
+    return claim, claim is not None and claim.nonce == nonce
+
+
+def _newest(standing: Standing, lane: int, output: str) -> Json:
+    known = standing.lane(lane)
+    assert known is not None, "a lane claims itself first"
+    claimed = [claim.producer for claim in standing.further_topics(lane)]
+    return next(each for each in (*claimed[::-1], known.producer) if output in each["topics"])
 
 
 async def mark(topic: SinkTopic, standing: Standing, place: LanePlace) -> bool:

@@ -1,6 +1,6 @@
 """What lanes and drivers ask of the cluster that rows go to, beside writing rows."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -26,6 +26,9 @@ class Destination(Protocol):
 
     async def further_topic(self, lane: SavedProducer, topic: str, count: int | None) -> SavedProducer:
         """The same for one topic more, under the identity that the lane has."""
+
+    async def added_partitions(self, lane: SavedProducer, topic: str) -> SavedProducer | None:
+        """The same for partitions that the topic has got since, and for these alone; None where it has got none."""
 
     async def counts(self, topics: Mapping[str, str]) -> dict[str, int]:
         """How many partitions the topics have now, which are given by their names, with their ids where these are
@@ -58,6 +61,14 @@ class KafkaDestination:
 
     async def further_topic(self, lane: SavedProducer, topic: str, count: int | None) -> SavedProducer:
         return replace(lane, topics={topic: await self._begin(identity_of(lane), topic, count)})
+
+    async def added_partitions(self, lane: SavedProducer, topic: str) -> SavedProducer | None:
+        known = lane.topics[topic]
+        count = (await self.counts({topic: known.topic_id}))[topic]
+        if count <= known.partition_count:
+            return None
+        ends = await self.ends(Place(topic, at) for at in range(known.partition_count, count))
+        return only_added(lane, topic, count, ends)
 
     async def counts(self, topics: Mapping[str, str]) -> dict[str, int]:
         metadata = await self._brokers.refresh(topics)
@@ -150,6 +161,22 @@ def grown(lane: SavedProducer, counts: Mapping[str, int], ends: Mapping[Place, i
         partitions = {**topic.partitions, **untouched(identity, added)}
         topics[name] = replace(topic, partition_count=max(topic.partition_count, counts[name]), partitions=partitions)
     return replace(lane, topics=topics)
+
+
+def together(lane: Sequence[SavedProducer]) -> SavedProducer:
+    """What a lane claimed piece by piece: topics, and partitions that were added to them."""
+    topics: dict[str, SavedTopic] = {}
+    for each in lane:
+        for name, topic in each.topics.items():
+            known = topics[name].partitions if name in topics else {}
+            topics[name] = replace(topic, partitions={**known, **topic.partitions})
+    return replace(lane[0], topics=topics)
+
+
+def only_added(lane: SavedProducer, topic: str, count: int, ends: Mapping[Place, int]) -> SavedProducer:
+    """Of a topic that has so many partitions now, those that the lane does not have yet."""
+    partitions = untouched(identity_of(lane), ends)
+    return replace(lane, topics={topic: replace(lane.topics[topic], partition_count=count, partitions=partitions)})
 
 
 def _is_there(metadata: Metadata, topic: str) -> bool:

@@ -13,7 +13,6 @@ import asyncio
 import re
 from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -25,15 +24,16 @@ from oncelog.clock import wall_s
 from oncelog.spark.options import SinkOptions
 from oncelog.spark.sink import steps
 from oncelog.spark.sink.checking import lane_properties
-from oncelog.spark.sink.claiming import claim_lane, claim_sink, claim_topic, mark
+from oncelog.spark.sink.claiming import claim_lane, claim_partitions, claim_sink, claim_topic, mark
 from oncelog.spark.sink.comparing import Kept
 from oncelog.spark.sink.connected import Connected, read_on
 from oncelog.spark.sink.deciding import Doing, decide, difference, other_rows
+from oncelog.spark.sink.destination import together
 from oncelog.spark.sink.errors import SinkRefused
 from oncelog.spark.sink.hashing import RowHash
 from oncelog.spark.sink.lane import Json, LaneMessage, LanePlace, SinkState
 from oncelog.spark.sink.lane_producer import LaneProducer
-from oncelog.spark.sink.rows import Portion, chosen, columns_of, portions
+from oncelog.spark.sink.rows import Portion, chosen, columns_of, named_partitions, portions
 from oncelog.spark.sink.standing import Standing
 from oncelog.spark.sink.steps import reached
 from oncelog.spark.sink.warm import cluster
@@ -71,6 +71,7 @@ class Lane:
         self._producer: LaneProducer | None = None
         self._looked_at_ms = 0
         self._kept = Kept()
+        self._left: set[str] = set()  # topics of which rows of this batch were left to the partitioner
         self._reached(steps.BEGUN)
         self._connected: Connected = connected or cluster(lane_properties(options))
         self._topic = self._connected.log(self.sink)
@@ -118,7 +119,10 @@ class Lane:
         if _ANEW in words:  # the client's words; its saved producer is what checkpoint and sink are to a query
             words += ". For a query that is a new checkpoint, and a new `sink.name` where it has one"
         if error is not None and error.code() == KafkaError._UNKNOWN_PARTITION:
-            words += " for this batch, as when the one before it was saved: its rows cannot name any that came later"
+            words += (
+                " for this batch: where other rows of it leave the choice to the partitioner, none can name a "
+                "partition that came after the batch before was saved"
+            )
         named = _ROW.match(words)  # a row of what was sent in one piece
         if named is not None and portion is not None:
             words = f"row {portion.number(int(named[1]))}: {named[2]}"
@@ -163,7 +167,7 @@ class Lane:
         if output not in self._producer.topics:
             topic, standing, destination = self._topic, self._standing, self._connected.destination
             is_fresh = self._say(claim_topic(topic, standing, destination, self._place, output))
-            claim = standing.claims.topics[self._place.lane, output]
+            claim = standing.claims.topics[self._place.lane, output, 0]
             self._producer.extend(claim.producer, is_fresh=is_fresh)
         return self._producer
 
@@ -204,7 +208,7 @@ class Lane:
         self._looked_at_ms = lane.looked_at_ms
         producer = self._producer = self._connected.producer(lane.producer)
         producer.start(lane.producer, is_fresh=is_fresh)
-        for claim in self._standing.further_topics(number).values():
+        for claim in self._standing.further_topics(number):
             producer.extend(claim.producer, is_fresh=False)
         self._reached(steps.RESUMED, replayed=producer.replayed())
 
@@ -227,10 +231,27 @@ class Lane:
         for portion in portions(rows, self._options.topic, first_row):
             with self._in_words(portion):
                 producer = self._ready_for(portion.topic)
+                self._widen(producer, portion)
                 if not first_row:
                     self._reached(steps.FIRST_SEND, topic=portion.topic)
                 producer.send(portion.topic, portion.rows)
         self._reached(steps.SENT, rows=first_row + rows.num_rows)
+
+    def _widen(self, producer: LaneProducer, portion: Portion) -> None:
+        """Rows may name partitions that the topic has got since the batch before was saved. That is only well as long
+        as no row of this batch was left to the partitioner: a replay would spread it over more of them."""
+        output, number = portion.topic, self._place.lane
+        wanted, is_left = named_partitions(portion.rows)
+        if is_left:
+            self._left.add(output)
+        while wanted > self._standing.partitions_of(number, output) and output not in self._left:
+            topic, standing, destination = self._topic, self._standing, self._connected.destination
+            claim, is_fresh = self._connected.run(claim_partitions(topic, standing, destination, self._place, output))
+            self._check_due()
+            if claim is None:
+                return  # there are no more; the producer says so, with the row
+            self._reached(steps.CLAIMED, first=is_fresh)
+            producer.extend(claim.producer, is_fresh=is_fresh)
 
     # --- its end
 
@@ -282,9 +303,8 @@ class Lane:
         after = state.lanes.get(number)
         if not before or after is None or after.idle_batches:
             return None
-        together = replace(before[0], topics={name: topic for each in before for name, topic in each.topics.items()})
         comparing = self._connected.destination.first_difference(
-            together, SavedProducer.from_json(after.producer), self._kept, self._options.topic
+            together(before), SavedProducer.from_json(after.producer), self._kept, self._options.topic
         )
         return self._connected.run(comparing)
 

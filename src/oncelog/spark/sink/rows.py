@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from oncelog.spark.sink.errors import SinkRefused
 from oncelog.spark.sink.lane import COLUMNS
@@ -55,6 +56,14 @@ def portions(batch: pa.RecordBatch, topic: str | None, first_row: int) -> Iterat
     for index, name in enumerate(names):
         places = np.flatnonzero(encoded.indices.to_numpy(zero_copy_only=False) == index)
         yield from _by_times(Portion(name, rows.take(pa.array(places)), places + first_row))
+
+
+def named_partitions(rows: pa.RecordBatch) -> tuple[int, bool]:
+    """How many partitions there must be for all that rows name; whether any row leaves it to the partitioner."""
+    column = rows.column("partition") if "partition" in rows.schema.names else None
+    if column is None or column.null_count == len(column):
+        return 0, bool(rows.num_rows)
+    return int(pc.max(column).as_py()) + 1, column.null_count > 0
 
 
 def _check_partitions(batch: pa.RecordBatch, first_row: int) -> None:

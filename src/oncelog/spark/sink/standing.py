@@ -4,8 +4,8 @@ Any number of tasks and drivers append, of this run and of former ones, so a rec
 count is decided by the order of the log, alike for every reader:
 
 - of claims of the sink the first;
-- of claims of a lane, or of a further topic for a lane, the first that was made for the batch that is next, where that
-  is not known already;
+- of claims of a lane, or for a lane of a further topic or of partitions that a topic has got, the first that was made
+  for the batch that is next, where that is not known already;
 - of marks of a lane the first that was made for the batch that is next: whoever it is knows that nobody has sent
   anything of this batch before;
 - of states the first of the batch that is next, unless a lane has marked the batch that the state does not hold as
@@ -54,7 +54,8 @@ class Claims:
     """What was claimed for one batch."""
 
     lanes: dict[int, LaneClaim] = field(default_factory=dict)
-    topics: dict[tuple[int, str], LaneClaim] = field(default_factory=dict)  # of lanes, further topics
+    # Of lanes, further topics, or partitions that were added to one: by the first of the partitions.
+    topics: dict[tuple[int, str, int], LaneClaim] = field(default_factory=dict)
     marks: dict[int, str] = field(default_factory=dict)  # by lane, who was the first to say that it sends
 
 
@@ -90,10 +91,18 @@ class Standing:
         claimed = self.taken_up.lanes.get(lane)
         found = [] if known is None else [known.producer]
         found += [] if claimed is None else [claimed.producer]
-        return found + [claim.producer for (number, _), claim in self.taken_up.topics.items() if number == lane]
+        return found + [claim.producer for (number, *_), claim in self.taken_up.topics.items() if number == lane]
 
-    def further_topics(self, lane: int) -> dict[str, LaneClaim]:
-        return {topic: claim for (number, topic), claim in self.claims.topics.items() if number == lane}
+    def further_topics(self, lane: int) -> list[LaneClaim]:
+        """In the order in which they were claimed: partitions behind the topic that they belong to."""
+        return [claim for (number, *_), claim in self.claims.topics.items() if number == lane]
+
+    def partitions_of(self, lane: int, topic: str) -> int:
+        """How many the lane has of a topic; 0 where it does not know it."""
+        known = self.lane(lane)
+        producers = [] if known is None else [known.producer]
+        producers += [claim.producer for claim in self.further_topics(lane)]
+        return max((int(each["topics"][topic]["count"]) for each in producers if topic in each["topics"]), default=0)
 
     def partition_count(self, topic: str) -> int | None:
         """What the next batch pins for a topic that the sink knows."""
@@ -149,12 +158,12 @@ class Standing:
             self.claims.marks[claim.lane] = claim.nonce
 
     def _claim_topics(self, claim: LaneClaim) -> None:
-        lane = self.lane(claim.lane)
-        if claim.batch != self.next_batch or lane is None:
+        if claim.batch != self.next_batch or self.lane(claim.lane) is None:
             return
-        for topic in claim.producer["topics"]:
-            if topic not in lane.producer["topics"]:
-                self.claims.topics.setdefault((claim.lane, topic), claim)
+        for topic, value in claim.producer["topics"].items():
+            first = min(map(int, value.get("at", ())), default=0)
+            if first == self.partitions_of(claim.lane, topic):
+                self.claims.topics.setdefault((claim.lane, topic, first), claim)
 
     def _mark(self, mark: Mark) -> None:
         if mark.batch == self.next_batch:
