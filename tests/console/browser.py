@@ -162,9 +162,6 @@ class Browser:
     def open(self, url: str) -> None:
         self.call("Page.navigate", url=url)
 
-    def reload(self) -> None:
-        self.call("Page.reload")
-
     def resize(self, size: tuple[int, int], scale: float = 1) -> None:
         width, height = size
         is_phone = width < 600
@@ -215,7 +212,7 @@ class Browser:
         )
         found = self.run(waiting)
         if not found:
-            raise BrowserError(f"waited {seconds:g} s in vain for: {what}; the page says:\n{self.text('body')[:3000]}")
+            raise BrowserError(f"waited {seconds:g} s in vain for: {what}; the page says:\n{self.text('body')[:1500]}")
         return found
 
     def sees(self, text: str, selector: str = "main") -> None:

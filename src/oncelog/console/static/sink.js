@@ -26,7 +26,7 @@ export function show([about]) {
       places(each.places),
     ],
   }));
-  const columns = [["lane", "number"], ["state"], ["pid", "number"], ["rows", "number"], ["goes on at", "grows wide"]];
+  const columns = [["lane", "number"], ["state"], ["pid", "number"], ["rows", "number"], ["goes on at", "grows"]];
   const rest = about.lanes_known > rows.length ? h("p", { class: "note" }, `The first ${count(rows.length)} of ${count(about.lanes_known)} lanes.`) : null;
   return [
     ...head,
