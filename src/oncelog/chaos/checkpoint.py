@@ -27,6 +27,12 @@ def batches(checkpoint: Path) -> Batches:
     return Batches(begun=_newest(checkpoint / "offsets"), committed=committed)
 
 
+def query_of(checkpoint: Path) -> str:
+    """The query's id, which it keeps for as long as it has this checkpoint; empty before it has begun."""
+    found = checkpoint / "metadata"
+    return str(json.loads(found.read_text())["id"]) if found.exists() else ""
+
+
 def is_committed(checkpoint: Path, batch: int) -> bool:
     return (checkpoint / "commits" / str(batch)).exists()
 

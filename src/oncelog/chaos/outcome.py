@@ -44,6 +44,7 @@ class Options:
     every: int = 10_000
     seed: int = 1
     servers: str = ""  # an own Kafka; where empty, a server of ours is started
+    is_kept: bool = False  # what was made on an own Kafka; it always is where there is something to look at
     rate: int = 0  # messages a second at most; 0 for as fast as it goes
     seconds: float = 0.0  # then nothing more is sent; 0 for until all were
     kafka_libs: str = ""  # the jars of Kafka's Java client, where that sends
@@ -83,6 +84,7 @@ class Outcome:
     seconds: float
     samples: list[Sample] = field(default_factory=list)
     written: Result | None = None  # by the pipeline; what it should have written counts as confirmed
+    left: tuple[str, ...] = ()  # topics that still are on an own Kafka
     restarts: int = 0  # of a pipeline that ended by itself
 
     @property

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from oncelog.chaos.checkpoint import NONE, batches, is_committed, messages_before
+from oncelog.chaos.checkpoint import NONE, batches, is_committed, messages_before, query_of
 from oncelog.chaos.cluster import SparkCluster
 from oncelog.chaos.guard import Guard
 from oncelog.chaos.outcome import Options, Pipeline
@@ -19,6 +19,7 @@ from oncelog.chaos.pipeline import PipelineLives, PipelineOrder, settings_of
 from oncelog.chaos.plan import Event, Target
 from oncelog.chaos.reading import create_topic, end_offsets
 from oncelog.clock import monotonic_s
+from oncelog.spark.sink.lane import topic_of
 
 LOOK_S: Final = 0.1
 LOOK_WHEN_DUE_S: Final = 0.01  # a small batch is over in a tenth of a second
@@ -67,6 +68,11 @@ class PipelineWatch:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._stack.close()
+
+    @property
+    def topics(self) -> list[str]:
+        """What it has made."""
+        return [self.topic, topic_of(query_of(self._checkpoint))]
 
     @property
     def restarts(self) -> int:

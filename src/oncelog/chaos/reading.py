@@ -1,6 +1,6 @@
 """What an experiment asks a cluster for: a topic, how much stands in it, and which numbers."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from oncelog.chaos.audit import NOT_A_NUMBER
 from oncelog.client import Admin, Consumer, NewTopic
 from oncelog.client.consumer.ranges import read_range
+from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.types import TopicPartition
 
 
@@ -18,6 +19,18 @@ def create_topic(servers: str, topic: str, partitions: int) -> None:
         failure = admin.create_topics([NewTopic(topic, partitions, -1)])[topic].exception()
     if failure is not None:
         raise failure
+
+
+def delete_topics(servers: str, topics: Iterable[str]) -> list[str]:
+    """Those that are still there afterwards: we may not have been allowed to."""
+    left = []
+    with Admin({"bootstrap.servers": servers}) as admin:
+        for topic, deleted in admin.delete_topics(list(topics)).items():
+            failure = deleted.exception()
+            is_gone = isinstance(failure, KafkaException) and failure.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+            if failure is not None and not is_gone:
+                left.append(topic)
+    return left
 
 
 def stored_numbers(servers: str, topic: str, partitions: int) -> Iterator[tuple[int, NDArray[np.int64]]]:

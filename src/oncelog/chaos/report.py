@@ -99,6 +99,7 @@ def lines(outcome: Outcome) -> list[str]:
         outcome.result.runs
     )
     found += ["", *_faults_in_words(outcome)] if outcome.options.targets else []
+    found += ["", f"left on {outcome.options.servers}: {', '.join(outcome.left)}"] if outcome.left else []
     rate = outcome.result.confirmed / max(outcome.seconds, 0.001)
     found += ["", f"{outcome.seconds:.1f} s, {rate:,.0f} messages/s confirmed"]
     found.append(verdict_in_words(outcome))

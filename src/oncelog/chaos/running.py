@@ -10,13 +10,13 @@ from typing import Final
 from oncelog.chaos.audit import Audit
 from oncelog.chaos.faults import in_words
 from oncelog.chaos.guard import Guard
-from oncelog.chaos.outcome import Killed, Options, Outcome, Progress, Sample, Stopped
+from oncelog.chaos.outcome import Killed, Options, Outcome, Progress, Sample, Stopped, Verdict
 from oncelog.chaos.pipeline import outputs_of
 from oncelog.chaos.pipeline_watch import PipelineWatch
 from oncelog.chaos.plan import CONFIRMED, ON_THE_WIRE, Event, Target, faults_of, kills_of, schedule
 from oncelog.chaos.processes import ProducerLives, ServerLives
 from oncelog.chaos.proxy import FaultProxy
-from oncelog.chaos.reading import create_topic, stored_numbers
+from oncelog.chaos.reading import create_topic, delete_topics, stored_numbers
 from oncelog.chaos.sending import Order
 from oncelog.chaos.telling import Report, Reports
 from oncelog.clock import monotonic_s, wall_s
@@ -45,7 +45,8 @@ def run(options: Options, folder: Path, watch: Watch = lambda progress: None) ->
     """`folder` is for what the experiment keeps while it runs."""
     with Guard() as guard:
         if options.servers:
-            return _Experiment(options, folder, guard, options.servers, None, watch).run()
+            experiment = _Experiment(options, folder, guard, options.servers, None, watch)
+            return experiment.tidied(experiment.run())
         watch(Progress(phase="starting the server"))
         with ServerLives(guard, folder / "server", OUR_SETTINGS) as server:
             return _Experiment(options, folder, guard, server.servers, server, watch).run()
@@ -95,6 +96,13 @@ class _Experiment:
         happened = sorted({*sent.happened, *self._killed}, key=lambda each: each.seconds)
         seconds = monotonic_s() - self._began_s
         return replace(sent, written=expected.result(), restarts=restarts, happened=happened, seconds=seconds)
+
+    def tidied(self, outcome: Outcome) -> Outcome:
+        """A Kafka of the user's is left as it was found, unless there is something to look at."""
+        made = [self._options.topic, *(self._pipeline.topics if self._pipeline is not None else ())]
+        if not self._options.is_kept and outcome.verdict is not Verdict.NOT_EXACT:
+            made = delete_topics(self._servers, made)
+        return replace(outcome, left=tuple(made))
 
     def _enter(self, phase: str) -> None:
         self._progress.phase = phase

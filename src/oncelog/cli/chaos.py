@@ -54,6 +54,12 @@ MOST_IN_MINUTES: Final = 200_000_000  # messages that a run by the clock has roo
     metavar="HOST:PORT,...",
     help="A Kafka of yours; only connections to it are hurt. A server of its own if not given.",
 )
+@click.option(
+    "--keep",
+    "is_kept",
+    is_flag=True,
+    help="Leave the topics on a Kafka of yours; they are deleted if not given and the count is not wrong.",
+)
 @click.option("--topic", default=None, help="A new one is made; chaos-SEED-TIME if not given.")
 @click.option(
     "--report",
@@ -132,6 +138,7 @@ def _run(given: dict[str, Any]) -> "Outcome":
             seed=given["seed"],
             kafka_libs=kafka_libs,
             servers=given["servers"] or "",
+            is_kept=given["is_kept"],
             rate=given["rate"] or 0,
             seconds=(given["minutes"] or 0) * 60 if not given["messages"] else 0.0,
         )
