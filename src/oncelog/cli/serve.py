@@ -86,10 +86,11 @@ def _console(address: str, faults: Path | None) -> "Beside":
         from oncelog.console.faults import FaultFile
         from oncelog.console.serving import beside
     except ModuleNotFoundError as missing:
-        if missing.name not in ("starlette", "uvicorn"):
+        package = (missing.name or "").partition(".")[0]
+        if package not in ("starlette", "uvicorn"):
             raise
         raise click.ClickException(
-            f"--console needs {missing.name}, which is not installed: pip install 'oncelog[console]'"
+            f"--console needs {package}, which is not installed: pip install 'oncelog[console]'"
         ) from missing
     from oncelog.server.listeners import parse_address
 

@@ -1,0 +1,71 @@
+"""`oncelog serve --console`: what it says at its start, and what it refuses."""
+
+import signal
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from tests.peers.server_process import free_ports
+from tests.waiting import until
+
+SERVE = [sys.executable, "-m", "oncelog", "serve", "--listen", "127.0.0.1:0"]
+WITHOUT = "import sys; sys.modules[{!r}] = None; from oncelog.cli import main; main(prog_name='oncelog')"
+
+
+def refusal(command: list[str], folder: Path) -> str:
+    """The one line."""
+    done = subprocess.run([*command, "--data", str(folder)], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode in (1, 2), done.stderr
+    (line,) = done.stderr.splitlines()
+    return line
+
+
+def test_the_page_is_named_when_the_server_is_ready_and_goes_with_it(tmp_path: Path) -> None:
+    log = tmp_path / "said"
+    with open(log, "w") as said:
+        server = subprocess.Popen(
+            [*SERVE, "--data", str(tmp_path / "data"), "--console", "127.0.0.1:0"], stdout=said, stderr=said
+        )
+    try:
+        line = until(lambda: log.read_text() if "\n" in log.read_text() else "", "the server's first line")
+        address = line.rpartition("; the page is at ")[2].strip()
+        with urllib.request.urlopen(address, timeout=30) as answer:
+            assert b"<title>oncelog</title>" in answer.read()
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(30) == 0
+        assert log.read_text() == line, "nothing more is said"
+    finally:
+        server.kill()
+        server.wait()
+
+
+@pytest.mark.parametrize("module", ["starlette", "uvicorn"])
+def test_what_is_missing_is_named_with_the_remedy(tmp_path: Path, module: str) -> None:
+    command = [sys.executable, "-c", WITHOUT.format(module), *SERVE[3:], "--console"]
+    wanted = f"Error: --console needs {module}, which is not installed: pip install 'oncelog[console]'"
+    assert refusal(command, tmp_path / "data") == wanted
+
+
+@pytest.mark.parametrize("address", ["8080", "nowhere", "127.0.0.1:99999"])
+def test_an_impossible_address_is_told_by_its_option(tmp_path: Path, address: str) -> None:
+    said = refusal([*SERVE, f"--console={address}"], tmp_path / "data")
+    assert f"--console {address}: expected HOST:PORT, such as 127.0.0.1:8080" in said
+
+
+def test_a_port_that_is_taken_is_refused_in_one_line(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    said = refusal([*SERVE[:-1], f"127.0.0.1:{port}", "--console", f"127.0.0.1:{port}"], tmp_path / "data")
+    assert said.startswith(f"Error: cannot serve the page on 127.0.0.1:{port}: ")
+
+
+def test_a_server_without_the_page_does_not_load_what_it_needs(tmp_path: Path) -> None:
+    script = (
+        "import sys; sys.modules['hypothesis'] = None\n"
+        "from oncelog.embedded import Server\n"
+        "with Server(): pass\n"
+        "assert not {'starlette', 'uvicorn', 'oncelog.console'} & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
