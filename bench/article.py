@@ -64,8 +64,8 @@ PARTS = {
         for client in ("librdkafka", "oncelog")
     ],
     "spark": [
-        Case(300_000, client="oncelog", targets=frozenset({target}), faults=10, partitions=2, sink=sink)
-        for target in (Target.DRIVER, Target.EXECUTOR)
+        Case(300_000, client="oncelog", targets=frozenset({target}), faults=faults, partitions=2, sink=sink)
+        for target, faults in ((Target.DRIVER, 6), (Target.EXECUTOR, 10))  # a driver takes ten seconds to be back
         for sink in ("direct", "sealed", "kafka")
     ],
 }
