@@ -24,7 +24,7 @@ MEANINGS: Final[Mapping[str, str]] = {  # of counts whose names do not say it
     "given up by the client": "it said that they are not there",
     "there, not confirmed": "nobody promised them: no fault",
     "foreign": "nobody sent them",
-    "started again by itself": "a driver that ended, of what it met",
+    "started again by itself": "a driver that ended, and was not killed",
 }
 _NAME, _COUNT = 26, 14
 

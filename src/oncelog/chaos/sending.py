@@ -198,6 +198,7 @@ class Life:
                 raise TimeoutError(f"messages were not stored within {PATIENCE_S:g} s")
 
     def _save(self, position: int) -> None:
+        self._teller.tell(now=True)  # nobody tells again what lies before the position
         write_state(self._order.state, {"next": position, "producer": self._client.saved()})
         self._saved_s = monotonic_s()
 

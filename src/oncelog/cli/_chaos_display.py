@@ -67,7 +67,7 @@ class Frame:
     def _rows_line(self, progress: "Progress") -> str:
         words = f"{progress.written:,} rows through Spark"
         if progress.is_spark_starting:
-            words += ", Spark starts (about 6 s)" if not progress.written else ", Spark starts again"
+            words += ", Spark starts (about 10 s)" if not progress.written else ", Spark starts again"
         elif progress.written:
             words += f", {self._rate(2):,.0f}/s, {behind(progress):,} behind"
         return f"{'pipeline':<{NAME}}{self._bar(progress.written)}{words}"
@@ -90,7 +90,7 @@ class Frame:
         left_s = self.left_s(progress)
         if left_s is not None:
             words += f", about {_minutes(left_s)} to go"
-        return f"{words}: {progress.phase}"
+        return f"{words}; {progress.phase}"
 
     def left_s(self, progress: "Progress") -> float | None:
         """By what the whole took until now: rates of the moment jump with every fault."""
@@ -106,7 +106,7 @@ def behind(progress: "Progress") -> int:
 
 
 def _faults_line(progress: "Progress") -> str:
-    counts = ", ".join(f"{count} {target}" for target, count in sorted(progress.faults.items())) or "none yet"
+    counts = ", ".join(f"{target} {count}" for target, count in sorted(progress.faults.items())) or "none yet"
     return f"{'faults':<{NAME}}{counts}" + (f"; last: {progress.last_fault}" if progress.last_fault else "")
 
 
@@ -181,7 +181,7 @@ class Display:
 def styled(lines: Sequence[str], exit_code: int) -> list[str]:
     """For `click.echo`, which takes the colours away where nobody sees them."""
     *table, verdict = lines
-    found = [line if line.startswith(" ") or not line else click.style(line, bold=True) for line in table]
+    found = [click.style(line, bold=True) if line[:1].isalpha() else line for line in table]
     return [*found, click.style(verdict, fg=("green", "red", "yellow")[exit_code], bold=True)]
 
 
