@@ -231,13 +231,14 @@ class _Experiment:
     def _look(self) -> None:
         self._sample()
         if self._pipeline is not None:
-            for event, in_flight in self._pipeline.look():
-                self._note(event, in_flight)
-                self._progress.is_spark_starting |= event.target is Target.DRIVER
+            killed = list(self._pipeline.look())
             if self._pipeline.written > self._progress.written:
                 self._progress.written = self._pipeline.written
                 self._progress.is_spark_starting = False
                 self._moved_s = monotonic_s()
+            for event, in_flight in killed:
+                self._note(event, in_flight)
+                self._progress.is_spark_starting |= event.target is Target.DRIVER
         if monotonic_s() - self._moved_s > SILENCE_S:
             where = f"{self._progress.confirmed:,} messages and {self._progress.written:,} rows of a pipeline"
             raise Hangs(f"nothing moved for {SILENCE_S:g} s, at {where}")

@@ -43,7 +43,7 @@ class Frame:
         found = [self._messages_line(progress)]
         if self._has_pipeline:
             found.append(self._rows_line(progress))
-        found += [_faults_line(progress), self._time_line(progress)]
+        found += [*_faults_lines(progress), self._time_line(progress)]
         return found
 
     def in_one_line(self, progress: "Progress") -> str:
@@ -105,9 +105,9 @@ def behind(progress: "Progress") -> int:
     return max(0, progress.confirmed - progress.written)
 
 
-def _faults_line(progress: "Progress") -> str:
+def _faults_lines(progress: "Progress") -> list[str]:
     counts = ", ".join(f"{target} {count}" for target, count in sorted(progress.faults.items())) or "none yet"
-    return f"{'faults':<{NAME}}{counts}" + (f"; last: {progress.last_fault}" if progress.last_fault else "")
+    return [f"{'faults':<{NAME}}{counts}", f"{'the last':<{NAME}}{progress.last_fault or '-'}"]
 
 
 def _minutes(seconds: float) -> str:
@@ -171,7 +171,7 @@ class Display:
     def _coloured(self, line: str) -> str:
         if not self._is_coloured:
             return line
-        colour = "yellow" if line.startswith("faults") else None
+        colour = "yellow" if line.startswith(("faults", "the last")) else None
         return click.style(line[:NAME], dim=True) + click.style(line[NAME:], fg=colour)
 
     def _up(self) -> str:
