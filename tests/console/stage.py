@@ -68,10 +68,10 @@ class Stage:
         self.topic(topic, partitions)
         for partition in range(partitions):
             pid, generation = self.lease(topic, partition)
-            records = [self._order(number) for number in range(each)]
+            records = [self.order(number) for number in range(each)]
             self.send(topic, records, partition, pid=pid, epoch=generation, sequence=0)
 
-    def _order(self, number: int) -> Rec:
+    def order(self, number: int) -> Rec:
         customer = self._random.choice(WORLD)
         order = {"order": number, "customer": customer, "cents": self._random.randrange(100, 90_000), "paid": True}
         return Rec(json.dumps(order).encode(), customer.encode())
@@ -113,20 +113,25 @@ class Stage:
         answer = self.raw.call("resume_pid", 0, package=OWN_PACKAGE, timeout=5000, producers=[producer])
         assert answer.producers[0].topics[0].partitions[0].error_code == 0
 
-    def quarrel(self, topic: str = "payments") -> None:
+    def quarrel(self, topic: str = "payments", producers: int = 40) -> None:
         """Batches sent twice, one that overlaps, and a producer that was resumed elsewhere and goes on regardless."""
         self.topic(topic)
-        for number in range(40):
-            pid, generation = self.lease(topic)
-            records = [Rec(b'{"payment": %d}' % (number * 10 + at)) for at in range(10)]
-            for _ in range(1 + (number % 3 == 0)):
-                self.send(topic, records, pid=pid, epoch=generation, sequence=0)
+        for number in range(producers):
+            pid, generation = self.payment(number, topic)
         self.send(topic, [b'{"payment": 400}'] * 8, pid=pid, epoch=generation, sequence=6)
         newer = (generation + 1) % 2**15
         self.resume(pid, newer, topic)
         stale = batch([b"from a zombie"], pid=pid, epoch=generation, sequence=14)
         assert self.raw.produce(topic, 0, stale).error_code != 0
         self.send(topic, [b'{"payment": 408}'], pid=pid, epoch=newer, sequence=14)
+
+    def payment(self, number: int, topic: str = "payments") -> tuple[int, int]:
+        """Ten of a new producer, every third time sent twice."""
+        pid, generation = self.lease(topic)
+        records = [Rec(b'{"payment": %d}' % (number * 10 + at)) for at in range(10)]
+        for _ in range(1 + (number % 3 == 0)):
+            self.send(topic, records, pid=pid, epoch=generation, sequence=0)
+        return pid, generation
 
     # --- groups
 

@@ -2,17 +2,15 @@
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from oncelog.console.faults import Fault, FaultFile
+from oncelog.console.faults import Fault
 from oncelog.console.limits import WHOLE_BYTES
 from tests.console.browser import DESKTOP, PHONE, Browser, chromium
+from tests.console.served import Served
 from tests.console.stage import SCRIPT, Stage
 from tests.peers.jars import MissingPeer, need_or_skip
-from tests.peers.oncelog_process import OncelogProcess
-from tests.peers.server_process import free_ports
 
 SINK = "oncelog.sink.orders-by-customer"
 # Where to go, the heading that is there, and something that only the answered view says.
@@ -38,23 +36,6 @@ NAMELESS = """[...document.querySelectorAll("a, button, input, nav, svg, [role=r
         && each.ariaHidden !== "true")
     .map((each) => each.outerHTML.slice(0, 100))"""
 LOOKS = {"desktop, light": (DESKTOP, "light"), "phone, dark": (PHONE, "dark")}
-
-
-class Served(OncelogProcess):
-    """A server with its page."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self.faults = FaultFile(folder / "faults")
-        self.console_port = free_ports(1)[0]
-
-    @property
-    def page(self) -> str:
-        return f"http://127.0.0.1:{self.console_port}/"
-
-    def command(self) -> list[str]:
-        faults = str(self.folder / "faults")
-        return [*super().command(), "--console", f"127.0.0.1:{self.console_port}", "--console-faults", faults]
 
 
 @pytest.fixture(scope="module")
@@ -241,6 +222,33 @@ def test_a_script_that_got_in_would_not_run(browser: Browser, served: Served) ->
     )
     assert browser.run("window.ran") == 0
     browser.errors.clear()  # the browser tells what it has refused
+
+
+def test_json_is_set_out_and_no_number_changes(browser: Browser, served: Served) -> None:
+    stage = Stage(served.port)
+    stage.topic("json")
+    large = b'{"big":12345678901234567890,"list":[1,{}],"text":"a, {b}: \\"c\\"","none":[]}'
+    stage.send("json", [large, b'{"not": json}', b"[" * 9000 + b"]" * 9000])
+    stage.close()
+    go(browser, served, "topic?topic=json&open=0%2F0", "json")
+    wanted = [
+        "{",
+        '  "big": 12345678901234567890,',
+        '  "list": [',
+        "    1,",
+        "    {}",
+        "  ],",
+        '  "text": "a, {b}: \\"c\\"",',
+        '  "none": []',
+        "}",
+    ]
+    browser.sees("12345678901234567890,\n", "tr.whole dd:last-child pre")
+    assert browser.text("tr.whole dd:last-child pre").splitlines() == wanted
+    go(browser, served, "topic?topic=json&open=0%2F1", "json")
+    browser.sees('{"not": json}', "tr.whole dd:last-child pre")
+    go(browser, served, "topic?topic=json&open=0%2F2", "json")
+    browser.sees("[[[[", "tr.whole dd:last-child pre")
+    assert len(browser.text("tr.whole dd:last-child pre")) == 18_000, "and not set out"
 
 
 # --- as it happens

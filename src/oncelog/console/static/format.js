@@ -3,6 +3,7 @@
 const whole = new Intl.NumberFormat("en");
 const short = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
 const UNITS = ["B", "kB", "MB", "GB", "TB", "PB"];
+const MOST_DEPTH = 40;
 const MOST_TIME_MS = 8.64e15;
 
 export function count(number) {
@@ -47,7 +48,7 @@ export function time(ms) {
 export function ago(ms) {
   if (typeof ms !== "number" || ms < 0) return "";
   const passed = Date.now() - ms;
-  return passed < 1500 ? "just now" : `${duration(passed)} ago`;
+  return passed < 1500 ? "just now" : `${duration(passed < 60_000 ? Math.round(passed / 1000) * 1000 : passed)} ago`;
 }
 
 // Singular where there is one.
@@ -57,4 +58,29 @@ export function many(number, one, more = `${one}s`) {
 
 export function cleanup(policy) {
   return { delete: "until too old", compact: "newest of each key" }[policy] ?? policy;
+}
+
+// JSON set out in lines. Its tokens stay as they are: parsed and told again, large numbers would be others.
+export function setOut(text) {
+  if (!/^\s*[[{]/.test(text)) return text;
+  try {
+    JSON.parse(text);
+  } catch {
+    return text;
+  }
+  let depth = 0;
+  let out = "";
+  let last = "";
+  const line = () => `\n${"  ".repeat(depth)}`;
+  for (const [token] of text.matchAll(/"(?:[^"\\]|\\.)*"|[{}[\],:]|[^\s{}[\],:"]+/g)) {
+    const isEnd = token === "}" || token === "]";
+    if (isEnd) depth -= 1;
+    const isEmpty = isEnd && (last === "{" || last === "[");
+    if (!isEmpty && (isEnd || last === "{" || last === "[" || last === ",")) out += line();
+    out += token === ":" ? ": " : token;
+    if (token === "{" || token === "[") depth += 1;
+    if (depth > MOST_DEPTH) return text; // or brackets alone would make a text of any size
+    last = token;
+  }
+  return out;
 }

@@ -6,6 +6,7 @@ import { link, table, tiles } from "./parts.js";
 import { plot } from "./plot.js";
 
 const KEPT_MS = 120_000;
+const SHORTEST_MS = 20_000;
 const samples = []; // { at_ms, appended, bytes }: what the counters said, while this page was open
 
 export const title = () => "Overview";
@@ -14,7 +15,7 @@ export const asks = () => ["overview"];
 export function show([about]) {
   note(about);
   const sums = about.sums;
-  const span = { fromMs: Date.now() - KEPT_MS, toMs: Date.now() };
+  const span = { fromMs: Math.min(samples[0].at_ms, Date.now() - SHORTEST_MS), toMs: Date.now() };
   const part = about.summed < about.partitions;
   return [
     h("h1", { tabindex: "-1" }, "Overview"),

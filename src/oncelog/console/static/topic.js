@@ -1,7 +1,7 @@
 // One topic: its messages as they come, its partitions, its settings.
 
 import { h } from "./dom.js";
-import { cleanup, count, many, size, time } from "./format.js";
+import { cleanup, count, many, setOut, size, time } from "./format.js";
 import { badge, content, link, pages, table, tiles } from "./parts.js";
 
 const PAGE = 50;
@@ -123,7 +123,7 @@ function whole(message) {
   const field = (name, shown) => {
     const kind = shown.kind === "bytes" ? ", no UTF-8" : "";
     const cut = shown.is_cut ? ", the beginning" : "";
-    return [h("dt", {}, name, h("small", {}, ` ${size(shown.size_bytes)}${kind}${cut}`)), h("dd", {}, h("pre", { tabindex: "0" }, content(shown)))];
+    return [h("dt", {}, name, h("small", {}, ` ${size(shown.size_bytes)}${kind}${cut}`)), h("dd", {}, h("pre", { tabindex: "0" }, content({ ...shown, text: shown.is_cut ? shown.text : setOut(shown.text) })))];
   };
   const { batch } = message;
   const producer = message.pid === null ? "no producer id" : `pid ${message.pid}, generation ${message.generation}, sequence ${message.sequence}`;
