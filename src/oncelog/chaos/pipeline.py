@@ -20,7 +20,7 @@ from oncelog.chaos.procs import command_of, parent_of, session_of, ticks_of
 MOST_RESTARTS: Final = 20  # of a driver that ended by itself
 TASKS: Final = 2  # at once
 DIRECT, SEALED, KAFKA = SINKS = ("direct", "sealed", "kafka")
-_WORKER: Final = b"pyspark.daemon"
+_WORKER: Final = b"pyspark.daemon\0pyspark.worker"
 _JARS, _PACKAGES = "spark.jars", "spark.jars.packages"
 # What is killed again and again lives for seconds: the second compiler does not pay off.
 _QUICK: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -123,5 +123,5 @@ class PipelineLives:
 
 
 def _is_worker(pid: int) -> bool:
-    """Workers are forked by a daemon, and are called the same."""
+    """Workers are forked by a daemon, and are called the same. Those that plan queries have daemons of other names."""
     return _WORKER in command_of(pid) and _WORKER in command_of(parent_of(pid))
