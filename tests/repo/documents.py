@@ -25,7 +25,7 @@ RUN = ("bash", "sh", "python")
 BLOCK_SECONDS = 300
 STOP_SECONDS = 15
 # What takes minutes is run with fewer messages and fewer kinds of faults; tests/chaos and tests/spark have the others.
-SHORTER = {"./dev run": "./dev run --messages 80000 --kill responses,executor"}
+SHORTER = {"./dev run": "./dev run --messages 60000 --every 8000 --kill responses,executor"}
 
 
 @dataclass(frozen=True, slots=True)
