@@ -58,6 +58,11 @@ table { border-collapse: collapse; width: 100%; } td, th { padding: .2rem .8rem 
 .bad td { color: var(--bad); font-weight: 650; }
 code { font: .85em ui-monospace, monospace; background: var(--card); padding: .1rem .3rem; border-radius: 4px;
   overflow-wrap: anywhere; }
+.card .quiet { font-size: .87em; } .card td:last-child, .card th:last-child { padding-right: 0; }
+@media (max-width: 34rem) {
+  .card { flex-basis: 100%; padding: .7rem .8rem; } .card .quiet { display: none; }
+  td, th { padding-right: .5rem; } .legend .kind { margin-right: .7rem; }
+}
 figure { margin: 1.6rem 0 0; } .plot { overflow-x: auto; } .plot svg { width: 100%; min-width: 620px; display: block; }
 svg text { fill: var(--quiet); font-size: 11px; font-variant-numeric: tabular-nums; }
 .grid { stroke: var(--rule); } .line { fill: none; stroke-width: 1.6; stroke-linejoin: round; }

@@ -15,16 +15,16 @@ WORDS: Final = {
     Verdict.INCONCLUSIVE: "inconclusive",
 }
 MEANINGS: Final[Mapping[str, str]] = {  # of counts whose names do not say it
-    "confirmed": "the log said that it has them",
+    "confirmed": "the log said it has them",
     "received": "read back at the end",
-    "rows due": "of the messages that are there: none, one or two each",
+    "rows due": "none, one or two a message",
     "rows written": "read back at the end",
-    "missing": "confirmed or due, and not there",
-    "out of order": "there once, behind a larger number",
-    "given up by the client": "it said that they are not there",
-    "there, not confirmed": "nobody promised them: no fault",
+    "missing": "and should be there",
+    "out of order": "behind a larger number",
+    "given up by the client": "and told so",
+    "there, not confirmed": "which is no fault",
     "foreign": "nobody sent them",
-    "started again by itself": "a driver that ended, and was not killed",
+    "started again by itself": "the driver, without a kill",
 }
 _NAME, _COUNT = 26, 14
 
