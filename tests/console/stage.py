@@ -158,7 +158,9 @@ class Stage:
 
     # --- Spark
 
-    def sink(self, name: str = "orders-by-customer", lanes: int = 4, batches: int = 12, out: str = "totals") -> str:
+    def sink(
+        self, name: str = "orders-by-customer", lanes: int = 4, batches: int = 12, out: str = "totals", marks: int = 0
+    ) -> str:
         """What a streaming query leaves in its sink's topic; it is just writing the next batch."""
         topic = self.topic(topic_of(name), cleanup_policy="compact")
         claim = SinkClaim(name, "0b9f2c1e-6d0a-4d6e-9a55-4b1f2f6f1c07", 0, "owner")
@@ -167,13 +169,16 @@ class Stage:
             self.send(
                 topic, [_record(LANE, 0, lane_claim_fields(LaneClaim(0, lane, self._lane(lane, 0, out), "n")), lane)]
             )
+        previous = 0
         for number in range(batches):
+            for lane in range(marks):
+                self.send(topic, [_record(MARK, number, mark_fields(Mark(number, lane, "m")), lane)])
             written = {
                 lane: LaneState(self._lane(lane, (number + 1) * 500, out), 500, "5f1d", looked_at_ms=self.now_ms)
                 for lane in range(lanes)
             }
-            state = SinkState(claim, number, lanes, written, {out: lanes}, made_at_ms=self.now_ms - 4000)
-            self.send(topic, [_record(STATE, number, state_fields(state))])
+            state = SinkState(claim, number, lanes, written, {out: lanes}, previous, made_at_ms=self.now_ms - 4000)
+            previous = self.send(topic, [_record(STATE, number, state_fields(state))])
         self.send(topic, [_record(MARK, batches, mark_fields(Mark(batches, 1, "m")), 1)])
         return topic
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from oncelog.console import topics
+from oncelog.console import sinks, topics
 from oncelog.console.errors import Refused
 from oncelog.console.faults import Fault, FaultList
 from oncelog.console.groups import group_view, groups_view
@@ -14,7 +14,7 @@ from oncelog.console.overview import overview
 from oncelog.console.producers import partition_producers_view, producers_view
 from oncelog.console.sinks import sink_view, sinks_view
 from oncelog.console.topics import topic_view, topics_view
-from oncelog.spark.sink.lane import topic_of
+from oncelog.spark.sink.lane import MARK, Mark, encode, mark_fields, topic_of
 from tests.console.conftest import Shown
 from tests.raw import RawConnection, Rec
 
@@ -190,6 +190,26 @@ def test_of_a_long_life_of_a_query_the_end_is_enough(shown: Shown) -> None:
     shown.stage.sink("long", lanes=2, batches=300)
     (row,) = shown.view(sinks_view, search="long")["sinks"]
     assert (row["batch"], row["rows"], row["trouble"]) == (299, 1000, None)
+
+
+def test_marks_of_many_lanes_do_not_hide_the_last_state(shown: Shown) -> None:
+    topic = shown.stage.sink("marked", lanes=150, batches=2, marks=150)
+    shown.stage.send(topic, [Rec(mark(2, lane), b"2/mark/%d" % lane) for lane in range(150)])
+    found = shown.view(sink_view, topic=topic, start=100)
+    assert (found["batch"], found["sending"], found["found"], found["trouble"]) == (1, 150, 150, None)
+    assert [each["lane"] for each in found["lanes"]] == list(range(100, 150))
+
+
+def test_a_sink_whose_state_lies_too_far_back_says_so(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sinks, "TAILS", (10, 20))
+    topic = shown.stage.sink("far", lanes=3, batches=1)
+    for lane in range(20):
+        shown.stage.send(topic, [Rec(mark(1, lane), b"1/mark/%d" % lane)])
+    assert shown.view(sink_view, topic=topic)["trouble"] == "no state is among its last 2,000 records"
+
+
+def mark(batch: int, lane: int) -> bytes:
+    return encode(MARK, mark_fields(Mark(batch, lane, "m")))
 
 
 @pytest.mark.parametrize(

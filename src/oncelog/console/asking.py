@@ -28,6 +28,10 @@ class Query:
             raise Refused(400, f"{key} is a number from 0 on")
         return int(text)
 
+    def page_start(self, found: int) -> int:
+        """Of the page that is asked for, or the last one there is."""
+        return min(self.number("start") or 0, max(0, (found - 1) // MOST_ROWS * MOST_ROWS))
+
     def topic(self, broker: Broker) -> Topic:
         topic = broker.topics.get(self.text("topic"))
         if topic is None:
@@ -45,7 +49,7 @@ def page_of(names: Iterable[str], query: Query) -> tuple[list[str], dict[str, An
     """The names on the page that is asked for, and what is to be told about it."""
     wanted = query.text("search").casefold()
     found = sorted((each for each in names if wanted in each.casefold()), key=_internal_last)
-    start = min(query.number("start") or 0, max(0, (len(found) - 1) // MOST_ROWS * MOST_ROWS))
+    start = query.page_start(len(found))
     return list(islice(found, start, start + MOST_ROWS)), {"found": len(found), "start": start, "page": MOST_ROWS}
 
 

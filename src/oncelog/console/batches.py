@@ -21,11 +21,13 @@ class Found(NamedTuple):
     data: bytes | None  # None where it was too much to read
 
 
-def batches_from(log: PartitionLog, offset: int, *, newest: bool, most_bytes: int = READ_BYTES) -> list[Found]:
+def batches_from(
+    log: PartitionLog, offset: int, *, newest: bool, most_bytes: int = READ_BYTES, most: int = MOST_BATCHES
+) -> list[Found]:
     """Batches from the one that holds the offset on, in their order. The first ones are read, or with `newest` the last
     ones, as long as there is room for them; of the others there is the header alone."""
     try:
-        places = _places(log, offset)
+        places = _places(log, offset, most)
         read: dict[int, bytes] = {}
         left_bytes = most_bytes
         for place in reversed(places) if newest else places:
@@ -38,7 +40,7 @@ def batches_from(log: PartitionLog, offset: int, *, newest: bool, most_bytes: in
     return [Found(place.header, read.get(place.header.base_offset)) for place in places]
 
 
-def _places(log: PartitionLog, offset: int) -> list[Place]:
+def _places(log: PartitionLog, offset: int, most: int) -> list[Place]:
     if not log.readable:
         raise LogStorageError(log.offline or log.folder)
     found: list[Place] = []
@@ -47,10 +49,10 @@ def _places(log: PartitionLog, offset: int) -> list[Place]:
         first = segment.find(max(offset, log.log_start_offset)) if segment.size_bytes else None
         if first is None:
             continue  # nothing from there on in this one
-        for position, header in islice(segment.walk(first[0]), MOST_BATCHES - len(found)):
+        for position, header in islice(segment.walk(first[0]), most - len(found)):
             if header.base_offset >= log.high_watermark:
                 return found
             found.append(Place(segment, position, header))
-        if len(found) >= MOST_BATCHES:
+        if len(found) >= most:
             break
     return found

@@ -35,7 +35,7 @@ async def group_view(broker: Broker, query: Query) -> dict[str, Any]:
     if group is None:
         raise not_found("such group")
     places = _places(broker, name)
-    start = min(query.number("start") or 0, max(0, (len(places) - 1) // MOST_ROWS * MOST_ROWS))
+    start = query.page_start(len(places))
     on_page = places[start : start + MOST_ROWS]
     lags = [_lag(broker, name, place) async for place in in_turns(on_page)]
     members = list(group.members)

@@ -16,7 +16,7 @@ MOST_MEMBERS: Final = 100
 MOST_FAULTS: Final = 200
 MOST_OFFLINE: Final = 20
 MOST_SINKS: Final = 50
-MOST_LANES: Final = 500
+MOST_STATES_AND_MARKS: Final = 2_000  # records of a sink's topic that are looked back over
 
 MOST_MESSAGES: Final = 50
 PREVIEW_BYTES: Final = 512  # of a key or a value in a list

@@ -19,7 +19,7 @@ async def producers_view(broker: Broker, query: Query) -> dict[str, Any]:
     partitions = [partition for topic in topics for partition in topic.partitions]
     found = [each async for each in in_turns(partitions[:MOST_SUMMED]) if _has_any(each.log.producers)]
     found.sort(key=lambda each: (-_count(each.log.producers), each.topic.name, each.index))
-    start = min(query.number("start") or 0, max(0, (len(found) - 1) // MOST_ROWS * MOST_ROWS))
+    start = query.page_start(len(found))
     return {
         "found": len(found),
         "start": start,

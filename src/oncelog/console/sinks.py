@@ -12,21 +12,30 @@ from oncelog.client.saving.saved import SavedProducer
 from oncelog.console import text
 from oncelog.console.asking import Query, page_of
 from oncelog.console.batches import Found, batches_from
-from oncelog.console.limits import LARGEST_BATCH_BYTES, MOST_LANES, MOST_SINKS, UNFOLDED_BYTES, exact
+from oncelog.console.limits import (
+    LARGEST_BATCH_BYTES,
+    MOST_ROWS,
+    MOST_SINKS,
+    MOST_STATES_AND_MARKS,
+    UNFOLDED_BYTES,
+    exact,
+)
 from oncelog.log.errors import LogStorageError, OffsetOutOfRange
 from oncelog.records.errors import InvalidRecord
 from oncelog.records.read import records_of
 from oncelog.server.broker import Broker
 from oncelog.spark.sink.errors import BadState
-from oncelog.spark.sink.lane import TOPIC_PREFIX, Json, LaneState
+from oncelog.spark.sink.lane import STATE, TOPIC_PREFIX, Json, LaneState, batch_of_key, kind_of_key
 from oncelog.spark.sink.standing import Entry, Standing, start_of
 
-TAIL_RECORDS = 64  # as many batches at most, most of them claims and marks
+# Between two states there is a mark for each lane, so the end of the topic is read in two tries.
+TAILS = (100, MOST_STATES_AND_MARKS)
 MOST_PLACES = 20  # of a lane
 
 
 class Tail(NamedTuple):
     found: list[Found]
+    is_whole: bool  # from the topic's beginning
     trouble: str | None = None
 
 
@@ -34,40 +43,58 @@ async def sinks_view(broker: Broker, query: Query) -> dict[str, Any]:
     names, about = page_of((each.name for each in broker.topics.all() if each.name.startswith(TOPIC_PREFIX)), query)
     rows = []
     for name in names[:MOST_SINKS]:
-        tail = _tail(broker, name, LARGEST_BATCH_BYTES // 16)
-        standing = await asyncio.to_thread(_standing, tail)
+        standing = await _standing(broker, name, LARGEST_BATCH_BYTES // 16)
         rows.append({"sink": name.removeprefix(TOPIC_PREFIX), "topic": name, **_summary(standing)})
     return {**about, "page": MOST_SINKS, "sinks": rows}
 
 
 async def sink_view(broker: Broker, query: Query) -> dict[str, Any]:
     name = query.topic(broker).name
-    tail = _tail(broker, name, LARGEST_BATCH_BYTES)
-    standing = await asyncio.to_thread(_standing, tail)
-    lanes = [] if isinstance(standing, str) else await asyncio.to_thread(_lanes, standing)
+    standing = await _standing(broker, name, LARGEST_BATCH_BYTES)
+    numbers = [] if isinstance(standing, str) else sorted(_numbers(standing))
+    start = query.page_start(len(numbers))
+    on_page = numbers[start : start + MOST_ROWS]
+    lanes = [] if isinstance(standing, str) else await asyncio.to_thread(_lanes, standing, on_page)
     return {
         "sink": name.removeprefix(TOPIC_PREFIX),
         "topic": name,
         **_summary(standing),
         "lanes": lanes,
-        "lanes_known": 0 if isinstance(standing, str) else len(_numbers(standing)),
+        "found": len(numbers),
+        "start": start,
+        "page": MOST_ROWS,
     }
 
 
-def _tail(broker: Broker, name: str, most_bytes: int) -> Tail:
+async def _standing(broker: Broker, name: str, most_bytes: int) -> Standing | str:
+    """What the topic's records come to, or why that cannot be told."""
+    found: Standing | str | None = None
+    for records in TAILS:
+        tail = _tail(broker, name, records, most_bytes)
+        found = await asyncio.to_thread(_read, tail)
+        if found is not None:
+            return found
+    return f"no state is among its last {MOST_STATES_AND_MARKS:,} records"
+
+
+def _tail(broker: Broker, name: str, records: int, most_bytes: int) -> Tail:
     partition = broker.topics.partition(name, 0)
     if partition is None:
-        return Tail([], "the topic is gone")
+        return Tail([], is_whole=True, trouble="the topic is gone")
     log = partition.log
     try:
-        offset = max(log.log_start_offset, log.high_watermark - TAIL_RECORDS)
-        return Tail(batches_from(log, offset, newest=True, most_bytes=most_bytes))
+        offset = max(log.log_start_offset, log.high_watermark - records)
+        found = batches_from(log, offset, newest=True, most_bytes=most_bytes, most=records)
+        return Tail(found, is_whole=offset == log.log_start_offset)
     except (LogStorageError, OffsetOutOfRange) as error:
-        return Tail([], str(error))
+        return Tail([], is_whole=True, trouble=str(error))
 
 
-def _standing(tail: Tail) -> Standing | str:
-    """What its records come to, or why that cannot be told. In a thread."""
+# --- in a thread
+
+
+def _read(tail: Tail) -> Standing | str | None:
+    """None where the end that was read holds no state, and there is more of the topic."""
     if tail.trouble is not None:
         return tail.trouble
     unread = max((at for at, (_, data) in enumerate(tail.found) if data is None), default=-1)
@@ -80,11 +107,21 @@ def _standing(tail: Tail) -> Standing | str:
             if data is not None and not header.is_control
             for each in records_of(data, limit_bytes=UNFOLDED_BYTES)
         ]
+        start = start_of(_newest_states(entries))
+        if start is None and not tail.is_whole:
+            return None
         standing = Standing()
-        standing.read(entries, from_offset=start_of(entries) or 0)
+        standing.read(entries, from_offset=start or 0)
     except (InvalidRecord, BadState) as error:
         return str(error)
     return standing
+
+
+def _newest_states(entries: list[Entry]) -> list[Entry]:
+    """Told by their keys: of a long tail most states are old, and reading them all would be most of the work."""
+    states = [each for each in entries if kind_of_key(each.key) == STATE and each.value is not None]
+    newest = max((batch_of_key(each.key) or 0 for each in states), default=0)
+    return [each for each in states if batch_of_key(each.key) == newest]
 
 
 def _summary(standing: Standing | str) -> dict[str, Any]:
@@ -105,8 +142,8 @@ def _summary(standing: Standing | str) -> dict[str, Any]:
     }
 
 
-def _lanes(standing: Standing) -> list[dict[str, Any]]:
-    return [_lane(standing, number, standing.lane(number)) for number in sorted(_numbers(standing))[:MOST_LANES]]
+def _lanes(standing: Standing, numbers: list[int]) -> list[dict[str, Any]]:
+    return [_lane(standing, number, standing.lane(number)) for number in numbers]
 
 
 def _numbers(standing: Standing) -> set[int]:

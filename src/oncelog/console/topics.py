@@ -46,7 +46,7 @@ async def _row(topic: Topic, most: int) -> dict[str, Any]:
 async def topic_view(broker: Broker, query: Query) -> dict[str, Any]:
     topic = query.topic(broker)
     count = len(topic.partitions)
-    start = min(query.number("start") or 0, max(0, (count - 1) // MOST_ROWS * MOST_ROWS))
+    start = query.page_start(count)
     return {
         **await _row(topic, MOST_SUMMED),
         "id": str(topic.id),

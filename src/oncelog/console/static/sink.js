@@ -2,15 +2,15 @@
 
 import { h } from "./dom.js";
 import { ago, count } from "./format.js";
-import { badge, link, table, tiles } from "./parts.js";
+import { badge, link, pages, table, tiles } from "./parts.js";
 import { standing } from "./spark.js";
 
 const MOST_PLACES = 6; // partitions of a lane in one line
 
 export const title = ({ topic }) => topic ?? "Sink";
-export const asks = ({ topic }) => [["sink", { topic }]];
+export const asks = ({ topic, start = "" }) => [["sink", { topic, start }]];
 
-export function show([about]) {
+export function show([about], context) {
   const head = [
     h("p", { class: "crumbs" }, link("spark", {}, "Spark queries")),
     h("h1", { tabindex: "-1" }, about.sink, " ", standing(about)),
@@ -27,7 +27,6 @@ export function show([about]) {
     ],
   }));
   const columns = [["lane", "number"], ["state"], ["pid", "number"], ["rows", "number"], ["goes on at", "grows"]];
-  const rest = about.lanes_known > rows.length ? h("p", { class: "note" }, `The first ${count(rows.length)} of ${count(about.lanes_known)} lanes.`) : null;
   return [
     ...head,
     tiles(
@@ -39,7 +38,7 @@ export function show([about]) {
     h("p", { class: "facts" }, "query ", h("code", {}, about.query ?? "unknown"), ", writes to ", (about.topics.length > 0 ? about.topics.join(", ") : "nothing yet")),
     h("h2", {}, "Lanes"),
     table("Lanes", columns, rows, "No lane has claimed anything yet."),
-    rest,
+    pages(context, about, "lanes"),
     where(about),
   ];
 }
