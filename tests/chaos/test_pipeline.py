@@ -11,7 +11,7 @@ from oncelog.chaos import pipeline_watch
 from oncelog.chaos.checkpoint import NONE, Batches, batches, is_committed, messages_before
 from oncelog.chaos.guard import Guard
 from oncelog.chaos.outcome import Options, Pipeline
-from oncelog.chaos.pipeline import PipelineOrder, outputs_of, settings_of
+from oncelog.chaos.pipeline import PipelineEnded, PipelineLives, PipelineOrder, outputs_of, settings_of
 from oncelog.chaos.pipeline_watch import PipelineWatch
 from oncelog.chaos.plan import Event, Target
 from oncelog.cli import main
@@ -50,6 +50,20 @@ def test_what_is_asked_for_wrongly_is_said_before_anything_starts(arguments: tup
     done = CliRunner().invoke(main, ["chaos", "--messages", "1", *arguments])
     assert done.exit_code == 2
     assert words in done.output
+
+
+def test_a_driver_that_ends_again_and_again_is_given_up_with_what_it_said(tmp_path: Path) -> None:
+    order = PipelineOrder("nobody:1", "in", "out", str(tmp_path), "kafka", 1, {"spark.jars.packages": "a:b:c"})
+    with Guard() as guard, PipelineLives(guard, tmp_path, order) as lives:
+        lives.kill()
+        (tmp_path / "pipeline.log").write_text("there is no package\n")
+        lives.keep_alive(1)
+        lives.kill()
+        with pytest.raises(
+            PipelineEnded, match=r"itself 2 times:\nthere is no package(.|\n)*spark\.jars=FILE"
+        ):
+            lives.keep_alive(1)
+    assert lives.restarts == 2
 
 
 # --- the checkpoint ---------------------------------------------------------------------------------------------------
@@ -111,7 +125,7 @@ class Lives:
     def kill_worker(self, number: int) -> bool:
         return True
 
-    def keep_alive(self) -> None:
+    def keep_alive(self, most_restarts: int) -> None:
         pass
 
 

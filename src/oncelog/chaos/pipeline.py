@@ -18,6 +18,7 @@ from oncelog.chaos.outcome import Pipeline, Stopped
 from oncelog.chaos.procs import command_of, parent_of, session_of, ticks_of
 
 MOST_RESTARTS: Final = 20  # of a driver that ended by itself
+MOST_FALSE_STARTS: Final = 2  # before its first batch: it will not get any further
 TASKS: Final = 2  # at once
 DIRECT, SEALED, KAFKA = SINKS = ("direct", "sealed", "kafka")
 _WORKER: Final = b"pyspark.daemon\0pyspark.worker"
@@ -108,13 +109,16 @@ class PipelineLives:
         end(busiest[number % len(busiest)])
         return True
 
-    def keep_alive(self) -> None:
+    def keep_alive(self, most_restarts: int) -> None:
         """Start it again where it has ended by itself, as a supervisor would."""
         if self._process is None or self._process.poll() is None:
             return
         self.restarts += 1
-        if self.restarts > MOST_RESTARTS:
-            raise PipelineEnded(f"the pipeline ended by itself {self.restarts} times:\n{self.last_words()}")
+        if self.restarts > most_restarts:
+            ended = f"the pipeline ended by itself {self.restarts} times:\n{self.last_words()}"
+            package = self._order.settings.get(_PACKAGES, "")
+            hint = f"\nSpark was to fetch {package}; --spark-conf spark.jars=FILE,... names files that are here"
+            raise PipelineEnded(ended + hint * bool(package))
         self.kill()  # what it has left behind
         self.start()
 

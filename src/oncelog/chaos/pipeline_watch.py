@@ -15,7 +15,7 @@ from oncelog.chaos.checkpoint import NONE, batches, is_committed, messages_befor
 from oncelog.chaos.cluster import SparkCluster
 from oncelog.chaos.guard import Guard
 from oncelog.chaos.outcome import Options, Pipeline
-from oncelog.chaos.pipeline import PipelineLives, PipelineOrder, settings_of
+from oncelog.chaos.pipeline import MOST_FALSE_STARTS, MOST_RESTARTS, PipelineLives, PipelineOrder, settings_of
 from oncelog.chaos.plan import Event, Target
 from oncelog.chaos.reading import create_topic, end_offsets
 from oncelog.clock import monotonic_s
@@ -95,14 +95,15 @@ class PipelineWatch:
         self._looked_s = now_s
         if not self._is_due:
             self._due_s = now_s
-        batch = batches(self._checkpoint).under_way
+        known = batches(self._checkpoint)
+        batch = known.under_way
         self.written = max(self.written, sum(end_offsets(self._servers, self.topic, self._options.partitions)))
         if batch != self._batch:
             self._batch, self._written_then = batch, self.written
         elif self._is_due and batch != NONE and self._has_come_far(now_s) and self._kill(self._kills[-1]):
             self._batch, self._due_s = NONE, now_s
             yield self._kills.pop(), 0 if is_committed(self._checkpoint, batch) else self._messages_of(batch)
-        self._lives.keep_alive()
+        self._lives.keep_alive(MOST_RESTARTS if known.begun != NONE else MOST_FALSE_STARTS)
 
     def _has_come_far(self, now_s: float) -> bool:
         return self.written > self._written_then or now_s - self._due_s > PATIENCE_S
