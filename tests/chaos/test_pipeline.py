@@ -59,9 +59,7 @@ def test_a_driver_that_ends_again_and_again_is_given_up_with_what_it_said(tmp_pa
         (tmp_path / "pipeline.log").write_text("there is no package\n")
         lives.keep_alive(1)
         lives.kill()
-        with pytest.raises(
-            PipelineEnded, match=r"itself 2 times:\nthere is no package(.|\n)*spark\.jars=FILE"
-        ):
+        with pytest.raises(PipelineEnded, match=r"itself 2 times:\nthere is no package(.|\n)*spark\.jars=FILE"):
             lives.keep_alive(1)
     assert lives.restarts == 2
 
