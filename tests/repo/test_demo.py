@@ -82,6 +82,7 @@ def test_it_ends_with_the_verdict_the_place_of_the_report_and_how_to_go_on(tmp_p
     assert "exact: every confirmed message stands there once, in its order" in printed
     assert f"report: {tmp_path / 'report' / 'report.html'}" in printed
     assert ".venv/bin/oncelog chaos --servers" in printed
+    assert printed.startswith("dev: oncelog chaos --spark --kill all "), "what it runs is said"
     said = json.loads((tmp_path / "report" / "report.json").read_text())
     assert said["options"]["kill"] == ["connections", "producer", "responses", "server"]
     assert {each["target"] for each in said["happened"]} == set(said["options"]["kill"])
