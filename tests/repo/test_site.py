@@ -66,6 +66,13 @@ def test_every_link_and_anchor_of_the_site_leads_somewhere(pages: dict[Path, Pag
     assert lost == []
 
 
+def test_a_lost_page_and_a_lost_anchor_are_seen(tmp_path: Path) -> None:
+    here, there = tmp_path / "here.html", tmp_path / "there.html"
+    pages = {here: Page("<p>"), there: Page('<h2 id="part">')}
+    assert not any(_is_lost(here, link, pages) for link in ("there.html", "there.html#part", "#", "https://x.example/"))
+    assert all(_is_lost(here, link, pages) for link in ("there.html#whole", "nowhere.html", "#part"))
+
+
 def test_the_site_loads_nothing_from_elsewhere(site: Path, pages: dict[Path, Page]) -> None:
     loads = [(path, each) for path, page in pages.items() for each in page.loads]
     assert loads
