@@ -115,6 +115,7 @@ class Progress:
     failed: int = 0
     faults: Counter[Target] = field(default_factory=Counter)
     last_fault: str = ""  # in words
+    happened: list[tuple[Target, str]] = field(default_factory=list)  # every fault so far, in words
     seconds: float = 0.0
     phase: str = ""
     is_spark_starting: bool = False

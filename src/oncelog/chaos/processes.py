@@ -5,7 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -61,7 +61,9 @@ def _answers(port: int) -> bool:
 class ServerLives:
     """`oncelog serve` on one folder and one port, life after life."""
 
-    def __init__(self, guard: Guard, folder: Path, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, guard: Guard, folder: Path, settings: Mapping[str, str] | None = None, more: Sequence[str] = ()
+    ) -> None:
         self._guard = guard
         self.port = free_port()
         self.servers = f"{HOST}:{self.port}"
@@ -71,6 +73,7 @@ class ServerLives:
         self._command += [str(folder / "data")]
         for name, value in (settings or {}).items():
             self._command += ["--set", f"{name}={value}"]
+        self._command += more
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:

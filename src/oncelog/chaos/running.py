@@ -1,7 +1,7 @@
 """One experiment: a server, a proxy, a producer of numbered messages, what is killed meanwhile, and the audit."""
 
 import select
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from threading import Event as Waiting
@@ -41,14 +41,16 @@ class ProducerFailed(Stopped):
     """The producer ended by itself, and not well."""
 
 
-def run(options: Options, folder: Path, watch: Watch = lambda progress: None) -> Outcome:
-    """`folder` is for what the experiment keeps while it runs."""
+def run(
+    options: Options, folder: Path, watch: Watch = lambda progress: None, *, serve_with: Sequence[str] = ()
+) -> Outcome:
+    """`folder` is for what the experiment keeps while it runs, `serve_with` more arguments of its server."""
     with Guard() as guard:
         if options.servers:
             experiment = _Experiment(options, folder, guard, options.servers, None, watch)
             return experiment.tidied(experiment.run())
         watch(Progress(phase="starting the server"))
-        with ServerLives(guard, folder / "server", OUR_SETTINGS) as server:
+        with ServerLives(guard, folder / "server", OUR_SETTINGS, serve_with) as server:
             return _Experiment(options, folder, guard, server.servers, server, watch).run()
 
 
@@ -182,8 +184,7 @@ class _Experiment:
             proxy.count(CONFIRMED, new)
             self._moved_s = monotonic_s()
         for happened in proxy.happened[sum(progress.faults[each] for each in ON_THE_WIRE) :]:
-            progress.faults[_target_of(happened.number, self._planned)] += 1
-            progress.last_fault = f"{in_words(happened.fault)}, at {progress.confirmed:,}"
+            self._tell(_target_of(happened.number, self._planned), in_words(happened.fault))
 
     def _kill_what_is_due(self, producer: ProducerLives, proxy: FaultProxy) -> bool:
         """True where the producer was killed."""
@@ -225,8 +226,13 @@ class _Experiment:
                 words=event.in_words(),
             )
         )
-        progress.faults[event.target] += 1
-        progress.last_fault = f"{event.in_words()}, at {progress.confirmed:,}"
+        self._tell(event.target, event.in_words())
+
+    def _tell(self, target: Target, words: str) -> None:
+        progress = self._progress
+        progress.faults[target] += 1
+        progress.last_fault = f"{words}, at {progress.confirmed:,}"
+        progress.happened.append((target, progress.last_fault))
 
     def _look(self) -> None:
         self._sample()

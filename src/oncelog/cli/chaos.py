@@ -13,11 +13,13 @@ import click
 
 from oncelog.cli._chaos_display import Display, Frame, is_plain_ascii, styled
 from oncelog.cli._endings import ended_by_sigterm, failure, nearest, speaks_to_brokers
+from oncelog.cli.serve import CONSOLE_ADDRESS
 from oncelog.clock import wall_s
 
 if TYPE_CHECKING:
-    from oncelog.chaos.outcome import Outcome, Pipeline
+    from oncelog.chaos.outcome import Outcome, Pipeline, Progress
     from oncelog.chaos.plan import Target
+    from oncelog.cli._chaos_page import Page
 
 CLIENTS: Final = ("oncelog", "librdkafka", "java")
 MESSAGES: Final = 1_000_000
@@ -87,6 +89,13 @@ MOST_IN_MINUTES: Final = 200_000_000  # messages that a run by the clock has roo
     metavar="KEY=VALUE",
     help="With --spark: a setting of the session; may be said again.",
 )
+@click.option(
+    "--console",
+    metavar="[HOST:PORT]",
+    is_flag=False,
+    flag_value=CONSOLE_ADDRESS,
+    help=f"Show the server on a page meanwhile, with each fault as it happens; {CONSOLE_ADDRESS} when not given.",
+)
 @click.option("-q", "is_quiet", is_flag=True, help="No progress on stderr.")
 @speaks_to_brokers
 def command(**given: Any) -> None:
@@ -147,8 +156,30 @@ def _run(given: dict[str, Any]) -> "Outcome":
             has_pipeline=given["is_spark"],
             is_plain_ascii=is_plain_ascii(sys.stderr),
         )
+        page = _page(given["console"], given["servers"], folder)
         display = stack.enter_context(Display(frame, is_quiet=given["is_quiet"]))
-        return run(options, folder, display.show)
+
+        def watch(progress: "Progress") -> None:
+            display.show(progress)
+            if page is not None:
+                page.show(progress, int(wall_s() * 1000))
+
+        return run(options, folder, watch, serve_with=() if page is None else page.arguments)
+
+
+def _page(address: str | None, servers: str | None, folder: Path) -> "Page | None":
+    from oncelog.cli._chaos_page import Page
+
+    if address is None:
+        return None
+    if servers:
+        raise click.UsageError("--console shows a server of the experiment's own, and --servers names one of yours")
+    missing = [name for name in ("starlette", "uvicorn") if find_spec(name) is None]
+    if missing:
+        raise failure(f'--console needs {" and ".join(missing)}: pip install "oncelog[console]"')
+    page = Page(address, folder)
+    click.echo(f"the page is at http://{page.address}/", err=True)
+    return page
 
 
 def _pipeline(given: dict[str, Any]) -> "Pipeline | None":

@@ -1,0 +1,48 @@
+"""`oncelog chaos --console`: the page of the server that is killed, and what is done to it, as it happens.
+
+The page lives in that server, so it goes and comes back with it. What happened is written to a file, from which each
+life of the server tells it.
+"""
+
+import socket
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from oncelog.cli._endings import failure
+from oncelog.console.faults import Fault, FaultFile
+from oncelog.server.listeners import parse_address
+from oncelog.server.setting import SettingsError
+
+if TYPE_CHECKING:
+    from oncelog.chaos.outcome import Progress
+
+
+class Page:
+    def __init__(self, address: str, folder: Path) -> None:
+        try:
+            host, port = parse_address("--console", address)
+        except SettingsError as wrong:
+            raise failure(str(wrong)) from wrong
+        self.address = f"{host or '127.0.0.1'}:{port or _free_port(host)}"  # the same in every life
+        self._path = folder / "faults"
+        self._faults = FaultFile(self._path)
+        self._told = 0
+
+    @property
+    def arguments(self) -> list[str]:
+        """For `oncelog serve`."""
+        return ["--console", self.address, "--console-faults", str(self._path)]
+
+    def show(self, progress: "Progress", now_ms: int) -> None:
+        new = progress.happened[self._told :]
+        self._told += len(new)
+        with suppress(OSError):  # the experiment goes on where the disk is full; its report has them all
+            for target, words in new:
+                self._faults.add(Fault(at_ms=now_ms, kind=str(target), words=words))
+
+
+def _free_port(host: str) -> int:
+    with socket.create_server((host or "127.0.0.1", 0)) as taken:
+        port: int = taken.getsockname()[1]
+        return port
