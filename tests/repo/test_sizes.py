@@ -28,5 +28,6 @@ def test_the_core_takes_at_most_60_mb_without_any_heavy_library(tmp_path: Path) 
     installed = {entry.name for entry in target.iterdir()}
     assert {"oncelog", "pyspark_oncelog"} <= installed, "Spark finds the format by the second"
     assert (target / "oncelog" / "spark" / "log4j2.properties").is_file()
+    assert (target / "oncelog" / "console" / "static" / "index.html").is_file(), "the page's files are packaged"
     assert not installed & HEAVY
     assert size_bytes <= MOST_CORE_BYTES, f"{size_bytes / 1e6:.1f} MB"

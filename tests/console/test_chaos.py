@@ -1,0 +1,93 @@
+"""`oncelog chaos --console`: the page of a server that is being killed, looked at meanwhile."""
+
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from oncelog.chaos.outcome import Progress
+from oncelog.chaos.plan import Target
+from oncelog.cli._chaos_page import Page
+from oncelog.console.faults import FaultFile
+from tests.console.browser import Browser, chromium
+from tests.peers.jars import MissingPeer, need_or_skip
+from tests.peers.server_process import free_ports
+from tests.waiting import until
+
+CHAOS = [sys.executable, "-m", "oncelog", "chaos"]
+RUN = ["--messages", "80000", "--rate", "10000", "--every", "4000", "--kill", "connections,responses,server"]
+VIEWS = {"topics": "Topics", "producers": "Producers", "groups": "Groups", "spark": "Spark queries", "faults": "Faults"}
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Iterator[Browser]:
+    try:
+        chromium()
+    except MissingPeer as missing:
+        need_or_skip(missing)
+    with Browser(tmp_path / "profile") as found:
+        yield found
+
+
+def answers(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def test_every_view_opens_while_the_server_is_killed_again_and_again(browser: Browser, tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    chaos = subprocess.Popen(
+        [*CHAOS, *RUN, "--console", f"127.0.0.1:{port}"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        until(lambda: answers(port), "the server of the experiment")
+        browser.open(f"http://127.0.0.1:{port}/#/faults")
+        browser.wait("document.querySelectorAll('tbody tr').length > 0", "the first fault", 60)
+        for view, heading in VIEWS.items():
+            browser.run(f"location.hash = '#/{view}'")
+            browser.wait(f"document.querySelector('h1')?.innerText === {json.dumps(heading)}", heading, 30)
+        before = browser.run("document.querySelectorAll('tbody tr').length")
+        browser.wait(f"document.querySelectorAll('tbody tr').length > {before}", "one more fault", 60)
+        browser.wait(
+            "[...document.querySelectorAll('tbody tr')].some((row) => row.innerText.includes('server'))", "a kill", 60
+        )
+        browser.run("location.hash = '#/overview'")
+        browser.wait("document.querySelectorAll('line.mark').length > 0", "marks of faults in the plot", 30)
+        said, _ = chaos.communicate(timeout=120)
+    finally:
+        chaos.kill()
+        chaos.wait()
+    assert chaos.returncode == 0, said
+    assert said.startswith(f"the page is at http://127.0.0.1:{port}/\n")
+    assert [error for error in browser.errors if "net::ERR" not in error] == [], "but for what was asked of the dead"
+
+
+def test_every_fault_is_told_once(tmp_path: Path) -> None:
+    page = Page("127.0.0.1:0", tmp_path)
+    progress = Progress()
+    page.show(progress, 1)
+    progress.happened += [(Target.SERVER, "killed"), (Target.RESPONSES, "swallowed")]
+    page.show(progress, 2)
+    progress.happened.append((Target.SERVER, "killed again"))
+    page.show(progress, 3)
+    page.show(progress, 4)
+    newest, _ = FaultFile(Path(page.arguments[-1])).newest(10)
+    told = [(each.at_ms, each.kind, each.words) for each in newest]
+    assert told == [(3, "server", "killed again"), (2, "responses", "swallowed"), (2, "server", "killed")]
+
+
+def test_a_server_of_yours_has_a_page_of_its_own() -> None:
+    command = [*CHAOS, "--servers", "127.0.0.1:1", "--console"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2
+    assert "--console shows a server of the experiment's own" in done.stderr
