@@ -27,7 +27,7 @@ def test_a_part_is_the_same_part_of_the_whole(
 ) -> None:
     """Also where compaction has taken records out."""
     whole = build_batch(
-        [(b"k%d" % at, b"v" * at, (), 1000 + at) for at in range(count)],
+        [(b"k%d" % at, b"v" * (at * 7), (), 1000 + at) for at in range(count)],
         codec=codec,
         base_offset=100,
         timestamp_ms=1000,

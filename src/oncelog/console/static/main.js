@@ -27,6 +27,7 @@ let lostSince = null;
 let shown = ""; // the view and what it is about, when the focus was last moved to its heading
 
 class Told extends Error {} // by the server: it is there, and says no
+class Unexpected extends Error {} // it is there, and something is wrong with it, or it has too many readers
 
 function route() {
   const [name, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
@@ -51,7 +52,7 @@ async function ask([name, parameters]) {
   const body = answer.headers.get("content-type")?.startsWith("application/json") ? await answer.json() : {};
   if (answer.ok) return body;
   if (body.error !== undefined) throw new Told(body.error);
-  throw new Error(`the server answered ${answer.status}`);
+  throw new Unexpected(`The server answers ${answer.status}`);
 }
 
 async function look() {
@@ -112,17 +113,27 @@ function found() {
 }
 
 function lost(error) {
-  console.warn(error);
+  if (lostSince === null) console.warn(error);
   lostSince ??= Date.now();
   document.body.classList.add("lost");
-  const words = `The server does not answer since ${duration(Date.now() - lostSince)}; what you see is older. Trying again.`;
-  patch(status, h("p", {}, words));
+  const what = error instanceof Unexpected ? error.message : "The server does not answer";
+  const since = duration(Math.round((Date.now() - lostSince) / 1000) * 1000);
+  patch(status, h("p", {}, `${what}, for ${since} now. What you see is older. Trying again.`));
+}
+
+function kept(theme) {
+  try {
+    if (theme !== undefined) localStorage.setItem("theme", theme);
+    return localStorage.getItem("theme");
+  } catch {
+    return theme ?? null; // a browser that keeps nothing
+  }
 }
 
 function theme(next) {
-  const now = THEMES.includes(localStorage.getItem("theme")) ? localStorage.getItem("theme") : "auto";
-  const wanted = next ? THEMES[(THEMES.indexOf(now) + 1) % THEMES.length] : now;
-  localStorage.setItem("theme", wanted);
+  const known = THEMES.indexOf(kept() ?? document.documentElement.dataset.theme);
+  const wanted = THEMES[(Math.max(0, known) + (next ? 1 : 0)) % THEMES.length];
+  kept(wanted);
   document.documentElement.dataset.theme = wanted;
   patch(document.getElementById("theme"), `Theme: ${wanted}`);
 }
