@@ -139,3 +139,12 @@ def test_help_is_printed_without_setting_anything_up(clone: Path, only_python: P
     assert done.returncode == 0
     assert "./dev run" in done.stdout
     assert not (clone / ".venv").exists()
+
+
+def test_a_download_that_takes_too_long_is_said_to_be_the_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = load_dev()
+    forever = [sys.executable, "-c", "import threading; threading.Event().wait()"]
+    monkeypatch.setattr(module, "INSTALL_TAKES_AT_MOST_S", 0.1)
+    monkeypatch.setattr(module, "installers", lambda: [("pip", forever)])
+    with pytest.raises(module.Trouble, match=r"^the network is too slow: the packages of 'run' could not be fetched"):
+        module.install_with_the_first_that_can("run", [["pyspark"]])
