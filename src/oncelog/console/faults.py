@@ -65,8 +65,8 @@ class FaultFile:
         except FileNotFoundError:
             return [], False
         is_cut = size_bytes > TAIL_BYTES
-        whole = lines[1:-1] if is_cut else lines[:-1]  # a line that is being written is not whole yet
-        faults = [found for line in reversed(whole) if (found := _read(line)) is not None]
+        # Half a line, the one that is being written or the first one of a cut, is no JSON.
+        faults = [found for line in reversed(lines) if (found := _read(line)) is not None]
         return faults[:most], is_cut or len(faults) > most
 
 
