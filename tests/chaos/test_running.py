@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from oncelog.chaos import guard
 from oncelog.chaos.outcome import Options, Outcome, Progress, Verdict
 from oncelog.chaos.page import as_html
 from oncelog.chaos.plan import Target
@@ -123,3 +124,10 @@ def test_what_is_asked_for_wrongly_is_said_in_one_line(arguments: tuple[str, ...
     done = CliRunner().invoke(main, ["chaos", *arguments])
     assert done.exit_code == 2
     assert words in done.output
+
+
+def test_where_a_pipeline_could_not_be_killed_none_is_started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(guard, "PROCESSES", tmp_path / "proc")
+    done = CliRunner().invoke(main, ["chaos", "--spark"])
+    assert done.exit_code == 1
+    assert "--no-spark" in done.output

@@ -129,8 +129,8 @@ def _run(given: dict[str, Any]) -> "Outcome":
     from oncelog.chaos.running import run
 
     kafka_libs = _check_client(given["client"], given["kills"])
-    if given["is_spark"] and find_spec("pyspark") is None:
-        raise failure('a pipeline runs on Spark: pip install "oncelog[spark]"')
+    if given["is_spark"]:
+        _check_spark()
     messages = given["messages"] or (MOST_IN_MINUTES if given["minutes"] else MESSAGES)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="oncelog-chaos-")))
@@ -203,6 +203,15 @@ def _pipeline(given: dict[str, Any]) -> "Pipeline | None":
 def _spacing(messages: int | None, *, is_spark: bool) -> int:
     """A driver that is killed takes ten seconds or more to be back, so there are fewer faults where there is one."""
     return max(1, int((messages or MESSAGES) * (0.05 if is_spark else 0.025)))
+
+
+def _check_spark() -> None:
+    from oncelog.chaos import guard
+
+    if find_spec("pyspark") is None:
+        raise failure('a pipeline runs on Spark: pip install "oncelog[spark]"')
+    if not guard.PROCESSES.is_dir():
+        raise failure("the processes of a pipeline are found in /proc, which only Linux has: --no-spark does without")
 
 
 def _check_client(client: str, kills: str) -> str:
