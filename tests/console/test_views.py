@@ -17,6 +17,7 @@ from oncelog.console.topics import topic_view, topics_view
 from oncelog.spark.sink.lane import MARK, Mark, encode, mark_fields, topic_of
 from tests.console.conftest import Shown
 from tests.raw import RawConnection, Rec
+from tests.spark.sink.support import Sink, numbers, table
 
 
 def test_topics_have_pages_and_are_found_by_any_part_of_their_names(shown: Shown) -> None:
@@ -248,3 +249,27 @@ def test_numbers_that_a_browser_would_round_are_told_as_text() -> None:
 
 async def test_turns_bring_every_item() -> None:
     assert [each async for each in in_turns(range(200))] == list(range(200))
+
+
+def test_a_query_as_the_sink_itself_writes_it(shown: Shown) -> None:
+    """With the sink's own code for tasks and driver; only Spark is left out."""
+    topic = shown.new_topic(4)
+    sink = Sink(shown.server, topic, query="real")  # type: ignore[arg-type]
+    for batch in range(3):
+        sink.run(batch, [numbers(batch * 100, batch * 100 + 60), numbers(batch * 100 + 60, batch * 100 + 100)])
+    sink.lane(3, 1, [table(numbers(300, 340))])
+    found = shown.view(sink_view, topic=topic_of("real"))
+    assert (found["query"], found["batch"], found["next_batch"], found["lanes_used"], found["rows"]) == (
+        "real",
+        2,
+        3,
+        2,
+        100,
+    )
+    assert (found["topics"], found["trouble"], found["sending"]) == ([topic], None, 1)
+    assert [(each["lane"], each["rows"], each["is_sending"]) for each in found["lanes"]] == [
+        (0, 60, False),
+        (1, 40, True),
+    ]
+    sequences = [sum(place["next_sequence"] for place in each["places"]) for each in found["lanes"]]
+    assert sequences == [180, 120], "what the lanes have sent with the batches that are whole"
