@@ -17,7 +17,7 @@ export function size(bytes) {
     left /= 1000;
     at += 1;
   }
-  return `${at === 0 ? whole.format(left) : short.format(left)} ${UNITS[at]}`;
+  return `${at === 0 ? whole.format(Math.round(left)) : short.format(left)} ${UNITS[at]}`;
 }
 
 export function rate(perSecond) {
