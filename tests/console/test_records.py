@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oncelog.console.limits import MOST_WALKED, UNFOLDED_BYTES
-from oncelog.console.records import records_from
+from oncelog.console.records import Budget, records_from
 from oncelog.records.build import build_batch
 from oncelog.records.errors import InvalidRecord, TooLarge
 from oncelog.records.read import records_of
@@ -57,3 +57,30 @@ def test_a_batch_that_unfolds_to_too_much_is_not_unfolded() -> None:
 def test_damage_is_told(payload: bytes) -> None:
     with pytest.raises(InvalidRecord):
         records_from(batch([], payload=payload, record_count=1, last_offset_delta=0), 0, 1)
+
+
+def test_many_bombs_are_not_all_unfolded() -> None:
+    """Each of them is allowed alone."""
+    bomb = batch([b"\0" * (UNFOLDED_BYTES - 1000)], codec=4)
+    budget = Budget()
+    assert len(records_from(bomb, 0, 1, budget=budget)) == 1
+    assert len(records_from(bomb, 0, 1, budget=budget)) == 1
+    for _ in range(2):
+        with pytest.raises(TooLarge):
+            records_from(bomb, 0, 1, budget=budget)
+    assert len(records_from(bomb, 0, 1)) == 1
+
+
+def test_bombs_that_are_refused_cost_as_much() -> None:
+    budget = Budget()
+    for _ in range(3):
+        with pytest.raises(TooLarge):
+            records_from(batch([b"\0" * (UNFOLDED_BYTES + 1)], codec=4), 0, 1, budget=budget)
+    assert budget.unfolded_bytes == 0
+
+
+def test_records_of_all_batches_are_counted_together() -> None:
+    budget = Budget(records=5)
+    assert len(records_from(batch([b"x"] * 3), 0, 9, budget=budget)) == 3
+    with pytest.raises(TooLarge, match="enough"):
+        records_from(batch([b"x"] * 3), 0, 9, budget=budget)

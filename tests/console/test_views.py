@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from oncelog.console import sinks, topics
+from oncelog.console import asking, sinks, topics
 from oncelog.console.errors import Refused
 from oncelog.console.faults import Fault, FaultList
 from oncelog.console.groups import group_view, groups_view
-from oncelog.console.limits import MOST_PRODUCERS, MOST_RING_PLACES, MOST_ROWS, exact, in_turns
+from oncelog.console.limits import MOST_PRODUCERS, MOST_RING_PLACES, MOST_ROWS, MOST_SINKS, exact, in_turns
 from oncelog.console.overview import overview
 from oncelog.console.producers import partition_producers_view, producers_view
 from oncelog.console.sinks import sink_view, sinks_view
@@ -28,6 +28,16 @@ def test_topics_have_pages_and_are_found_by_any_part_of_their_names(shown: Shown
     assert [each["name"] for each in last["topics"]] == [f"Paged-{MOST_ROWS + at}" for at in range(3)]
     assert shown.view(topics_view, search="paged", start=10**9)["start"] == MOST_ROWS
     assert shown.view(topics_view, search="<script>")["topics"] == []
+
+
+def test_of_very_many_names_some_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "MOST_NAMES", 10)
+    names = [f"{number:02}" for number in range(11)]
+    assert asking.page_of(names[:10], asking.Query({})) == (
+        names[:10],
+        {"found": 10, "start": 0, "page": MOST_ROWS, "is_cut": False},
+    )
+    assert asking.page_of(names, asking.Query({}))[1]["is_cut"]
 
 
 def test_a_topic_adds_up_its_partitions(shown: Shown) -> None:
@@ -185,6 +195,13 @@ def test_a_spark_query_and_its_lanes(shown: Shown) -> None:
             "next_offset": 2000,
         }
     ]
+
+
+def test_sinks_come_in_pages(shown: Shown) -> None:
+    shown.stage.topics([topic_of(f"paged-{number:03}") for number in range(MOST_SINKS + 2)])
+    assert len(shown.view(sinks_view, search="paged-")["sinks"]) == MOST_SINKS
+    last = shown.view(sinks_view, search="paged-", start=MOST_SINKS)
+    assert [each["sink"] for each in last["sinks"]] == [f"paged-{MOST_SINKS + at:03}" for at in range(2)]
 
 
 def test_of_a_long_life_of_a_query_the_end_is_enough(shown: Shown) -> None:

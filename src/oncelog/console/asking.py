@@ -5,7 +5,7 @@ from itertools import islice
 from typing import Any
 
 from oncelog.console.errors import Refused, not_found
-from oncelog.console.limits import MOST_ROWS
+from oncelog.console.limits import MOST_NAMES, MOST_ROWS
 from oncelog.server.broker import Broker
 from oncelog.server.topic import Partition, Topic
 
@@ -28,9 +28,9 @@ class Query:
             raise Refused(400, f"{key} is a number from 0 on")
         return int(text)
 
-    def page_start(self, found: int) -> int:
+    def page_start(self, found: int, page: int = MOST_ROWS) -> int:
         """Of the page that is asked for, or the last one there is."""
-        return min(self.number("start") or 0, max(0, (found - 1) // MOST_ROWS * MOST_ROWS))
+        return min(self.number("start") or 0, max(0, (found - 1) // page * page))
 
     def topic(self, broker: Broker) -> Topic:
         topic = broker.topics.get(self.text("topic"))
@@ -45,12 +45,14 @@ class Query:
         return topic.partitions[index]
 
 
-def page_of(names: Iterable[str], query: Query) -> tuple[list[str], dict[str, Any]]:
+def page_of(names: Iterable[str], query: Query, page: int = MOST_ROWS) -> tuple[list[str], dict[str, Any]]:
     """The names on the page that is asked for, and what is to be told about it."""
     wanted = query.text("search").casefold()
-    found = sorted((each for each in names if wanted in each.casefold()), key=_internal_last)
-    start = query.page_start(len(found))
-    return list(islice(found, start, start + MOST_ROWS)), {"found": len(found), "start": start, "page": MOST_ROWS}
+    looked_at = list(islice(names, MOST_NAMES + 1))
+    is_cut = len(looked_at) > MOST_NAMES
+    found = sorted((each for each in looked_at[:MOST_NAMES] if wanted in each.casefold()), key=_internal_last)
+    start = query.page_start(len(found), page)
+    return found[start : start + page], {"found": len(found), "start": start, "page": page, "is_cut": is_cut}
 
 
 def _internal_last(name: str) -> tuple[bool, str]:

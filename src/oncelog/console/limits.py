@@ -9,13 +9,14 @@ from oncelog.server.packing import LOOKS_IN_A_TURN
 T = TypeVar("T")
 
 MOST_ROWS: Final = 100  # of a table; the rest is on its next pages
+MOST_NAMES: Final = 20_000  # of topics or groups that a search looks at
 MOST_SUMMED: Final = 5_000  # partitions, or committed offsets, that a request adds up
 MOST_PRODUCERS: Final = 200
 MOST_RING_PLACES: Final = 180  # of the picture
 MOST_MEMBERS: Final = 100
 MOST_FAULTS: Final = 200
 MOST_OFFLINE: Final = 20
-MOST_SINKS: Final = 50
+MOST_SINKS: Final = 20  # of a table: each is a topic that is read
 MOST_STATES_AND_MARKS: Final = 2_000  # records of a sink's topic that are looked back over
 
 MOST_MESSAGES: Final = 50

@@ -21,7 +21,7 @@ from oncelog.console.limits import (
     WHOLE_BYTES,
     exact,
 )
-from oncelog.console.records import records_from
+from oncelog.console.records import Budget, records_from
 from oncelog.log.errors import LogStorageError, OffsetOutOfRange
 from oncelog.producers.fence import NotAFence, read_fence
 from oncelog.producers.sequences import sequence_after
@@ -96,7 +96,8 @@ def _read(partition: Partition, offset: int, *, newest: bool, most_bytes: int) -
 
 def _rows(reads: list[Read], newest: bool, most: int) -> list[Row]:
     """In the order in which they are shown: the newest first, or by offset."""
-    rows = [row for read in reads for row in _rows_of(read, newest, most)]
+    budget = Budget()
+    rows = [row for read in reads for row in _rows_of(read, newest, most, budget)]
     if newest:
         if len(reads) > 1:
             rows.sort(key=lambda row: int(row["timestamp_ms"]))
@@ -104,7 +105,7 @@ def _rows(reads: list[Read], newest: bool, most: int) -> list[Row]:
     return rows[:most]
 
 
-def _rows_of(read: Read, newest: bool, most: int) -> list[Row]:
+def _rows_of(read: Read, newest: bool, most: int, budget: Budget) -> list[Row]:
     """In the order of the log."""
     if read.trouble is not None:
         return [_note(read.partition, read.offset, -1, read.trouble)]
@@ -112,19 +113,21 @@ def _rows_of(read: Read, newest: bool, most: int) -> list[Row]:
     for header, data in reversed(read.found) if newest else read.found:
         if len(rows) >= most:
             break
-        these = _rows_of_batch(read, header, data, newest, most - len(rows))
+        these = _rows_of_batch(read, header, data, newest, most - len(rows), budget)
         rows = these + rows if newest else rows + these
     return rows
 
 
-def _rows_of_batch(read: Read, header: BatchHeader, data: bytes | None, newest: bool, most: int) -> list[Row]:
+def _rows_of_batch(
+    read: Read, header: BatchHeader, data: bytes | None, newest: bool, most: int, budget: Budget
+) -> list[Row]:
     at = max(header.base_offset, read.offset)
     if data is None:
         records = "1 record" if header.record_count == 1 else f"{header.record_count:,} records"
         what = f"{records} in {header.size_bytes:,} bytes: too much to be read for this list"
         return [_note(read.partition, at, header.max_timestamp, what)]
     try:
-        found = records_from(data, read.offset, most, newest=newest)
+        found = records_from(data, read.offset, most, newest=newest, budget=budget)
     except InvalidRecord as error:
         return [_note(read.partition, at, header.max_timestamp, f"not shown: {error}")]
     if header.is_control:

@@ -17,12 +17,11 @@ from oncelog.console.limits import (
     MOST_ROWS,
     MOST_SINKS,
     MOST_STATES_AND_MARKS,
-    UNFOLDED_BYTES,
     exact,
 )
+from oncelog.console.records import Budget, records_from
 from oncelog.log.errors import LogStorageError, OffsetOutOfRange
 from oncelog.records.errors import InvalidRecord
-from oncelog.records.read import records_of
 from oncelog.server.broker import Broker
 from oncelog.spark.sink.errors import BadState
 from oncelog.spark.sink.lane import STATE, TOPIC_PREFIX, Json, LaneState, batch_of_key, kind_of_key
@@ -40,12 +39,13 @@ class Tail(NamedTuple):
 
 
 async def sinks_view(broker: Broker, query: Query) -> dict[str, Any]:
-    names, about = page_of((each.name for each in broker.topics.all() if each.name.startswith(TOPIC_PREFIX)), query)
+    topics = (each.name for each in broker.topics.all())
+    names, about = page_of((name for name in topics if name.startswith(TOPIC_PREFIX)), query, MOST_SINKS)
     rows = []
-    for name in names[:MOST_SINKS]:
+    for name in names:
         standing = await _standing(broker, name, LARGEST_BATCH_BYTES // 16)
         rows.append({"sink": name.removeprefix(TOPIC_PREFIX), "topic": name, **_summary(standing)})
-    return {**about, "page": MOST_SINKS, "sinks": rows}
+    return {**about, "sinks": rows}
 
 
 async def sink_view(broker: Broker, query: Query) -> dict[str, Any]:
@@ -100,12 +100,13 @@ def _read(tail: Tail) -> Standing | str | None:
     unread = max((at for at, (_, data) in enumerate(tail.found) if data is None), default=-1)
     if tail.found and unread == len(tail.found) - 1:
         return f"its last record takes {tail.found[-1].header.size_bytes:,} bytes, more than is read for this page"
+    budget = Budget()
     try:
         entries = [
             Entry(each.offset, each.key, each.value)
             for header, data in tail.found[unread + 1 :]
             if data is not None and not header.is_control
-            for each in records_of(data, limit_bytes=UNFOLDED_BYTES)
+            for each in records_from(data, header.base_offset, header.record_count, budget=budget)
         ]
         start = start_of(_newest_states(entries))
         if start is None and not tail.is_whole:

@@ -51,15 +51,13 @@ export function search(context, label) {
 
 export function pages(context, about, noun) {
   const { found, start, page } = about;
-  if (found <= page) return null;
+  const cut = about.is_cut ? h("p", { class: "note" }, `There are more ${noun} than are looked at for one page.`) : null;
+  if (found <= page) return cut;
   const to = (at, words) => link(context.view, { ...context.parameters, start: at }, words);
-  return h(
-    "p",
-    { class: "pages" },
-    start > 0 ? to(Math.max(0, start - page), "← previous") : null,
-    h("span", {}, `${count(start + 1)} to ${count(Math.min(found, start + page))} of ${count(found)} ${noun}`),
-    start + page < found ? to(start + page, "next →") : null,
-  );
+  const words = `${count(start + 1)} to ${count(Math.min(found, start + page))} of ${count(found)} ${noun}`;
+  const before = start > 0 ? to(Math.max(0, start - page), "← previous") : null;
+  const behind = start + page < found ? to(start + page, "next →") : null;
+  return [h("p", { class: "pages" }, before, h("span", {}, words), behind), cut];
 }
 
 // Bytes that anyone may have sent: as text, with a word about what it is where it is no plain text.
