@@ -1,5 +1,6 @@
 """Kafka's own Java client as the one that sends: its tool, and what is made of what it says."""
 
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -7,12 +8,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from oncelog.chaos import java_sending
 from oncelog.chaos.java_sending import Lines, NoKafka, Relay, kafka_libs
 from oncelog.chaos.outcome import Options, Verdict
 from oncelog.chaos.plan import Target
 from oncelog.chaos.report import lines
 from oncelog.chaos.running import run
-from oncelog.chaos.sending import Teller
+from oncelog.chaos.sending import Order, Teller
 from oncelog.chaos.telling import Reports
 from oncelog.cli import main
 from tests.peers.jars import MissingPeer, kafka_jars, need_or_skip
@@ -53,6 +55,7 @@ def test_the_jars_are_below_an_unpacked_kafka_or_where_they_are_said_to_be(tmp_p
     [
         ((), "set KAFKA_HOME to an Apache Kafka"),
         (("--kill", "responses,producer"), "begins at the first message again"),
+        (("--kill", "responses, producer"), "begins at the first message again"),
     ],
 )
 def test_what_it_cannot_do_is_said(arguments: tuple[str, ...], words: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,6 +82,30 @@ def test_javas_client_is_exact_with_idempotence_and_is_not_without(tmp_path: Pat
     without = run(replaced(options, {Target.RESPONSES}, is_idempotent=False), tmp_path / "without")
     assert without.verdict is Verdict.NOT_EXACT
     assert without.result.all.duplicates > 0 and without.result.missing == 0
+
+
+SAYS_ONE_THING = """
+import signal, sys
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+print('{"name":"producer_send_success","value":"0"}', flush=True)
+signal.pause()
+"""
+
+
+@pytest.mark.parametrize(("until_s", "code"), [(1.0, 0), (0.0, 3)])
+def test_a_tool_that_was_told_to_end_has_not_failed(monkeypatch: pytest.MonkeyPatch, until_s: float, code: int) -> None:
+    """Java ends by SIGTERM with a code of its own."""
+    reports, told = Reports(), list[int]()
+
+    def write(data: bytes) -> None:
+        for report in reports.take(data):
+            told.extend(report.confirmed.tolist())
+
+    tool = SAYS_ONE_THING if until_s else "raise SystemExit(3)"
+    monkeypatch.setattr(java_sending, "command", lambda order, environ: [sys.executable, "-c", tool])
+    monkeypatch.setattr(java_sending, "wall_s", lambda: 2.0 if told else 0.5)
+    assert java_sending.run(Order("java", "", "t", 1, 10, until_s=until_s), write) == code
+    assert told == [0] * bool(until_s)
 
 
 def replaced(options: Options, targets: set[Target], *, is_idempotent: bool = True) -> Options:

@@ -11,7 +11,7 @@ from oncelog.chaos import pipeline_watch
 from oncelog.chaos.checkpoint import NONE, Batches, batches, is_committed, messages_before
 from oncelog.chaos.guard import Guard
 from oncelog.chaos.outcome import Options, Pipeline
-from oncelog.chaos.pipeline import PipelineEnded, PipelineLives, PipelineOrder, outputs_of, settings_of
+from oncelog.chaos.pipeline import PipelineEnded, PipelineLives, PipelineOrder, due_of, outputs_of, settings_of
 from oncelog.chaos.pipeline_watch import PipelineWatch
 from oncelog.chaos.plan import Event, Target
 from oncelog.cli import main
@@ -20,6 +20,10 @@ from oncelog.cli import main
 def test_what_a_pipeline_must_write_is_none_one_or_two_rows_a_message() -> None:
     assert outputs_of(np.array([0, 1, 2, 3, 4, 5], np.int64)).tolist() == [2, 4, 5, 8, 10, 11]
     assert outputs_of(np.array([], np.int64)).tolist() == []
+
+
+def test_of_what_somebody_else_sent_nothing_is_due() -> None:
+    assert due_of(np.array([4, -1, 5, 6, 2**60], np.int64), 6).tolist() == [8, 10, 11]
 
 
 def test_sparks_own_sink_is_fetched_unless_somebody_says_where_it_lies() -> None:
@@ -128,7 +132,7 @@ class Lives:
 
 
 class Case:
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, kills: list[Event]) -> None:
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, kills: list[Event], sink: str = "direct") -> None:
         self.ends = {"chaos": 100, "chaos-written": 0}
         self.now_s = 100.0
         self.checkpoint = folder / "checkpoint"
@@ -137,7 +141,7 @@ class Case:
         monkeypatch.setattr(pipeline_watch, "monotonic_s", lambda: self.now_s)
         monkeypatch.setattr(pipeline_watch, "PipelineLives", Lives)
         options = Options(messages=100)
-        self.watch = PipelineWatch(Guard(), folder, "nobody:1", options, Pipeline(), kills)
+        self.watch = PipelineWatch(Guard(), folder, "nobody:1", options, Pipeline(sink), kills)
 
     def look(self, *, written: int, after_s: float = 1.0) -> list[tuple[Event, int]]:
         self.now_s += after_s
@@ -211,3 +215,14 @@ def test_it_is_through_when_the_batch_with_the_last_message_is_over(case: Case) 
     assert not case.watch.is_through()
     commit(case.checkpoint, 1)
     assert case.watch.is_through()
+
+
+@pytest.mark.parametrize(("sink", "has_state"), [("direct", True), ("sealed", False), ("kafka", False)])
+def test_only_the_direct_sink_has_made_a_topic_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sink: str, has_state: bool
+) -> None:
+    case = Case(tmp_path, monkeypatch, [], sink)
+    assert case.watch.topics == ["chaos-written"], "the query has not begun"
+    case.checkpoint.mkdir()
+    (case.checkpoint / "metadata").write_text('{"id":"q"}')
+    assert case.watch.topics == ["chaos-written", *["oncelog.sink.q"] * has_state]

@@ -1,6 +1,7 @@
 """The experiment as a whole, small: it says exact where everything is, and it can say that it is not."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +9,10 @@ import pytest
 from click.testing import CliRunner
 
 from oncelog.chaos import guard
-from oncelog.chaos.outcome import Options, Outcome, Progress, Verdict
+from oncelog.chaos.outcome import Options, Outcome, Progress, Stopped, Verdict
 from oncelog.chaos.page import as_html
 from oncelog.chaos.plan import Target
+from oncelog.chaos.processes import free_port
 from oncelog.chaos.report import as_json, lines
 from oncelog.chaos.running import run
 from oncelog.cli import main
@@ -118,6 +120,8 @@ def test_the_command_says_its_verdict_by_its_exit_code(tmp_path: Path) -> None:
         (("--kill", "servr"), "--kill knows no 'servr'; the nearest known one is server"),
         (("--kill", "server", "--servers", "127.0.0.1:1"), "nothing of yours is killed"),
         (("--kill", "driver"), "the pipeline that --spark puts in between"),
+        (("--messages", "5", "--minutes", "1"), "say one of them"),
+        (("--keep",), "--keep is for a Kafka of yours"),
     ],
 )
 def test_what_is_asked_for_wrongly_is_said_in_one_line(arguments: tuple[str, ...], words: str) -> None:
@@ -131,3 +135,47 @@ def test_where_a_pipeline_could_not_be_killed_none_is_started(monkeypatch: pytes
     done = CliRunner().invoke(main, ["chaos", "--spark"])
     assert done.exit_code == 1
     assert "--no-spark" in done.output
+
+
+def test_a_folder_in_which_no_report_can_be_written_is_told_before_anything_starts(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    done = CliRunner().invoke(main, ["chaos", "--messages", "10", "--report", str(tmp_path / "file" / "report")])
+    assert done.exit_code == 1
+    assert done.output.startswith("Error: --report: nothing can be written to "), done.output
+
+
+def test_where_no_kafka_answers_it_is_told_at_once_and_how_to_name_another(tmp_path: Path) -> None:
+    done = CliRunner().invoke(main, ["chaos", "--messages", "10", "--servers", f"127.0.0.1:{free_port()}"])
+    assert done.exit_code == 1
+    assert "no Kafka answers at 127.0.0.1:" in done.output
+    assert "--servers names another one" in done.output
+
+
+# --- a Kafka of the user's --------------------------------------------------------------------------------------------
+
+
+def test_a_topic_that_is_there_already_is_neither_used_nor_deleted(tmp_path: Path) -> None:
+    with Server() as server, Admin({"bootstrap.servers": server.bootstrap_servers}) as admin:
+        options = Options(messages=100, topic="mine", servers=server.bootstrap_servers, is_kept=True)
+        run(options, tmp_path)
+        with pytest.raises(Stopped, match="there is a topic 'mine' already") as stopped:
+            run(replace(options, is_kept=False), tmp_path)
+        assert "left on" not in str(stopped.value)
+        assert "mine" in admin.list_topics().topics
+
+
+@pytest.mark.parametrize("end", [KeyboardInterrupt, Stopped])
+def test_what_ends_an_experiment_early_leaves_no_topic_that_is_not_named(
+    tmp_path: Path, end: type[BaseException]
+) -> None:
+    def stop(progress: Progress) -> None:
+        if progress.confirmed:
+            raise end("now")
+
+    with Server() as server, Admin({"bootstrap.servers": server.bootstrap_servers}) as admin:
+        options = Options(messages=10_000_000, rate=10_000, servers=server.bootstrap_servers)
+        with pytest.raises(end) as ended:
+            run(options, tmp_path, stop)
+        is_there = "chaos" in admin.list_topics().topics
+    assert is_there == (end is Stopped)
+    assert (f"left on {server.bootstrap_servers}: chaos" in str(ended.value)) == is_there

@@ -16,12 +16,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from oncelog.chaos.sending import TELL_EVERY_S, Order, Teller
+from oncelog.chaos.sending import PATIENCE_S, RECONNECT, TELL_EVERY_S, Order, Teller
 from oncelog.clock import wall_s
 from oncelog.spark.java import find_java
 
 TOOL: Final = "org.apache.kafka.tools.VerifiableProducer"
-LOGGING: Final = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
 # No second compiler and a small heap: the tool shares the machine with everything else.
 JVM: Final = (
     "-Xmx256m",
@@ -31,7 +30,7 @@ JVM: Final = (
 )
 PORTION_BYTES: Final = 1 << 16
 END_S: Final = 30.0
-PATIENCE_MS: Final = 600_000  # in which a message must be stored, as for the other clients
+TERMINATED: Final = (-15, 143)  # by SIGTERM: Java ends with the code that a shell would say
 
 
 class NoKafka(ValueError):
@@ -64,9 +63,8 @@ def properties(order: Order) -> str:
         "enable.idempotence": str(order.is_idempotent).lower(),
         "linger.ms": order.linger_ms,
         "retries": 2_147_483_647,
-        "delivery.timeout.ms": PATIENCE_MS,
-        "reconnect.backoff.ms": 10,
-        "reconnect.backoff.max.ms": 200,
+        "delivery.timeout.ms": int(PATIENCE_S * 1000),
+        **RECONNECT,
     }
     return "".join(f"{name}={value}\n" for name, value in wanted.items())
 
@@ -100,7 +98,8 @@ class Relay:
 
 
 def run(order: Order, write: Callable[[bytes], object]) -> int:
-    teller = Teller(write)
+    """The tool's exit code; 0 where it was told to end."""
+    teller, is_told_to_end = Teller(write), False
     relay, lines = Relay(teller), Lines()
     with subprocess.Popen(command(order, os.environ), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as tool:
         assert tool.stdin is not None and tool.stdout is not None
@@ -113,10 +112,12 @@ def run(order: Order, write: Callable[[bytes], object]) -> int:
                 for said in lines.take(data):
                     relay.take(said)
                 teller.tell()
-                if order.until_s and wall_s() > order.until_s:
+                if order.until_s and wall_s() > order.until_s and not is_told_to_end:
+                    is_told_to_end = True
                     tool.terminate()  # it flushes, and says how many it has sent
         teller.tell(now=True)
-        return tool.wait(END_S)
+        code = tool.wait(END_S)
+    return 0 if is_told_to_end and code in TERMINATED else code
 
 
 def _read(ready: selectors.BaseSelector, descriptor: int) -> bytes | None:
@@ -134,8 +135,7 @@ def main(arguments: Iterable[str]) -> int:
         pipe.write(data)
         pipe.flush()
 
-    code = run(Order(**json.loads(order)), write)
-    return 0 if code == -15 else code  # it was told to end
+    return run(Order(**json.loads(order)), write)
 
 
 if __name__ == "__main__":

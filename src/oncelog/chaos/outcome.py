@@ -19,7 +19,7 @@ class Verdict(IntEnum):
 
     EXACT = 0
     NOT_EXACT = 1
-    INCONCLUSIVE = 2  # a kind of fault that was asked for never hit anything
+    INCONCLUSIVE = 2  # a kind of fault that was asked for never hit anything, or nobody knows what became of messages
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +94,17 @@ class Outcome:
         return sorted(self.options.targets - hit)
 
     @property
+    def untold(self) -> int:
+        """Messages of which the client said neither that they are stored nor that it gave them up. A producer that was
+        killed and is out of time never comes back to some."""
+        return 0 if self.options.seconds else max(0, self.result.sent - self.result.confirmed - self.failed)
+
+    @property
     def verdict(self) -> Verdict:
         if not self.result.is_exact or not (self.written is None or _is_whole(self.written)):
             return Verdict.NOT_EXACT
-        return Verdict.INCONCLUSIVE if self.idle_targets else Verdict.EXACT
+        is_shown = self.result.confirmed and not self.untold and not self.idle_targets
+        return Verdict.EXACT if is_shown else Verdict.INCONCLUSIVE
 
 
 def _is_whole(written: Result) -> bool:

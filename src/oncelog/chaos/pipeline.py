@@ -43,6 +43,11 @@ def outputs_of(numbers: Numbers) -> Numbers:
     return made + np.arange(len(made)) - firsts
 
 
+def due_of(numbers: Numbers, messages: int) -> Numbers:
+    """What must be written of these, of which somebody else may have sent some."""
+    return outputs_of(numbers[(numbers >= 0) & (numbers < messages)])
+
+
 def settings_of(pipeline: Pipeline, of_cluster: Mapping[str, str]) -> dict[str, str]:
     """Spark's own sink is a package, which Spark fetches where nobody says where it lies."""
     found = {**_SETTINGS, **of_cluster, **pipeline.conf}

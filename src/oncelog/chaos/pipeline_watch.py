@@ -15,7 +15,7 @@ from oncelog.chaos.checkpoint import NONE, batches, is_committed, messages_befor
 from oncelog.chaos.cluster import SparkCluster
 from oncelog.chaos.guard import Guard
 from oncelog.chaos.outcome import Options, Pipeline
-from oncelog.chaos.pipeline import MOST_FALSE_STARTS, MOST_RESTARTS, PipelineLives, PipelineOrder, settings_of
+from oncelog.chaos.pipeline import DIRECT, MOST_FALSE_STARTS, MOST_RESTARTS, PipelineLives, PipelineOrder, settings_of
 from oncelog.chaos.plan import Event, Target
 from oncelog.chaos.reading import create_topic, end_offsets
 from oncelog.clock import monotonic_s
@@ -71,8 +71,12 @@ class PipelineWatch:
 
     @property
     def topics(self) -> list[str]:
-        """What it has made."""
-        return [self.topic, topic_of(query_of(self._checkpoint))]
+        """What it has made; the direct sink keeps its state in one."""
+        query = query_of(self._checkpoint) if self._told.sink == DIRECT else ""
+        return [self.topic, *[topic_of(query)] * bool(query)]
+
+    def last_words(self) -> str:
+        return self._lives.last_words()
 
     @property
     def restarts(self) -> int:

@@ -141,6 +141,7 @@ class ProducerLives:
     def kill(self) -> None:
         assert self._process is not None
         self._process.kill()
+        self._process.wait()
 
     def read(self) -> bytes | None:
         """What came since; nothing: not now; None: the process has ended and everything was read."""

@@ -1,6 +1,7 @@
 """What an experiment asks a cluster for: a topic, how much stands in it, and which numbers."""
 
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -8,15 +9,30 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from oncelog.chaos.audit import NOT_A_NUMBER
+from oncelog.chaos.outcome import Stopped
 from oncelog.client import Admin, Consumer, NewTopic
 from oncelog.client.consumer.ranges import read_range
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.types import TopicPartition
 
+REACH_S: Final = 10.0
+
+
+def check_reach(servers: str) -> None:
+    """Before anything is made there: an admin client would wait for a minute."""
+    try:
+        with Admin({"bootstrap.servers": servers}) as admin:
+            admin.list_topics(timeout=REACH_S)
+    except KafkaException as failure:
+        words = f"no Kafka answers at {servers} ({failure.error.str()}): --servers names another one"
+        raise Stopped(words) from failure
+
 
 def create_topic(servers: str, topic: str, partitions: int) -> None:
     with Admin({"bootstrap.servers": servers}) as admin:
         failure = admin.create_topics([NewTopic(topic, partitions, -1)])[topic].exception()
+    if isinstance(failure, KafkaException) and failure.error.code() == KafkaError.TOPIC_ALREADY_EXISTS:
+        raise Stopped(f"there is a topic {topic!r} already, and its messages would be counted: --topic names a new one")
     if failure is not None:
         raise failure
 

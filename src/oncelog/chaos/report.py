@@ -32,12 +32,18 @@ _NAME, _COUNT = 26, 14
 def verdict_in_words(outcome: Outcome) -> str:
     words = WORDS[outcome.verdict]
     if outcome.verdict is Verdict.INCONCLUSIVE:
-        words += (
-            f": nothing was in flight whenever {', '.join(outcome.idle_targets)} were hit; send more, or hit more often"
-        )
+        words += f": {_open_in_words(outcome)}"
     if outcome.verdict is Verdict.NOT_EXACT:
         words += ": " + ", ".join(_wrong(counts(outcome), "") + _wrong(written_counts(outcome), " of the rows"))
     return words
+
+
+def _open_in_words(outcome: Outcome) -> str:
+    if not outcome.result.confirmed:
+        return "no message was confirmed, so there was nothing to count"
+    if outcome.untold:
+        return f"of {outcome.untold:,} messages the client said neither that they are stored nor that it gave them up"
+    return f"nothing was in flight whenever {', '.join(outcome.idle_targets)} were hit; send more, or hit more often"
 
 
 def is_wrong(name: str, count: int) -> bool:

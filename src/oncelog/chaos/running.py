@@ -2,6 +2,7 @@
 
 import select
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Event as Waiting
@@ -11,14 +12,15 @@ from oncelog.chaos.audit import Audit
 from oncelog.chaos.faults import in_words
 from oncelog.chaos.guard import Guard
 from oncelog.chaos.outcome import Killed, Options, Outcome, Progress, Sample, Stopped, Verdict
-from oncelog.chaos.pipeline import outputs_of
+from oncelog.chaos.pipeline import due_of
 from oncelog.chaos.pipeline_watch import PipelineWatch
 from oncelog.chaos.plan import CONFIRMED, ON_THE_WIRE, Event, Target, faults_of, kills_of, schedule
 from oncelog.chaos.processes import ProducerLives, ServerLives
 from oncelog.chaos.proxy import FaultProxy
-from oncelog.chaos.reading import create_topic, delete_topics, stored_numbers
+from oncelog.chaos.reading import check_reach, create_topic, delete_topics, stored_numbers
 from oncelog.chaos.sending import Order
 from oncelog.chaos.telling import Report, Reports
+from oncelog.client.errors import KafkaException
 from oncelog.clock import monotonic_s, wall_s
 
 SILENCE_S: Final = 180.0  # so long without a confirmation means that something hangs
@@ -48,7 +50,7 @@ def run(
     with Guard() as guard:
         if options.servers:
             experiment = _Experiment(options, folder, guard, options.servers, None, watch)
-            return experiment.tidied(experiment.run())
+            return experiment.run_and_tidy()
         watch(Progress(phase="starting the server"))
         with ServerLives(guard, folder / "server", OUR_SETTINGS, serve_with) as server:
             return _Experiment(options, folder, guard, server.servers, server, watch).run()
@@ -76,10 +78,15 @@ class _Experiment:
         self._slowest_ms = 0.0
         self._began_s = self._moved_s = 0.0
         self._lost_failures = 0  # of producers that were killed
+        self._sent_in_this_life = 0  # of the producer; what a former one had under way is under way no more
+        self._wire_targets = [event.target for event in self._planned if event.fault is not None]
+        self._unreadable: Sequence[str] = ()  # what the proxy could not pass on
+        self._made: list[str] = []  # topics
 
     def run(self) -> Outcome:
         options = self._options
         create_topic(self._servers, options.topic, options.partitions)
+        self._made = [options.topic]
         self._began_s = self._moved_s = monotonic_s()
         if options.spark is None:
             return self._send()
@@ -97,14 +104,34 @@ class _Experiment:
         self._take_all(expected, written_topic)
         happened = sorted({*sent.happened, *self._killed}, key=lambda each: each.seconds)
         seconds = monotonic_s() - self._began_s
-        return replace(sent, written=expected.result(), restarts=restarts, happened=happened, seconds=seconds)
+        planned, written = self._planned_until_now(), expected.result()
+        return replace(sent, planned=planned, written=written, restarts=restarts, happened=happened, seconds=seconds)
 
-    def tidied(self, outcome: Outcome) -> Outcome:
+    def run_and_tidy(self) -> Outcome:
         """A Kafka of the user's is left as it was found, unless there is something to look at."""
-        made = [self._options.topic, *(self._pipeline.topics if self._pipeline is not None else ())]
-        if not self._options.is_kept and outcome.verdict is not Verdict.NOT_EXACT:
-            made = delete_topics(self._servers, made)
-        return replace(outcome, left=tuple(made))
+        check_reach(self._servers)
+        try:
+            outcome = self.run()
+        except Stopped as stopped:
+            left = f"\nleft on {self._servers}: {', '.join(self.topics)}" if self.topics else ""
+            raise Stopped(f"{stopped}{left}") from stopped
+        except BaseException:  # Ctrl-C, or the Kafka refuses something
+            with suppress(KafkaException):
+                self._tidy()
+            raise
+        is_looked_at = outcome.verdict is Verdict.NOT_EXACT
+        return replace(outcome, left=tuple(self.topics if is_looked_at else self._tidy()))
+
+    @property
+    def topics(self) -> list[str]:
+        """Those that were made."""
+        return self._made + (self._pipeline.topics if self._pipeline is not None else [])
+
+    def _tidy(self) -> list[str]:
+        """What is left."""
+        if self._options.is_kept or not self.topics:
+            return self.topics
+        return delete_topics(self._servers, self.topics)
 
     def _enter(self, phase: str) -> None:
         self._progress.phase = phase
@@ -118,7 +145,7 @@ class _Experiment:
         """What the pipeline has to write."""
         expected = Audit(2 * self._options.messages)
         for _, numbers in stored_numbers(self._servers, self._options.topic, self._options.partitions):
-            expected.confirm(outputs_of(numbers))
+            expected.confirm(due_of(numbers, self._options.messages))
         return expected
 
     def _take_all(self, audit: Audit, topic: str) -> None:
@@ -128,6 +155,7 @@ class _Experiment:
     def _send(self) -> Outcome:
         options = self._options
         with FaultProxy(self._servers, faults_of(self._planned)) as proxy:
+            self._unreadable = proxy.unreadable
             order = Order(
                 client=options.client,
                 servers=proxy.bootstrap_servers,
@@ -144,14 +172,26 @@ class _Experiment:
             with ProducerLives(self._guard, self._folder, order) as producer:
                 self._enter("sending")
                 self._drive(proxy, producer)
-            wire = _on_the_wire(proxy, self._planned)
+            wire = self._on_the_wire(proxy)
         seconds = monotonic_s() - self._began_s
         self._sample(is_last=True)
         self._enter("counting")
         self._take_all(self._audit, options.topic)
         happened = sorted([*wire, *self._killed], key=lambda each: each.seconds)
         result = self._audit.result(sent=self._progress.sent)
-        return Outcome(options, self._planned, happened, result, self._progress.failed, seconds, self._samples)
+        planned = self._planned_until_now()
+        return Outcome(options, planned, happened, result, self._progress.failed, seconds, self._samples)
+
+    def _planned_until_now(self) -> list[Event]:
+        """A run by the clock has a plan for far more messages than it comes to."""
+        done = self._progress
+        if not self._options.seconds:
+            return self._planned
+        return [
+            event
+            for event in self._planned
+            if event.at <= (done.written if event.target in IN_THE_PIPELINE else done.confirmed)
+        ]
 
     def _drive(self, proxy: FaultProxy, producer: ProducerLives) -> None:
         reports = Reports()
@@ -169,6 +209,7 @@ class _Experiment:
                     for report in reports.take(data):
                         self._take(report, proxy)
                 self._lost_failures = self._progress.failed
+                self._sent_in_this_life = 0
                 reports = Reports()
                 producer.start()
             self._look()
@@ -176,6 +217,7 @@ class _Experiment:
     def _take(self, report: Report, proxy: FaultProxy) -> None:
         progress = self._progress
         new = self._audit.confirm(report.confirmed)
+        self._sent_in_this_life = report.sent
         progress.sent = max(progress.sent, report.sent)
         progress.failed = self._lost_failures + report.failed
         self._slowest_ms = max(self._slowest_ms, report.slowest_ms)
@@ -184,25 +226,22 @@ class _Experiment:
             proxy.count(CONFIRMED, new)
             self._moved_s = monotonic_s()
         for happened in proxy.happened[sum(progress.faults[each] for each in ON_THE_WIRE) :]:
-            self._tell(_target_of(happened.number, self._planned), in_words(happened.fault))
+            self._tell(self._wire_targets[happened.number], in_words(happened.fault))
 
     def _kill_what_is_due(self, producer: ProducerLives, proxy: FaultProxy) -> bool:
-        """True where the producer was killed."""
-        is_killed = False
-        while self._kills and self._kills[-1].at <= self._progress.confirmed:
-            if self._kills[-1].target is Target.PRODUCER and is_killed:
-                break  # the next one is for its next life
+        """True where the producer was killed. What is due while one only starts waits until it sends: there would be
+        nothing to hit."""
+        while self._kills and self._kills[-1].at <= self._progress.confirmed and self._sent_in_this_life:
             event = self._kills.pop()
             self._note(event, self._under_way(proxy))
             if event.target is Target.PRODUCER:
                 producer.kill()
-                is_killed = True
-            else:
-                assert self._server is not None, "only a server of our own is killed"
-                self._server.kill()
-                self._server.start()
-                self._moved_s = monotonic_s()
-        return is_killed
+                return True
+            assert self._server is not None, "only a server of our own is killed"
+            self._server.kill()
+            self._server.start()
+            self._moved_s = monotonic_s()
+        return False
 
     def _under_way(self, proxy: FaultProxy) -> int:
         """Messages that were sent and not confirmed; of a client that does not tell what it sends, requests. A request
@@ -212,7 +251,7 @@ class _Experiment:
                 break
             WAIT.wait(LOOK_FOR_WORK_S)
         progress = self._progress
-        return max(progress.sent - progress.confirmed - progress.failed, proxy.in_flight)
+        return max(self._sent_in_this_life - progress.confirmed - progress.failed, proxy.in_flight)
 
     def _note(self, event: Event, in_flight: int) -> None:
         progress = self._progress
@@ -247,7 +286,13 @@ class _Experiment:
                 self._progress.is_spark_starting |= event.target is Target.DRIVER
         if monotonic_s() - self._moved_s > SILENCE_S:
             where = f"{self._progress.confirmed:,} messages and {self._progress.written:,} rows of a pipeline"
-            raise Hangs(f"nothing moved for {SILENCE_S:g} s, at {where}")
+            raise Hangs(f"nothing moved for {SILENCE_S:g} s, at {where}{self._why()}")
+
+    def _why(self) -> str:
+        """What may have to do with it."""
+        found = [f"\nthe proxy could not pass on: {self._unreadable[-1]}"] if self._unreadable else []
+        said = self._pipeline.last_words() if self._pipeline is not None else ""
+        return "".join([*found, f"\nthe pipeline said at last:\n{said}" if said else ""])
 
     def _sample(self, *, is_last: bool = False) -> None:
         seconds = monotonic_s() - self._began_s
@@ -258,20 +303,15 @@ class _Experiment:
             progress.seconds = seconds
             self._watch(progress)
 
-
-def _target_of(number: int, planned: list[Event]) -> Target:
-    return [event for event in planned if event.fault is not None][number].target
-
-
-def _on_the_wire(proxy: FaultProxy, planned: list[Event]) -> list[Killed]:
-    return [
-        Killed(
-            target=_target_of(each.number, planned),
-            planned_at=each.fault.at,
-            confirmed=each.counts.get(CONFIRMED, 0),
-            in_flight=each.in_flight,
-            seconds=each.seconds,
-            words=in_words(each.fault),
-        )
-        for each in proxy.happened
-    ]
+    def _on_the_wire(self, proxy: FaultProxy) -> list[Killed]:
+        return [
+            Killed(
+                target=self._wire_targets[each.number],
+                planned_at=each.fault.at,
+                confirmed=each.counts.get(CONFIRMED, 0),
+                in_flight=each.in_flight,
+                seconds=each.seconds,
+                words=in_words(each.fault),
+            )
+            for each in proxy.happened
+        ]

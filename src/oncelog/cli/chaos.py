@@ -6,7 +6,7 @@ import sys
 from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -29,7 +29,7 @@ MOST_IN_MINUTES: Final = 200_000_000  # messages that a run by the clock has roo
 @click.command(name="chaos")
 @click.option("--messages", type=click.IntRange(1, 1_000_000_000), help=f"How many to send; {MESSAGES:,} if not given.")
 @click.option(
-    "--minutes", type=click.FloatRange(0.01, 10_000), help="For how long to send, where --messages says nothing."
+    "--minutes", type=click.FloatRange(0.01, 10_000), help="For how long to send, in the place of --messages."
 )
 @click.option("--client", type=click.Choice(CLIENTS), default="oncelog", show_default=True, help="Who sends.")
 @click.option("--idempotence", type=click.Choice(("on", "off")), default="on", show_default=True)
@@ -128,7 +128,9 @@ def _run(given: dict[str, Any]) -> "Outcome":
     from oncelog.chaos.outcome import Options
     from oncelog.chaos.running import run
 
-    kafka_libs = _check_client(given["client"], given["kills"])
+    _check_options(given)
+    targets = _targets(given["kills"], given["servers"], given["is_spark"], given["client"])
+    kafka_libs = _check_client(given["client"], targets)
     if given["is_spark"]:
         _check_spark()
     messages = given["messages"] or (MOST_IN_MINUTES if given["minutes"] else MESSAGES)
@@ -141,7 +143,7 @@ def _run(given: dict[str, Any]) -> "Outcome":
             client=given["client"],
             is_idempotent=given["idempotence"] == "on",
             linger_ms=given["linger"],
-            targets=_targets(given["kills"], given["servers"], given["is_spark"], given["client"]),
+            targets=targets,
             spark=_pipeline(given),
             every=given["every"] or _spacing(given["messages"], is_spark=given["is_spark"]),
             seed=given["seed"],
@@ -149,10 +151,10 @@ def _run(given: dict[str, Any]) -> "Outcome":
             servers=given["servers"] or "",
             is_kept=given["is_kept"],
             rate=given["rate"] or 0,
-            seconds=(given["minutes"] or 0) * 60 if not given["messages"] else 0.0,
+            seconds=(given["minutes"] or 0) * 60,
         )
         frame = Frame(
-            messages if given["messages"] or not given["minutes"] else 0,
+            0 if given["minutes"] else messages,
             has_pipeline=given["is_spark"],
             is_plain_ascii=is_plain_ascii(sys.stderr),
         )
@@ -165,6 +167,20 @@ def _run(given: dict[str, Any]) -> "Outcome":
                 page.show(progress, int(wall_s() * 1000))
 
         return run(options, folder, watch, serve_with=() if page is None else page.arguments)
+
+
+def _check_options(given: dict[str, Any]) -> None:
+    """What can be known to be wrong before anything starts: an experiment may take hours."""
+    if given["messages"] and given["minutes"]:
+        raise click.UsageError("--messages says how many to send and --minutes for how long: say one of them")
+    if given["is_kept"] and not given["servers"]:
+        raise click.UsageError("--keep is for a Kafka of yours, which --servers names")
+    if given["report"] is not None:
+        folder = given["report"].absolute()
+        try:  # where the nearest folder that is there lets something be made; nothing is left of a run that is ended
+            TemporaryFile(dir=next(each for each in (folder, *folder.parents) if each.exists())).close()
+        except OSError as refusal:
+            raise failure(f"--report: nothing can be written to {given['report']}: {refusal.strerror}") from refusal
 
 
 def _page(address: str | None, servers: str | None, folder: Path) -> "Page | None":
@@ -207,23 +223,29 @@ def _spacing(messages: int | None, *, is_spark: bool) -> int:
 
 def _check_spark() -> None:
     from oncelog.chaos import guard
+    from oncelog.spark.java import NoJava, find_java
 
     if find_spec("pyspark") is None:
         raise failure('a pipeline runs on Spark: pip install "oncelog[spark]"')
+    try:
+        find_java(os.environ)
+    except NoJava as missing:
+        raise failure(str(missing)) from missing
     if not guard.PROCESSES.is_dir():
         raise failure("the processes of a pipeline are found in /proc, which only Linux has: --no-spark does without")
 
 
-def _check_client(client: str, kills: str) -> str:
+def _check_client(client: str, targets: "frozenset[Target]") -> str:
     """The jars that it needs; none where it is not Java's."""
     if client == "librdkafka" and find_spec("confluent_kafka") is None:
         raise failure('librdkafka comes with confluent-kafka: pip install "oncelog[chaos]"')
     if client != "java":
         return ""
     from oncelog.chaos.java_sending import NoKafka, kafka_libs
+    from oncelog.chaos.plan import Target
     from oncelog.spark.java import NoJava, find_java
 
-    if "producer" in kills.split(","):
+    if Target.PRODUCER in targets:
         raise click.UsageError(
             "--kill producer is not for --client java: Kafka's tool begins at the first message again"
         )
