@@ -5,6 +5,7 @@ import http.client
 import json
 import re
 import socket
+import urllib.request
 from contextlib import suppress
 from importlib.resources import files
 from typing import Any
@@ -126,10 +127,11 @@ def test_another_page_in_the_same_browser_is_turned_away(console: Console) -> No
     assert ask(console, "/", Sec_Fetch_Site="cross-site", Sec_Fetch_Mode="navigate").status == 200
 
 
-def test_too_many_at_a_time_are_told_so(console: Console) -> None:
+def test_too_many_at_a_time_are_told_so(console: Console, caplog: pytest.LogCaptureFixture) -> None:
     waiting = [socket.create_connection(("127.0.0.1", console.port)) for _ in range(MOST_CONNECTIONS)]
     try:
         assert ask(console, "/api/overview").status == 503
+        assert caplog.text == "", "and not the server's log, which anyone could fill so"
     finally:
         for each in waiting:
             each.close()
@@ -164,6 +166,17 @@ def test_a_port_that_is_taken_is_told(shown: Shown, console: Console) -> None:
 
     with pytest.raises(SettingsError, match=rf"cannot serve the page on 127\.0\.0\.1:{console.port}: "):
         shown.run(second())
+
+
+@pytest.mark.parametrize("host", ["", "0.0.0.0", "localhost", "127.0.0.1"])
+def test_the_page_is_found_where_it_says_that_it_is(shown: Shown, host: str) -> None:
+    console = Console(shown.server.broker, host, 0)
+    shown.run(console.start())
+    try:
+        with urllib.request.urlopen(console.address, timeout=30) as answer:
+            assert b"<title>oncelog</title>" in answer.read()
+    finally:
+        shown.run(console.stop())
 
 
 def test_every_kind_of_file_has_its_type() -> None:

@@ -42,7 +42,8 @@ class Console:
             h11_max_incomplete_event_size=MOST_HEAD_BYTES,
             timeout_graceful_shutdown=STOP_GRACE_S,
         )
-        logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+        # Its warnings are about what clients do, once for each time, which could fill a disk.
+        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
         self._server = uvicorn.Server(config)
         self._sockets: list[socket.socket] = []
         self.port = 0
