@@ -153,3 +153,10 @@ def test_the_page_tells_the_command_that_plans_the_same_again() -> None:
     assert "--minutes 1.5" in command_of(by_the_clock)
     assert "--messages" not in command_of(by_the_clock)
     assert "--kill nothing" in command_of(by_the_clock)
+
+
+def test_a_report_that_is_handed_on_tells_no_password() -> None:
+    conf = {"spark.hadoop.fs.s3a.secret.key": "hush", "spark.driver.memory": "2g"}
+    said = command_of(Options(messages=5, spark=Pipeline(conf=conf)))
+    assert "hush" not in said
+    assert "--spark-conf spark.hadoop.fs.s3a.secret.key=... --spark-conf spark.driver.memory=2g" in said

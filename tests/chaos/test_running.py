@@ -1,6 +1,8 @@
 """The experiment as a whole, small: it says exact where everything is, and it can say that it is not."""
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -122,12 +124,26 @@ def test_the_command_says_its_verdict_by_its_exit_code(tmp_path: Path) -> None:
         (("--kill", "driver"), "the pipeline that --spark puts in between"),
         (("--messages", "5", "--minutes", "1"), "say one of them"),
         (("--keep",), "--keep is for a Kafka of yours"),
+        (("--minutes", "nan"), "--minutes is a number"),
+        (("--servers", "foo:bar"), '"foo:bar" is not a host or host:port'),
     ],
 )
 def test_what_is_asked_for_wrongly_is_said_in_one_line(arguments: tuple[str, ...], words: str) -> None:
     done = CliRunner().invoke(main, ["chaos", *arguments])
     assert done.exit_code == 2
     assert words in done.output
+
+
+def test_a_reader_that_has_seen_enough_changes_no_verdict(tmp_path: Path) -> None:
+    """Without idempotence a killed producer writes again what came after its last position."""
+    order = ["--messages", "4000", "--rate", "8000", "--idempotence", "off", "--kill", "producer", "--every", "1000"]
+    command = [sys.executable, "-m", "oncelog", "chaos", *order, "-q", "--report", str(tmp_path / "report")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as experiment:
+        assert experiment.stdout is not None
+        experiment.stdout.close()
+    assert experiment.returncode == int(Verdict.NOT_EXACT)
+    told = json.loads((tmp_path / "report" / "report.json").read_text())
+    assert told["counts"]["duplicates"] > 0 == told["counts"]["missing"]
 
 
 def test_where_a_pipeline_could_not_be_killed_none_is_started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from oncelog.chaos.sending import PATIENCE_S, RECONNECT, TELL_EVERY_S, Order, Teller
+from oncelog.chaos.sending import PATIENCE_S, RECONNECT, TELL_EVERY_S, Order, Teller, to_stdout
 from oncelog.clock import wall_s
 from oncelog.spark.java import find_java
 
@@ -129,13 +129,7 @@ def _read(ready: selectors.BaseSelector, descriptor: int) -> bytes | None:
 
 def main(arguments: Iterable[str]) -> int:
     (order,) = arguments
-    pipe = sys.stdout.buffer
-
-    def write(data: bytes) -> None:
-        pipe.write(data)
-        pipe.flush()
-
-    return run(Order(**json.loads(order)), write)
+    return run(Order(**json.loads(order)), to_stdout)
 
 
 if __name__ == "__main__":

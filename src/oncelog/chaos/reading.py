@@ -24,6 +24,8 @@ def check_reach(servers: str) -> None:
         with Admin({"bootstrap.servers": servers}) as admin:
             admin.list_topics(timeout=REACH_S)
     except KafkaException as failure:
+        if failure.error.code() == KafkaError._INVALID_ARG:
+            raise  # no address at all
         words = f"no Kafka answers at {servers} ({failure.error.str()}): --servers names another one"
         raise Stopped(words) from failure
 

@@ -1,5 +1,6 @@
 """An experiment's outcome in words, for a terminal and for `page.py`, and as JSON. Pure."""
 
+import re
 import shlex
 from collections import Counter
 from collections.abc import Mapping
@@ -27,6 +28,7 @@ MEANINGS: Final[Mapping[str, str]] = {  # of counts whose names do not say it
     "started again by itself": "the driver, without a kill",
 }
 _NAME, _COUNT = 26, 14
+_SECRET: Final = re.compile("secret|password|token|access[.]?key", re.IGNORECASE)  # as Spark's own page hides them
 
 
 def verdict_in_words(outcome: Outcome) -> str:
@@ -178,7 +180,8 @@ def command_of(options: Options) -> str:
     words = ["oncelog", "chaos", *(str(word) for option in said.items() for word in option)]
     if options.spark is not None:
         words += ["--spark", "--sink", options.spark.sink, *["--cluster"] * options.spark.is_cluster]
-        words += [word for name, value in options.spark.conf.items() for word in ("--spark-conf", f"{name}={value}")]
+        for name, value in options.spark.conf.items():
+            words += ["--spark-conf", f"{name}={'...' if _SECRET.search(name) else value}"]
     return shlex.join(words)
 
 

@@ -140,7 +140,7 @@ def client_of(order: Order, saved: str | None) -> Client:
     from oncelog.client import Producer
 
     producer = Producer(order.properties, saved=saved or None)
-    return Saved(producer) if order.state else Client(producer)
+    return Saved(producer) if order.state and order.is_idempotent else Client(producer)
 
 
 class Life:
@@ -217,15 +217,14 @@ def write_state(path: str, state: dict[str, Any]) -> None:
     os.replace(beside, path)
 
 
+def to_stdout(data: bytes) -> None:
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
 def main(arguments: Iterable[str]) -> int:
     (order,) = arguments
-    pipe = sys.stdout.buffer
-
-    def write(data: bytes) -> None:
-        pipe.write(data)
-        pipe.flush()
-
-    return Life(Order(**json.loads(order)), write).run()
+    return Life(Order(**json.loads(order)), to_stdout).run()
 
 
 if __name__ == "__main__":
