@@ -43,7 +43,7 @@ def children(tmp_path: Path) -> list[int]:
                 variables = (entry / "environ").read_bytes().split(b"\0")
             except OSError:
                 continue
-            if f"TMPDIR={tmp_path}".encode() in variables:
+            if any(each.startswith(f"TMPDIR={tmp_path}".encode()) for each in variables):
                 found.append(int(entry.name))
     return found
 
@@ -89,6 +89,7 @@ def test_kill_9_of_the_experiment_ends_what_it_has_started(experiment: subproces
     experiment.kill()
     experiment.wait()
     until(lambda: not children(tmp_path), "the end of all processes")
+    assert list(tmp_path.glob("oncelog-chaos-*")) == [], "its folder is gone, too"
 
 
 def test_only_processes_with_its_mark_are_found() -> None:

@@ -168,6 +168,23 @@ def test_quiet_is_quiet() -> None:
     assert shown.terminal.getvalue() == ""
 
 
+def test_an_experiment_goes_on_where_what_it_shows_cannot_be_written() -> None:
+    class Gone(Terminal):
+        tried = 0
+
+        def write(self, text: str) -> int:
+            self.tried += 1
+            raise BrokenPipeError
+
+    terminal = Gone()
+    shown = Shown(terminal=terminal)
+    with shown.display:
+        shown.show(confirmed=1)
+        shown.now_s += 100
+        shown.show(confirmed=2)
+    assert terminal.tried == 1
+
+
 def test_by_the_clock_there_is_no_bar_and_no_end_to_be_foretold() -> None:
     shown = Shown(messages=0, has_pipeline=False)
     shown.show(confirmed=500, sent=500, seconds=5.0)

@@ -4,6 +4,7 @@ import fcntl
 import os
 import signal
 import subprocess
+import sys
 import termios
 from contextlib import suppress
 from pathlib import Path
@@ -149,3 +150,14 @@ def test_a_full_disk_is_told_in_one_line(oncelog: Oncelog, filled: str) -> None:
 def test_a_server_that_nobody_reaches_is_no_long_wait(oncelog: Oncelog) -> None:
     process = oncelog.start("produce", "-t", "x", "-b", "127.0.0.1:1", stdin=subprocess.DEVNULL)
     assert "start a server with `oncelog serve`" in ended(process).refusal
+
+
+@pytest.mark.parametrize(("closed", "is_told"), [("<&-", True), (">&-", False), ("2>&-", True), ("<&- 2>&-", True)])
+def test_commands_work_where_stdin_stdout_or_stderr_is_closed(
+    oncelog: Oncelog, filled: str, closed: str, is_told: bool
+) -> None:
+    """A socket that gets the number of one of them would be taken for it: libuv aborts when it closes such a socket."""
+    order = [sys.executable, "-m", "oncelog", "topics", "list", "-b", oncelog.servers]
+    done = subprocess.run(["sh", "-c", f'"$@" {closed}', "sh", *order], capture_output=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert (filled.encode() in done.stdout) == is_told

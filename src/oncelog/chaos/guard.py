@@ -1,15 +1,17 @@
 """Ends what an experiment has started, whatever becomes of the experiment: also where it is killed itself, or where
 Ctrl-C comes between the start of a process and the line that would remember it.
 
-    python -m oncelog.chaos.guard MARK
+    python -m oncelog.chaos.guard MARK [FOLDER]
 
 Every process of an experiment has its mark among its environment variables, and hands it on to whatever it starts. The
-guard is a process that holds one end of a pipe. When the other end is gone, it ends all that carry the mark. Marks are
-looked for in /proc; a system that has none relies on the experiment's own tidiness.
+guard is a process that holds one end of a pipe. When the other end is gone, it ends all that carry the mark, and then
+removes the experiment's temporary folder. Marks are looked for in /proc; a system that has none relies on the
+experiment's own tidiness.
 """
 
 import os
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
@@ -27,12 +29,17 @@ END_S: Final = 20.0
 
 
 class Guard:
-    def __init__(self) -> None:
+    """`folder` is the experiment's own, and ends with it, and so does what its processes put into their temporary
+    folder: JVMs that are killed leave some megabytes there each time."""
+
+    def __init__(self, folder: Path | None = None) -> None:
         self.mark = secrets.token_hex(8)
+        self._folder = None if folder is None else folder.absolute()
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
         command = [sys.executable, "-m", "oncelog.chaos.guard", self.mark]
+        command += [] if self._folder is None else [str(self._folder)]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
         )
@@ -47,8 +54,16 @@ class Guard:
         self, command: Sequence[str], variables: Mapping[str, str] | None = None, **how: Any
     ) -> subprocess.Popen[bytes]:
         """In a session of its own, so that Ctrl-C in the terminal is for the experiment alone to act on."""
-        environment = {**os.environ, **(variables or {}), VARIABLE: self.mark}
+        environment = {**os.environ, **self._temporary(), **(variables or {}), VARIABLE: self.mark}
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, env=environment, start_new_session=True, **how)
+
+    def _temporary(self) -> dict[str, str]:
+        if self._folder is None:
+            return {}
+        folder = self._folder / "tmp"
+        folder.mkdir(exist_ok=True)
+        java = f'{os.environ.get("JAVA_TOOL_OPTIONS", "")} "-Djava.io.tmpdir={folder}"'  # it does not know TMPDIR
+        return {"TMPDIR": str(folder), "JAVA_TOOL_OPTIONS": java.strip()}
 
 
 def marked(mark: str) -> Iterator[int]:
@@ -75,10 +90,17 @@ def end(pid: int) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    (mark,) = arguments
+    mark, *folders = arguments
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sys.stdin.buffer.read()
+    code = _end_all(mark)
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)  # it may be gone already
+    return code
+
+
+def _end_all(mark: str) -> int:
     never = Waiting()
     for _ in range(LOOKS):
         found = list(marked(mark))

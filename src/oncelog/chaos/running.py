@@ -44,10 +44,16 @@ class ProducerFailed(Stopped):
 
 
 def run(
-    options: Options, folder: Path, watch: Watch = lambda progress: None, *, serve_with: Sequence[str] = ()
+    options: Options,
+    folder: Path,
+    watch: Watch = lambda progress: None,
+    *,
+    serve_with: Sequence[str] = (),
+    is_folder_removed: bool = False,
 ) -> Outcome:
-    """`folder` is for what the experiment keeps while it runs, `serve_with` more arguments of its server."""
-    with Guard() as guard:
+    """`folder` is for what the experiment keeps while it runs, `serve_with` more arguments of its server. The folder
+    can be removed in the end, whatever kind of end that is."""
+    with Guard(folder if is_folder_removed else None) as guard:
         if options.servers:
             experiment = _Experiment(options, folder, guard, options.servers, None, watch)
             return experiment.run_and_tidy()

@@ -6,15 +6,14 @@ included, stands in docs/cli.md.
 
 import os
 import sys
-from contextlib import suppress
 from importlib import import_module
-from io import UnsupportedOperation
 from pathlib import Path
 from typing import Any
 
 import click
 
 from oncelog import __version__
+from oncelog.cli._endings import forget_stdout
 from oncelog.cli._groups import Pointing
 
 INTERRUPTED = 130  # as a shell says it of a command that Ctrl-C ended
@@ -40,6 +39,10 @@ class Commands(Pointing):
         command: click.Command = import_module(f"{__name__}.{cmd_name.replace('-', '_')}").command
         return command
 
+    def main(self, *arguments: Any, **keywords: Any) -> Any:
+        _open_what_is_closed()
+        return super().main(*arguments, **keywords)
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, _with_command(args))
 
@@ -54,12 +57,24 @@ class Commands(Pointing):
             raise SystemExit(INTERRUPTED) from None
         except BrokenPipeError:
             # Whoever read our output has seen enough, as `head` does: that is no failure.
-            _forget_stdout()
+            forget_stdout()
             raise SystemExit(0) from None
         except OSError as refusal:
-            _forget_stdout()
+            forget_stdout()
             words = refusal.strerror or str(refusal)
             raise click.ClickException(f"{refusal.filename}: {words}" if refusal.filename else words) from refusal
+
+
+def _open_what_is_closed() -> None:
+    """As some supervisors start us (`<&-`, `2>&-`). The next file or socket would get the free number and be taken for
+    stdin or stderr: libuv aborts when it closes such a one, and what is written to stderr would go to a socket."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            opened = os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, which is this one
+            os.set_inheritable(opened, True)
+            setattr(sys, name, os.fdopen(opened, "w" if number else "r", closefd=False))
 
 
 def _with_command(args: list[str]) -> list[str]:
@@ -78,15 +93,6 @@ def _one_line(wrong: click.UsageError) -> click.ClickException:
     words = wrong.format_message().rstrip(".")
     path = wrong.ctx.command_path if wrong.ctx is not None else "oncelog"
     return WrongUsage(f"{words} (see `{path} --help`)")
-
-
-def _forget_stdout() -> None:
-    """What is still in the buffer would be written when Python ends, and complain then."""
-    with suppress(UnsupportedOperation):  # tests put something else in its place
-        stdout = sys.stdout.fileno()
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, stdout)
-        os.close(nowhere)
 
 
 @click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

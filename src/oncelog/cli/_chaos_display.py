@@ -142,9 +142,8 @@ class Display:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if self._drawn:
-            self._stream.write(f"{self._up()}{CLEAR_BELOW}{SHOW_CURSOR}")
-            self._stream.flush()
+        if self._drawn and not self._is_quiet:
+            self._write(f"{self._up()}{CLEAR_BELOW}{SHOW_CURSOR}")
             self._drawn = 0
 
     def show(self, progress: "Progress") -> None:
@@ -158,14 +157,21 @@ class Display:
         if self._is_terminal:
             self._draw(self._frame.lines(progress))
         else:
-            self._stream.write(self._frame.in_one_line(progress) + "\n")
-        self._stream.flush()
+            self._write(self._frame.in_one_line(progress) + "\n")
+
+    def _write(self, text: str) -> None:
+        """An experiment does not end because nobody can see it: a closed pipe, a full disk, a terminal that is gone."""
+        try:
+            self._stream.write(text)
+            self._stream.flush()
+        except OSError:
+            self._is_quiet = True
 
     def _draw(self, lines: list[str]) -> None:
         width = max(10, self._columns() - 1)
         text = HIDE_CURSOR + self._up()
         text += "".join(f"{CLEAR_LINE}{self._coloured(line[:width])}\n" for line in lines)
-        self._stream.write(text + CLEAR_BELOW)
+        self._write(text + CLEAR_BELOW)
         self._drawn = len(lines)
 
     def _coloured(self, line: str) -> str:

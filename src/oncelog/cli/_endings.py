@@ -1,10 +1,13 @@
 """How commands end: one line that says what to do, and an exit code that scripts can tell apart."""
 
+import os
 import signal
+import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from functools import wraps
+from io import UnsupportedOperation
 from types import FrameType
 from typing import ParamSpec, TypeVar
 
@@ -55,6 +58,15 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """The end of a sentence about a name that nobody knows."""
     near = get_close_matches(name, list(known), n=1, cutoff=0.5)
     return f"; the nearest known one is {near[0]}" if near else ""
+
+
+def forget_stdout() -> None:
+    """What is still in the buffer would be written when Python ends, and complain then."""
+    with suppress(UnsupportedOperation):  # tests put something else in its place
+        stdout = sys.stdout.fileno()
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stdout)
+        os.close(nowhere)
 
 
 @contextmanager

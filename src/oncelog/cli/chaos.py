@@ -3,8 +3,10 @@
 import json
 import os
 import sys
+from collections.abc import Iterable
 from contextlib import ExitStack
 from importlib.util import find_spec
+from math import isnan
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import TYPE_CHECKING, Any, Final
@@ -12,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from oncelog.cli._chaos_display import Display, Frame, is_plain_ascii, styled
-from oncelog.cli._endings import ended_by_sigterm, failure, nearest, speaks_to_brokers
+from oncelog.cli._endings import ended_by_sigterm, failure, forget_stdout, nearest, speaks_to_brokers
 from oncelog.cli.serve import CONSOLE_ADDRESS
 from oncelog.clock import wall_s
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 CLIENTS: Final = ("oncelog", "librdkafka", "java")
 MESSAGES: Final = 1_000_000
+MOST_OF_A_SEED: Final = 40  # of its digits, in the name of a topic
 MOST_IN_MINUTES: Final = 200_000_000  # messages that a run by the clock has room for
 
 
@@ -116,12 +119,20 @@ def command(**given: Any) -> None:
             outcome = _run(given)
     except Stopped as stopped:
         raise failure(str(stopped)) from stopped
-    for line in styled(lines(outcome), int(outcome.verdict)):
-        click.echo(line, color=False if os.environ.get("NO_COLOR") else None)
+    _say(styled(lines(outcome), int(outcome.verdict)))
     if given["report"] is not None:
         _write(outcome, given["report"])
-    sys.stdout.flush()
+        _say([f"report: {given['report'] / 'report.html'}"])
     raise SystemExit(int(outcome.verdict))
+
+
+def _say(said: Iterable[str]) -> None:
+    try:
+        for line in said:
+            click.echo(line, color=False if os.environ.get("NO_COLOR") else None)
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever has read enough, as `head` does, changes no verdict
+        forget_stdout()
 
 
 def _run(given: dict[str, Any]) -> "Outcome":
@@ -129,7 +140,8 @@ def _run(given: dict[str, Any]) -> "Outcome":
     from oncelog.chaos.running import run
 
     _check_options(given)
-    targets = _targets(given["kills"], given["servers"], given["is_spark"], given["client"])
+    is_saved = given["client"] == "oncelog" and given["idempotence"] == "on"
+    targets = _targets(given["kills"], given["servers"], given["is_spark"], is_saved=is_saved)
     kafka_libs = _check_client(given["client"], targets)
     if given["is_spark"]:
         _check_spark()
@@ -138,7 +150,7 @@ def _run(given: dict[str, Any]) -> "Outcome":
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="oncelog-chaos-")))
         options = Options(
             messages=messages,
-            topic=given["topic"] or f"chaos-{given['seed']}-{int(wall_s())}",
+            topic=given["topic"] or f"chaos-{str(given['seed'])[:MOST_OF_A_SEED]}-{int(wall_s())}",
             partitions=given["partitions"],
             client=given["client"],
             is_idempotent=given["idempotence"] == "on",
@@ -166,11 +178,14 @@ def _run(given: dict[str, Any]) -> "Outcome":
             if page is not None:
                 page.show(progress, int(wall_s() * 1000))
 
-        return run(options, folder, watch, serve_with=() if page is None else page.arguments)
+        serve_with = () if page is None else page.arguments
+        return run(options, folder, watch, serve_with=serve_with, is_folder_removed=True)
 
 
 def _check_options(given: dict[str, Any]) -> None:
     """What can be known to be wrong before anything starts: an experiment may take hours."""
+    if given["minutes"] is not None and isnan(given["minutes"]):  # which is in every range
+        raise click.UsageError("--minutes is a number")
     if given["messages"] and given["minutes"]:
         raise click.UsageError("--messages says how many to send and --minutes for how long: say one of them")
     if given["is_kept"] and not given["servers"]:
@@ -256,11 +271,11 @@ def _check_client(client: str, targets: "frozenset[Target]") -> str:
         raise failure(str(missing)) from missing
 
 
-def _targets(said: str, servers: str | None, is_spark: bool, client: str) -> "frozenset[Target]":
+def _targets(said: str, servers: str | None, is_spark: bool, *, is_saved: bool) -> "frozenset[Target]":
     from oncelog.chaos.plan import Target
 
     if said == "all":
-        return _all_targets(servers, is_spark, client)
+        return _all_targets(servers, is_spark, is_saved=is_saved)
     names = [] if said == "nothing" else [name.strip() for name in said.split(",")]
     known = [str(target) for target in Target]
     for name in names:
@@ -274,13 +289,13 @@ def _targets(said: str, servers: str | None, is_spark: bool, client: str) -> "fr
     return targets
 
 
-def _all_targets(servers: str | None, is_spark: bool, client: str) -> "frozenset[Target]":
+def _all_targets(servers: str | None, is_spark: bool, *, is_saved: bool) -> "frozenset[Target]":
     from oncelog.chaos.plan import Target
 
     found = {Target.CONNECTIONS, Target.RESPONSES}
     if not servers:
         found.add(Target.SERVER)
-    if client == "oncelog":  # another one that is killed has no identity to go on with, and writes twice
+    if is_saved:  # another one that is killed has no identity to go on with, and writes twice
         found.add(Target.PRODUCER)
     if is_spark:
         found |= {Target.DRIVER, Target.EXECUTOR}
@@ -292,6 +307,5 @@ def _write(outcome: "Outcome", folder: Path) -> None:
     from oncelog.chaos.report import as_json
 
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "report.json").write_text(json.dumps(as_json(outcome), indent=1) + "\n")
-    (folder / "report.html").write_text(as_html(outcome))
-    click.echo(f"report: {folder / 'report.html'}")
+    (folder / "report.json").write_text(json.dumps(as_json(outcome), indent=1) + "\n", encoding="utf-8")
+    (folder / "report.html").write_text(as_html(outcome), encoding="utf-8")
