@@ -195,3 +195,12 @@ def test_what_ends_an_experiment_early_leaves_no_topic_that_is_not_named(
         is_there = "chaos" in admin.list_topics().topics
     assert is_there == (end is Stopped)
     assert (f"left on {server.bootstrap_servers}: chaos" in str(ended.value)) == is_there
+
+
+def test_what_a_process_said_at_last_keeps_its_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: object, **__: object) -> Outcome:
+        raise Stopped("it ended by itself:\nfirst\nsecond\n")
+
+    monkeypatch.setattr("oncelog.chaos.running.run", stop)
+    done = CliRunner().invoke(main, ["chaos", "--messages", "10"])
+    assert (done.exit_code, done.output) == (1, "Error: it ended by itself:\nfirst\nsecond\n")

@@ -118,7 +118,7 @@ def command(**given: Any) -> None:
         with ended_by_sigterm():
             outcome = _run(given)
     except Stopped as stopped:
-        raise failure(str(stopped)) from stopped
+        raise click.ClickException(str(stopped).rstrip()) from stopped  # with lines of a log, as they are
     _say(styled(lines(outcome), int(outcome.verdict)))
     if given["report"] is not None:
         _write(outcome, given["report"])
