@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
+from oncelog.console import connection
+from oncelog.console.connection import MOST_CONNECTIONS, MOST_OPEN
 from oncelog.console.guard import HEADERS
-from oncelog.console.serving import MOST_CONNECTIONS, Console
+from oncelog.console.serving import Console
 from oncelog.console.web import KINDS
 from oncelog.server.setting import SettingsError
 from tests.console.conftest import Shown
@@ -145,6 +147,46 @@ def test_a_request_that_does_not_end_is_refused(console: Console) -> None:
         with suppress(ConnectionResetError):
             assert endless.recv(100).startswith((b"HTTP/1.1 400", b""))
     assert ask(console, "/api/overview").status == 200
+
+
+def test_more_connections_than_that_are_not_kept(console: Console) -> None:
+    """Each would take one of the files that the log's clients need."""
+    waiting = [socket.create_connection(("127.0.0.1", console.port), timeout=30) for _ in range(MOST_OPEN)]
+    try:
+        with socket.create_connection(("127.0.0.1", console.port), timeout=30) as last, suppress(ConnectionResetError):
+            assert last.recv(1) == b"", "it is closed"
+    finally:
+        for each in waiting:
+            each.close()
+
+
+@pytest.mark.parametrize("said", [b"", b"GET / HTTP/1.1\r\nHost: localhost\r\nX: ", b"GET / HTTP/1.0\r\n"])
+def test_who_says_nothing_new_is_hung_up_on(console: Console, monkeypatch: pytest.MonkeyPatch, said: bytes) -> None:
+    monkeypatch.setattr(connection, "PATIENCE_S", 0.05)
+    with socket.create_connection(("127.0.0.1", console.port), timeout=30) as silent, suppress(ConnectionResetError):
+        silent.sendall(said)
+        assert silent.recv(1) == b""
+
+
+def test_who_asks_again_is_answered_for_as_long_as_that(console: Console, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[object] = []
+
+    look = connection.Connection._end_if_silent
+
+    def counted(self: connection.Connection) -> None:
+        looks.append(self)
+        look(self)
+
+    monkeypatch.setattr(connection, "PATIENCE_S", 0.5)
+    monkeypatch.setattr(connection.Connection, "_end_if_silent", counted)
+    page = http.client.HTTPConnection("127.0.0.1", console.port, timeout=30)
+    page.connect()
+    kept = page.sock
+    while len(looks) < 2:
+        page.request("GET", "/api/faults")
+        assert page.getresponse().read()
+        assert page.sock is kept
+    page.close()
 
 
 def test_while_nobody_looks_nothing_runs(shown: Shown) -> None:

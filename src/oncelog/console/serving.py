@@ -11,12 +11,12 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import uvicorn
 
+from oncelog.console.connection import MOST_CONNECTIONS, Connection
 from oncelog.console.faults import FaultList, Faults
 from oncelog.console.web import application
 from oncelog.server.broker import Broker, bracketed
 from oncelog.server.setting import SettingsError
 
-MOST_CONNECTIONS = 64  # more are told that it is too many
 MOST_HEAD_BYTES = 16 << 10
 BACKLOG = 64
 STOP_GRACE_S = 1
@@ -30,7 +30,7 @@ class Console:
         config = uvicorn.Config(
             application(broker, FaultList() if faults is None else faults, own_name),
             loop="none",
-            http="h11",
+            http=Connection,
             ws="none",
             lifespan="off",
             log_config=None,
