@@ -10,23 +10,41 @@ from oncelog.chaos.report import as_json, lines
 from oncelog.chaos.running import run
 from tests.peers.jars import spark_connector_jars
 
-SEED_OF_ONE_KILL = 29  # early in the only batch
+# Batches are large, and these seeds kill in the middle of them: what is killed at a batch's end may come too late.
+SEED_OF_MANY_KILLS = 17
+SEED_OF_ONE_KILL_A_BATCH = 29
+SEED_OF_ONE_KILL = 29
 
 
 def test_each_row_of_a_pipeline_is_there_once_whoever_is_killed(tmp_path: Path) -> None:
     targets = frozenset({Target.DRIVER, Target.EXECUTOR, Target.RESPONSES})
-    options = Options(messages=45_000, rate=5_000, partitions=2, targets=targets, every=10_000, spark=Pipeline())
+    options = Options(
+        messages=120_000,
+        rate=20_000,
+        partitions=2,
+        targets=targets,
+        every=22_000,
+        seed=SEED_OF_MANY_KILLS,
+        spark=Pipeline(rows_a_batch=40_000),
+    )
     found = run(options, tmp_path)
     assert found.written is not None
-    assert found.written.confirmed == 45_000
+    assert found.written.confirmed == 120_000
     assert found.verdict is Verdict.EXACT, lines(found)
     assert {each.target for each in found.happened} == targets
     assert any("rows written" in line for line in lines(found))
 
 
 def test_on_a_cluster_the_sealed_sink_writes_each_row_once_while_executors_die(tmp_path: Path) -> None:
-    pipeline = Pipeline(sink="sealed", is_cluster=True)
-    options = Options(messages=60_000, partitions=2, targets=frozenset({Target.EXECUTOR}), every=20_000, spark=pipeline)
+    pipeline = Pipeline(sink="sealed", is_cluster=True, rows_a_batch=80_000)
+    options = Options(
+        messages=160_000,
+        partitions=2,
+        targets=frozenset({Target.EXECUTOR}),
+        every=60_000,
+        seed=SEED_OF_ONE_KILL_A_BATCH,
+        spark=pipeline,
+    )
     found = run(options, tmp_path)
     assert found.verdict is Verdict.EXACT, lines(found)
     assert "exitStatus 137" in (tmp_path / "pipeline" / "cluster" / "worker.log").read_text(), "no executor died"
