@@ -47,11 +47,22 @@ def test_looking_at_a_folder_leaves_nothing_in_it(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_a_file_in_place_of_the_folder_is_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize("path", ["file", "file/data", "file/more/data"])
+def test_a_file_in_place_of_the_folder_or_of_one_above_is_told(tmp_path: Path, path: str) -> None:
     (tmp_path / "file").touch()
-    (found,) = data_findings(tmp_path / "file")
+    (found,) = data_findings(tmp_path / path)
     assert found.verdict is Verdict.MISSING
-    assert "is a file" in found.words
+    assert found.words == f"{tmp_path / 'file'} is a file"
+
+
+def test_where_no_temporary_folder_takes_writing_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> str:
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found in ['/tmp']")
+
+    monkeypatch.setattr("tempfile.gettempdir", refuse)
+    _, found = check_folders(tmp_path)
+    assert (found.name, found.verdict) == ("temporary folder", Verdict.MISSING)
+    assert "No usable temporary directory" in found.words
 
 
 def test_a_folder_that_takes_no_writing_is_told_with_whose_it_is_not(

@@ -45,13 +45,21 @@ def check_java(environ: Mapping[str, str], is_wanted: bool) -> Finding:
 
 def check_folders(data: Path) -> Iterator[Finding]:
     yield from _check_data(data)
-    yield _check_folder("temporary folder", Path(tempfile.gettempdir()), "let TMPDIR name another folder")
+    remedy = "let TMPDIR name another folder"
+    try:
+        temporary = tempfile.gettempdir()
+    except FileNotFoundError as refusal:  # it has tried a few, by writing
+        yield missing("temporary folder", refusal.strerror or str(refusal), remedy)
+    else:
+        yield _check_folder("temporary folder", Path(temporary), remedy)
 
 
 def _check_data(data: Path) -> Iterator[Finding]:
     remedy = "name another folder: oncelog serve --data DIR"
-    if data.exists() and not data.is_dir():
-        yield missing("data folder", f"{data} is a file", remedy)
+    places = (data.absolute(), *data.absolute().parents)
+    in_the_way = next((each for each in places if os.path.lexists(each) and not each.is_dir()), None)
+    if in_the_way is not None:
+        yield missing("data folder", f"{in_the_way} is a file", remedy)
         return
     yield _check_folder("data folder", data, remedy)
     if data.is_dir():
