@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 
 from oncelog.chaos.outcome import Progress
@@ -84,6 +85,18 @@ def test_every_fault_is_told_once(tmp_path: Path) -> None:
     newest, _ = FaultFile(Path(page.arguments[-1])).newest(10)
     told = [(each.at_ms, each.kind, each.words) for each in newest]
     assert told == [(3, "server", "killed again"), (2, "responses", "swallowed"), (2, "server", "killed")]
+
+
+def test_a_port_that_is_taken_is_told_before_anything_starts(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(click.ClickException) as refused:
+        Page(f"127.0.0.1:{taken.getsockname()[1]}", tmp_path)
+    assert "cannot serve the page on 127.0.0.1:" in refused.value.message
+
+
+def test_the_page_can_be_at_an_address_of_ip_version_6(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which not every machine has."""
+    monkeypatch.setattr("oncelog.cli._chaos_page._free_port", lambda host, port: 8080 if host == "::1" else 0)
+    assert Page("[::1]:0", tmp_path).address == "[::1]:8080"
 
 
 def test_a_server_of_yours_has_a_page_of_its_own() -> None:

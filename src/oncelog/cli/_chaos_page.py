@@ -24,7 +24,12 @@ class Page:
             host, port = parse_address("--console", address)
         except SettingsError as wrong:
             raise failure(str(wrong)) from wrong
-        self.address = f"{host or '127.0.0.1'}:{port or _free_port(host)}"  # the same in every life
+        host = host or "127.0.0.1"
+        try:
+            port = _free_port(host, port)
+        except OSError as refusal:  # of the server it would be known when it has ended again
+            raise failure(f"cannot serve the page on {address}: {refusal.strerror or refusal}") from refusal
+        self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"  # the same in every life
         self._path = folder / "faults"
         self._faults = FaultFile(self._path)
         self._told = 0
@@ -42,7 +47,9 @@ class Page:
                 self._faults.add(Fault(at_ms=now_ms, kind=str(target), words=words))
 
 
-def _free_port(host: str) -> int:
-    with socket.create_server((host or "127.0.0.1", 0)) as taken:
-        port: int = taken.getsockname()[1]
-        return port
+def _free_port(host: str, port: int) -> int:
+    """This one, if it is free; of 0, any."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.create_server((host, port), family=family) as taken:
+        found: int = taken.getsockname()[1]
+        return found
