@@ -185,6 +185,30 @@ def test_a_batch_that_was_over_after_all_was_not_hit(case: Case, monkeypatch: py
     assert case.look(written=10) == [(DRIVER, 0)]
 
 
+def test_what_came_too_late_is_killed_again_in_the_next_batch_a_few_times(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed: list[tuple[Event, int]] = []
+    for batch in range(pipeline_watch.MOST_MISSES + 2):
+        begin(case.checkpoint, batch, 5 + batch)
+        monkeypatch.setattr(Lives, "kill", lambda self, batch=batch: commit(case.checkpoint, batch))
+        case.look(written=10 + 2 * batch)
+        killed += case.look(written=11 + 2 * batch)
+    assert killed == [(DRIVER, 0)] * (pipeline_watch.MOST_MISSES + 1), "then it is given up"
+
+
+def test_what_hit_at_the_second_time_is_not_killed_a_third_time(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    begin(case.checkpoint, 0, 5)
+    case.look(written=4)
+    monkeypatch.setattr(Lives, "kill", lambda self: commit(case.checkpoint, 0))
+    assert case.look(written=10) == [(DRIVER, 0)]
+    monkeypatch.setattr(Lives, "kill", lambda self: None)
+    begin(case.checkpoint, 1, 6)
+    case.look(written=11)
+    assert case.look(written=12) == [(DRIVER, 2)]
+    assert case.look(written=13) == []
+
+
 def test_a_worker_is_killed_when_there_is_one(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     begin(case.checkpoint, 0, 5)
     case.look(written=4)

@@ -23,6 +23,7 @@ from oncelog.spark.sink.lane import topic_of
 
 LOOK_S: Final = 0.1
 LOOK_WHEN_DUE_S: Final = 0.01  # a small batch is over in a tenth of a second
+MOST_MISSES: Final = 3
 PATIENCE_S: Final = 20.0  # in which a batch's rows must be seen to arrive; then any moment of a batch will do
 
 
@@ -44,6 +45,7 @@ class PipelineWatch:
         self._stack = ExitStack()
         self._looked_s = self._due_s = 0.0
         self._batch = NONE  # that was under way at the last look
+        self._misses = 0  # of the kill that is due
         self._written_then = 0  # when it was seen for the first time
 
     def __enter__(self) -> Self:
@@ -92,7 +94,8 @@ class PipelineWatch:
         return bool(self._kills) and self._kills[-1].at <= self.written
 
     def look(self) -> Iterator[tuple[Event, int]]:
-        """What was killed, and how many messages its batch was of; 0 where it was over after all."""
+        """What was killed, and how many messages its batch was of; 0 where it was over after all. Then the same is
+        killed once more, in the next batch."""
         now_s = monotonic_s()
         if now_s - self._looked_s < self.pace_s:
             return
@@ -106,7 +109,12 @@ class PipelineWatch:
             self._batch, self._written_then = batch, self.written
         elif self._is_due and batch != NONE and self._has_come_far(now_s) and self._kill(self._kills[-1]):
             self._batch, self._due_s = NONE, now_s
-            yield self._kills.pop(), 0 if is_committed(self._checkpoint, batch) else self._messages_of(batch)
+            is_over = is_committed(self._checkpoint, batch)
+            yield self._kills[-1], 0 if is_over else self._messages_of(batch)
+            self._misses = self._misses + 1 if is_over else 0
+            if not is_over or self._misses > MOST_MISSES:
+                self._kills.pop()
+                self._misses = 0
         self._lives.keep_alive(MOST_RESTARTS if known.begun != NONE else MOST_FALSE_STARTS)
 
     def _has_come_far(self, now_s: float) -> bool:
