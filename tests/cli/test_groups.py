@@ -41,10 +41,13 @@ def test_lag_is_told_for_every_partition(oncelog: Oncelog, filled: str) -> None:
     reset(oncelog, group, "-t", filled, "-p", "0", "-o", "4")
     (told,) = oncelog("groups describe", group, "-J").json
     assert (told["group"], told["state"], told["members"]) == (group, "Empty", [])
-    (row,) = told["partitions"]
-    assert (row["topic"], row["partition"], row["committed"], row["end"], row["lag"]) == (filled, 0, 4, 10, 6)
+    rows = [(row["topic"], row["partition"], row["committed"], row["end"], row["lag"]) for row in told["partitions"]]
+    assert rows == [(filled, 0, 4, 10, 6), (filled, 1, None, 0, None), (filled, 2, None, 1, None)]
     table = oncelog("groups describe", group).lines
     assert table[1].split() == [group, filled, "0", "4", "10", "6", "-", "-", "-"]
+    assert table[3].split() == [group, filled, "2", "-", "1", "-", "-", "-", "-"]
+    everything = oncelog("groups describe", "-J").json
+    assert told in everything and len(everything) == len(oncelog("groups", "-J").json)
     assert {"group": group, "state": "Empty", "kind": None} in oncelog("groups", "-J").json
 
 

@@ -41,14 +41,14 @@ def list_groups(to: Connecting, form: str) -> None:
 @command.command()
 @connecting
 @formatted
-@names_argument
+@click.argument("names", metavar="[GROUP...]", nargs=-1)
 @speaks_to_brokers
 def describe(to: Connecting, form: str, names: tuple[str, ...]) -> None:
-    """Committed offsets, how far they are behind the end, and whose partitions they are."""
+    """Committed offsets, how far they are behind the end, and whose partitions they are. Without a name: all groups."""
     from oncelog.cli._cluster import opened
 
     with opened(to) as cluster:
-        described = _described(cluster, names)
+        described = _described(cluster, names or _all(cluster))
         told = [_told(cluster, each) for each in described]
     if form != "table":
         emit(form, told, (), ())
@@ -57,6 +57,11 @@ def describe(to: Connecting, form: str, names: tuple[str, ...]) -> None:
     emit(form, None, rows, COLUMNS)
     for group in told:
         click.echo(f"\n{group['group']}: {group['state']}, {len(group['members'])} members")
+
+
+def _all(cluster: "Cluster") -> tuple[str, ...]:
+    cluster.metadata()
+    return tuple(sorted(each.group_id for each in cluster.admin.list_consumer_groups().result()))
 
 
 def _described(cluster: "Cluster", names: tuple[str, ...]) -> "list[GroupDescription]":
@@ -82,9 +87,13 @@ def _no_group(cluster: "Cluster", name: str) -> click.ClickException:
 def _told(cluster: "Cluster", group: "GroupDescription") -> dict[str, Any]:
     committed = {place: each.offset for place, each in _committed(cluster, group.group_id).items()}
     owners = {place: member for member in group.members for place in member.assignment}
-    ends = _ends(cluster, {*committed, *owners})
+    known = cluster.metadata().topics
+    # A partition that nobody has committed is a line, too: what lies there is in no lag.
+    beside = {(topic, at) for topic, _ in (*committed, *owners) if topic in known for at in known[topic].partitions}
+    places = {*committed, *owners, *beside}
+    ends = _ends(cluster, places)
     partitions = []
-    for place in sorted({*committed, *owners}):
+    for place in sorted(places):
         offset, end, owner = committed.get(place), ends.get(place), owners.get(place)
         partitions.append(
             {
