@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 CLIENTS: Final = ("oncelog", "librdkafka", "java")
 MESSAGES: Final = 1_000_000
 MOST_OF_A_SEED: Final = 40  # of its digits, in the name of a topic
+MOST_THROUGH_SPARK: Final = 500_000_000
 MOST_IN_MINUTES: Final = 200_000_000  # messages that a run by the clock has room for
 
 
@@ -224,6 +225,8 @@ def _pipeline(given: dict[str, Any]) -> "Pipeline | None":
     conf = dict(said.split("=", 1) for said in given["spark_conf"] if "=" in said)
     if len(conf) < len(given["spark_conf"]) or not all(key.startswith("spark.") for key in conf):
         raise click.UsageError("--spark-conf is KEY=VALUE, each key once, and keys begin with `spark.`")
+    if (given["messages"] or 0) > MOST_THROUGH_SPARK:
+        raise click.UsageError(f"--spark counts up to two rows a message, and takes {MOST_THROUGH_SPARK:,} at most")
     if "spark.master" in conf:
         raise click.UsageError(
             "--spark-conf spark.master: the pipeline is to be killed, so it runs on nothing of yours"
