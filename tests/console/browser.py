@@ -7,7 +7,7 @@ behind it. One tab is attached to; what the page logs as errors is kept for the 
 import base64
 import json
 import os
-import select
+import selectors
 import shutil
 import subprocess
 import time
@@ -127,10 +127,15 @@ class Browser:
             data = data[os.write(self._to, data) :]
         return self._number
 
+    def _is_readable(self, seconds: float) -> bool:
+        with selectors.DefaultSelector() as ready:
+            ready.register(self._from, selectors.EVENT_READ)
+            return bool(ready.select(seconds))
+
     def _next(self, give_up: float, what: str) -> dict[str, Any]:
         while (end := self._received.find(b"\0")) < 0:
             left = give_up - time.monotonic()
-            if left <= 0 or not select.select([self._from], [], [], left)[0]:
+            if left <= 0 or not self._is_readable(left):
                 raise BrowserError(f"no answer to {what} in {ANSWER_SECONDS:g} s")
             data = os.read(self._from, READ_BYTES)
             if not data:

@@ -59,6 +59,13 @@ BANS = [
         where=("tests/*test_*.py", "tests/*conftest.py"),
     ),
     Ban(
+        name="select()",
+        pattern=r"\bselect\.select\(",
+        instead="selectors.DefaultSelector: select() fails from descriptor 1,024 on",
+        example="select.select([process.stdout], [], [], 1)",
+        where=PYTHON,
+    ),
+    Ban(
         name="print",
         pattern=r"(?<![\w.])print\(",
         instead="click.echo in cli/, `logging` elsewhere",

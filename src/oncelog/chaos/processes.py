@@ -1,6 +1,7 @@
 """The processes that an experiment starts, kills and starts again. Every one of them ends with it."""
 
 import os
+import selectors
 import signal
 import socket
 import subprocess
@@ -137,6 +138,12 @@ class ProducerLives:
     def fileno(self) -> int:
         assert self._process is not None and self._process.stdout is not None
         return self._process.stdout.fileno()
+
+    def wait(self, seconds: float) -> None:
+        """Until it has something to tell, or has ended."""
+        with selectors.DefaultSelector() as ready:
+            ready.register(self, selectors.EVENT_READ)
+            ready.select(seconds)
 
     def kill(self) -> None:
         assert self._process is not None

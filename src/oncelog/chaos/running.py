@@ -1,6 +1,5 @@
 """One experiment: a server, a proxy, a producer of numbered messages, what is killed meanwhile, and the audit."""
 
-import select
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -202,7 +201,7 @@ class _Experiment:
     def _drive(self, proxy: FaultProxy, producer: ProducerLives) -> None:
         reports = Reports()
         while True:
-            select.select([producer], [], [], self._pace_s)
+            producer.wait(self._pace_s)
             data = producer.read()
             if data is None:
                 if producer.exit_code():

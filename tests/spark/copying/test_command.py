@@ -130,7 +130,9 @@ def test_whoever_is_killed_the_same_command_makes_it_whole(
         if who != "the command":
             assert said.code == 1
             assert "; the same command goes on where this one was\n" in said.err  # between lines of Spark's own
-    assert Oncelog(server.bootstrap_servers)("copy", source, f"{source}-copy").lines[0].startswith("copied ")
+    first = Oncelog(server.bootstrap_servers)("copy", source, f"{source}-copy").lines[0]
+    # What the command leaves behind when it is killed goes on, and may have come to its end by now.
+    assert first.startswith("copied ") or (who == "the command" and first.startswith("nothing to copy: "))
     for partition in range(2):
         assert records(server.bootstrap_servers, f"{source}-copy", partition) == some(0, 2_000)
 
