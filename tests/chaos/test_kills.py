@@ -1,6 +1,5 @@
 """What an experiment kills and when, without its processes: only what has something under way."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -22,9 +21,6 @@ class Producer:
     """Each life confirms the first messages, and at first says nothing."""
 
     def __init__(self) -> None:
-        self.readable, writing = os.pipe()
-        os.write(writing, b"!")
-        os.close(writing)
         self.lives = 0
         self.has_told = False
         self.killed_when_it_had_told: list[bool] = []
@@ -36,8 +32,8 @@ class Producer:
         told = pack(Report(SENT, 0, 0.0, np.arange(CONFIRMED)))
         self._to_come: Iterator[bytes | None] = iter([b"", b"", told, b"", None, None])
 
-    def fileno(self) -> int:
-        return self.readable
+    def wait(self, seconds: float) -> None:
+        """There is always something."""
 
     def read(self) -> bytes | None:
         said = next(self._to_come)
@@ -81,7 +77,6 @@ def test_what_is_due_while_a_producer_starts_waits_until_it_sends(tmp_path: Path
     experiment = _Experiment(options, tmp_path, Guard(), "nobody:1", cast(Any, server), lambda progress: None)
     experiment._moved_s = monotonic_s()
     experiment._drive(cast(Any, proxy), cast(Any, producer))
-    os.close(producer.readable)
     assert len(producer.killed_when_it_had_told) == producer.lives - 1 > 1
     assert server.killed_when_something_was_sent
     assert all(producer.killed_when_it_had_told), "a life that had sent nothing was killed"
