@@ -6,6 +6,7 @@ from pathlib import Path
 from bench.process import machine
 from oncelog.chaos.outcome import Outcome
 from oncelog.chaos.report import counts, written_counts
+from oncelog.chaos.sinks import DIRECT, KAFKA, SEALED
 
 PAGE = Path(__file__).parents[1] / "docs" / "chaos.md"
 BEGIN = "<!-- the tables: written by python -m bench.article -->"
@@ -41,7 +42,7 @@ WRITTEN = (
     "out of order",
 )
 WORDS = 4  # so many columns before the first that is aligned as a number
-SINKS = {"direct": "ours, direct", "sealed": "ours, sealed", "kafka": "Spark's own"}
+SINKS = {DIRECT: "ours, direct", SEALED: "ours, sealed", KAFKA: "Spark's own"}
 
 
 def row(log: str, found: Outcome) -> str:

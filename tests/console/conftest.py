@@ -11,6 +11,7 @@ from oncelog.console.asking import Query
 from oncelog.console.faults import FaultList
 from oncelog.console.serving import Console
 from oncelog.embedded import Server
+from oncelog.log.partition import PartitionLog
 from oncelog.server.broker import Broker
 from tests.console.stage import Stage
 
@@ -36,6 +37,12 @@ class Shown:
         given = Query({name: str(value) for name, value in query.items()})
         found: dict[str, Any] = self.run(view(self.server.broker, given))
         return found
+
+    def log(self, topic: str) -> PartitionLog:
+        """Of its first partition."""
+        found = self.server.broker.topics.get(topic)
+        assert found is not None
+        return found.partitions[0].log
 
     def new_topic(self, partitions: int = 1, **configs: str) -> str:
         return self.stage.topic(f"topic-{next(_numbers)}", partitions, **configs)

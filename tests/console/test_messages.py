@@ -178,7 +178,7 @@ def test_times_beyond_a_browsers_numbers_are_told_as_text(shown: Shown) -> None:
 def test_a_partition_that_is_offline_says_why(shown: Shown) -> None:
     topic = shown.new_topic()
     shown.stage.send(topic, [b"x"])
-    log = shown.server.broker.topics.get(topic).partitions[0].log  # type: ignore[union-attr]
+    log = shown.log(topic)
     log.readable, log.offline = False, "the disk is gone"
     (note,) = shown.view(messages_view, topic=topic)["rows"]
     assert note["note"] == "the disk is gone"

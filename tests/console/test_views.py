@@ -107,7 +107,7 @@ def test_the_producers_of_a_partition_with_their_highwater_and_their_ring(shown:
 
 def test_of_many_producers_the_newest_are_told_and_the_ring_is_thinned_out(shown: Shown) -> None:
     topic = shown.new_topic()
-    log = shown.server.broker.topics.get(topic).partitions[0].log  # type: ignore[union-attr]
+    log = shown.log(topic)
     now = shown.server.broker.clock.now()
     for pid in range(1, 1001):
         shown.server.call(log.producers.accept, pid, 1, 0, 1, pid, 1, now)
@@ -271,7 +271,7 @@ async def test_turns_bring_every_item() -> None:
 def test_a_query_as_the_sink_itself_writes_it(shown: Shown) -> None:
     """With the sink's own code for tasks and driver; only Spark is left out."""
     topic = shown.new_topic(4)
-    sink = Sink(shown.server, topic, query="real")  # type: ignore[arg-type]
+    sink = Sink(shown.server, topic, query="real")
     for batch in range(3):
         sink.run(batch, [numbers(batch * 100, batch * 100 + 60), numbers(batch * 100 + 60, batch * 100 + 100)])
     sink.lane(3, 1, [table(numbers(300, 340))])

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from oncelog.chaos.audit import Result
 from oncelog.chaos.plan import Event, Target
+from oncelog.chaos.sinks import DIRECT
 
 
 class Stopped(RuntimeError):
@@ -26,7 +27,7 @@ class Verdict(IntEnum):
 class Pipeline:
     """On Spark."""
 
-    sink: str = "direct"
+    sink: str = DIRECT
     is_cluster: bool = False  # executors of their own, where otherwise all tasks run beside the driver
     conf: Mapping[str, str] = field(default_factory=dict)  # of the session; goes before the experiment's own
     rows_a_batch: int = 20_000  # so that kills fall into the middle of batches, and not all rows into one

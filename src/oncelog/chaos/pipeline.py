@@ -16,11 +16,11 @@ from oncelog.chaos.audit import Numbers
 from oncelog.chaos.guard import Guard, end
 from oncelog.chaos.outcome import Pipeline, Stopped
 from oncelog.chaos.procs import command_of, parent_of, session_of, ticks_of
+from oncelog.chaos.sinks import KAFKA
 
 MOST_RESTARTS: Final = 20  # of a driver that ended by itself
 MOST_FALSE_STARTS: Final = 2  # before its first batch: it will not get any further
 TASKS: Final = 2  # at once
-DIRECT, SEALED, KAFKA = SINKS = ("direct", "sealed", "kafka")
 _WORKER: Final = b"pyspark.daemon\0pyspark.worker"
 _JARS, _PACKAGES = "spark.jars", "spark.jars.packages"
 # What is killed again and again lives for seconds: the second compiler does not pay off.

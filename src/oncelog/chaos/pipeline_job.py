@@ -11,6 +11,8 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from oncelog.chaos import sinks
+
 
 def main(arguments: Iterable[str]) -> int:
     (order,) = arguments
@@ -27,11 +29,11 @@ def main(arguments: Iterable[str]) -> int:
 def written(writer: Any, wanted: Mapping[str, Any]) -> Any:
     options = {"kafka.bootstrap.servers": wanted["servers"], "topic": wanted["write"]}
     match wanted["sink"]:
-        case "direct":
+        case sinks.DIRECT:
             return writer.format("oncelog").options(**options)
-        case "kafka":
+        case sinks.KAFKA:
             return writer.format("kafka").options(**options)
-        case "sealed":
+        case sinks.SEALED:
             from oncelog.spark import sealed
 
             return writer.foreachBatch(sealed(path=f"{wanted['folder']}/sealed", **options))

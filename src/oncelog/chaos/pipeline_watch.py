@@ -15,9 +15,10 @@ from oncelog.chaos.checkpoint import NONE, batches, is_committed, messages_befor
 from oncelog.chaos.cluster import SparkCluster
 from oncelog.chaos.guard import Guard
 from oncelog.chaos.outcome import Options, Pipeline
-from oncelog.chaos.pipeline import DIRECT, MOST_FALSE_STARTS, MOST_RESTARTS, PipelineLives, PipelineOrder, settings_of
+from oncelog.chaos.pipeline import MOST_FALSE_STARTS, MOST_RESTARTS, PipelineLives, PipelineOrder, settings_of
 from oncelog.chaos.plan import Event, Target
 from oncelog.chaos.reading import create_topic, end_offsets
+from oncelog.chaos.sinks import DIRECT
 from oncelog.clock import monotonic_s
 from oncelog.spark.sink.lane import topic_of
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from oncelog.chaos.sinks import DIRECT, SINKS
 from oncelog.cli._chaos_display import Display, Frame, is_plain_ascii, styled
 from oncelog.cli._endings import ended_by_sigterm, failure, forget_stdout, nearest, speaks_to_brokers
 from oncelog.cli.serve import CONSOLE_ADDRESS
@@ -83,7 +84,7 @@ MOST_IN_MINUTES: Final = 200_000_000  # messages that a run by the clock has roo
 )
 @click.option(
     "--sink",
-    type=click.Choice(("direct", "sealed", "kafka")),
+    type=click.Choice(SINKS),
     help="With --spark: who writes; kafka is Spark's own sink.  [default: direct]",
 )
 @click.option(
@@ -231,7 +232,7 @@ def _pipeline(given: dict[str, Any]) -> "Pipeline | None":
         raise click.UsageError(
             "--spark-conf spark.master: the pipeline is to be killed, so it runs on nothing of yours"
         )
-    return Pipeline(sink=given["sink"] or "direct", is_cluster=given["is_cluster"], conf=conf)
+    return Pipeline(sink=given["sink"] or DIRECT, is_cluster=given["is_cluster"], conf=conf)
 
 
 def _spacing(messages: int | None, *, is_spark: bool) -> int:

@@ -1,7 +1,7 @@
 """A sink driven as Spark drives it, without Spark: tasks and commits are plain calls."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -35,8 +35,15 @@ def cut(rows: Rows, size: int) -> list[pa.RecordBatch]:
     return [table(rows[at : at + size]) for at in range(0, len(rows), size)]
 
 
+class Reachable(Protocol):
+    """A server in a process of its own, or in this one."""
+
+    @property
+    def bootstrap_servers(self) -> str: ...
+
+
 class Sink:
-    def __init__(self, server: ServerProcess, topic: str, *, query: str | None = None, **options: str) -> None:
+    def __init__(self, server: Reachable, topic: str, *, query: str | None = None, **options: str) -> None:
         self.query = query or f"query-of-{topic}"
         given = {"kafka.bootstrap.servers": server.bootstrap_servers, "topic": topic}
         given |= {name.replace("_", "."): value for name, value in options.items()}

@@ -1,0 +1,8 @@
+"""The sinks that a pipeline may write with, by the names that they have everywhere. Pure."""
+
+from typing import Final
+
+DIRECT: Final = "direct"
+SEALED: Final = "sealed"
+KAFKA: Final = "kafka"  # Spark's own
+SINKS: Final = (DIRECT, SEALED, KAFKA)
