@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from oncelog.client.saving import Identity, SavedPartition, SavedProducer, SavedTopic, Span
+from oncelog.client.saving import SavedPartition, SavedProducer, SavedTopic
+from oncelog.slots import Identity, Span
 from oncelog.spark.sink.lane import (
     LANE,
     MARK,

@@ -7,6 +7,7 @@ from uuid import UUID
 from oncelog.client.errors import KafkaError
 from oncelog.client.producer.asynchronous import AsyncProducer
 from oncelog.client.producer.producer import Producer
+from oncelog.slots import Place
 from tests.client.net.fake_broker import Answer, Asked, FakeBroker
 from tests.client.producer.conftest import MakeProducer, new_topic
 from tests.raw import RawConnection
@@ -36,7 +37,7 @@ def test_what_is_produced_while_the_engine_holds_waits_without_a_turn_and_goes_t
     producer = make_producer(linger_ms=0)
     producer.produce(topic, b"before")
     assert producer.flush(PATIENCE_S) == 0
-    engine, place = producer._engine, (topic, 0)
+    engine, place = producer._engine, Place(topic, 0)
     producer._thread.run(asyncio.sleep(0))
     producer._thread.call_soon(engine.hold, True)
     producer._thread.run(asyncio.sleep(0))

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oncelog.client.saving import CannotResume, Identity, SavedPartition, Span
+from oncelog.client.saving import CannotResume, SavedPartition
 from oncelog.client.saving.book import Book, Save
-from oncelog.client.saving.saved import Place
+from oncelog.slots import Identity, Place, Span
 
 OURS, NEXT = Identity(7, 1), Identity(8, 1)
 PLACES = [Place("out", at) for at in range(3)]

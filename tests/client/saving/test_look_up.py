@@ -5,8 +5,9 @@ import pytest
 from oncelog.client.net.brokers import Brokers
 from oncelog.client.saving import CannotResume
 from oncelog.client.saving.look_up import look_up
-from oncelog.client.sending import Identity, LookUp, StoredSpan
+from oncelog.client.sending import LookUp, StoredSpan
 from oncelog.clock import wall_s
+from oncelog.slots import Identity, Place
 from tests.client.saving.written import Written, new_writer
 from tests.raw import RawConnection
 from tests.waiting import until
@@ -18,7 +19,7 @@ UNKNOWN_PID = 4_000_000_000
 
 def question(written: Written, from_offset: int = 0, *, must_fence: bool = False, pid: int | None = None) -> LookUp:
     identity = Identity(written.identity.pid if pid is None else pid, written.identity.generation)
-    return LookUp((written.topic, 0), identity, from_offset, must_fence)
+    return LookUp(Place(written.topic, 0), identity, from_offset, must_fence)
 
 
 async def test_the_batches_and_their_offsets_are_found(brokers: Brokers, raw: RawConnection, topic: str) -> None:

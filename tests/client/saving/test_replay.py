@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oncelog.client.saving import CannotResume, Identity, ReplayDiffers
+from oncelog.client.saving import CannotResume, ReplayDiffers
 from oncelog.client.saving.replay import Output, PartitionReplay, Slot, check_equal
+from oncelog.slots import Identity
 
 IDENTITY = Identity(4711, 3)
 

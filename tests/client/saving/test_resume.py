@@ -9,8 +9,8 @@ from oncelog.client.saving import BadSavedProducer, CannotResume
 from oncelog.client.saving.fencing import kafka_pid
 from oncelog.client.saving.read_back import slots
 from oncelog.client.saving.resume import Resumed, resume
-from oncelog.client.saving.saved import Place
 from oncelog.clock import wall_s
+from oncelog.slots import Place
 from tests.client.saving.written import WALL_MS, Written, new_writer
 from tests.raw import RawConnection
 from tests.waiting import until

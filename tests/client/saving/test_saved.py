@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oncelog.client.errors import KafkaException
-from oncelog.client.saving import BadSavedProducer, Identity, SavedPartition, SavedProducer, SavedTopic, Span
+from oncelog.client.saving import BadSavedProducer, SavedPartition, SavedProducer, SavedTopic
 from oncelog.client.saving.saved_json import _checksum
+from oncelog.slots import Identity, Span
 from tests.client.saving.values import TOPIC_ID, saved_producer
 
 identities = st.builds(

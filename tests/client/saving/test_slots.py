@@ -2,10 +2,11 @@
 
 import pytest
 
-from oncelog.client.saving import CannotResume, Identity
+from oncelog.client.saving import CannotResume
 from oncelog.client.saving.slots import SlotScan
 from oncelog.records.build import build_batch
 from oncelog.records.trim import retain
+from oncelog.slots import Identity
 
 LAST = (1 << 31) - 1
 PID = 4711

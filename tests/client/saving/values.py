@@ -1,6 +1,7 @@
 """Saved producers to test with."""
 
-from oncelog.client.saving import Identity, SavedPartition, SavedProducer, SavedTopic, Span
+from oncelog.client.saving import SavedPartition, SavedProducer, SavedTopic
+from oncelog.slots import Identity, Span
 
 TOPIC_ID = "7f0c2f6e-0000-0000-0000-00000000abcd"
 IDENTITY = Identity(4711, 7)

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 
 from oncelog.client.net.brokers import Brokers
-from oncelog.client.saving import Identity, SavedPartition, SavedProducer, SavedTopic, Span
+from oncelog.client.saving import SavedPartition, SavedProducer, SavedTopic
 from oncelog.client.saving.fencing import kafka_pid, lease
-from oncelog.client.saving.saved import Place
+from oncelog.slots import Identity, Place, Span
 from tests.raw import RawConnection, Rec, batch
 
 WALL_MS = 1_700_000_000_000  # long before any lease ends

@@ -10,12 +10,13 @@ from random import Random
 from typing import NamedTuple
 
 from oncelog.client.error_codes import ErrorCodes as Code
-from oncelog.client.sending import Found, Identity, Place, StoredSpan
+from oncelog.client.sending import Found, StoredSpan
 from oncelog.clock import Now
 from oncelog.producers.decision import Decision
 from oncelog.producers.leases import Lease, LeaseIssuer
 from oncelog.producers.producer_map import FIRST_KAFKA_PID, ProducerLimits, ProducerMap
 from oncelog.producers.sequences import is_newer_generation, sequence_after
+from oncelog.slots import Identity, Place
 from tests.client.sending.flavours import Flavour
 
 NODES = 3
@@ -187,7 +188,7 @@ class Log:
         """What an engine does for a LookUp, in one step. None: not now, something is not replicated yet."""
         if self.high_watermark < self.end_offset:
             return None
-        pid, generation = identity
+        pid, generation, _ = identity
         if must_fence:
             producers = self.producers.of(pid, now)
             known = producers.highwater(pid)
@@ -237,7 +238,8 @@ class Cluster:
         self.replication_ms = rng.choice((0, 0, 5, 30))
         self.down_until = [0] * NODES
         self.paused_until = [0] * NODES
-        self.logs = {("t", index): Log(self, ("t", index), rng.randrange(NODES)) for index in range(flavour.partitions)}
+        places = [Place("t", index) for index in range(flavour.partitions)]
+        self.logs = {place: Log(self, place, rng.randrange(NODES)) for place in places}
 
     def new_producers(self) -> Producers:
         return Producers(self.flavour, self.issuer)

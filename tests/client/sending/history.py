@@ -6,8 +6,9 @@ from itertools import pairwise
 from random import Random
 
 from oncelog.client.error_codes import ErrorCodes as Code
-from oncelog.client.sending import Identity, Place, Sender
+from oncelog.client.sending import Sender
 from oncelog.producers.sequences import sequence_after
+from oncelog.slots import Identity, Place
 from tests.client.sending.cluster import NODES
 from tests.client.sending.flavours import Flavour, flavour_of
 from tests.client.sending.world import BROKER_ERRORS, Client, NewSender, World
@@ -206,7 +207,7 @@ class History:
         yield from (f"{record} was reported {reported[record]} times" for record in planned if reported[record] != 1)
         where = {place: log.offsets() for place, log in self.world.cluster.logs.items()}
         for report, _ in client.delivered:
-            offsets = where[report.batch.topic, report.batch.partition]
+            offsets = where[report.batch.place]
             for index, record in enumerate(_records(report.batch.payload)):
                 if record not in offsets:
                     yield f"gap: {record} was reported stored and is not"
@@ -214,7 +215,7 @@ class History:
                     yield f"{record} was reported at {report.base_offset + index}, and lies at {offsets[record]}"
         if self.flavour.clients == 1:
             for failure in client.failed:
-                offsets = where[failure.batch.topic, failure.batch.partition]
+                offsets = where[failure.batch.place]
                 for record in _records(failure.batch.payload):
                     if not failure.maybe_stored and record in offsets:
                         yield f"{record} was reported not stored, and is"
@@ -229,7 +230,7 @@ class History:
         own = [
             stored
             for stored in log.batches
-            if stored.wire.records and (stored.wire.pid, stored.wire.generation) == boundary.identity
+            if stored.wire.records and (stored.wire.pid, stored.wire.generation) == boundary.identity[:2]
         ]
         if own:
             wire = own[-1].wire

@@ -7,13 +7,14 @@ are shared with whatever the dead one still has under way. What H covers is skip
 from dataclasses import dataclass
 from random import Random
 
-from oncelog.client.sending import Boundary, Found, Identity, Place
+from oncelog.client.sending import Boundary, Found
 from oncelog.producers.sequences import SEQUENCE_WINDOW, records_behind, sequence_after
+from oncelog.slots import Identity, Place
 from tests.client.sending.flavours import Flavour
 from tests.client.sending.history import real_sender
 from tests.client.sending.world import Client, NewSender, World
 
-PLACE: Place = ("t", 0)
+PLACE = Place("t", 0)
 
 
 @dataclass(slots=True)

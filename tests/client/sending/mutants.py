@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from oncelog.client.error_codes import ErrorCodes as Code
-from oncelog.client.sending import Identity, Sender, partition, settling
+from oncelog.client.sending import Sender, partition, settling
 from oncelog.client.sending.batch import Batch
 from oncelog.client.sending.context import Context
 from oncelog.client.sending.limits import FOREVER_MS
@@ -14,6 +14,7 @@ from oncelog.client.sending.partition import Partition
 from oncelog.client.sending.tenure import Tenure
 from oncelog.client.sending.verdicts import Kind, Verdict
 from oncelog.producers.sequences import SEQUENCE_MASK
+from oncelog.slots import Identity
 
 
 class Mutant(NamedTuple):

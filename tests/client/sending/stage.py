@@ -9,11 +9,9 @@ from oncelog.client.sending import (
     Delivered,
     Failed,
     Found,
-    Identity,
     LookUp,
     NeedIdentity,
     NeedMetadata,
-    Place,
     Produce,
     Sender,
     SenderLimits,
@@ -21,8 +19,9 @@ from oncelog.client.sending import (
 )
 from oncelog.records.build import build_batch
 from oncelog.records.header import check_produced
+from oncelog.slots import Identity, Place
 
-PLACE: Place = ("t", 0)
+PLACE = Place("t", 0)
 STOCK = Identity(1 << 32, 0)
 LEASED = Identity(7, 3)
 

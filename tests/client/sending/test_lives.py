@@ -4,7 +4,8 @@ from unittest.mock import patch
 
 import pytest
 
-from oncelog.client.sending import Boundary, Place, Sender, SenderLimits
+from oncelog.client.sending import Boundary, Sender, SenderLimits
+from oncelog.slots import Place
 from tests.client.sending.flavours import FOREVER, Flavour
 from tests.client.sending.lives import Lives
 

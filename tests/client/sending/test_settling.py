@@ -1,8 +1,9 @@
 """Doubts, identities and leases: when records get new slots, and when they must not."""
 
 from oncelog.client.error_codes import ErrorCodes as Code
-from oncelog.client.sending import Boundary, Identity, StoredSpan
+from oncelog.client.sending import Boundary, StoredSpan
 from oncelog.client.sending.tenure import LAST_EPOCH
+from oncelog.slots import Identity, Place
 from tests.client.sending.stage import (
     LEASED,
     PLACE,
@@ -205,7 +206,7 @@ def test_a_lease_is_renewed_when_23_of_24_parts_are_gone_and_the_old_one_finishe
 
 def test_all_partitions_ask_for_their_new_lease_in_one_request() -> None:
     stage = Stage(is_leased=True, expires_at_ms=25_000)
-    places = [PLACE, ("t", 1)]
+    places = [PLACE, Place("t", 1)]
     stage.sender.leaders(dict.fromkeys(places, 1), stage.now_ms)
     stage.sender.granted(places[1:], LEASED, 25_000, stage.now_ms)
     for place in places:

@@ -18,17 +18,16 @@ from oncelog.client.sending import (
     Delivered,
     Failed,
     Found,
-    Identity,
     LookUp,
     NeedIdentity,
     NeedMetadata,
-    Place,
     Produce,
     Sender,
 )
 from oncelog.clock import Now
 from oncelog.records.build import build_batch
 from oncelog.records.header import read_header
+from oncelog.slots import Identity, Place
 from tests.client.sending.cluster import NODES, WALL_MS, Cluster, Wire
 from tests.client.sending.flavours import Flavour
 
@@ -281,9 +280,13 @@ class Client:
     def _wire(self, batch: Batch) -> Wire:
         header = read_header(batch.data)
         assert isinstance(batch.payload, tuple)
-        place = batch.topic, batch.partition
         wire = Wire(
-            place, header.producer_id, header.producer_epoch, header.base_sequence, batch.payload, header.max_timestamp
+            batch.place,
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+            batch.payload,
+            header.max_timestamp,
         )
         now_ms = self.world.now_ms
         if now_ms >= self.expiry.get(Identity(wire.pid, wire.generation), 1 << 62):
@@ -344,7 +347,7 @@ class Client:
         """A fence counts when it is below the high watermark; a new leader may have lost it before."""
         world = self.world
         log = world.cluster.logs[action.place]
-        pid, generation = action.identity
+        pid, generation, _ = action.identity
         if found.generation != generation:
             known = log.producers.of(pid, world.now).highwater(pid)
             if known is None or known[0] != found.generation:

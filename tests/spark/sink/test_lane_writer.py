@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from oncelog.client.saving.saved import Place
+from oncelog.slots import Place
 from oncelog.spark.options import sink_options
 from oncelog.spark.sink.driver import commit_batch
 from oncelog.spark.sink.errors import SinkRefused

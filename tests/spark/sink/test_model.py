@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oncelog.client.saving.saved import Place
+from oncelog.slots import Place
 from oncelog.spark.options import sink_options
 from oncelog.spark.sink import claiming
 from oncelog.spark.sink.driver import commit_batch

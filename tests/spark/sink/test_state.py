@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from oncelog.client.errors import KafkaException
-from oncelog.client.saving.saved import Place
 from oncelog.records.read import records_of
+from oncelog.slots import Place
 from oncelog.spark.sink import state
 from oncelog.spark.sink.connected import read_on
 from oncelog.spark.sink.errors import SinkRefused

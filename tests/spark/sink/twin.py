@@ -13,8 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from oncelog.client.saving.saved import Identity, Place, SavedPartition, SavedProducer, SavedTopic, Span
+from oncelog.client.saving.saved import SavedPartition, SavedProducer, SavedTopic
 from oncelog.records.read import records_of
+from oncelog.slots import Identity, Place, Span
 from oncelog.spark.sink.destination import Destination, identity_of, only_added, together, untouched
 from oncelog.spark.sink.errors import SinkRefused
 from oncelog.spark.sink.lane import Json

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from oncelog.client.errors import KafkaError
 from oncelog.client.partitioners import StickyChoice
+from oncelog.slots import Place
 
 if TYPE_CHECKING:
     from oncelog.client.saving.replay import PartitionReplay
@@ -123,7 +124,7 @@ class Partition:
         self.partition = partition
         self.most_entries = most_records * COLUMNS  # with so many entries `produce` seals
         self.is_wanted = False  # the engine would have them sealed now, however few
-        self.place = (topic, partition)
+        self.place = Place(topic, partition)
         self.rows: list[Any] = []
         self.size_bytes = 0  # of what was appended since the last piece was taken; about right while many threads add
         self.chunks: deque[list[Any]] = (

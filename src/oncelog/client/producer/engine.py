@@ -32,7 +32,6 @@ from oncelog.client.sending import (
     LookUp,
     NeedIdentity,
     NeedMetadata,
-    Place,
     Produce,
     Sender,
     SenderLimits,
@@ -40,6 +39,7 @@ from oncelog.client.sending import (
 from oncelog.client.statistics.producing import Producing
 from oncelog.client.statistics.telling import Statistics
 from oncelog.clock import monotonic_s
+from oncelog.slots import Place
 
 if TYPE_CHECKING:
     from oncelog.client.properties import ProducerSettings

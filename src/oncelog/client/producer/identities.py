@@ -8,9 +8,9 @@ from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.saving.errors import CannotResume
 from oncelog.client.saving.fencing import kafka_pid, lease
 from oncelog.client.saving.look_up import look_up
-from oncelog.client.saving.saved import Place as SavingPlace
-from oncelog.client.sending import Identity, LookUp, NeedIdentity, Sender
+from oncelog.client.sending import LookUp, NeedIdentity, Sender
 from oncelog.clock import monotonic_s
+from oncelog.slots import Identity
 
 if TYPE_CHECKING:
     from oncelog.client.net.brokers import Brokers
@@ -53,8 +53,7 @@ class Identities:
             try:
                 is_leased = (await self._brokers.connection(None)).is_oncelog
                 if is_leased:
-                    places = [SavingPlace(*place) for place in asked.places]
-                    granted = await lease(self._brokers, places, asked_ms)
+                    granted = await lease(self._brokers, asked.places, asked_ms)
                     expires_at_ms: int | None = granted.expires_at_ms
                 else:
                     granted = await kafka_pid(self._brokers)

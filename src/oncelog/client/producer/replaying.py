@@ -16,10 +16,10 @@ from oncelog.client.producer.accumulator import COLUMNS, HEADERS, KEY, TIME, VAL
 from oncelog.client.producer.delivery import Records, Report
 from oncelog.client.saving.read_back import slots
 from oncelog.client.saving.replay import Dropped, Output, PartitionReplay, check_equal
-from oncelog.client.saving.saved import Identity, Place, Span
 from oncelog.client.sending import Delivered
 from oncelog.clock import monotonic_s
 from oncelog.records.read import records_of
+from oncelog.slots import Place, Span
 
 if TYPE_CHECKING:
     from oncelog.client.net.brokers import Brokers
@@ -66,12 +66,12 @@ class Replays:
         if resumed.records_to_drop:
             replay = Replay(partition, resumed, any_generation)
             partition.replay = replay.both
-            self._running[Place(*partition.place)] = replay
+            self._running[partition.place] = replay
             self._spawn(self._read_back(replay))
 
     def offer(self, partition: Partition, rows: list[Any], records: Callable[[list[Any]], Records]) -> list[Any]:
         """Rows of a partition whose lock the caller has, on any thread; those behind the replay are given back."""
-        replay = self._running[Place(*partition.place)]
+        replay = self._running[partition.place]
         count = min(len(rows) // COLUMNS, replay.both.outputs_to_come)
         mine, rest = rows[: count * COLUMNS], rows[count * COLUMNS :]
         if mine:
@@ -116,8 +116,8 @@ class Replays:
         """The batch's acknowledgement was in doubt, so what stands in its slots may be another process's: compare.
         Its base offset; raises where it differs."""
         batch = delivered.batch
-        place = Place(batch.topic, batch.partition)
-        span = Span(Identity(*batch.identity), batch.first_sequence, batch.record_count)
+        place = batch.place
+        span = Span(batch.identity, batch.first_sequence, batch.record_count)
         if delivered.base_offset >= 0:
             from_offset = delivered.base_offset
         times = batch.payload.times if isinstance(batch.payload, Records) else ()
@@ -165,12 +165,12 @@ class Replays:
             partition = replay.partition
             with partition.lock:
                 partition.replay = None
-            del self._running[Place(*partition.place)]
+            del self._running[partition.place]
             self._over(partition)
 
     def _tell(self, replay: Replay, dropped: list[Dropped]) -> None:
         """One report for each piece of a batch that lies in the log in one piece."""
-        place = Place(*replay.partition.place)
+        place = replay.partition.place
         first = 0
         for at, (one, next_one) in enumerate(pairwise([*dropped, None]), 1):
             assert one is not None

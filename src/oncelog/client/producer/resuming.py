@@ -20,19 +20,11 @@ from oncelog.client.producer.replaying import Replays
 from oncelog.client.saving.asking import EARLIEST, end_offsets
 from oncelog.client.saving.book import Book, Save
 from oncelog.client.saving.fencing import kafka_pid, lease
-from oncelog.client.saving.resume import (
-    Resumed,
-    ResumedPartition,
-    high_waters,
-    is_lease,
-    resume,
-    resume_partitions,
-    unchanged,
-)
-from oncelog.client.saving.saved import NEVER, Identity, Place, SavedPartition, SavedProducer, Span
+from oncelog.client.saving.resume import Resumed, ResumedPartition, high_waters, resume, resume_partitions, unchanged
+from oncelog.client.saving.saved import SavedPartition, SavedProducer
 from oncelog.client.sending import Batch, Boundary, Delivered
-from oncelog.client.sending import Identity as SendingIdentity
 from oncelog.clock import monotonic_s, wall_s
+from oncelog.slots import NEVER, Identity, Place, Span, is_lease
 
 if TYPE_CHECKING:
     from oncelog.client.producer.engine import Engine
@@ -96,11 +88,13 @@ class Saving:
         if self._must_be_saved:
             raise KafkaException(KafkaError(KafkaError._STATE, NOT_SAVED))
 
-    def check_place(self, place: tuple[str, int]) -> None:
+    def check_place(self, place: Place) -> None:
         """A value may have been made for some partitions of a topic only."""
         book = self._book
-        if book is not None and book.partition_count(place[0]) is not None and Place(*place) not in book.partitions:
-            raise KafkaException(KafkaError(KafkaError._STATE, NOT_OPEN.format(place=f"{place[0]}-{place[1]}")))
+        if book is not None and book.partition_count(place.topic) is not None and place not in book.partitions:
+            raise KafkaException(
+                KafkaError(KafkaError._STATE, NOT_OPEN.format(place=f"{place.topic}-{place.partition}"))
+            )
 
     def offer(self, partition: Partition, rows: list[Any], records: Callable[[list[Any]], Records]) -> list[Any]:
         """Rows of a partition that is in its replay; those behind it are given back, to be held until it is over."""
@@ -239,7 +233,7 @@ class Saving:
         is_leased = self._is_leased and is_lease(identity)
         sender.resume(
             place,
-            SendingIdentity(identity.pid, identity.generation),
+            Identity(identity.pid, identity.generation),
             next_sequence,
             int(monotonic_s() * 1000),
             expires_at_ms=_monotonic_ms(identity.expires_at_ms) if is_leased else None,
@@ -257,7 +251,7 @@ class Saving:
             topic.sticky_until_s = NEVER_S
             topic.sticky_choice = CounterChoice(self._book.keyless(topic.name))  # type: ignore[assignment]
             for partition in partitions:
-                each = resumed.get(Place(*partition.place))
+                each = resumed.get(partition.place)
                 if each is not None:  # one that is not part of the value cannot be produced to
                     self._replays.begin(partition, each, any_generation=self._is_leased)
 
@@ -366,14 +360,14 @@ class Saving:
         expires_at_ms = NEVER
         if boundary.expires_at_ms is not None:
             expires_at_ms = boundary.expires_at_ms + _wall_ms() - int(monotonic_s() * 1000)
-        return Identity(*boundary.identity, expires_at_ms)
+        return boundary.identity._replace(expires_at_ms=expires_at_ms)
 
     # --- what the engine tells
 
     def taken(self, batch: Batch) -> None:
         """A batch goes to the Sender."""
         if self._book is not None and self._book.partition_count(batch.topic) is not None:
-            self._book.taken(Place(batch.topic, batch.partition), batch.record_count)
+            self._book.taken(batch.place, batch.record_count)
 
     def turn(self) -> None:
         """Something may have been offered."""
@@ -382,7 +376,7 @@ class Saving:
     def delivered(self, action: Delivered) -> bool:
         """False: it is looked at first, and reported later."""
         batch = action.batch
-        place = Place(batch.topic, batch.partition)
+        place = batch.place
         if self._book is None or self._book.partition_count(batch.topic) is None:
             return True
         waiting = self._doubtful.get(place)

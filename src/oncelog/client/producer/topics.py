@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 from oncelog.client.errors import KafkaError, KafkaException, error_of, is_retriable
 from oncelog.client.partitioners import partitioner
 from oncelog.client.producer.accumulator import NEVER_S, Held, Partition, Topic
-from oncelog.client.sending import Place
 from oncelog.clock import monotonic_s
+from oncelog.slots import Place
 
 if TYPE_CHECKING:
     from oncelog.client.net.brokers import Brokers
@@ -84,7 +84,7 @@ class Topics:
         for name in tuple(self.known):
             metadata = self._brokers.metadata.topics.get(name)
             for index, each in (metadata.partitions if metadata is not None else {}).items():
-                found[name, index] = each.leader if each.leader >= 0 else None
+                found[Place(name, index)] = each.leader if each.leader >= 0 else None
         return found
 
     def look(self) -> None:
@@ -161,8 +161,8 @@ class Topics:
         return None if code == 0 or is_retriable(code) else error_of(code)
 
     def partition(self, place: Place) -> Partition | None:
-        topic = self.known.get(place[0])
-        return None if topic is None or place[1] >= len(topic.partitions) else topic.partitions[place[1]]
+        topic = self.known.get(place.topic)
+        return None if topic is None or place.partition >= len(topic.partitions) else topic.partitions[place.partition]
 
     def is_empty(self, name: str) -> bool:
         """Whether nothing is held for a topic that is not known."""

@@ -1,7 +1,8 @@
 """A producer's identity, saved and resumed anywhere."""
 
 from oncelog.client.saving.errors import BadSavedProducer, CannotResume, ReplayDiffers, TakenOver
-from oncelog.client.saving.saved import NEVER, Identity, SavedPartition, SavedProducer, SavedTopic, Span
+from oncelog.client.saving.saved import SavedPartition, SavedProducer, SavedTopic
+from oncelog.slots import NEVER, Identity, Span
 
 __all__ = [
     "NEVER",

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from oncelog.client.errors import KafkaError, KafkaException, error_of, is_retriable
-from oncelog.client.saving.saved import HighWater, Place
+from oncelog.slots import HighWater, Place
 
 if TYPE_CHECKING:
     from oncelog.client.net.brokers import Brokers

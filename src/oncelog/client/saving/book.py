@@ -10,8 +10,9 @@ from dataclasses import dataclass, field, replace
 
 from oncelog.client.partitioners import KeylessCounter
 from oncelog.client.saving.errors import CannotResume
-from oncelog.client.saving.saved import Identity, Place, SavedPartition, SavedProducer, SavedTopic, Span
+from oncelog.client.saving.saved import SavedPartition, SavedProducer, SavedTopic
 from oncelog.producers.sequences import records_behind, sequence_after
+from oncelog.slots import Identity, Place, Span
 
 
 @dataclass(slots=True)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.saving.asking import Asked, ask_leaders, by_topic, milliseconds, passing
-from oncelog.client.saving.saved import HighWater, Identity, Place
 from oncelog.producers.sequences import GENERATIONS, is_newer_generation
+from oncelog.slots import HighWater, Identity, Place
 
 if TYPE_CHECKING:
     from oncelog.client.net.brokers import Brokers

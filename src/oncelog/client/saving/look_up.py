@@ -9,8 +9,6 @@ from oncelog.client.saving.errors import CannotResume
 from oncelog.client.saving.fencing import fence
 from oncelog.client.saving.read_back import stored_spans
 from oncelog.client.saving.resume import remembered_or_none
-from oncelog.client.saving.saved import HighWater, Place
-from oncelog.client.saving.saved import Identity as SavedIdentity
 from oncelog.client.sending.actions import Found, LookUp, StoredSpan
 from oncelog.producers.sequences import (
     NO_SEQUENCE,
@@ -19,6 +17,7 @@ from oncelog.producers.sequences import (
     is_newer_generation,
     sequence_after,
 )
+from oncelog.slots import HighWater, Identity, Place
 
 if TYPE_CHECKING:
     from oncelog.client.net.brokers import Brokers
@@ -29,7 +28,7 @@ REPLICATION_TRIES: Final = 20  # then it is asked anew: another may lead by now
 
 async def look_up(brokers: "Brokers", asked: LookUp) -> Found:
     """H(P) below the high watermark, and where the batches lie; the caller asks again after a retriable failure."""
-    place, identity = Place(*asked.place), SavedIdentity(*asked.identity)
+    place, identity = asked.place, asked.identity
     if asked.must_fence:
         fenced = (await fence(brokers, {place: identity}))[place]
         if fenced is not None:
@@ -81,7 +80,7 @@ def _refuse_what_may_be_stored_yet(place: Place, known: HighWater, last_sequence
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT, message, retriable=True))
 
 
-def _refuse_other_epoch(place: Place, identity: SavedIdentity, known: HighWater | None) -> None:
+def _refuse_other_epoch(place: Place, identity: Identity, known: HighWater | None) -> None:
     if known is not None and is_newer_generation(identity.generation, known.generation):
         raise CannotResume(
             f"{place.topic}-{place.partition}: somebody called InitProducerId for producer {identity.pid}: the broker "
@@ -94,7 +93,5 @@ async def _spans(brokers: "Brokers", asked: LookUp, place: Place) -> list[Stored
     from_offset = asked.from_offset
     if from_offset < 0:
         from_offset = (await end_offsets(brokers, [place], EARLIEST))[place]
-    found = await stored_spans(
-        brokers, place, SavedIdentity(*asked.identity), from_offset, any_generation=asked.must_fence
-    )
+    found = await stored_spans(brokers, place, asked.identity, from_offset, any_generation=asked.must_fence)
     return [StoredSpan(*each) for each in found]

@@ -14,10 +14,10 @@ from oncelog.client.errors import KafkaError, KafkaException, is_retriable
 from oncelog.client.saving.asking import EARLIEST, PATIENCE_MS, PAUSE_MS, end_offsets, passing
 from oncelog.client.saving.errors import CannotResume
 from oncelog.client.saving.replay import Slot
-from oncelog.client.saving.saved import Identity, Place, Span
 from oncelog.client.saving.slots import SlotScan
 from oncelog.producers.sequences import SEQUENCE_MASK, sequence_after
 from oncelog.records.header import HEADER_BYTES, Buffer, headers, read_header
+from oncelog.slots import Identity, Place, Span
 
 if TYPE_CHECKING:
     from oncelog.client.net.brokers import Brokers

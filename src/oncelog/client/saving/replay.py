@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from oncelog.client.saving.errors import CannotResume, ReplayDiffers
-from oncelog.client.saving.saved import Identity
+from oncelog.slots import Identity
 
 SHOWN_BYTES = 60
 

@@ -19,8 +19,7 @@ from oncelog.client.saving.asking import end_offsets, remembered
 from oncelog.client.saving.errors import BadSavedProducer, CannotResume
 from oncelog.client.saving.fencing import fence, lease
 from oncelog.client.saving.read_back import last_sequence
-from oncelog.client.saving.saved import NEVER, HighWater, Identity, Place, SavedPartition, SavedProducer, Span
-from oncelog.producers import FIRST_KAFKA_PID
+from oncelog.client.saving.saved import SavedPartition, SavedProducer
 from oncelog.producers.sequences import (
     NO_SEQUENCE,
     SEQUENCE_WINDOW,
@@ -28,6 +27,7 @@ from oncelog.producers.sequences import (
     records_behind,
     sequence_after,
 )
+from oncelog.slots import NEVER, HighWater, Identity, Place, Span, is_lease
 
 if TYPE_CHECKING:
     from oncelog.client.net.brokers import Brokers
@@ -121,11 +121,6 @@ def _check_metadata(metadata: "Metadata", saved: SavedProducer) -> None:
                 + (f" (error {topic.error_code})" if topic is not None and topic.error_code else "")
             )
         saved.check_topic(name, str(topic.topic_id or ""), len(topic.partitions))
-
-
-def is_lease(identity: Identity) -> bool:
-    """On oncelog the number tells who granted it; elsewhere all pids are InitProducerId's."""
-    return 0 < identity.pid < FIRST_KAFKA_PID
 
 
 def _resumed(place: Place, saved: SavedPartition, standing: _Standing, fresh: Identity | None) -> ResumedPartition:

@@ -11,40 +11,16 @@ from the same input position drops the records of the closed spans and then thos
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from oncelog.client.saving import saved_json
 from oncelog.client.saving.errors import BadSavedProducer
+from oncelog.slots import Identity, Span
 
 if TYPE_CHECKING:
     from oncelog.client.types import TopicPartition
 
-NEVER = -1
 NO_TOPIC_ID = "00000000-0000-0000-0000-000000000000"
-
-
-class Place(NamedTuple):
-    topic: str
-    partition: int
-
-
-class Identity(NamedTuple):
-    pid: int
-    generation: int
-    expires_at_ms: int = NEVER  # wall clock; a lease is never used for sending after it
-
-
-class HighWater(NamedTuple):
-    """What a broker remembers of a producer in one partition."""
-
-    generation: int
-    last_sequence: int
-
-
-class Span(NamedTuple):
-    identity: Identity
-    next_sequence: int
-    records: int | None = None  # how many follow under this identity; None: the open one, to be asked for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,9 +22,10 @@ from typing import TYPE_CHECKING, Any
 from oncelog.client.saving import saved as values
 from oncelog.client.saving.errors import BadSavedProducer
 from oncelog.producers.sequences import GENERATIONS, SEQUENCES
+from oncelog.slots import NEVER, Identity, Span
 
 if TYPE_CHECKING:
-    from oncelog.client.saving.saved import SavedPartition, SavedProducer, SavedTopic, Span
+    from oncelog.client.saving.saved import SavedPartition, SavedProducer, SavedTopic
 
 VERSION = 1
 VERSION_KEY = "oncelog.saved"
@@ -64,7 +65,7 @@ def value_of(saved: "SavedProducer") -> dict[str, Any]:
     return value
 
 
-def _row(partition: "SavedPartition", index: Mapping["values.Identity", int]) -> list[int]:
+def _row(partition: "SavedPartition", index: Mapping[Identity, int]) -> list[int]:
     row = [partition.next_offset]
     for span in partition.spans:
         row += [index[span.identity], span.next_sequence]
@@ -131,18 +132,18 @@ def _saved(value: Mapping[str, Any]) -> "SavedProducer":
     )
 
 
-def _identity(row: Any) -> "values.Identity":
+def _identity(row: Any) -> Identity:
     if not isinstance(row, list) or len(row) != 3:
         raise BadSavedProducer(f"an identity is [pid, generation, expires_at_ms], not {row!r}")
     pid, generation, expires_at_ms = row
-    return values.Identity(
+    return Identity(
         _number(pid, "a pid", INT64_MAX),
         _number(generation, "a generation", GENERATIONS - 1),
-        _number(expires_at_ms, "expires_at_ms", INT64_MAX, least=values.NEVER),
+        _number(expires_at_ms, "expires_at_ms", INT64_MAX, least=NEVER),
     )
 
 
-def _topic(name: str, value: Any, identities: list["values.Identity"]) -> "SavedTopic":
+def _topic(name: str, value: Any, identities: list[Identity]) -> "SavedTopic":
     if not name or not isinstance(value, dict):
         raise BadSavedProducer(f"topic {name!r} is {value!r} where an object is expected")
     count = _number(value.get("count"), f"the partition count of {name!r}", MOST_PARTITIONS, least=1)
@@ -161,7 +162,7 @@ def _topic(name: str, value: Any, identities: list["values.Identity"]) -> "Saved
     )
 
 
-def _partition(where: str, row: Any, identities: list["values.Identity"]) -> "SavedPartition":
+def _partition(where: str, row: Any, identities: list[Identity]) -> "SavedPartition":
     if not isinstance(row, list) or len(row) < 3 or len(row) % 3:
         raise BadSavedProducer(f"{where} stands at {row!r}, which is not [next_offset, identity, next_sequence]")
     next_offset = _number(row[0], f"the offset of {where}", INT64_MAX)
@@ -172,12 +173,12 @@ def _partition(where: str, row: Any, identities: list["values.Identity"]) -> "Sa
     return values.SavedPartition(next_offset=next_offset, spans=spans)
 
 
-def _span(where: str, at: Any, sequence: Any, records: Any, identities: list["values.Identity"]) -> "Span":
+def _span(where: str, at: Any, sequence: Any, records: Any, identities: list[Identity]) -> Span:
     index = _number(at, f"the identity of {where}", len(identities) - 1)
     next_sequence = _number(sequence, f"the sequence of {where}", SEQUENCES - 1)
     if records is not None:
         records = _number(records, f"the records of {where}", INT64_MAX)
-    return values.Span(identities[index], next_sequence, records)
+    return Span(identities[index], next_sequence, records)
 
 
 def _is_int(value: Any) -> bool:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from oncelog.client.saving.errors import CannotResume
 from oncelog.client.saving.replay import Slot
-from oncelog.client.saving.saved import Identity
 from oncelog.producers.sequences import (
     SEQUENCE_WINDOW,
     is_newer_generation,
@@ -18,6 +17,7 @@ from oncelog.producers.sequences import (
 )
 from oncelog.records.header import BatchHeader, Buffer, headers
 from oncelog.records.read import records_of
+from oncelog.slots import Identity
 
 
 @dataclass(slots=True)

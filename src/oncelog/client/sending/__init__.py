@@ -13,12 +13,11 @@ from oncelog.client.sending.actions import (
     Produce,
     StoredSpan,
 )
-from oncelog.client.sending.batch import NOBODY, Batch, Identity, Place, split_batch
+from oncelog.client.sending.batch import Batch, split_batch
 from oncelog.client.sending.limits import SenderLimits
 from oncelog.client.sending.sender import Sender
 
 __all__ = [
-    "NOBODY",
     "Action",
     "Answer",
     "Batch",
@@ -26,11 +25,9 @@ __all__ = [
     "Delivered",
     "Failed",
     "Found",
-    "Identity",
     "LookUp",
     "NeedIdentity",
     "NeedMetadata",
-    "Place",
     "Produce",
     "Sender",
     "SenderLimits",

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from oncelog.client.sending.batch import NOBODY, Batch, Identity, Place
+from oncelog.client.sending.batch import Batch
+from oncelog.slots import NOBODY, Identity, Place
 
 
 class Produce(NamedTuple):

@@ -1,28 +1,17 @@
 """A batch on its way, and the identity that it travels under."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from oncelog.records.build import build_batch
 from oncelog.records.header import read_header, stamp_producer
 from oncelog.records.read import records_of
+from oncelog.slots import Identity, Place
 
 if TYPE_CHECKING:
     from oncelog.client.sending.partition import Partition
 
-Place = tuple[str, int]  # topic, partition
-
 UNSTAMPED: Final = -1
-
-
-class Identity(NamedTuple):
-    """Who writes to one partition: the proposal's pid and generation, Kafka's producer id and epoch."""
-
-    pid: int
-    generation: int
-
-
-NOBODY: Final = Identity(-1, -1)
 
 
 class Batch:
@@ -70,6 +59,10 @@ class Batch:
         self.home: Partition
 
     @property
+    def place(self) -> Place:
+        return Place(self.topic, self.partition)
+
+    @property
     def identity(self) -> Identity:
         return Identity(self.pid, self.generation)
 
@@ -82,7 +75,7 @@ class Batch:
         self.pid = self.generation = self.first_sequence = UNSTAMPED
 
     def stamp(self, identity: Identity, first_sequence: int) -> None:
-        self.pid, self.generation = identity
+        self.pid, self.generation, _ = identity
         self.first_sequence = first_sequence
         self.max_timestamp_ms = stamp_producer(self.data, 0, self.pid, self.generation, first_sequence)
 

@@ -12,12 +12,13 @@ from collections import deque
 from oncelog.client.error_codes import ErrorCodes as Code
 from oncelog.client.sending import settling
 from oncelog.client.sending.actions import Answer, Delivered
-from oncelog.client.sending.batch import Batch, Place
+from oncelog.client.sending.batch import Batch
 from oncelog.client.sending.context import Context
 from oncelog.client.sending.states import State
 from oncelog.client.sending.tenure import Tenure
 from oncelog.client.sending.verdicts import STORED, Kind, verdict_of
 from oncelog.producers.sequences import SEQUENCE_MASK, SEQUENCE_WINDOW
+from oncelog.slots import Place
 
 NO_LEADER = -1
 

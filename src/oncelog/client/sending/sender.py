@@ -18,12 +18,13 @@ from oncelog.client.sending.actions import (
     Produce,
     Standing,
 )
-from oncelog.client.sending.batch import NOBODY, Batch, Identity, Place, Split, split_batch
+from oncelog.client.sending.batch import Batch, Split, split_batch
 from oncelog.client.sending.context import Context, Counters
 from oncelog.client.sending.limits import FOREVER_MS, SenderLimits
 from oncelog.client.sending.partition import NO_LEADER, Partition
 from oncelog.client.sending.states import State
 from oncelog.client.sending.tenure import Tenure
+from oncelog.slots import NOBODY, Identity, Place
 
 # Beside the batches a request holds names and lengths: for the first of a topic and for each further one.
 REQUEST_BYTES = 128
@@ -35,7 +36,7 @@ class Sender:
     def __init__(self, limits: SenderLimits, random: Callable[[], float], split: Split = split_batch) -> None:
         self._limits = limits
         self._context = Context(limits, random, split)
-        self._partitions: dict[Place, Partition] = {}
+        self._partitions: dict[tuple[str, int], Partition] = {}
         self._leaders: dict[Place, int] = {}  # also of partitions that nothing was added for yet
         self._requests: dict[int, tuple[int, list[Batch]]] = {}  # node, and what it was sent
         self._last_request_id = 0
@@ -61,7 +62,7 @@ class Sender:
     # What arrives
 
     def add(self, batch: Batch, now_ms: int) -> None:
-        lane = self._partition((batch.topic, batch.partition))
+        lane = self._partitions.get((batch.topic, batch.partition)) or self._partition(batch.place)
         batch.home = lane
         if lane.state == State.STOPPED:
             code, message = lane.stopped_by
@@ -278,7 +279,7 @@ class Sender:
             if lane.state or (not lane.waiting and lane.flying == len(lane.open)):
                 continue
             if lane.leader == NO_LEADER:
-                self._want_metadata(lane.place[0], now_ms)
+                self._want_metadata(lane.place.topic, now_ms)
             elif now_ms < lane.not_before_ms:
                 self._context.wake_at(lane.not_before_ms)
             elif lane.leader in self._throttled:

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 
 from oncelog.client.error_codes import ErrorCodes as Code
 from oncelog.client.sending.actions import Found, LookUp, StoredSpan
-from oncelog.client.sending.batch import Batch, Identity
+from oncelog.client.sending.batch import Batch
 from oncelog.client.sending.states import State
 from oncelog.client.sending.tenure import Tenure
 from oncelog.producers.sequences import SEQUENCE_MASK, SEQUENCE_WINDOW, records_behind, sequence_after
+from oncelog.slots import Identity
 
 if TYPE_CHECKING:
     from oncelog.client.sending.partition import Partition

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from oncelog.client.sending.batch import Identity
 from oncelog.client.sending.limits import FOREVER_MS
+from oncelog.slots import Identity
 
 LAST_EPOCH: Final = 32_766  # Kafka's clients stop one short of the largest 16-bit number
 PERIODS: Final = 24  # a lease is renewed when 23 of these have passed
@@ -51,5 +51,5 @@ class Tenure:
 
     def bumped(self, now_ms: int) -> "Tenure | None":
         """The next epoch of the same pid, as Java's client takes it without asking; None when there is none left."""
-        pid, epoch = self.identity
+        pid, epoch, _ = self.identity
         return Tenure(Identity(pid, epoch + 1), 0, None, now_ms) if epoch < LAST_EPOCH else None

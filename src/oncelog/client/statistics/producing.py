@@ -3,9 +3,10 @@
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from oncelog.client.sending import Place, Produce
+from oncelog.client.sending import Produce
 from oncelog.client.statistics.traffic import Window
 from oncelog.clock import monotonic_s
+from oncelog.slots import Place
 
 if TYPE_CHECKING:
     from oncelog.client.producer.engine import Engine
@@ -33,7 +34,7 @@ class Producing:
         now_ms = int(monotonic_s() * 1000)
         traffic = self._engine.brokers.traffic(request.node_id)
         for batch in request.batches:
-            sent = self._sent[batch.topic, batch.partition]
+            sent = self._sent[batch.place]
             sent.records += batch.record_count
             sent.size_bytes += len(batch.data)
             self._batch_bytes[batch.topic].add(len(batch.data))
@@ -72,7 +73,7 @@ class Producing:
         leader, epoch = self._engine.brokers.metadata.leader(*place)
         standing, sent = self._engine.sender.standing(place), self._sent[place]
         return {
-            "partition": place[1],
+            "partition": place.partition,
             "broker": leader,
             "leader": leader,
             "leader_epoch": epoch,

@@ -13,7 +13,7 @@ from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.net.warm import cool, warm
 from oncelog.client.producer.producer import Producer
 from oncelog.client.saving.asking import EARLIEST, LATEST, end_offsets
-from oncelog.client.saving.saved import Place
+from oncelog.slots import Place
 from oncelog.spark.copying.cluster import Cluster
 from oncelog.spark.copying.job import CopyRefused
 from oncelog.spark.copying.lane import Lane, Noted, Standing

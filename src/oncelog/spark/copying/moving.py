@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from oncelog.client.consumer.ranges import DataLost, Range, read_batches
 from oncelog.client.producer.buffers import Buffers
 from oncelog.client.producer.producer import Producer
-from oncelog.client.saving.saved import Identity, SavedPartition, SavedProducer, SavedTopic, Span
+from oncelog.client.saving.saved import SavedPartition, SavedProducer, SavedTopic
 from oncelog.clock import monotonic_s, wall_s
 from oncelog.producers.sequences import SEQUENCE_MASK
 from oncelog.records.passing_columns import Passing, pass_on
+from oncelog.slots import Identity, Span
 from oncelog.spark.copying.job import Copied, CopyRefused, Job, Order, Task
 from oncelog.spark.copying.lane import Lane, Standing
 from oncelog.spark.copying.log import CopyLog

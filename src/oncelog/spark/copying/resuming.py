@@ -15,12 +15,12 @@ from oncelog.client.consumer.ranges import Range, read_batches, read_columns
 from oncelog.client.net.warm import Warm, cool, warm
 from oncelog.client.saving.asking import end_offsets
 from oncelog.client.saving.resume import remembered_or_none
-from oncelog.client.saving.saved import HighWater, Place
 from oncelog.clock import monotonic_s
 from oncelog.producers.sequences import SEQUENCE_MASK, SEQUENCE_WINDOW, records_behind
 from oncelog.records.column_types import Columns, Int64s
 from oncelog.records.decode_columns import decode
 from oncelog.records.header import headers
+from oncelog.slots import HighWater, Place
 from oncelog.spark.copying.comparing import Rows, difference
 from oncelog.spark.copying.job import CopyRefused, Job
 from oncelog.spark.copying.lane import Lane

@@ -15,9 +15,9 @@ from oncelog.client.net.metadata import Metadata
 from oncelog.client.net.warm import cool, warm
 from oncelog.client.saving.asking import EARLIEST, LATEST, end_offsets
 from oncelog.client.saving.fencing import kafka_pid
-from oncelog.client.saving.saved import Identity, Place
 from oncelog.client.types import NewTopic
 from oncelog.clock import monotonic_s
+from oncelog.slots import Identity, Place
 from oncelog.spark.copying.job import CopyRefused
 from oncelog.spark.copying.lane import Side
 

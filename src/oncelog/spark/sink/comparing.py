@@ -17,9 +17,10 @@ from oncelog.client.partitioners import KeylessCounter, Partitioner, partitioner
 from oncelog.client.saving.errors import CannotResume, ReplayDiffers
 from oncelog.client.saving.read_back import slots
 from oncelog.client.saving.replay import Output, Slot, check_equal
-from oncelog.client.saving.saved import Place, SavedPartition, SavedProducer, Span
+from oncelog.client.saving.saved import SavedPartition, SavedProducer
 from oncelog.producers.sequences import records_behind
 from oncelog.records.arrow import bytes_column, headers_column, timestamps
+from oncelog.slots import Place, Span
 from oncelog.spark.sink.rows import Portion, portions
 
 KEPT_BYTES: Final = 64 << 20

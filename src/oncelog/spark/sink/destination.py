@@ -10,8 +10,9 @@ from oncelog.client.net.metadata import Metadata
 from oncelog.client.properties import ProducerSettings
 from oncelog.client.saving.asking import end_offsets
 from oncelog.client.saving.fencing import kafka_pid
-from oncelog.client.saving.saved import Identity, Place, SavedPartition, SavedProducer, SavedTopic, Span
+from oncelog.client.saving.saved import SavedPartition, SavedProducer, SavedTopic
 from oncelog.clock import wall_s
+from oncelog.slots import Identity, Place, Span
 from oncelog.spark.sink.errors import SinkRefused
 
 if TYPE_CHECKING:

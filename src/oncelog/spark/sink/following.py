@@ -4,8 +4,9 @@ import secrets
 from dataclasses import replace
 from typing import Final
 
-from oncelog.client.saving.saved import Place, SavedProducer
+from oncelog.client.saving.saved import SavedProducer
 from oncelog.clock import wall_s
+from oncelog.slots import Place
 from oncelog.spark.sink.destination import Destination, grown
 from oncelog.spark.sink.lane import LaneMessage, LaneState, SinkState
 from oncelog.spark.sink.standing import Standing

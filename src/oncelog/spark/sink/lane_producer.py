@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from oncelog.client.errors import KafkaException
 from oncelog.client.producer.producer import Producer
 from oncelog.client.saving.errors import ReplayDiffers
-from oncelog.client.saving.saved import Place, SavedProducer
+from oncelog.client.saving.saved import SavedProducer
+from oncelog.slots import Place
 from oncelog.spark.sink.lane import Json
 
 if TYPE_CHECKING:

@@ -19,8 +19,9 @@ from typing import Any, Final, Self
 import pyarrow as pa
 
 from oncelog.client.errors import KafkaError, KafkaException
-from oncelog.client.saving.saved import Place, SavedProducer
+from oncelog.client.saving.saved import SavedProducer
 from oncelog.clock import wall_s
+from oncelog.slots import Place
 from oncelog.spark.options import SinkOptions
 from oncelog.spark.sink import steps
 from oncelog.spark.sink.checking import lane_properties

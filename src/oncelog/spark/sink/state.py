@@ -16,13 +16,13 @@ from oncelog.client.admin.values import ConfigResource, ResourceType
 from oncelog.client.errors import KafkaError, KafkaException, error_of, is_retriable
 from oncelog.client.net.brokers import Brokers
 from oncelog.client.saving.asking import EARLIEST, end_offsets
-from oncelog.client.saving.saved import Place
 from oncelog.client.types import NewTopic
 from oncelog.clock import monotonic_s, wall_s
 from oncelog.records.build import build_batch
 from oncelog.records.codecs import GZIP, NONE
 from oncelog.records.header import headers
 from oncelog.records.read import records_of
+from oncelog.slots import Place
 from oncelog.spark.sink.errors import BadState, SinkRefused
 from oncelog.spark.sink.lane import topic_of
 from oncelog.spark.sink.standing import Entry, Standing, start_of
