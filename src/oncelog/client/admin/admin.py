@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from oncelog.client.admin import arguments, configs, groups, topics
-from oncelog.client.admin.asking import Patience
+from oncelog.client.admin.timeouts import Timeouts
 from oncelog.client.admin.values import (
     ConfigEntry,
     ConfigResource,
@@ -100,18 +100,18 @@ class Admin:
         validate_only: bool = False,
     ) -> dict[str, "Future[None]"]:
         wanted = arguments.all_of(NewTopic, "new_topics", new_topics, lambda each: each.topic)
-        patience = self._patience(request_timeout, operation_timeout)
+        timeouts = self._timeouts(request_timeout, operation_timeout)
         return self._futures(
             [each.topic for each in wanted],
-            partial(topics.create_topics, self._brokers, wanted, patience, validate_only=validate_only),
+            partial(topics.create_topics, self._brokers, wanted, timeouts, validate_only=validate_only),
         )
 
     def delete_topics(
         self, topic_names: Sequence[str], *, operation_timeout: float = 0, request_timeout: float = -1
     ) -> dict[str, "Future[None]"]:
         names = arguments.texts("topics", topic_names)
-        patience = self._patience(request_timeout, operation_timeout)
-        return self._futures(names, partial(topics.delete_topics, self._brokers, names, patience))
+        timeouts = self._timeouts(request_timeout, operation_timeout)
+        return self._futures(names, partial(topics.delete_topics, self._brokers, names, timeouts))
 
     def create_partitions(
         self,
@@ -122,10 +122,10 @@ class Admin:
         validate_only: bool = False,
     ) -> dict[str, "Future[None]"]:
         wanted = arguments.all_of(NewPartitions, "new_partitions", new_partitions, lambda each: each.topic)
-        patience = self._patience(request_timeout, operation_timeout)
+        timeouts = self._timeouts(request_timeout, operation_timeout)
         return self._futures(
             [each.topic for each in wanted],
-            partial(topics.create_partitions, self._brokers, wanted, patience, validate_only=validate_only),
+            partial(topics.create_partitions, self._brokers, wanted, timeouts, validate_only=validate_only),
         )
 
     def delete_records(
@@ -135,7 +135,7 @@ class Admin:
         return self._by_partition(
             offsets,
             lambda before: topics.delete_records(
-                self._brokers, before, self._patience(request_timeout, operation_timeout)
+                self._brokers, before, self._timeouts(request_timeout, operation_timeout)
             ),
         )
 
@@ -145,7 +145,7 @@ class Admin:
         """First offsets at or after these times in milliseconds; -1 the end, -2 the beginning, -3 the latest time."""
         places = [TopicPartition(each.topic, each.partition, at) for each, at in timestamps.items()]
         return self._by_partition(
-            places, lambda wanted: topics.list_offsets(self._brokers, wanted, self._patience(request_timeout))
+            places, lambda wanted: topics.list_offsets(self._brokers, wanted, self._timeouts(request_timeout))
         )
 
     def describe_producers(
@@ -154,7 +154,7 @@ class Admin:
         """The producers that each partition's leader remembers."""
         return self._by_partition(
             partitions,
-            lambda asked: topics.describe_producers(self._brokers, list(asked), self._patience(request_timeout)),
+            lambda asked: topics.describe_producers(self._brokers, list(asked), self._timeouts(request_timeout)),
         )
 
     def describe_leases(
@@ -164,7 +164,7 @@ class Admin:
         it fails with `_UNSUPPORTED_FEATURE`."""
         return self._by_partition(
             partitions,
-            lambda asked: topics.describe_leases(self._brokers, list(asked), self._patience(request_timeout)),
+            lambda asked: topics.describe_leases(self._brokers, list(asked), self._timeouts(request_timeout)),
         )
 
     # --- configurations
@@ -173,17 +173,17 @@ class Admin:
         self, resources: Sequence[ConfigResource], *, request_timeout: float = -1
     ) -> dict[ConfigResource, "Future[dict[str, ConfigEntry]]"]:
         wanted = arguments.all_of(ConfigResource, "resources", resources, lambda each: each)
-        patience = self._patience(request_timeout)
-        return self._futures(wanted, partial(configs.describe_configs, self._brokers, wanted, patience))
+        timeouts = self._timeouts(request_timeout)
+        return self._futures(wanted, partial(configs.describe_configs, self._brokers, wanted, timeouts))
 
     def incremental_alter_configs(
         self, resources: Sequence[ConfigResource], *, request_timeout: float = -1, validate_only: bool = False
     ) -> dict[ConfigResource, "Future[None]"]:
         wanted = arguments.all_of(ConfigResource, "resources", resources, lambda each: each)
-        patience = self._patience(request_timeout)
+        timeouts = self._timeouts(request_timeout)
         return self._futures(
             wanted,
-            partial(configs.incremental_alter_configs, self._brokers, wanted, patience, validate_only=validate_only),
+            partial(configs.incremental_alter_configs, self._brokers, wanted, timeouts, validate_only=validate_only),
         )
 
     # --- groups
@@ -194,7 +194,7 @@ class Admin:
         """Raises where one of the brokers could not be asked, since its groups would be missing."""
 
         async def ask() -> list[GroupListing]:
-            found, failures = await groups.list_groups(self._brokers, self._patience(request_timeout), states)
+            found, failures = await groups.list_groups(self._brokers, self._timeouts(request_timeout), states)
             if failures:
                 raise failures[0]
             return found
@@ -205,15 +205,15 @@ class Admin:
         self, group_ids: Sequence[str], *, request_timeout: float = -1
     ) -> dict[str, "Future[GroupDescription]"]:
         names = arguments.texts("groups", group_ids)
-        patience = self._patience(request_timeout)
-        return self._futures(names, partial(groups.describe_groups, self._brokers, names, patience))
+        timeouts = self._timeouts(request_timeout)
+        return self._futures(names, partial(groups.describe_groups, self._brokers, names, timeouts))
 
     def delete_consumer_groups(
         self, group_ids: Sequence[str], *, request_timeout: float = -1
     ) -> dict[str, "Future[None]"]:
         names = arguments.texts("groups", group_ids)
-        patience = self._patience(request_timeout)
-        return self._futures(names, partial(groups.delete_groups, self._brokers, names, patience))
+        timeouts = self._timeouts(request_timeout)
+        return self._futures(names, partial(groups.delete_groups, self._brokers, names, timeouts))
 
     def list_consumer_group_offsets(
         self, wanted: Sequence[GroupOffsets], *, request_timeout: float = -1
@@ -232,11 +232,11 @@ class Admin:
 
     # --- futures
 
-    def _patience(self, request_timeout_s: float, operation_timeout_s: float = 0) -> Patience:
+    def _timeouts(self, request_timeout_s: float, operation_timeout_s: float = 0) -> Timeouts:
         request = arguments.seconds("request_timeout", request_timeout_s)
         operation = arguments.seconds("operation_timeout", operation_timeout_s)
         request_ms = int(request * 1000) if request >= 0 else self._settings.socket_timeout_ms
-        return Patience(request_ms, max(0, int(operation * 1000)))
+        return Timeouts(request_ms, max(0, int(operation * 1000)))
 
     def _wait(self, coroutine: Coroutine[Any, Any, T], timeout_s: float) -> T:
         limit_s = LIST_TIMEOUT_S if timeout_s is None or timeout_s < 0 else timeout_s
@@ -298,12 +298,12 @@ class Admin:
     def _by_group(
         self,
         given: Sequence[GroupOffsets],
-        ask: Callable[[Brokers, GroupOffsets, Patience], Coroutine[Any, Any, GroupOffsets]],
+        ask: Callable[[Brokers, GroupOffsets, Timeouts], Coroutine[Any, Any, GroupOffsets]],
         request_timeout_s: float,
     ) -> dict[str, "Future[GroupOffsets]"]:
         wanted = arguments.all_of(GroupOffsets, "groups", given, lambda each: each.group_id)
-        patience = self._patience(request_timeout_s)
-        return {each.group_id: self._future(partial(ask, self._brokers, each, patience)) for each in wanted}
+        timeouts = self._timeouts(request_timeout_s)
+        return {each.group_id: self._future(partial(ask, self._brokers, each, timeouts)) for each in wanted}
 
     def _refuse_if_closed(self) -> None:
         if self._is_closed:

@@ -3,16 +3,17 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from oncelog.client.admin.asking import Outcomes, Patience, ask, ask_each, refusal
+from oncelog.client.admin.timeouts import Timeouts, refusal
 from oncelog.client.admin.values import ConfigEntry, ConfigResource, ConfigSource, ResourceType
 from oncelog.client.errors import KafkaException, invalid_argument
+from oncelog.client.net.retry import Outcomes
 
 if TYPE_CHECKING:
     from oncelog.client.net.brokers import Brokers
 
 
 async def describe_configs(
-    brokers: "Brokers", resources: Sequence[ConfigResource], patience: Patience
+    brokers: "Brokers", resources: Sequence[ConfigResource], timeouts: Timeouts
 ) -> Outcomes[ConfigResource]:
     def build(asked: Sequence[ConfigResource]) -> Callable[[Any], Any]:
         return lambda spoken: spoken.new(
@@ -30,7 +31,7 @@ async def describe_configs(
             include_documentation=False,
         )
 
-    return await _ask(brokers, resources, patience, "describe_configs", build, _entries)
+    return await _ask(brokers, resources, timeouts, "describe_configs", build, _entries)
 
 
 def _entries(answer: Any) -> list[tuple[Any, object]]:
@@ -53,7 +54,7 @@ def _entry(said: Any) -> ConfigEntry:
 
 
 async def incremental_alter_configs(
-    brokers: "Brokers", resources: Sequence[ConfigResource], patience: Patience, *, validate_only: bool
+    brokers: "Brokers", resources: Sequence[ConfigResource], timeouts: Timeouts, *, validate_only: bool
 ) -> Outcomes[ConfigResource]:
     def build(asked: Sequence[ConfigResource]) -> Callable[[Any], Any]:
         return lambda spoken: spoken.new(
@@ -81,13 +82,13 @@ async def incremental_alter_configs(
     def read(answer: Any) -> list[tuple[Any, object]]:
         return [(each, refusal(each.error_code, each.error_message)) for each in answer.responses]
 
-    return await _ask(brokers, resources, patience, "incremental_alter_configs", build, read)
+    return await _ask(brokers, resources, timeouts, "incremental_alter_configs", build, read)
 
 
 async def _ask(
     brokers: "Brokers",
     resources: Sequence[ConfigResource],
-    patience: Patience,
+    timeouts: Timeouts,
     name: str,
     build: Callable[[Sequence[ConfigResource]], Callable[[Any], Any]],
     read: Callable[[Any], list[tuple[Any, object]]],
@@ -97,7 +98,7 @@ async def _ask(
 
     async def ask_node(node_id: int, asked: list[ConfigResource]) -> Outcomes[ConfigResource]:
         node = None if node_id < 0 else node_id
-        answer = await brokers.request(node, name, build(asked), timeout_ms=patience.request_timeout_ms)
+        answer = await brokers.request(node, name, build(asked), timeout_ms=timeouts.request_timeout_ms)
         told = {(int(said.resource_type), str(said.resource_name)): outcome for said, outcome in read(answer)}
         return {given[key]: outcome for key, outcome in told.items() if key in given}
 
@@ -109,9 +110,9 @@ async def _ask(
                 by_node.setdefault(_node(each), []).append(each)
             except KafkaException as failure:
                 outcomes[each] = failure
-        return outcomes | await ask_each(by_node, patience, ask_node)
+        return outcomes | await timeouts.ask_nodes(by_node, ask_node)
 
-    outcomes: Outcomes[ConfigResource] = await ask(given.values(), patience, once)
+    outcomes: Outcomes[ConfigResource] = await timeouts.ask(given.values(), once)
     return outcomes
 
 

@@ -3,11 +3,12 @@
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from oncelog.client.admin.asking import Outcomes, Patience, ask, ask_each, refusal
+from oncelog.client.admin.timeouts import Timeouts, refusal
 from oncelog.client.admin.values import GroupDescription, GroupListing, GroupOffsets, MemberDescription
 from oncelog.client.consumer import asking
 from oncelog.client.errors import KafkaError, KafkaException, error_of, exception_of
 from oncelog.client.groups.protocol import MalformedMessage, Partition, decode_assignment
+from oncelog.client.net.retry import Outcomes
 from oncelog.client.types import OFFSET_INVALID, TopicPartition
 
 if TYPE_CHECKING:
@@ -17,27 +18,27 @@ DEAD = "Dead"
 
 
 async def list_groups(
-    brokers: "Brokers", patience: Patience, states: Sequence[str] = ()
+    brokers: "Brokers", timeouts: Timeouts, states: Sequence[str] = ()
 ) -> tuple[list[GroupListing], list[KafkaException]]:
     """All groups of all brokers, and the failures of brokers that could not be asked."""
-    await patience.spend_on(brokers.refresh(()))
+    await timeouts.spend_on(brokers.refresh(()))
     nodes = sorted(brokers.metadata.brokers)
 
     async def once(left: list[int]) -> Outcomes[int]:
-        return await ask_each({node_id: [node_id] for node_id in left}, patience, ask_node)
+        return await timeouts.ask_nodes({node_id: [node_id] for node_id in left}, ask_node)
 
     async def ask_node(node_id: int, _: list[int]) -> Outcomes[int]:
         answer = await brokers.request(
             node_id,
             "list_groups",
             lambda spoken: spoken.new("ListGroupsRequest", states_filter=tuple(states), types_filter=()),
-            timeout_ms=patience.request_timeout_ms,
+            timeout_ms=timeouts.request_timeout_ms,
         )
         return {node_id: refusal(answer.error_code) or [_listing(each) for each in answer.groups]}
 
     found: list[GroupListing] = []
     failures: list[KafkaException] = []
-    for outcome in (await ask(nodes, patience, once)).values():
+    for outcome in (await timeouts.ask(nodes, once)).values():
         if isinstance(outcome, KafkaException):
             failures.append(outcome)
         else:
@@ -53,7 +54,7 @@ def _listing(said: Any) -> GroupListing:
 async def _ask_coordinators(
     brokers: "Brokers",
     group_ids: Sequence[str],
-    patience: Patience,
+    timeouts: Timeouts,
     ask_node: Callable[[int, list[str]], Awaitable[Outcomes[str]]],
     *,
     done_already: int = 0,
@@ -66,12 +67,12 @@ async def _ask_coordinators(
                 by_node.setdefault(await brokers.coordinator(group_id), []).append(group_id)
             except KafkaException as failure:
                 outcomes[group_id] = failure
-        return outcomes | await ask_each(by_node, patience, ask_node)
+        return outcomes | await timeouts.ask_nodes(by_node, ask_node)
 
-    return await ask(group_ids, patience, once, done_already=done_already)
+    return await timeouts.ask(group_ids, once, done_already=done_already)
 
 
-async def describe_groups(brokers: "Brokers", group_ids: Sequence[str], patience: Patience) -> Outcomes[str]:
+async def describe_groups(brokers: "Brokers", group_ids: Sequence[str], timeouts: Timeouts) -> Outcomes[str]:
     async def ask_node(node_id: int, asked: list[str]) -> Outcomes[str]:
         answer = await brokers.request(
             node_id,
@@ -79,7 +80,7 @@ async def describe_groups(brokers: "Brokers", group_ids: Sequence[str], patience
             lambda spoken: spoken.new(
                 "DescribeGroupsRequest", groups=tuple(asked), include_authorized_operations=False
             ),
-            timeout_ms=patience.request_timeout_ms,
+            timeout_ms=timeouts.request_timeout_ms,
         )
         return {
             str(each.group_id): refusal(each.error_code, getattr(each, "error_message", None))
@@ -87,7 +88,7 @@ async def describe_groups(brokers: "Brokers", group_ids: Sequence[str], patience
             for each in answer.groups
         }
 
-    outcomes = await _ask_coordinators(brokers, group_ids, patience, ask_node)
+    outcomes = await _ask_coordinators(brokers, group_ids, timeouts, ask_node)
     for group_id, outcome in outcomes.items():
         if isinstance(outcome, GroupDescription) and outcome.state == DEAD:
             # Kafka's way to say that there is no such group.
@@ -119,21 +120,21 @@ def _assigned(assignment: bytes) -> tuple[Partition, ...]:
         return ()
 
 
-async def delete_groups(brokers: "Brokers", group_ids: Sequence[str], patience: Patience) -> Outcomes[str]:
+async def delete_groups(brokers: "Brokers", group_ids: Sequence[str], timeouts: Timeouts) -> Outcomes[str]:
     async def ask_node(node_id: int, asked: list[str]) -> Outcomes[str]:
         answer = await brokers.request(
             node_id,
             "delete_groups",
             lambda spoken: spoken.new("DeleteGroupsRequest", groups_names=tuple(asked)),
-            timeout_ms=patience.request_timeout_ms,
+            timeout_ms=timeouts.request_timeout_ms,
         )
         return {str(each.group_id): refusal(each.error_code) for each in answer.results}
 
     gone = KafkaError.GROUP_ID_NOT_FOUND
-    return await _ask_coordinators(brokers, group_ids, patience, ask_node, done_already=gone)
+    return await _ask_coordinators(brokers, group_ids, timeouts, ask_node, done_already=gone)
 
 
-async def group_offsets(brokers: "Brokers", wanted: GroupOffsets, patience: Patience) -> GroupOffsets:
+async def group_offsets(brokers: "Brokers", wanted: GroupOffsets, timeouts: Timeouts) -> GroupOffsets:
     """What is committed; of all partitions where none are named."""
 
     async def ask_node(node_id: int, _: list[str]) -> Outcomes[str]:
@@ -149,11 +150,11 @@ async def group_offsets(brokers: "Brokers", wanted: GroupOffsets, patience: Pati
             return spoken.new("OffsetFetchRequest", group_id=wanted.group_id, topics=topics, require_stable=False)
 
         answer = await brokers.request(
-            node_id, "offset_fetch", build, versions=(2, 7), timeout_ms=patience.request_timeout_ms
+            node_id, "offset_fetch", build, versions=(2, 7), timeout_ms=timeouts.request_timeout_ms
         )
         return {wanted.group_id: refusal(answer.error_code) or [_committed(*each) for each in _cells(answer)]}
 
-    outcome = (await _ask_coordinators(brokers, [wanted.group_id], patience, ask_node))[wanted.group_id]
+    outcome = (await _ask_coordinators(brokers, [wanted.group_id], timeouts, ask_node))[wanted.group_id]
     if isinstance(outcome, KafkaException):
         raise outcome
     return GroupOffsets(wanted.group_id, sorted(outcome))
@@ -171,20 +172,20 @@ def _committed(topic: str, said: Any) -> TopicPartition:
     )
 
 
-async def alter_group_offsets(brokers: "Brokers", wanted: GroupOffsets, patience: Patience) -> GroupOffsets:
+async def alter_group_offsets(brokers: "Brokers", wanted: GroupOffsets, timeouts: Timeouts) -> GroupOffsets:
     """Commit for a group that has no members; a group that has some refuses it."""
     given = {(each.topic, each.partition): each for each in wanted.topic_partitions or ()}
     offsets = {place: asking.ToCommit(each.offset, metadata=each.metadata or "") for place, each in given.items()}
 
     async def ask_node(node_id: int, _: list[str]) -> Outcomes[str]:
-        timeout_ms = patience.request_timeout_ms
+        timeout_ms = timeouts.request_timeout_ms
         codes = await asking.commit(brokers, node_id, wanted.group_id, offsets, asking.Member(), timeout_ms=timeout_ms)
         return {wanted.group_id: _told(codes, given)}
 
-    return await _offsets_changed(brokers, wanted, patience, ask_node)
+    return await _offsets_changed(brokers, wanted, timeouts, ask_node)
 
 
-async def delete_group_offsets(brokers: "Brokers", wanted: GroupOffsets, patience: Patience) -> GroupOffsets:
+async def delete_group_offsets(brokers: "Brokers", wanted: GroupOffsets, timeouts: Timeouts) -> GroupOffsets:
     partitions = {(each.topic, each.partition): each for each in wanted.topic_partitions or ()}
 
     async def ask_node(node_id: int, _: list[str]) -> Outcomes[str]:
@@ -201,20 +202,20 @@ async def delete_group_offsets(brokers: "Brokers", wanted: GroupOffsets, patienc
             )
             return spoken.new("OffsetDeleteRequest", group_id=wanted.group_id, topics=topics)
 
-        answer = await brokers.request(node_id, "offset_delete", build, timeout_ms=patience.request_timeout_ms)
+        answer = await brokers.request(node_id, "offset_delete", build, timeout_ms=timeouts.request_timeout_ms)
         codes = {(topic, int(each.partition_index)): int(each.error_code) for topic, each in _cells(answer)}
         return {wanted.group_id: refusal(answer.error_code) or _told(codes, partitions)}
 
-    return await _offsets_changed(brokers, wanted, patience, ask_node)
+    return await _offsets_changed(brokers, wanted, timeouts, ask_node)
 
 
 async def _offsets_changed(
     brokers: "Brokers",
     wanted: GroupOffsets,
-    patience: Patience,
+    timeouts: Timeouts,
     ask_node: Callable[[int, list[str]], Awaitable[Outcomes[str]]],
 ) -> GroupOffsets:
-    outcome = (await _ask_coordinators(brokers, [wanted.group_id], patience, ask_node))[wanted.group_id]
+    outcome = (await _ask_coordinators(brokers, [wanted.group_id], timeouts, ask_node))[wanted.group_id]
     if isinstance(outcome, KafkaException):
         raise outcome
     return GroupOffsets(wanted.group_id, outcome)

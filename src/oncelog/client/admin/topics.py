@@ -1,14 +1,15 @@
 """Topics and partitions: made, removed, grown, described, cut at the front."""
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from oncelog.client.admin.asking import Outcomes, Patience, ask, ask_controller, ask_each, refusal
+from oncelog.client.admin.timeouts import Timeouts, refusal
 from oncelog.client.admin.values import DeletedRecords, FoundOffset, LeaseState, PartitionLeases, ProducerState
 from oncelog.client.consumer import asking
-from oncelog.client.errors import KafkaError, KafkaException, exception_of
+from oncelog.client.errors import KafkaError
 from oncelog.client.groups.protocol import Partition
+from oncelog.client.net.leaders import by_topic
+from oncelog.client.net.retry import Outcomes
 from oncelog.client.types import NewPartitions, NewTopic
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ NO_EPOCH = -1
 
 
 async def create_topics(
-    brokers: "Brokers", topics: Sequence[NewTopic], patience: Patience, *, validate_only: bool
+    brokers: "Brokers", topics: Sequence[NewTopic], timeouts: Timeouts, *, validate_only: bool
 ) -> Outcomes[str]:
     wanted = {each.topic: each for each in topics}
 
@@ -27,15 +28,15 @@ async def create_topics(
             return spoken.new(
                 "CreateTopicsRequest",
                 topics=tuple(_new_topic(spoken, wanted[name]) for name in names),
-                timeout=patience.operation_timeout,
+                timeout=timeouts.operation_timeout,
                 validate_only=validate_only,
             )
 
-        answer = await ask_controller(brokers, "create_topics", build, patience)
+        answer = await timeouts.ask_controller(brokers, "create_topics", build)
         return {str(each.name): refusal(each.error_code, _said(each)) for each in answer.topics}
 
     done_already = 0 if validate_only else KafkaError.TOPIC_ALREADY_EXISTS
-    return await ask(wanted, patience, once, done_already=done_already)
+    return await timeouts.ask(wanted, once, done_already=done_already)
 
 
 def _new_topic(spoken: Any, topic: NewTopic) -> Any:
@@ -55,24 +56,24 @@ def _new_topic(spoken: Any, topic: NewTopic) -> Any:
     )
 
 
-async def delete_topics(brokers: "Brokers", topics: Sequence[str], patience: Patience) -> Outcomes[str]:
+async def delete_topics(brokers: "Brokers", topics: Sequence[str], timeouts: Timeouts) -> Outcomes[str]:
     async def once(names: list[str]) -> Outcomes[str]:
         def build(spoken: Any) -> Any:
             if spoken.version < 6:
-                return spoken.new("DeleteTopicsRequest", topic_names=tuple(names), timeout=patience.operation_timeout)
+                return spoken.new("DeleteTopicsRequest", topic_names=tuple(names), timeout=timeouts.operation_timeout)
             states = tuple(spoken.new("DeleteTopicState", name=name, topic_id=None) for name in names)
-            return spoken.new("DeleteTopicsRequest", topics=states, timeout=patience.operation_timeout)
+            return spoken.new("DeleteTopicsRequest", topics=states, timeout=timeouts.operation_timeout)
 
-        answer = await ask_controller(brokers, "delete_topics", build, patience)
+        answer = await timeouts.ask_controller(brokers, "delete_topics", build)
         return {str(each.name): refusal(each.error_code, _said(each)) for each in answer.responses}
 
-    outcomes = await ask(topics, patience, once, done_already=KafkaError.UNKNOWN_TOPIC_OR_PART)
+    outcomes = await timeouts.ask(topics, once, done_already=KafkaError.UNKNOWN_TOPIC_OR_PART)
     brokers.forget([name for name, outcome in outcomes.items() if outcome is None])
     return outcomes
 
 
 async def create_partitions(
-    brokers: "Brokers", topics: Sequence[NewPartitions], patience: Patience, *, validate_only: bool
+    brokers: "Brokers", topics: Sequence[NewPartitions], timeouts: Timeouts, *, validate_only: bool
 ) -> Outcomes[str]:
     wanted = {each.topic: each for each in topics}
 
@@ -81,14 +82,14 @@ async def create_partitions(
             return spoken.new(
                 "CreatePartitionsRequest",
                 topics=tuple(_more_partitions(spoken, wanted[name]) for name in names),
-                timeout=patience.operation_timeout,
+                timeout=timeouts.operation_timeout,
                 validate_only=validate_only,
             )
 
-        answer = await ask_controller(brokers, "create_partitions", build, patience)
+        answer = await timeouts.ask_controller(brokers, "create_partitions", build)
         return {str(each.name): refusal(each.error_code, _said(each)) for each in answer.results}
 
-    return await ask(wanted, patience, once)
+    return await timeouts.ask(wanted, once)
 
 
 def _more_partitions(spoken: Any, wanted: NewPartitions) -> Any:
@@ -110,64 +111,23 @@ def _said(answer: Any) -> str | None:
 # --- what is asked of leaders
 
 
-async def ask_leaders(
-    brokers: "Brokers",
-    partitions: Sequence[Partition],
-    patience: Patience,
-    ask_node: Any,
-) -> Outcomes[Partition]:
-    async def once(left: list[Partition]) -> Outcomes[Partition]:
-        await brokers.refresh({topic for topic, _ in left})
-        by_leader: dict[int, list[Partition]] = defaultdict(list)
-        outcomes: Outcomes[Partition] = {}
-        for partition in left:
-            leader = _leader(brokers, partition)
-            if isinstance(leader, KafkaException):
-                outcomes[partition] = leader
-            else:
-                by_leader[leader].append(partition)
-        return outcomes | await ask_each(by_leader, patience, ask_node)
-
-    return await ask(partitions, patience, once)
-
-
-def _leader(brokers: "Brokers", partition: Partition) -> int | KafkaException:
-    topic, index = partition
-    known = brokers.metadata.topics.get(topic)
-    if known is None or (known.error_code and not known.partitions):
-        code = KafkaError.UNKNOWN_TOPIC_OR_PART if known is None else known.error_code
-        return exception_of(code, f"topic {topic}")
-    if index not in known.partitions:
-        words = f"{topic} has partitions 0 to {len(known.partitions) - 1}, not {index}"
-        return exception_of(KafkaError.UNKNOWN_TOPIC_OR_PART, words)
-    leader = known.partitions[index].leader
-    return leader if leader >= 0 else exception_of(KafkaError.LEADER_NOT_AVAILABLE, f"{topic} [{index}]")
-
-
-def _by_topic(partitions: Sequence[Partition]) -> dict[str, list[int]]:
-    topics: dict[str, list[int]] = defaultdict(list)
-    for topic, index in partitions:
-        topics[topic].append(index)
-    return topics
-
-
-async def list_offsets(brokers: "Brokers", wanted: Mapping[Partition, int], patience: Patience) -> Outcomes[Partition]:
+async def list_offsets(brokers: "Brokers", wanted: Mapping[Partition, int], timeouts: Timeouts) -> Outcomes[Partition]:
     """Offsets by timestamp; -1 is the end, -2 the beginning, -3 the record with the greatest timestamp."""
 
     async def ask_node(node_id: int, partitions: list[Partition]) -> Outcomes[Partition]:
         asked = [(partition, NO_EPOCH, wanted[partition]) for partition in partitions]
-        timeout_ms = patience.request_timeout_ms
+        timeout_ms = timeouts.request_timeout_ms
         answers = await asking.list_offsets(brokers, node_id, asked, read_committed=False, timeout_ms=timeout_ms)
         return {
             found.partition: refusal(found.error_code) or FoundOffset(found.offset, timestamp_ms, found.leader_epoch)
             for found, timestamp_ms in answers
         }
 
-    return await ask_leaders(brokers, list(wanted), patience, ask_node)
+    return await timeouts.ask_leaders(brokers, list(wanted), ask_node)
 
 
 async def delete_records(
-    brokers: "Brokers", before: Mapping[Partition, int], patience: Patience
+    brokers: "Brokers", before: Mapping[Partition, int], timeouts: Timeouts
 ) -> Outcomes[Partition]:
     async def ask_node(node_id: int, partitions: list[Partition]) -> Outcomes[Partition]:
         def build(spoken: Any) -> Any:
@@ -180,32 +140,32 @@ async def delete_records(
                         for index in indexes
                     ),
                 )
-                for topic, indexes in _by_topic(partitions).items()
+                for topic, indexes in by_topic(partitions).items()
             )
-            return spoken.new("DeleteRecordsRequest", topics=topics, timeout=patience.operation_timeout)
+            return spoken.new("DeleteRecordsRequest", topics=topics, timeout=timeouts.operation_timeout)
 
-        answer = await brokers.request(node_id, "delete_records", build, timeout_ms=patience.request_timeout_ms)
+        answer = await brokers.request(node_id, "delete_records", build, timeout_ms=timeouts.request_timeout_ms)
         return {
             (str(topic.name), int(each.partition_index)): refusal(each.error_code) or DeletedRecords(each.low_watermark)
             for topic in answer.topics
             for each in topic.partitions
         }
 
-    return await ask_leaders(brokers, list(before), patience, ask_node)
+    return await timeouts.ask_leaders(brokers, list(before), ask_node)
 
 
 async def describe_producers(
-    brokers: "Brokers", partitions: Sequence[Partition], patience: Patience
+    brokers: "Brokers", partitions: Sequence[Partition], timeouts: Timeouts
 ) -> Outcomes[Partition]:
     async def ask_node(node_id: int, asked: list[Partition]) -> Outcomes[Partition]:
         def build(spoken: Any) -> Any:
             topics = tuple(
                 spoken.new("TopicRequest", name=topic, partition_indexes=tuple(indexes))
-                for topic, indexes in _by_topic(asked).items()
+                for topic, indexes in by_topic(asked).items()
             )
             return spoken.new("DescribeProducersRequest", topics=topics)
 
-        answer = await brokers.request(node_id, "describe_producers", build, timeout_ms=patience.request_timeout_ms)
+        answer = await brokers.request(node_id, "describe_producers", build, timeout_ms=timeouts.request_timeout_ms)
         return {
             (str(topic.name), int(each.partition_index)): refusal(each.error_code, each.error_message)
             or [_producer(state) for state in each.active_producers]
@@ -213,7 +173,7 @@ async def describe_producers(
             for each in topic.partitions
         }
 
-    return await ask_leaders(brokers, partitions, patience, ask_node)
+    return await timeouts.ask_leaders(brokers, partitions, ask_node)
 
 
 def _producer(state: Any) -> ProducerState:
@@ -228,24 +188,24 @@ def _producer(state: Any) -> ProducerState:
 
 
 async def describe_leases(
-    brokers: "Brokers", partitions: Sequence[Partition], patience: Patience
+    brokers: "Brokers", partitions: Sequence[Partition], timeouts: Timeouts
 ) -> Outcomes[Partition]:
     async def ask_node(node_id: int, asked: list[Partition]) -> Outcomes[Partition]:
         def build(spoken: Any) -> Any:
             topics = tuple(
                 spoken.new("DescribeLeasesTopic", name=topic, partitions=tuple(indexes))
-                for topic, indexes in _by_topic(asked).items()
+                for topic, indexes in by_topic(asked).items()
             )
             return spoken.new("DescribeLeasesRequest", topics=topics)
 
-        answer = await brokers.request(node_id, "describe_leases", build, timeout_ms=patience.request_timeout_ms)
+        answer = await brokers.request(node_id, "describe_leases", build, timeout_ms=timeouts.request_timeout_ms)
         return {
             (str(topic.name), int(each.partition_index)): refusal(each.error_code, each.error_message) or _leases(each)
             for topic in answer.topics
             for each in topic.partitions
         }
 
-    return await ask_leaders(brokers, partitions, patience, ask_node)
+    return await timeouts.ask_leaders(brokers, partitions, ask_node)
 
 
 def _leases(said: Any) -> PartitionLeases:

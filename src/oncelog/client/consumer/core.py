@@ -19,7 +19,9 @@ from oncelog.client.errors import KafkaError, KafkaException, error_of, exceptio
 from oncelog.client.fetching.values import Partition
 from oncelog.client.groups.coordinator import Group
 from oncelog.client.net.brokers import Brokers
+from oncelog.client.net.leaders import ask_leaders
 from oncelog.client.net.metadata import Metadata
+from oncelog.client.net.retry import Outcomes, Patience, ask
 from oncelog.client.properties import ConsumerSettings
 from oncelog.client.statistics.consuming import Consuming
 from oncelog.client.statistics.telling import Statistics
@@ -259,32 +261,27 @@ class Core:
 
     async def _of_coordinator(self, attempt: Callable[[int], Awaitable[tuple[int, T]]], patience_ms: int) -> T:
         """Ask until the coordinator answers without an error that passes by itself."""
-        loop = asyncio.get_running_loop()
-        give_up_s = loop.time() + patience_ms / 1000
-        reason = ""
-        while True:
-            try:
-                async with asyncio.timeout_at(give_up_s):
-                    if self._coordinator == NOWHERE:
-                        self._coordinator = await self.brokers.coordinator(self.group_id())
-                    code, answer = await attempt(self._coordinator)
-            except TimeoutError:
-                words = f"the group's coordinator gave no answer in {patience_ms} ms{reason}"
-                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, words)) from None
-            except KafkaException as failure:
-                self._coordinator = NOWHERE
-                reason = f"; the last attempt: {failure.error.str()}"
-                if not failure.error.retriable() or loop.time() >= give_up_s:
-                    raise
-            else:
-                if not code:
-                    return answer
-                if code in _COORDINATOR_MOVED:
-                    self._coordinator = NOWHERE
-                if not is_retriable(code) or loop.time() >= give_up_s:
-                    raise exception_of(code)
-                reason = f"; the last answer: {error_of(code).str()}"
-            await asyncio.sleep(self.settings.retry_backoff_ms / 1000)
+
+        async def question() -> T:
+            if self._coordinator == NOWHERE:
+                self._coordinator = await self.brokers.coordinator(self.group_id())
+            code, answer = await attempt(self._coordinator)
+            if code:
+                raise exception_of(code)
+            return answer
+
+        def failed(_: KafkaError) -> None:
+            self._coordinator = NOWHERE
+
+        def gave_up(trouble: KafkaError | None) -> KafkaException:
+            reason = "" if trouble is None else f"; the last attempt: {trouble.str()}"
+            words = f"the group's coordinator gave no answer in {patience_ms} ms{reason}"
+            return KafkaException(KafkaError(KafkaError._TIMED_OUT, words))
+
+        return await ask(question, self._patience(patience_ms), failed=failed, gave_up=gave_up)
+
+    def _patience(self, total_ms: int) -> Patience:
+        return Patience(total_ms / 1000, self.settings.retry_backoff_ms / 1000)
 
     async def _find_committed(self, partitions: list[Partition]) -> dict[Partition, tuple[int, int]]:
         if not self.settings.group_id:
@@ -327,47 +324,26 @@ class Core:
 
     async def offsets_at(self, asked: Mapping[Partition, int], patience_ms: int) -> dict[Partition, asking.TimeFound]:
         """Where a time is, or EARLIEST or LATEST; asked of each partition's leader, again while there is none."""
-        loop = asyncio.get_running_loop()
-        give_up_s = loop.time() + patience_ms / 1000
-        found: dict[Partition, asking.TimeFound] = {}
-        while True:
-            left = {each: time for each, time in asked.items() if each not in found}
-            trouble = await self._ask_leaders(left, found)
-            if len(found) == len(asked):
-                return found
-            if not is_retriable(trouble.code()) or loop.time() >= give_up_s:
-                raise KafkaException(trouble)
-            await asyncio.sleep(self.settings.retry_backoff_ms / 1000)
-            await self.brokers.refresh({topic for topic, _ in left})
-
-    async def _ask_leaders(
-        self, asked: Mapping[Partition, int], found: dict[Partition, asking.TimeFound]
-    ) -> KafkaError:
-        """Fill in what is answered; the error is why the rest is not."""
-        unknown = {topic for topic, _ in asked if topic not in self.brokers.metadata.topics}
-        if unknown:
-            await self.brokers.refresh(unknown)
-        trouble = error_of(KafkaError.LEADER_NOT_AVAILABLE)
-        by_leader: dict[int, list[tuple[Partition, int, int]]] = {}
-        for (topic, index), time in asked.items():
-            known = self.brokers.metadata.topics.get(topic)
-            if known is not None and known.error_code:
-                trouble = error_of(known.error_code)
-            leader, epoch = self.brokers.metadata.leader(topic, index)
-            if known is not None and not known.error_code and index not in known.partitions:
-                trouble = KafkaError(KafkaError._UNKNOWN_PARTITION, f"{topic} has no partition {index}")
-            if leader >= 0:
-                by_leader.setdefault(leader, []).append(((topic, index), epoch, time))
         read_committed = self.settings.isolation_level == "read_committed"
-        for node_id, questions in by_leader.items():
-            try:
-                answers = await asking.list_offsets(self.brokers, node_id, questions, read_committed=read_committed)
-            except KafkaException as failure:
-                trouble = failure.error
-                continue
-            for each in answers:
-                if each.found.error_code:
-                    trouble = error_of(each.found.error_code)
-                else:
-                    found[each.found.partition] = each
-        return trouble
+
+        async def ask_node(node_id: int, partitions: list[Partition]) -> Outcomes[Partition]:
+            leader = self.brokers.metadata.leader
+            questions = [(each, leader(*each)[1], asked[each]) for each in partitions]
+            answers = await asking.list_offsets(self.brokers, node_id, questions, read_committed=read_committed)
+            return {
+                each.found.partition: exception_of(each.found.error_code) if each.found.error_code else each
+                for each in answers
+            }
+
+        found = await ask_leaders(
+            self.brokers,
+            asked,
+            ask_node,
+            self._patience(patience_ms),
+            is_whole=True,
+            no_partition=KafkaError._UNKNOWN_PARTITION,
+        )
+        for outcome in found.values():
+            if isinstance(outcome, KafkaException):
+                raise outcome
+        return found

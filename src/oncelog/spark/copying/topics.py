@@ -4,8 +4,8 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from threading import Event
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
-from oncelog.client.admin.asking import Patience
 from oncelog.client.admin.configs import describe_configs
+from oncelog.client.admin.timeouts import Timeouts
 from oncelog.client.admin.topics import create_topics
 from oncelog.client.admin.values import ConfigEntry, ConfigResource, ConfigSource, ResourceType
 from oncelog.client.consumer import asking
@@ -103,13 +103,13 @@ class Topics:
 
     def configs(self, topic: str) -> Configs:
         resource = ConfigResource(ResourceType.TOPIC, topic)
-        found = self._asked(lambda brokers: describe_configs(brokers, [resource], Patience(REQUEST_MS)))[resource]
+        found = self._asked(lambda brokers: describe_configs(brokers, [resource], Timeouts(REQUEST_MS)))[resource]
         return Configs({} if isinstance(found, KafkaException) else found)
 
     def create(self, name: str, partition_count: int, configs: Mapping[str, str]) -> None:
         """One that somebody else has made meanwhile is as good."""
         topic = NewTopic(name, partition_count, CLUSTER_DEFAULT, config=configs)
-        patience = Patience(REQUEST_MS, CREATE_MS)
+        patience = Timeouts(REQUEST_MS, CREATE_MS)
         outcome = self._asked(lambda brokers: create_topics(brokers, [topic], patience, validate_only=False))[name]
         if isinstance(outcome, KafkaException) and outcome.error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
             raise CopyRefused(f"topic {name} cannot be made: {outcome.error.str()}")

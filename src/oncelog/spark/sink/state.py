@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from datetime import timedelta
 from typing import Any, Final, NamedTuple, TypeVar
 
-from oncelog.client.admin.asking import Patience
 from oncelog.client.admin.configs import describe_configs
+from oncelog.client.admin.timeouts import Timeouts
 from oncelog.client.admin.topics import create_topics
 from oncelog.client.admin.values import ConfigResource, ResourceType
 from oncelog.client.errors import KafkaError, KafkaException, error_of, is_retriable
@@ -82,7 +82,7 @@ class SinkTopic:
     async def create(self) -> None:
         name = self._place.topic
         topic = NewTopic(name, 1, -1, config=CONFIG)
-        patience = Patience(self._patience_ms, TOPIC_PATIENCE_MS)
+        patience = Timeouts(self._patience_ms, TOPIC_PATIENCE_MS)
         outcome = (await create_topics(self._brokers, [topic], patience, validate_only=False))[name]
         is_there = isinstance(outcome, KafkaException) and outcome.error.code() == KafkaError.TOPIC_ALREADY_EXISTS
         if outcome is not None and not is_there:
@@ -92,7 +92,7 @@ class SinkTopic:
     async def check_config(self) -> None:
         """That the topic keeps what is written, as far as we may know: somebody else may have made it."""
         resource = ConfigResource(ResourceType.TOPIC, self._place.topic)
-        patience = Patience(self._patience_ms, TOPIC_PATIENCE_MS)
+        patience = Timeouts(self._patience_ms, TOPIC_PATIENCE_MS)
         found = (await describe_configs(self._brokers, [resource], patience))[resource]
         if isinstance(found, KafkaException):
             if found.error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:

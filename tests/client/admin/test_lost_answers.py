@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from oncelog.client.admin import GroupOffsets, groups, topics
-from oncelog.client.admin.asking import Patience, ask, ask_each
+from oncelog.client.admin.timeouts import Timeouts
 from oncelog.client.errors import KafkaError, KafkaException, exception_of
 from oncelog.client.net.brokers import Brokers
 from oncelog.client.types import NewTopic, TopicPartition
@@ -24,18 +24,18 @@ async def for_ever(*_: object) -> Any:
 
 async def test_a_try_that_hangs_ends_with_the_patience() -> None:
     async with asyncio.timeout(LONG_S):
-        outcomes = await ask(["a"], Patience(50), for_ever)
+        outcomes = await Timeouts(50).ask(["a"], for_ever)
     assert outcomes["a"].error == KafkaError._TIMED_OUT
 
 
 async def test_who_answers_is_heard_though_another_does_not() -> None:
-    patience = Patience(50)
+    timeouts = Timeouts(50)
 
     async def ask_node(node_id: int, keys: list[str]) -> dict[str, Any]:
         return dict.fromkeys(keys, "heard") if node_id == 1 else await for_ever()
 
     async with asyncio.timeout(LONG_S):
-        outcomes = await ask(["a", "b"], patience, lambda left: ask_each({1: ["a"], 2: ["b"]}, patience, ask_node))
+        outcomes = await timeouts.ask(["a", "b"], lambda left: timeouts.ask_nodes({1: ["a"], 2: ["b"]}, ask_node))
     assert outcomes["a"] == "heard"
     assert outcomes["b"].error == KafkaError._TIMED_OUT
 
@@ -47,7 +47,7 @@ async def test_what_a_lost_try_may_have_done_counts_as_done(first: int | None) -
     async def once(left: list[str]) -> dict[str, Any]:
         return next(tries)
 
-    assert await ask(["a"], Patience(MS), once, done_already=EXISTS) == {"a": None}
+    assert await Timeouts(MS).ask(["a"], once, done_already=EXISTS) == {"a": None}
 
 
 @pytest.mark.parametrize("first", [None, KafkaError.NOT_CONTROLLER])
@@ -57,7 +57,7 @@ async def test_without_a_lost_try_it_is_a_refusal(first: int | None) -> None:
     async def once(left: list[str]) -> dict[str, Any]:
         return {"a": next(tries)}
 
-    assert (await ask(["a"], Patience(MS), once, done_already=EXISTS))["a"].error == EXISTS
+    assert (await Timeouts(MS).ask(["a"], once, done_already=EXISTS))["a"].error == EXISTS
 
 
 def losing_the_first_answer(broker: FakeBroker, name: str, then: Any) -> None:
@@ -70,7 +70,7 @@ async def test_a_topic_made_by_a_try_whose_answer_was_lost_is_made(validate_only
         broker.versions[CREATE] = (2, 5)
         losing_the_first_answer(broker, "create_topics", {"topics": [{"name": "t", "error_code": EXISTS}]})
         brokers = Brokers(broker.settings())
-        outcomes = await topics.create_topics(brokers, [NewTopic("t")], Patience(MS), validate_only=validate_only)
+        outcomes = await topics.create_topics(brokers, [NewTopic("t")], Timeouts(MS), validate_only=validate_only)
         await brokers.close()
     assert (outcomes["t"] is None) == (not validate_only)
 
@@ -80,7 +80,7 @@ async def test_a_topic_removed_by_a_try_whose_answer_was_lost_is_removed() -> No
         broker.versions[DELETE] = (1, 5)
         losing_the_first_answer(broker, "delete_topics", {"responses": [{"name": "t", "error_code": UNKNOWN}]})
         brokers = Brokers(broker.settings())
-        assert await topics.delete_topics(brokers, ["t"], Patience(MS)) == {"t": None}
+        assert await topics.delete_topics(brokers, ["t"], Timeouts(MS)) == {"t": None}
         await brokers.close()
 
 
@@ -96,7 +96,7 @@ async def test_a_partition_that_the_answer_leaves_out_does_not_seem_committed(ve
         }
         brokers = Brokers(broker.settings())
         wanted = GroupOffsets("g", [TopicPartition("t", 0, 5), TopicPartition("t", 1, 6)])
-        told = await groups.alter_group_offsets(brokers, wanted, Patience(MS))
+        told = await groups.alter_group_offsets(brokers, wanted, Timeouts(MS))
         await brokers.close()
     errors = [(each.partition, each.error) for each in told.topic_partitions or ()]
     assert errors == [(0, None), (1, KafkaError._BAD_MSG)]
@@ -108,6 +108,6 @@ async def test_groups_are_not_waited_for_longer_than_asked() -> None:
         brokers = Brokers(broker.settings())
         with pytest.raises(KafkaException) as failed:
             async with asyncio.timeout(LONG_S):
-                await groups.list_groups(brokers, Patience(50))
+                await groups.list_groups(brokers, Timeouts(50))
         assert failed.value.error == KafkaError._TIMED_OUT
         await brokers.close()
