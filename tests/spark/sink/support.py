@@ -81,7 +81,7 @@ def grow_topic(server: ServerProcess, topic: str, partitions: int) -> None:
             future.result()
 
 
-def stored(server: ServerProcess, topic: str) -> dict[int, list[tuple[bytes | None, bytes | None]]]:
+def stored(server: Reachable, topic: str) -> dict[int, list[tuple[bytes | None, bytes | None]]]:
     """What stands in each partition, in its order."""
     return {
         partition: [(message.key(), message.value()) for message in messages]
@@ -89,7 +89,7 @@ def stored(server: ServerProcess, topic: str) -> dict[int, list[tuple[bytes | No
     }
 
 
-def messages_of(server: ServerProcess, topic: str) -> dict[int, list[Any]]:
+def messages_of(server: Reachable, topic: str) -> dict[int, list[Any]]:
     consumer = Consumer({"bootstrap.servers": server.bootstrap_servers, "group.id": "reader"})
     try:
         partitions = consumer.list_topics(topic).topics[topic].partitions
@@ -110,7 +110,7 @@ def messages_of(server: ServerProcess, topic: str) -> dict[int, list[Any]]:
         consumer.close()
 
 
-def values(server: ServerProcess, topic: str) -> list[bytes | None]:
+def values(server: Reachable, topic: str) -> list[bytes | None]:
     """Of all partitions, sorted."""
     return sorted(
         (value for rows in stored(server, topic).values() for _, value in rows), key=lambda value: value or b""

@@ -1,0 +1,1 @@
+"""What earlier versions left half-way, and that this one goes on from it."""
