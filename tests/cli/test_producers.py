@@ -3,7 +3,6 @@
 from oncelog.embedded import Server
 from tests.cli.running import Oncelog
 from tests.raw import RawConnection, batch
-from tests.raw.entities import OWN_PACKAGE
 
 TIME_MS = 1_700_000_000_000
 DAY_MS = 86_400_000
@@ -12,7 +11,7 @@ DAY_MS = 86_400_000
 def test_a_leased_producer_and_one_of_kafka_are_told(oncelog: Oncelog, server: Server, topic: str) -> None:
     with RawConnection(server.bootstrap_servers) as raw:
         asked = [{"name": topic, "partitions": [1]}]
-        lease = raw.call("lease_pid", 0, package=OWN_PACKAGE, topics=asked).topics[0].partitions[0]
+        lease = raw.call("lease_pid", 0, topics=asked).topics[0].partitions[0]
         identity = {"pid": lease.producer_id, "epoch": lease.generation, "sequence": 0}
         assert raw.produce(topic, 1, batch([b"a"] * 7, timestamp_ms=TIME_MS, **identity)).error_code == 0
         pid, epoch = raw.init_producer_id()

@@ -27,7 +27,6 @@ from oncelog.spark.sink.lane import (
 )
 from tests.raw import RawConnection, Rec, batch
 from tests.raw.batches import squeeze
-from tests.raw.entities import OWN_PACKAGE
 
 MB = 1 << 20
 SCRIPT = "<script>document.title = 'taken over'</script>"
@@ -100,7 +99,7 @@ class Stage:
 
     def lease(self, topic: str, partition: int = 0) -> tuple[int, int]:
         asked = [{"name": topic, "partitions": [partition]}]
-        answer = self.raw.call("lease_pid", 0, package=OWN_PACKAGE, topics=asked).topics[0].partitions[0]
+        answer = self.raw.call("lease_pid", 0, topics=asked).topics[0].partitions[0]
         assert answer.error_code == 0
         return answer.producer_id, answer.generation
 
@@ -111,7 +110,7 @@ class Stage:
             "generation": generation,
             "topics": [{"name": topic, "partitions": [partition]}],
         }
-        answer = self.raw.call("resume_pid", 0, package=OWN_PACKAGE, timeout=5000, producers=[producer])
+        answer = self.raw.call("resume_pid", 0, timeout=5000, producers=[producer])
         assert answer.producers[0].topics[0].partitions[0].error_code == 0
 
     def quarrel(self, topic: str = "payments", producers: int = 40) -> None:

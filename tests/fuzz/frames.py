@@ -36,20 +36,18 @@ class Frames:
         self._random = Random(seed)
         self._instances = Instances(self._random)
         self._kinds = [
-            (api.name, version, api.package)
-            for api in apis().values()
-            for version in range(api.versions[0], api.versions[1] + 1)
+            (api.name, version) for api in apis().values() for version in range(api.versions[0], api.versions[1] + 1)
         ]
         self._turn = 0
         self._earlier: list[bytes] = []
 
     def next(self) -> Frame:
         """One in four is whole; the others are mutated. Every API has its turn in every version."""
-        name, version, package = self._kinds[self._turn % len(self._kinds)]
+        name, version = self._kinds[self._turn % len(self._kinds)]
         self._turn += 1
         if self._turn % 50 == 0:
             return self._special()
-        whole = self._whole(name, version, package)
+        whole = self._whole(name, version)
         if self._random.random() < 0.25:
             return whole
         change = self._random.choice(CHANGES)
@@ -57,8 +55,8 @@ class Frames:
         self._remember(whole.data)
         return Frame(f"{whole.what} {change.__name__}", mutated)
 
-    def _whole(self, name: str, version: int, package: str) -> Frame:
-        kind = message(name, version, package)
+    def _whole(self, name: str, version: int) -> Frame:
+        kind = message(name, version)
         correlation_id = self._random.randrange(2**31)
         client = self._random.choice((None, "", "fuzz", "c" * 500))
         payload = encode_request(kind, self._instances.of(kind.request), correlation_id, client)

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from kio.schema.errors import ErrorCode
 
-from tests.raw.entities import KIO_PACKAGE, Message, encode_request, make, message
+from tests.raw.entities import Message, encode_request, make, message
 
 _SIZE = struct.Struct(">i")
 LARGEST_ANSWER_BYTES = 256 << 20
@@ -74,9 +74,9 @@ class RawConnection:
 
     # --- requests ---------------------------------------------------------------------------------------------
 
-    def ask(self, name: str, version: int, *, package: str = KIO_PACKAGE, answered: bool = True, **values: Any) -> None:
+    def ask(self, name: str, version: int, *, answered: bool = True, **values: Any) -> None:
         """Sends without waiting; answers are taken by `answer()` in the same order."""
-        kind = message(name, version, package)
+        kind = message(name, version)
         self._correlation_id += 1
         if answered:
             self._asked.append((self._correlation_id, kind))
@@ -90,8 +90,8 @@ class RawConnection:
             raise ValueError(f"asked as {correlation_id}, answered as {header.correlation_id}")
         return kind.read_response(data, at)[0]
 
-    def call(self, name: str, version: int, *, package: str = KIO_PACKAGE, **values: Any) -> Any:
-        self.ask(name, version, package=package, **values)
+    def call(self, name: str, version: int, **values: Any) -> Any:
+        self.ask(name, version, **values)
         return self.answer()
 
     # --- the questions that most tests ask --------------------------------------------------------------------

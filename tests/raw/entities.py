@@ -6,7 +6,6 @@ Durations are given in milliseconds. A field left out takes the schema's default
 classes, the empty value of its type.
 """
 
-import importlib
 from dataclasses import MISSING, fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -17,8 +16,7 @@ from typing import Any, NamedTuple, Union, get_args, get_origin
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
-OWN_PACKAGE = "oncelog.wire.own"
-KIO_PACKAGE = "kio.schema"
+from oncelog.wire.entities import entities
 
 
 class Message(NamedTuple):
@@ -33,10 +31,8 @@ class Message(NamedTuple):
 
 
 @cache
-def message(name: str, version: int, package: str = KIO_PACKAGE) -> Message:
-    stem = "".join(part.capitalize() for part in name.split("_"))
-    request = getattr(importlib.import_module(f"{package}.{name}.v{version}.request"), f"{stem}Request")
-    response = getattr(importlib.import_module(f"{package}.{name}.v{version}.response"), f"{stem}Response")
+def message(name: str, version: int) -> Message:
+    _, _, request, response = entities(name, version)
     return Message(
         name,
         version,

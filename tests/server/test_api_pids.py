@@ -7,20 +7,19 @@ import pytest
 from oncelog.embedded import Server
 from oncelog.server.errors import ErrorCode
 from tests.raw import RawConnection, Rec, batch
-from tests.raw.entities import OWN_PACKAGE
 from tests.server.conftest import new_topic
 from tests.waiting import until
 
 
 def lease(raw: RawConnection, *topics: tuple[str, list[int]]) -> Any:
     asked = [{"name": name, "partitions": partitions} for name, partitions in topics]
-    return raw.call("lease_pid", 0, package=OWN_PACKAGE, topics=asked).topics
+    return raw.call("lease_pid", 0, topics=asked).topics
 
 
 def resume(raw: RawConnection, pid: int, generation: int, topic: str, *partitions: int, timeout_ms: int = 5000) -> Any:
     topics = [{"name": topic, "partitions": list(partitions or (0,))}]
     producers = [{"producer_id": pid, "generation": generation, "topics": topics}]
-    answer = raw.call("resume_pid", 0, package=OWN_PACKAGE, timeout=timeout_ms, producers=producers)
+    answer = raw.call("resume_pid", 0, timeout=timeout_ms, producers=producers)
     return answer.producers[0].topics[0].partitions
 
 
@@ -175,7 +174,7 @@ def test_leases_are_described(server: Server, raw: RawConnection, topic: str) ->
     granted = lease(raw, (topic, [0]))[0].partitions[0]
     send(raw, topic, granted.producer_id, granted.generation, 0, 7)
     asked = [{"name": topic, "partitions": [0, 3, 0]}]
-    (answer,) = raw.call("describe_leases", 0, package=OWN_PACKAGE, topics=asked).topics
+    (answer,) = raw.call("describe_leases", 0, topics=asked).topics
     here, nowhere = answer.partitions
     lifetime_ms = server.settings.oncelog_lease_lifetime_ms
     assert (here.capacity, here.lifetime_ms) == (server.settings.oncelog_producer_ring_entries, lifetime_ms)

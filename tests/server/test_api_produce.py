@@ -11,7 +11,6 @@ from oncelog.server.errors import ErrorCode
 from oncelog.server.keyless import MAX_UNFOLDED_BYTES
 from tests.raw import CODECS, RawConnection, Rec, batch, message_set
 from tests.raw.batches import HEADER_BYTES, squeeze
-from tests.raw.entities import OWN_PACKAGE
 from tests.server.conftest import new_topic
 
 FULL_RANGE = range(3, 14)
@@ -193,7 +192,7 @@ def test_a_kafka_producer_is_deduplicated(raw: RawConnection, topic: str) -> Non
 
 def test_a_leased_producer_is_trimmed_where_it_overlaps(raw: RawConnection, topic: str) -> None:
     topics = [{"name": topic, "partitions": [0]}]
-    lease = raw.call("lease_pid", 0, package=OWN_PACKAGE, topics=topics).topics[0].partitions[0]
+    lease = raw.call("lease_pid", 0, topics=topics).topics[0].partitions[0]
 
     def send(values: list[bytes], sequence: int, version: int = 9) -> Any:
         records: list[Rec | bytes | None] = list(values)
@@ -213,7 +212,7 @@ def test_a_leased_producer_is_trimmed_where_it_overlaps(raw: RawConnection, topi
 
 def test_damage_that_is_found_while_cutting_an_overlap_is_called_so(raw: RawConnection, topic: str) -> None:
     topics = [{"name": topic, "partitions": [0]}]
-    lease = raw.call("lease_pid", 0, package=OWN_PACKAGE, topics=topics).topics[0].partitions[0]
+    lease = raw.call("lease_pid", 0, topics=topics).topics[0].partitions[0]
     values: list[Rec | bytes | None] = [b"0", b"1", b"2"]
     own: dict[str, Any] = {"pid": lease.producer_id, "epoch": lease.generation}
     assert raw.produce(topic, 0, batch(values, **own, sequence=0)).error_code is ErrorCode.none

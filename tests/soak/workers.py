@@ -11,7 +11,6 @@ from confluent_kafka import KafkaError, Message, Producer
 from kio.schema.errors import ErrorCode
 
 from tests.raw import RawConnection, Rec, batch
-from tests.raw.entities import OWN_PACKAGE
 
 RECORDS = "records"  # written by librdkafka and by leased producers
 SHORT = "short"  # the same, with retention by size
@@ -177,7 +176,7 @@ class LeasedProducer(Worker):
 
     def _lease(self, connection: RawConnection) -> None:
         topics = [{"name": RECORDS, "partitions": [self.partition]}]
-        part = connection.call("lease_pid", 0, package=OWN_PACKAGE, topics=topics).topics[0].partitions[0]
+        part = connection.call("lease_pid", 0, topics=topics).topics[0].partitions[0]
         if part.error_code is not ErrorCode.none:
             self.stopping.wait(0.02)
             return
@@ -191,7 +190,7 @@ class LeasedProducer(Worker):
         self._generation = generation
         topics = [{"name": RECORDS, "partitions": [self.partition]}]
         producers = [{"producer_id": self._pid, "generation": generation, "topics": topics}]
-        answer = connection.call("resume_pid", 0, package=OWN_PACKAGE, timeout=5_000, producers=producers)
+        answer = connection.call("resume_pid", 0, timeout=5_000, producers=producers)
         part = answer.producers[0].topics[0].partitions[0]
         if part.error_code is ErrorCode.unknown_producer_id and self._next == 0:
             self._resume = False  # nothing of it ever came in: it goes on from 0
@@ -315,7 +314,7 @@ class Granter(Worker):
         if answer.error_code is ErrorCode.none:
             self.ledger.granted.append(answer.producer_id)
         topics = [{"name": RECORDS, "partitions": [0]}]
-        part = connection.call("lease_pid", 0, package=OWN_PACKAGE, topics=topics).topics[0].partitions[0]
+        part = connection.call("lease_pid", 0, topics=topics).topics[0].partitions[0]
         if part.error_code is ErrorCode.none:
             self.ledger.leased.append(part.producer_id)
         self.stopping.wait(0.005)

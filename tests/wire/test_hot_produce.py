@@ -17,7 +17,7 @@ from oncelog.wire.hot import (
     PRODUCE_TOPIC_IDS,
     Produced,
     encode_produced,
-    encode_produced_one,
+    pack_produced_one,
     read_produce,
 )
 from tests.raw import message
@@ -191,7 +191,8 @@ def test_the_short_way_answers_as_kio_writes(version: int, data: st.DataObject, 
     name = data.draw(keys(version))
     one = Produced(data.draw(indexes), data.draw(codes), data.draw(offsets), data.draw(times_ms), data.draw(offsets))
 
-    frame = encode_produced_one(version, correlation_id, name, *one[:5])
+    pack, size_bytes, before, after = pack_produced_one(version, name)
+    frame = pack(size_bytes, correlation_id, before, *one[:5], after)
 
     assert frame == written_by_kio(version, correlation_id, [(name, [one])])
 

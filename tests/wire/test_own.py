@@ -11,7 +11,6 @@ from kio.serial import entity_reader, entity_writer
 
 from oncelog.wire.messages import schema
 from tests.raw import encode_request, make, message
-from tests.raw.entities import OWN_PACKAGE
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "protocol.md"
 
@@ -131,11 +130,11 @@ def documented(title: str) -> bytes:
 
 
 def frame(name: str, side: str, values: dict[str, Any]) -> bytes:
-    kind = message(name, 0, OWN_PACKAGE)
+    kind = message(name, 0)
     if side == "request":
         payload = encode_request(kind, make(kind.request, values), 7, "me")
     else:
-        payload = schema(name, 0, OWN_PACKAGE).encode(make(kind.response, values), 7)
+        payload = schema(name, 0).encode(make(kind.response, values), 7)
     return len(payload).to_bytes(4, "big") + payload
 
 
@@ -147,7 +146,7 @@ def test_the_document_shows_the_bytes_that_are_sent(title: str) -> None:
 @pytest.mark.parametrize("title", CASES)
 def test_the_documented_bytes_are_read_back(title: str) -> None:
     name, side, values = CASES[title]
-    kind = message(name, 0, OWN_PACKAGE)
+    kind = message(name, 0)
     entity_type = getattr(kind, side)
     payload = documented(title)[4:]
     _, at = entity_reader(entity_type.__header_schema__)(payload, 0)
@@ -155,13 +154,13 @@ def test_the_documented_bytes_are_read_back(title: str) -> None:
 
 
 def test_keys_are_the_documented_ones() -> None:
-    assert message("lease_pid", 0, OWN_PACKAGE).request.__api_key__ == 20300
-    assert message("resume_pid", 0, OWN_PACKAGE).request.__api_key__ == 20301
-    assert message("describe_leases", 0, OWN_PACKAGE).request.__api_key__ == 20302
+    assert message("lease_pid", 0).request.__api_key__ == 20300
+    assert message("resume_pid", 0).request.__api_key__ == 20301
+    assert message("describe_leases", 0).request.__api_key__ == 20302
 
 
 def test_kio_writes_what_it_reads() -> None:
-    kind = message("resume_pid", 0, OWN_PACKAGE)
+    kind = message("resume_pid", 0)
     entity = make(kind.request, RESUME_REQUEST)
     out = BytesIO()
     entity_writer(kind.request)(out, entity)

@@ -267,7 +267,7 @@ class Connection(Receiving):
                 raise MalformedFrame(f"{api.name} has no version {version} here")
             version = 0
         self._metrics.requests[key] += 1
-        spoken = schema(api.name, version, api.package)
+        spoken = schema(api.name, version)
         client_id, at = read_client_id(buffer, at, end)
         call = Call(
             self._broker,

@@ -173,33 +173,6 @@ class Produced(NamedTuple):
     error_message: str | None = None
 
 
-def encode_produced_one(
-    version: int,
-    correlation_id: int,
-    topic: bytes,
-    index: int,
-    error_code: int,
-    base_offset: int,
-    append_time_ms: int,
-    log_start_offset: int,
-) -> bytes:
-    """The frame for the shape that nearly every producer sends: one partition, nothing to explain; from version 5."""
-    pack, size_bytes, before, after = pack_produced_one(version, topic)
-    frame: bytes = pack(
-        size_bytes,
-        correlation_id,
-        before,
-        index,
-        error_code,
-        base_offset,
-        append_time_ms,
-        log_start_offset,
-        after,
-    )
-    return frame
-
-
-@lru_cache(maxsize=4096)
 def pack_produced_one(version: int, topic: bytes) -> tuple[Callable[..., bytes], int, bytes, bytes]:
     """The packer for answers about one partition of this topic, with the bytes before and behind the numbers."""
     before = b"".join(_answer_start(version, PRODUCE_FLEXIBLE, 1, topic, 1, PRODUCE_TOPIC_IDS))

@@ -1,13 +1,11 @@
-"""kio's entities, loaded when an API is first used in a version.
+"""The server's side of a message: requests read, answers written. `requests.py` is the client's.
 
-kio makes one dataclass per message, nested struct and version. A handler that serves many versions names the
-type and its fields once; `Schema.new` leaves out the fields that this version does not have.
+An API's entities are loaded when it is first used in a version.
 """
 
 from dataclasses import MISSING, fields
 from datetime import timedelta
 from functools import cache
-from importlib import import_module
 from io import BytesIO
 from types import UnionType
 from typing import Any, Union, get_origin
@@ -16,6 +14,7 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
 from oncelog.wire.bounds import Bounds
+from oncelog.wire.entities import Maker, entities
 from oncelog.wire.nulls import arrays_of, refuse_nulls
 
 NO_THROTTLE = timedelta(0)
@@ -24,15 +23,11 @@ NO_THROTTLE = timedelta(0)
 class Schema:
     """One API in one version: its readers, writers and types."""
 
-    def __init__(self, name: str, version: int, package: str) -> None:
+    def __init__(self, name: str, version: int) -> None:
         self.name = name
         self.version = version
-        base = f"{package}.{name}.v{version}"
-        self._request_module = import_module(f"{base}.request")
-        self._response_module = import_module(f"{base}.response")
-        stem = "".join(part.capitalize() for part in name.split("_"))
-        self.request_type: Any = getattr(self._request_module, f"{stem}Request")
-        self.response_type: Any = getattr(self._response_module, f"{stem}Response")
+        _, module, self.request_type, self.response_type = entities(name, version)
+        self._maker = Maker(module)
         self._read = entity_reader(self.request_type)
         self._arrays = arrays_of(self.request_type)
         self.bounds = Bounds(self.request_type)
@@ -40,7 +35,6 @@ class Schema:
         self.has_flexible_header: bool = self.request_type.__header_schema__.__version__ >= 2
         self._write = entity_writer(self.response_type)
         self._write_header = entity_writer(self.response_type.__header_schema__)
-        self._known: dict[str, tuple[Any, frozenset[str]]] = {}
 
     def read(self, data: bytes, at: int) -> tuple[Any, int]:
         """The request and the number of bytes that it took; raises for whatever is wrong with it."""
@@ -50,15 +44,10 @@ class Schema:
 
     def new(self, type_name: str, **values: Any) -> Any:
         """A response struct of this version; fields that the version lacks are dropped, no throttling is assumed."""
-        known = self._known.get(type_name)
-        if known is None:
-            known = self._known[type_name] = self._fields_of(type_name)
-        entity_type, names = known
-        if values.keys() - names:
-            values = {name: value for name, value in values.items() if name in names}
-        if "throttle_time" in names and "throttle_time" not in values:
-            values["throttle_time"] = NO_THROTTLE
-        return entity_type(**values)
+        _, names = self._maker.type_of(type_name)
+        if "throttle_time" in names:
+            values.setdefault("throttle_time", NO_THROTTLE)
+        return self._maker.new(type_name, **values)
 
     def encode(self, response: Any, correlation_id: int) -> bytes:
         """The answer's header and body, without the length that precedes a frame."""
@@ -80,10 +69,6 @@ class Schema:
                 values[each.name] = _empty(each.type)
         return self.response_type(**values) if "error_code" in values else None
 
-    def _fields_of(self, type_name: str) -> tuple[Any, frozenset[str]]:
-        entity_type = getattr(self._response_module, type_name)
-        return entity_type, frozenset(field.name for field in fields(entity_type))
-
 
 def _empty(hint: Any) -> Any:
     """The emptiest value of a field's type: what a refusal holds where the schema names no default."""
@@ -101,5 +86,5 @@ def _empty(hint: Any) -> Any:
 
 
 @cache
-def schema(name: str, version: int, package: str = "kio.schema") -> Schema:
-    return Schema(name, version, package)
+def schema(name: str, version: int) -> Schema:
+    return Schema(name, version)

@@ -5,9 +5,7 @@ An answer is looked at before kio reads it, for the same reasons as a request is
 anything, and a newer broker may send tagged fields that kio does not know.
 """
 
-from dataclasses import fields
 from functools import cache
-from importlib import import_module
 from io import BytesIO
 from struct import Struct
 from typing import Any
@@ -16,16 +14,15 @@ from kio.schema.index import api_key_map, schema_name_map
 from kio.serial import entity_reader, entity_writer
 
 from oncelog.wire.bounds import Bounds
+from oncelog.wire.entities import Maker, entities
 from oncelog.wire.frames import Buffer, MalformedFrame, skip_tagged_fields
 from oncelog.wire.newer_codes import with_plain_codes
 from oncelog.wire.nulls import arrays_of, refuse_nulls
-from oncelog.wire.own import DESCRIBE_LEASES_KEY, LEASE_PID_KEY, RESUME_PID_KEY
+from oncelog.wire.own import OWN_KEYS
 
 CORRELATION_ID_BYTES = 4
 # A cluster of a hundred thousand partitions answers Metadata with some hundred thousand elements.
 MOST_ANSWERED_ELEMENTS = 20_000_000
-
-OWN_KEYS = {"lease_pid": LEASE_PID_KEY, "resume_pid": RESUME_PID_KEY, "describe_leases": DESCRIBE_LEASES_KEY}
 
 _head = Struct(">ihhi")  # length, key, version, correlation id
 _int16 = Struct(">h")
@@ -37,12 +34,8 @@ class RequestSchema:
     def __init__(self, name: str, version: int) -> None:
         self.name = name
         self.version = version
-        base = f"{'oncelog.wire.own' if name in OWN_KEYS else 'kio.schema'}.{name}.v{version}"
-        self._request_module = import_module(f"{base}.request")
-        response_module = import_module(f"{base}.response")
-        stem = "".join(part.capitalize() for part in name.split("_"))
-        self.request_type: Any = getattr(self._request_module, f"{stem}Request")
-        self.response_type: Any = getattr(response_module, f"{stem}Response")
+        module, _, self.request_type, self.response_type = entities(name, version)
+        self.new = Maker(module).new  # a struct of this request
         self.key = int(self.request_type.__api_key__)
         self.has_flexible_request_header: bool = self.request_type.__header_schema__.__version__ >= 2
         self.has_flexible_response_header: bool = self.response_type.__header_schema__.__version__ >= 1
@@ -51,18 +44,6 @@ class RequestSchema:
         self._read_plain: Any = None  # for answers with error codes that kio does not know
         self._arrays = arrays_of(self.response_type)
         self._bounds = Bounds(self.response_type, MOST_ANSWERED_ELEMENTS)
-        self._known: dict[str, tuple[Any, frozenset[str]]] = {}
-
-    def new(self, type_name: str, **values: Any) -> Any:
-        """A struct of this request; fields that this version lacks are dropped."""
-        known = self._known.get(type_name)
-        if known is None:
-            entity_type = getattr(self._request_module, type_name)
-            known = self._known[type_name] = entity_type, frozenset(field.name for field in fields(entity_type))
-        entity_type, names = known
-        if values.keys() - names:
-            values = {name: value for name, value in values.items() if name in names}
-        return entity_type(**values)
 
     def encode(self, request: Any, correlation_id: int, client_id: str | None) -> bytes:
         """The whole frame, its length included."""

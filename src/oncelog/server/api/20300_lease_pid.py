@@ -69,4 +69,4 @@ def _answer(name: str, index: int, call: Call, granting: _Granting) -> Any:
     )
 
 
-API = Api(key=LEASE_PID_KEY, name="lease_pid", versions=(0, 0), handle=handle, package="oncelog.wire.own")
+API = Api(key=LEASE_PID_KEY, name="lease_pid", versions=(0, 0), handle=handle)

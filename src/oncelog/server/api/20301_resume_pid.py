@@ -120,4 +120,4 @@ def _answer(fenced: Fenced, settled: set[Partition], call: Call) -> Any:
     )
 
 
-API = Api(key=RESUME_PID_KEY, name="resume_pid", versions=(0, 0), handle=handle, package="oncelog.wire.own")
+API = Api(key=RESUME_PID_KEY, name="resume_pid", versions=(0, 0), handle=handle)

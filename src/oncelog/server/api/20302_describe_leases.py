@@ -61,4 +61,4 @@ def _answer(name: str, index: int, call: Call) -> Any:
     )
 
 
-API = Api(key=DESCRIBE_LEASES_KEY, name="describe_leases", versions=(0, 0), handle=handle, package="oncelog.wire.own")
+API = Api(key=DESCRIBE_LEASES_KEY, name="describe_leases", versions=(0, 0), handle=handle)

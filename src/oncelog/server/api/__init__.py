@@ -30,7 +30,6 @@ class Api:
     handle: Handler | None = None
     read: Reader | None = None  # of the usual request, faster than kio; answers None for one that it leaves to kio
     advertise_from: int | None = None  # a lower version than is served, for clients that judge features by it
-    package: str = "kio.schema"  # where the message types live
 
 
 def once(named: Iterable[tuple[Topic, Iterable[int]]]) -> dict[Topic, dict[int, None]]:

@@ -1,1 +1,0 @@
-"""Versions of describe_leases."""

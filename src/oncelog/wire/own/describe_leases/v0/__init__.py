@@ -1,4 +1,0 @@
-from .request import DescribeLeasesRequest
-from .response import DescribeLeasesResponse
-
-__all__ = ("DescribeLeasesRequest", "DescribeLeasesResponse")

@@ -1,1 +1,0 @@
-"""Versions of lease_pid."""

@@ -1,1 +1,0 @@
-"""Versions of resume_pid."""
