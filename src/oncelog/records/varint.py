@@ -1,7 +1,5 @@
 """Zigzag varints, the numbers inside a record: seven bits a byte, low bits first, the sign in the lowest bit."""
 
-MAX_VARLONG_BYTES = 10
-
 
 def zigzag(value: int) -> bytes:
     """A signed number of at most 64 bits; one that fits 32 bits is the same bytes whichever width its field has."""

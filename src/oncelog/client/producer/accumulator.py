@@ -155,9 +155,6 @@ class Partition:
     def batches_under_way(self) -> int:
         return self.sealed_batches - self.done_batches
 
-    def has_records(self) -> bool:
-        return bool(self.rows or self.chunks)
-
 
 class Held(NamedTuple):
     """A record whose topic is not known yet."""

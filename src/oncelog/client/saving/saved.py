@@ -33,10 +33,6 @@ class SavedPartition:
         """The open span: under its identity the producer goes on."""
         return self.spans[-1]
 
-    @property
-    def closed_records(self) -> int:
-        return sum(span.records or 0 for span in self.spans)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedTopic:
