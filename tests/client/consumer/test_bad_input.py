@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from oncelog.client.consumer import asking, decoding, engine
-from oncelog.client.consumer.asking import ToCommit
+from oncelog.client.consumer import decoding, engine
 from oncelog.client.consumer.consumer import Consumer
 from oncelog.client.consumer.operations import Operations
 from oncelog.client.errors import KafkaError, KafkaException
+from oncelog.client.groups import commits
+from oncelog.client.groups.commits import ToCommit
 from oncelog.client.net.brokers import Brokers
 from oncelog.client.producer.producer import Producer
 from oncelog.client.properties import consumer_settings
@@ -351,8 +352,8 @@ def test_a_record_that_was_stored_a_thousand_times_smaller_is_read(
     [
         (engine, "read_fetch_answer"),  # of a fetch that was answered
         (engine, "pack_fetch"),  # of one that was to be sent
-        (asking, "list_offsets"),
-        (asking, "fetch_committed"),
+        (engine, "list_offsets"),
+        (commits, "fetch_committed"),
         (Brokers, "refresh"),
     ],
 )

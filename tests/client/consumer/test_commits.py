@@ -8,10 +8,11 @@ import pytest
 
 from oncelog.chaos.proxy import FaultProxy
 from oncelog.client.consumer import core
-from oncelog.client.consumer.asking import Member, ToCommit
 from oncelog.client.consumer.calls import Call
 from oncelog.client.consumer.consumer import Consumer
 from oncelog.client.errors import KafkaError, KafkaException
+from oncelog.client.groups.commits import ToCommit
+from oncelog.client.groups.membership_steps import Member
 from oncelog.client.types import OFFSET_INVALID, TopicPartition
 from oncelog.embedded import Server
 from tests.client.consumer.conftest import MakeConsumer, new_topic
@@ -211,7 +212,7 @@ def test_what_was_given_back_while_a_commit_was_tried_again_is_left_to_its_new_o
         code = KafkaError.COORDINATOR_LOAD_IN_PROGRESS if len(attempts) == 1 else 0
         return dict.fromkeys(offsets, code)
 
-    monkeypatch.setattr("oncelog.client.consumer.asking.commit", commit)
+    monkeypatch.setattr("oncelog.client.groups.commits.commit", commit)
     core = consumer._operations.core
     core.group = Rebalanced()  # type: ignore[assignment]
     kept, gone = (written, 0), (written, 1)

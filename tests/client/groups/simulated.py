@@ -13,8 +13,7 @@ from typing import Any
 from oncelog.client.errors import KafkaError
 from oncelog.client.groups.assignors import ASSIGNORS
 from oncelog.client.groups.membership import Membership
-from oncelog.client.groups.protocol import Partition
-from oncelog.client.groups.steps import (
+from oncelog.client.groups.membership_steps import (
     Assign,
     CountPartitions,
     FindCoordinator,
@@ -27,6 +26,7 @@ from oncelog.client.groups.steps import (
     Revoke,
     Sync,
 )
+from oncelog.client.groups.protocol import Partition
 from oncelog.clock import ManualClock
 from oncelog.server.errors import ErrorCode
 from oncelog.server.groups.group import Group

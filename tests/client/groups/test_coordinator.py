@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from oncelog.client.errors import KafkaError
-from oncelog.client.groups.steps import Member
+from oncelog.client.groups.membership_steps import Member
 from oncelog.embedded import Server
 from oncelog.wire.requests import RequestSchema
 from tests.client.groups.mixed import make_topic

@@ -7,14 +7,7 @@ import pytest
 from oncelog.client.errors import KafkaError, error_of
 from oncelog.client.groups.assignors import ASSIGNORS
 from oncelog.client.groups.membership import Membership
-from oncelog.client.groups.protocol import (
-    Subscription,
-    decode_assignment,
-    decode_subscription,
-    encode_assignment,
-    encode_subscription,
-)
-from oncelog.client.groups.steps import (
+from oncelog.client.groups.membership_steps import (
     Assign,
     CountPartitions,
     FindCoordinator,
@@ -27,6 +20,13 @@ from oncelog.client.groups.steps import (
     Report,
     Revoke,
     Sync,
+)
+from oncelog.client.groups.protocol import (
+    Subscription,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
 )
 
 PLACES = frozenset({("a", 0), ("a", 1)})

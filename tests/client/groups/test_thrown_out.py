@@ -1,7 +1,7 @@
 """A member that its group has thrown out."""
 
 from oncelog.client.errors import KafkaError
-from oncelog.client.groups.steps import Revoke
+from oncelog.client.groups.membership_steps import Revoke
 from tests.client.groups.test_membership import settled
 
 

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 from oncelog.client.admin.timeouts import Timeouts, refusal
 from oncelog.client.admin.values import GroupDescription, GroupListing, GroupOffsets, MemberDescription
-from oncelog.client.consumer import asking
 from oncelog.client.errors import KafkaError, KafkaException, error_of, exception_of
+from oncelog.client.groups import commits
+from oncelog.client.groups.membership_steps import Member
 from oncelog.client.groups.protocol import MalformedMessage, Partition, decode_assignment
 from oncelog.client.net.retry import Outcomes
 from oncelog.client.types import OFFSET_INVALID, TopicPartition
@@ -175,11 +176,11 @@ def _committed(topic: str, said: Any) -> TopicPartition:
 async def alter_group_offsets(brokers: "Brokers", wanted: GroupOffsets, timeouts: Timeouts) -> GroupOffsets:
     """Commit for a group that has no members; a group that has some refuses it."""
     given = {(each.topic, each.partition): each for each in wanted.topic_partitions or ()}
-    offsets = {place: asking.ToCommit(each.offset, metadata=each.metadata or "") for place, each in given.items()}
+    offsets = {place: commits.ToCommit(each.offset, metadata=each.metadata or "") for place, each in given.items()}
 
     async def ask_node(node_id: int, _: list[str]) -> Outcomes[str]:
         timeout_ms = timeouts.request_timeout_ms
-        codes = await asking.commit(brokers, node_id, wanted.group_id, offsets, asking.Member(), timeout_ms=timeout_ms)
+        codes = await commits.commit(brokers, node_id, wanted.group_id, offsets, Member(), timeout_ms=timeout_ms)
         return {wanted.group_id: _told(codes, given)}
 
     return await _offsets_changed(brokers, wanted, timeouts, ask_node)

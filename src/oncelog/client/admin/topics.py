@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 from oncelog.client.admin.timeouts import Timeouts, refusal
 from oncelog.client.admin.values import DeletedRecords, FoundOffset, LeaseState, PartitionLeases, ProducerState
-from oncelog.client.consumer import asking
 from oncelog.client.errors import KafkaError
 from oncelog.client.groups.protocol import Partition
+from oncelog.client.net import offsets as net_offsets
 from oncelog.client.net.leaders import by_topic
 from oncelog.client.net.retry import Outcomes
 from oncelog.client.types import NewPartitions, NewTopic
@@ -117,10 +117,11 @@ async def list_offsets(brokers: "Brokers", wanted: Mapping[Partition, int], time
     async def ask_node(node_id: int, partitions: list[Partition]) -> Outcomes[Partition]:
         asked = [(partition, NO_EPOCH, wanted[partition]) for partition in partitions]
         timeout_ms = timeouts.request_timeout_ms
-        answers = await asking.list_offsets(brokers, node_id, asked, read_committed=False, timeout_ms=timeout_ms)
+        answers = await net_offsets.list_offsets(brokers, node_id, asked, read_committed=False, timeout_ms=timeout_ms)
         return {
-            found.partition: refusal(found.error_code) or FoundOffset(found.offset, timestamp_ms, found.leader_epoch)
-            for found, timestamp_ms in answers
+            found.partition: refusal(found.error_code)
+            or FoundOffset(found.offset, found.timestamp_ms, found.leader_epoch)
+            for found in answers
         }
 
     return await timeouts.ask_leaders(brokers, list(wanted), ask_node)

@@ -3,10 +3,10 @@
 import threading
 from collections.abc import Iterable, Sequence
 
-from oncelog.client.consumer.asking import ToCommit
 from oncelog.client.consumer.message import Message
 from oncelog.client.errors import invalid_argument
 from oncelog.client.fetching.values import EARLIEST, LATEST, STORED, Partition
+from oncelog.client.groups.commits import ToCommit
 from oncelog.client.types import OFFSET_INVALID, TopicPartition
 
 MOST_OFFSET = 2**63 - 1

@@ -10,18 +10,19 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Protocol, TypeVar
 
-from oncelog.client.consumer import asking
-from oncelog.client.consumer.asking import Committed, Member, ToCommit
 from oncelog.client.consumer.calls import Call
 from oncelog.client.consumer.engine import Engine
 from oncelog.client.consumer.reading import Position
 from oncelog.client.errors import KafkaError, KafkaException, error_of, exception_of, is_retriable
 from oncelog.client.fetching.values import Partition
+from oncelog.client.groups import commits
+from oncelog.client.groups.commits import Committed, ToCommit
 from oncelog.client.groups.coordinator import Group
+from oncelog.client.groups.membership_steps import Member
 from oncelog.client.net.brokers import Brokers
-from oncelog.client.net.leaders import ask_leaders
 from oncelog.client.net.metadata import Metadata
-from oncelog.client.net.retry import Outcomes, Patience, ask
+from oncelog.client.net.offsets import OffsetFound, offsets_at
+from oncelog.client.net.retry import Patience, ask
 from oncelog.client.properties import ConsumerSettings
 from oncelog.client.statistics.consuming import Consuming
 from oncelog.client.statistics.telling import Statistics
@@ -182,7 +183,7 @@ class Core:
     @property
     def member(self) -> Member:
         """Who this consumer is in its group now."""
-        return Member() if self.group is None else Member(*self.group.member)
+        return Member() if self.group is None else self.group.member
 
     def handed(self) -> Mapping[Partition, Position]:
         """Behind what the application was given."""
@@ -225,7 +226,7 @@ class Core:
                 mine = {each: offset for each, offset in offsets.items() if each in self.engine.fetcher.places}
             codes = dict.fromkeys(offsets.keys() - mine.keys(), KafkaError.ILLEGAL_GENERATION)
             if mine:
-                codes |= await asking.commit(self.brokers, node_id, group_id, mine, member)
+                codes |= await commits.commit(self.brokers, node_id, group_id, mine, member)
             if self.group is not None:
                 for code in {codes[each] for each in mine if each in codes} - {0}:
                     self.group.refused(code, member.generation)
@@ -247,7 +248,7 @@ class Core:
         group_id = self.group_id()
 
         async def attempt(node_id: int) -> tuple[int, dict[Partition, Committed]]:
-            code, found = await asking.fetch_committed(
+            code, found = await commits.fetch_committed(
                 self.brokers,
                 node_id,
                 group_id,
@@ -315,35 +316,19 @@ class Core:
         if on_commit is None and failure is not None:
             _log.warning("group %s: a commit failed: %s", self.settings.group_id, failure.str())
         elif on_commit is not None:
-            self.call(Call(lambda: on_commit(failure, asking.topic_partitions(offsets, codes))))
+            self.call(Call(lambda: on_commit(failure, commits.topic_partitions(offsets, codes))))
 
     # --- what the cluster says
 
     async def metadata(self, topics: Iterable[str] | None) -> Metadata:
         return await self.brokers.refresh(topics)
 
-    async def offsets_at(self, asked: Mapping[Partition, int], patience_ms: int) -> dict[Partition, asking.TimeFound]:
+    async def offsets_at(self, asked: Mapping[Partition, int], patience_ms: int) -> dict[Partition, OffsetFound]:
         """Where a time is, or EARLIEST or LATEST; asked of each partition's leader, again while there is none."""
-        read_committed = self.settings.isolation_level == "read_committed"
-
-        async def ask_node(node_id: int, partitions: list[Partition]) -> Outcomes[Partition]:
-            leader = self.brokers.metadata.leader
-            questions = [(each, leader(*each)[1], asked[each]) for each in partitions]
-            answers = await asking.list_offsets(self.brokers, node_id, questions, read_committed=read_committed)
-            return {
-                each.found.partition: exception_of(each.found.error_code) if each.found.error_code else each
-                for each in answers
-            }
-
-        found = await ask_leaders(
+        return await offsets_at(
             self.brokers,
             asked,
-            ask_node,
             self._patience(patience_ms),
-            is_whole=True,
+            read_committed=self.settings.isolation_level == "read_committed",
             no_partition=KafkaError._UNKNOWN_PARTITION,
         )
-        for outcome in found.values():
-            if isinstance(outcome, KafkaException):
-                raise outcome
-        return found

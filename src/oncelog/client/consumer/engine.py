@@ -12,7 +12,6 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from oncelog.client.consumer import asking
 from oncelog.client.consumer.reading import Position
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.fetching.fetcher import Fetcher
@@ -25,6 +24,8 @@ from oncelog.client.fetching.values import (
     FetchLimits,
     FindEpochEnds,
     FindOffsets,
+    FoundEpochEnd,
+    FoundOffset,
     Leader,
     NeedCommitted,
     NeedMetadata,
@@ -33,6 +34,7 @@ from oncelog.client.fetching.values import (
 from oncelog.client.net.brokers import Brokers
 from oncelog.client.net.connection import Connection
 from oncelog.client.net.metadata import BrokerAddress
+from oncelog.client.net.offsets import epoch_ends, list_offsets
 from oncelog.client.properties import ConsumerSettings
 from oncelog.wire.fields import NO_LEADER as NO_LEADER_NAMED
 from oncelog.wire.fields import NodeEndpoint
@@ -357,14 +359,14 @@ class Engine:
     # --- the other questions
 
     async def _find_offsets(self, action: FindOffsets) -> None:
-        found = await asking.list_offsets(
+        found = await list_offsets(
             self._brokers, action.node_id, action.asked, read_committed=self.fetcher.limits.read_committed
         )
-        self.fetcher.offsets_found(action.request_id, [each.found for each in found], self._now_ms())
+        self.fetcher.offsets_found(action.request_id, [FoundOffset(*each[:4]) for each in found], self._now_ms())
 
     async def _find_epoch_ends(self, action: FindEpochEnds) -> None:
-        found = await asking.epoch_ends(self._brokers, action.node_id, action.asked)
-        self.fetcher.epoch_ends_found(action.request_id, found, self._now_ms())
+        found = await epoch_ends(self._brokers, action.node_id, action.asked)
+        self.fetcher.epoch_ends_found(action.request_id, [FoundEpochEnd(*each) for each in found], self._now_ms())
 
     async def _ask_committed(self, action: NeedCommitted) -> None:
         found = await self._find_committed(action.partitions)

@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from oncelog.client.consumer import arguments
-from oncelog.client.consumer.asking import ToCommit
-from oncelog.client.consumer.asking import topic_partitions as committed_offsets
 from oncelog.client.consumer.cluster_metadata import ClusterMetadata, cluster_metadata
 from oncelog.client.consumer.core import PATIENCE_MS, Core
 from oncelog.client.consumer.delivery import Delivery
@@ -16,6 +14,8 @@ from oncelog.client.consumer.reading import Position
 from oncelog.client.consumer.subscription import Callbacks, Subscription
 from oncelog.client.errors import KafkaError, KafkaException, error_of
 from oncelog.client.fetching.values import EARLIEST, LATEST, Chunk, Partition
+from oncelog.client.groups.commits import ToCommit
+from oncelog.client.groups.commits import topic_partitions as committed_offsets
 from oncelog.client.properties import ConsumerSettings
 from oncelog.client.saving.committing import HasSaving, commit_with_producer
 from oncelog.client.types import OFFSET_END, OFFSET_INVALID, TopicPartition
@@ -255,7 +255,7 @@ class Operations:
         found = await self.core.offsets_at(times, _patience_ms(timeout_s))
         answers = []
         for each in asked:
-            at = found[arguments.partition_of(each)].found
+            at = found[arguments.partition_of(each)]
             offset = at.offset if at.offset >= 0 else OFFSET_END
             answers.append(TopicPartition(each.topic, each.partition, offset, leader_epoch=at.leader_epoch))
         return answers
@@ -272,7 +272,7 @@ class Operations:
         patience_ms = _patience_ms(timeout_s)
         low = await self.core.offsets_at({each: EARLIEST}, patience_ms)
         high = await self.core.offsets_at({each: LATEST}, patience_ms)
-        return low[each].found.offset, high[each].found.offset
+        return low[each].offset, high[each].offset
 
     async def list_topics(self, topic: str | None = None) -> ClusterMetadata:
         if topic is not None and not isinstance(topic, str):

@@ -5,11 +5,11 @@ import threading
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from oncelog.client.consumer import asking
 from oncelog.client.consumer.engine import Engine, Told
 from oncelog.client.consumer.reading import Position
 from oncelog.client.errors import KafkaError, KafkaException, error_of, exception_of
 from oncelog.client.fetching.values import EARLIEST, LATEST, Chunk, EndReached, Failed, Partition
+from oncelog.client.net.offsets import list_offsets
 from oncelog.client.net.warm import Warm
 from oncelog.client.properties import ConsumerSettings
 from oncelog.clock import monotonic_s
@@ -130,10 +130,10 @@ class RangeEngine:
 
         async def offset(time: int, *, read_committed: bool = False) -> int:
             asked = [(self._partition, epoch, time)]
-            (answer,) = await asking.list_offsets(brokers, leader, asked, read_committed=read_committed)
-            if answer.found.error_code:
-                raise KafkaException(error_of(answer.found.error_code, f"{topic}-{index}"))
-            return answer.found.offset
+            (answer,) = await list_offsets(brokers, leader, asked, read_committed=read_committed)
+            if answer.error_code:
+                raise KafkaException(error_of(answer.error_code, f"{topic}-{index}"))
+            return answer.offset
 
         end = await offset(LATEST)
         is_committed = self.settings.isolation_level == "read_committed"

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from oncelog.client.errors import KafkaError, KafkaException, error_of
 from oncelog.client.groups.assignors import ASSIGNORS
 from oncelog.client.groups.membership import ID_GIVEN, Membership
-from oncelog.client.groups.protocol import Partition
-from oncelog.client.groups.steps import (
+from oncelog.client.groups.membership_steps import (
     Action,
     Assign,
     CountPartitions,
@@ -31,6 +30,7 @@ from oncelog.client.groups.steps import (
     Revoke,
     Sync,
 )
+from oncelog.client.groups.protocol import Partition
 from oncelog.clock import monotonic_s
 from oncelog.wire.requests import RequestSchema
 

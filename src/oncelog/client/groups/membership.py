@@ -24,17 +24,7 @@ from typing import Final
 from oncelog.client.errors import KafkaError, error_of, is_retriable
 from oncelog.client.groups.assignors import Assignor, Candidate
 from oncelog.client.groups.heartbeats import Heartbeats
-from oncelog.client.groups.protocol import (
-    NO_GENERATION,
-    MalformedMessage,
-    Partition,
-    Subscription,
-    decode_assignment,
-    decode_subscription,
-    encode_assignment,
-    encode_subscription,
-)
-from oncelog.client.groups.steps import (
+from oncelog.client.groups.membership_steps import (
     Action,
     Assign,
     CountPartitions,
@@ -48,6 +38,16 @@ from oncelog.client.groups.steps import (
     Report,
     Revoke,
     Sync,
+)
+from oncelog.client.groups.protocol import (
+    NO_GENERATION,
+    MalformedMessage,
+    Partition,
+    Subscription,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
 )
 
 Asked = FindCoordinator | Join | CountPartitions | Sync | Leave

@@ -7,13 +7,17 @@ connections close by themselves. After a fork the child makes its own; the paren
 import atexit
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import replace
+from typing import Any, Final, TypeVar
 
-from oncelog.client.errors import KafkaError
+from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.net.brokers import Brokers
 from oncelog.client.net.loop_thread import LoopThread
+from oncelog.client.net.retry import Patience, ask
 from oncelog.client.properties import ConsumerSettings, consumer_settings
+
+T = TypeVar("T")
 
 MOST: Final = 4
 IDLE_MS: Final = (
@@ -23,18 +27,48 @@ IDLE_MS: Final = (
 Key = tuple[tuple[str, str], ...]
 
 
+# A cluster that was never reached is more likely a wrong address than one that is away for a moment.
+FIRST_CONTACT_S: Final = 20.0
+
+
 class Warm:
-    """One cluster, by one set of properties. `trouble` is what kept it from being reached last, if anything did."""
+    """One cluster, by one set of properties."""
 
     def __init__(self, settings: ConsumerSettings, thread: LoopThread) -> None:
         self.settings = settings
         self.thread = thread
-        self.trouble: KafkaError | None = None
         self.users = 0
         self.brokers = Brokers(settings, on_error=self._note)
+        self._trouble: KafkaError | None = None  # what kept it from being reached last
+        self._has_answered = False
+
+    @property
+    def servers(self) -> str:
+        return ",".join(f"{host}:{port}" for host, port in self.settings.bootstrap_servers)
+
+    def ask(self, question: Callable[[], Coroutine[Any, Any, T]], patience: Patience) -> T:
+        """For a thread that waits for the answer. Until the cluster has answered once, patience is short."""
+        if not self._has_answered:
+            patience = replace(patience, total_s=min(FIRST_CONTACT_S, patience.total_s))
+
+        async def asked() -> T:
+            try:
+                answer = await ask(question, patience, failed=self._note, gave_up=lambda _: self._too_late(patience))
+            except KafkaException as failure:
+                self._has_answered = self._has_answered or failure.error.code() >= 0
+                raise
+            self._has_answered = True
+            return answer
+
+        return self.thread.run(asked())
+
+    def _too_late(self, patience: Patience) -> KafkaException:
+        why = "" if self._trouble is None else f": {self._trouble.str()}"
+        words = f"{self.servers} did not answer within {patience.total_s:g} s{why}"
+        return KafkaException(KafkaError(KafkaError._TIMED_OUT, words, retriable=True))
 
     def _note(self, error: KafkaError) -> None:
-        self.trouble = error
+        self._trouble = error
 
 
 _lock = threading.Lock()

@@ -12,8 +12,8 @@ from oncelog.clock import monotonic_s
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from oncelog.client.consumer.asking import ToCommit
     from oncelog.client.consumer.core import Core
+    from oncelog.client.groups.commits import ToCommit
 
 NO_LAG: Final = -1
 NOWHERE: Final = Position(OFFSET_INVALID, NO_EPOCH)

@@ -8,10 +8,10 @@ from oncelog.client.admin.configs import describe_configs
 from oncelog.client.admin.timeouts import Timeouts
 from oncelog.client.admin.topics import create_topics
 from oncelog.client.admin.values import ConfigEntry, ConfigResource, ConfigSource, ResourceType
-from oncelog.client.consumer import asking
 from oncelog.client.errors import KafkaError, KafkaException, error_of, exception_of, is_retriable
 from oncelog.client.net.brokers import Brokers
 from oncelog.client.net.metadata import Metadata
+from oncelog.client.net.offsets import list_offsets
 from oncelog.client.net.warm import cool, warm
 from oncelog.client.saving.asking import EARLIEST, LATEST, end_offsets
 from oncelog.client.saving.fencing import kafka_pid
@@ -159,11 +159,11 @@ class Topics:
                 by_leader.setdefault(leader, []).append(((topic, index), epoch, LATEST))
             found = {}
             for leader, asked in by_leader.items():
-                for each in await asking.list_offsets(brokers, leader, asked, read_committed=True):
-                    if each.found.error_code:
+                for each in await list_offsets(brokers, leader, asked, read_committed=True):
+                    if each.error_code:
                         await brokers.refresh([topic])
-                        raise KafkaException(error_of(each.found.error_code, f"{topic}-{each.found.partition[1]}"))
-                    found[each.found.partition[1]] = each.found.offset
+                        raise KafkaException(error_of(each.error_code, f"{topic}-{each.partition[1]}"))
+                    found[each.partition[1]] = each.offset
             return found
 
         return self._asked(ask)

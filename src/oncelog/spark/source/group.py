@@ -4,15 +4,16 @@ Nothing reads them back: where a query goes on is written in its checkpoint. So 
 log and nothing more, and nobody waits for one, but the last.
 """
 
-import asyncio
 import json
 import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
-from oncelog.client.consumer import asking
-from oncelog.client.consumer.asking import Member, ToCommit
-from oncelog.client.errors import KafkaError, KafkaException, error_of
+from oncelog.client.errors import KafkaException, error_of
+from oncelog.client.groups import commits
+from oncelog.client.groups.commits import ToCommit
+from oncelog.client.groups.membership_steps import Member
+from oncelog.client.net.retry import Patience, ask
 from oncelog.client.net.warm import Warm, cool, warm
 from oncelog.spark.source import positions
 from oncelog.spark.source.bounds import Partition
@@ -21,7 +22,6 @@ GROUP: Final = "$group"
 ID: Final = "group.id"
 SERVERS: Final = "bootstrap.servers"
 COMMIT_S: Final = 10.0
-PAUSE_S: Final = 0.1
 
 _log: Final = logging.getLogger("oncelog.spark")
 
@@ -59,7 +59,7 @@ class Commits:
 async def commit(client: Warm, group_id: str, at: Mapping[Partition, int]) -> None:
     coordinator = await client.brokers.coordinator(group_id)
     offsets = {partition: ToCommit(offset) for partition, offset in at.items()}
-    codes = await asking.commit(client.brokers, coordinator, group_id, offsets, Member())
+    codes = await commits.commit(client.brokers, coordinator, group_id, offsets, Member())
     failed = {code for code in codes.values() if code}
     if failed:
         raise KafkaException(error_of(failed.pop()))
@@ -67,20 +67,7 @@ async def commit(client: Warm, group_id: str, at: Mapping[Partition, int]) -> No
 
 async def commit_at_last(client: Warm, group_id: str, at: Mapping[Partition, int]) -> None:
     """There is no next time: tried again for a while. A cluster's first group waits for its topic to be made."""
-    loop = asyncio.get_running_loop()
-    give_up_s = loop.time() + COMMIT_S
-    while True:
-        try:
-            async with asyncio.timeout_at(give_up_s):
-                await commit(client, group_id, at)
-            return
-        except TimeoutError:
-            words = f"no answer within {COMMIT_S:g} s"
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, words, retriable=True)) from None
-        except KafkaException as failure:
-            if not failure.error.retriable() or loop.time() >= give_up_s:
-                raise
-        await asyncio.sleep(PAUSE_S)
+    await ask(lambda: commit(client, group_id, at), Patience(COMMIT_S))
 
 
 def commit_end(progress: Any, properties: Mapping[str, str] | None = None) -> None:

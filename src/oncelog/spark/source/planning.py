@@ -3,24 +3,30 @@
 import asyncio
 import re
 from collections.abc import Iterable, Mapping
-from typing import Final, Self
+from typing import Self
 
-from oncelog.client.consumer import asking
-from oncelog.client.errors import KafkaError, exception_of
+from oncelog.client.errors import KafkaError, KafkaException, error_of, exception_of
+from oncelog.client.net.offsets import OffsetFound, offsets_at
+from oncelog.client.net.retry import UNKNOWN, Patience
 from oncelog.client.net.warm import cool, warm
 from oncelog.spark.option import BadOption
 from oncelog.spark.options import SourceOptions
 from oncelog.spark.source.bounds import LATEST, Bound, Offsets, Partition, Time, Word
 from oncelog.spark.source.errors import SourceError, in_words
 from oncelog.spark.source.group import Commits
-from oncelog.spark.source.patience import Patience
-
-_UNKNOWN: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID})
 
 
 class NoSuchTopic(SourceError):
     def __init__(self, names: Iterable[str], servers: str) -> None:
-        super().__init__(f"there is no topic {', '.join(sorted(names))} on {servers}")
+        super().__init__(f"there is no topic {', '.join(names)} on {servers}")
+
+
+class _Unknown(KafkaException):
+    """Topics or partitions that were named and are not there, or not known there yet."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        super().__init__(error_of(KafkaError.UNKNOWN_TOPIC_OR_PART))
+        self.names = sorted(names)
 
 
 class Planner:
@@ -30,14 +36,11 @@ class Planner:
         self._options = options
         with in_words():
             self._client = warm(options.client)
-        self.servers = ",".join(f"{host}:{port}" for host, port in self._client.settings.bootstrap_servers)
+        self.servers = self._client.servers
         self._commits = None if options.group_id is None else Commits(self._client, options.group_id)
-        self._patience = Patience(
-            self._client,
-            self.servers,
-            options.patience_ms / 1000,
-            options.offset_retries * options.offset_retry_ms / 1000,
-        )
+        self._patience = Patience(options.patience_ms / 1000)
+        settle_s = options.offset_retries * options.offset_retry_ms / 1000
+        self._settling = Patience(options.patience_ms / 1000, settle_s=min(settle_s, options.patience_ms / 1000))
 
     def __enter__(self) -> Self:
         return self
@@ -60,7 +63,13 @@ class Planner:
 
     def partitions(self, *, or_fewer: bool = False) -> set[Partition]:
         """Those that are to be read. One that was named and is not there is an error, or left out (`or_fewer`)."""
-        return self._patience.spend_on(lambda: self._partitions(or_fewer=or_fewer), settles=(NoSuchTopic,))
+        try:
+            with in_words():
+                return self._client.ask(lambda: self._partitions(or_fewer=or_fewer), self._settling)
+        except SourceError as failure:
+            if isinstance(failure.__cause__, _Unknown):
+                raise NoSuchTopic(failure.__cause__.names, self.servers) from None
+            raise
 
     async def _partitions(self, *, or_fewer: bool) -> set[Partition]:
         options = self._options
@@ -77,14 +86,14 @@ class Planner:
             return found
         missing = set(options.partitions) - found
         if missing and not or_fewer:
-            raise NoSuchTopic((f"{topic}-{index}" for topic, index in missing), self.servers)
+            raise _Unknown(f"{topic}-{index}" for topic, index in missing)
         return set(options.partitions) - missing
 
     def _known(self, names: set[str], *, or_fewer: bool) -> set[Partition]:
         topics = self._client.brokers.metadata.topics
-        unknown = {name for name in names if name not in topics or topics[name].error_code in _UNKNOWN}
+        unknown = {name for name in names if name not in topics or topics[name].error_code in UNKNOWN}
         if unknown and not or_fewer:
-            raise NoSuchTopic(unknown, self.servers)
+            raise _Unknown(unknown)
         for name in names - unknown:
             if topics[name].error_code:
                 raise exception_of(topics[name].error_code, f"topic {name}")
@@ -100,28 +109,17 @@ class Planner:
 
     def offsets(self, asked: Mapping[Partition, int]) -> dict[Partition, int]:
         """What LATEST, EARLIEST or a time is in each partition; -1 where no record is of that time or later."""
-        return self._patience.spend_on(lambda: self._offsets(asked)) if asked else {}
-
-    async def _offsets(self, asked: Mapping[Partition, int]) -> dict[Partition, int]:
+        if not asked:
+            return {}
         brokers = self._client.brokers
         read_committed = self._client.settings.isolation_level == "read_committed"
-        by_leader: dict[int, list[tuple[Partition, int, int]]] = {}
-        for partition, time in asked.items():
-            leader, epoch = brokers.metadata.leader(*partition)
-            if leader < 0:
-                await self._ask_leader_anew(partition, KafkaError.LEADER_NOT_AVAILABLE)
-            by_leader.setdefault(leader, []).append((partition, epoch, time))
-        found: dict[Partition, int] = {}
-        for node_id, questions in by_leader.items():
-            for each in await asking.list_offsets(brokers, node_id, questions, read_committed=read_committed):
-                if each.found.error_code:
-                    await self._ask_leader_anew(each.found.partition, each.found.error_code)
-                found[each.found.partition] = each.found.offset
-        return found
 
-    async def _ask_leader_anew(self, partition: Partition, code: int) -> None:
-        await self._client.brokers.refresh([partition[0]])
-        raise exception_of(code, f"{partition[0]}-{partition[1]}")
+        async def ask() -> dict[Partition, OffsetFound]:
+            return await offsets_at(brokers, asked, self._patience, read_committed=read_committed)
+
+        with in_words():
+            found = self._client.ask(ask, self._patience)
+        return {partition: each.offset for partition, each in found.items()}
 
     def bound(self, bound: Bound, partitions: set[Partition], *, is_start: bool) -> dict[Partition, int]:
         """A bound of the options as offsets."""
