@@ -12,9 +12,9 @@ from oncelog.cluster.file import FileCluster
 from oncelog.log.disk import RealDisk
 from oncelog.server.broker import Broker
 from oncelog.server.running import run_loop
-from oncelog.server.setting import SettingsError
 from oncelog.server.settings import Settings
 from oncelog.server.settings_reading import read_settings
+from oncelog.settings import SettingsError
 
 START_TIMEOUT_S = 60
 

@@ -56,7 +56,7 @@ def oncelog_settings() -> Mapping[str, str]:
 def oncelog_server(oncelog_settings: Mapping[str, str]) -> Iterator["Server"]:
     """A running server: `oncelog_server.bootstrap_servers` is what a Kafka client wants to know."""
     from oncelog.embedded import Server
-    from oncelog.server.setting import SettingsError
+    from oncelog.settings import SettingsError
 
     try:
         server = Server(settings=oncelog_settings)

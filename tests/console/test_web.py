@@ -17,7 +17,7 @@ from oncelog.console.connection import MOST_CONNECTIONS, MOST_OPEN
 from oncelog.console.guard import HEADERS
 from oncelog.console.serving import Console
 from oncelog.console.web import KINDS
-from oncelog.server.setting import SettingsError
+from oncelog.settings import SettingsError
 from tests.console.conftest import Shown
 
 STATIC = files("oncelog.console") / "static"

@@ -12,7 +12,7 @@ import pytest
 
 import oncelog
 from oncelog.embedded import Server
-from oncelog.server.setting import SettingsError
+from oncelog.settings import SettingsError
 from tests.raw import RawConnection, batch
 
 SOURCES = Path(__file__).parents[2] / "src"

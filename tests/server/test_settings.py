@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from oncelog.server.setting import Kind, SettingsError, text_of
 from oncelog.server.settings import SETTINGS, Settings
 from oncelog.server.settings_page import page
 from oncelog.server.settings_reading import ALIASES, read_settings
 from oncelog.server.topic_configs import TOPIC_CONFIGS
+from oncelog.settings import Kind, SettingsError, text_of
 
 HOUR_MS = 3_600_000
 
@@ -34,10 +34,10 @@ def test_every_setting_can_be_given_by_its_name_and_read_as_an_attribute() -> No
     for name, setting in SETTINGS.items():
         example = {
             Kind.BOOLEAN: "true",
-            Kind.LIST: ",".join(setting.choices) or "PLAINTEXT://here:1",
-            Kind.STRING: setting.choices[0] if setting.choices else "127.0.0.1:1",
+            Kind.LIST: ",".join(setting.words) or "PLAINTEXT://here:1",
+            Kind.TEXT: next(iter(setting.words)) if setting.words else "127.0.0.1:1",
         }.get(setting.kind, str(int(setting.low or 0)))
-        settings = Settings(**{name.replace(".", "_"): setting.parse(example)})  # type: ignore[arg-type]
+        settings = Settings(**{name.replace(".", "_"): setting.parse(example)})
         assert settings.value(name) == setting.parse(example)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from oncelog.cli._endings import failure
 from oncelog.console.faults import Fault, FaultFile
 from oncelog.server.listeners import parse_address
-from oncelog.server.setting import SettingsError
+from oncelog.settings import SettingsError
 
 if TYPE_CHECKING:
     from oncelog.chaos.outcome import Progress

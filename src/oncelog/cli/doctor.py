@@ -90,8 +90,8 @@ def _of_the_server(listen: str | None, data: str | None, config: Path | None) ->
     from oncelog.doctor.listening import check_listeners
     from oncelog.doctor.machine import check_folders
     from oncelog.server.listeners import parse_listeners, parse_protocols
-    from oncelog.server.setting import SettingsError
     from oncelog.server.settings_reading import read_settings
+    from oncelog.settings import SettingsError
 
     short = [("listeners", listen and f"PLAINTEXT://{listen}"), ("log.dir", data)]
     try:

@@ -52,8 +52,8 @@ def command(
     from oncelog.log.errors import LogError
     from oncelog.server.ports import ClusterStorageError
     from oncelog.server.running import serve
-    from oncelog.server.setting import SettingsError
     from oncelog.server.settings_reading import read_settings
+    from oncelog.settings import SettingsError
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     _refuse_unless_address("--listen", listen, "127.0.0.1:9092")
@@ -100,7 +100,7 @@ def _console(address: str, faults: Path | None) -> "Beside":
 def _refuse_unless_address(option: str, given: str | None, example: str) -> None:
     """Speak of the option that was typed, not of the setting that it stands for."""
     from oncelog.server.listeners import parse_address
-    from oncelog.server.setting import SettingsError
+    from oncelog.settings import SettingsError
 
     if given is None:
         return

@@ -15,7 +15,7 @@ from oncelog.console.connection import MOST_CONNECTIONS, Connection
 from oncelog.console.faults import FaultList, Faults
 from oncelog.console.web import application
 from oncelog.server.broker import Broker, bracketed
-from oncelog.server.setting import SettingsError
+from oncelog.settings import SettingsError
 
 MOST_HEAD_BYTES = 16 << 10
 BACKLOG = 64

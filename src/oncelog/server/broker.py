@@ -18,9 +18,9 @@ from oncelog.server.listener import WILDCARDS, endpoints, listen
 from oncelog.server.listeners import parse_address
 from oncelog.server.metrics import Metrics
 from oncelog.server.ports import Cluster, PidKind
-from oncelog.server.setting import SettingsError
 from oncelog.server.settings import Settings
 from oncelog.server.topics import Topics
+from oncelog.settings import SettingsError
 
 if TYPE_CHECKING:
     from oncelog.server.metrics_http import MetricsServer

@@ -6,16 +6,17 @@ There is one node, so what is set for "this broker" and for "all brokers" is one
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import Any, Final
 
 from oncelog.clock import Now
 from oncelog.server.errors import ErrorCode, KafkaError
-from oncelog.server.setting import Kind, Setting, SettingsError, Value, text_of
 from oncelog.server.settings import SETTINGS, Settings
 from oncelog.server.settings_reading import conflicts
 from oncelog.server.topic_configs import TOPIC_CONFIGS, effective
 from oncelog.server.topics import Topic, Topics
+from oncelog.settings import INT_MAX, Kind, Setting, SettingsError, text_of
 
-Inherited = Callable[[str], Value]  # the value of a name that is not set here
+Inherited = Callable[[str], Any]  # the value of a name that is not set here
 
 
 class Resource(IntEnum):
@@ -31,6 +32,11 @@ class Source(IntEnum):
     ALL_BROKERS = 3
     STATIC = 4
     DEFAULT = 5
+
+
+# As the answer to DescribeConfigs numbers types.
+_TYPES: Final = {Kind.BOOLEAN: 1, Kind.TEXT: 2, Kind.INTEGER: 3, Kind.NUMBER: 6, Kind.LIST: 7}
+_LONG: Final = 5
 
 
 class Operation(IntEnum):
@@ -52,7 +58,7 @@ class Entry:
     name: str
     value: str | None
     source: Source
-    kind: Kind
+    config_type: int
     doc: str
     is_read_only: bool
     synonyms: list[Synonym] = field(default_factory=list)
@@ -85,7 +91,7 @@ def describe_configs(settings: Settings, own: Mapping[str, str]) -> list[Entry]:
                 name=name,
                 value=text_of(values[name]),
                 source=synonyms[0].source if synonyms else Source.DEFAULT,
-                kind=config.setting.kind,
+                config_type=_config_type(config.setting),
                 doc=config.setting.doc,
                 is_read_only=False,
                 synonyms=synonyms,
@@ -110,12 +116,17 @@ def describe_broker(settings: Settings, name: str) -> list[Entry]:
     return entries
 
 
+def _config_type(setting: Setting) -> int:
+    is_long = setting.kind is Kind.INTEGER and setting.high is not None and setting.high > INT_MAX
+    return _LONG if is_long else _TYPES[setting.kind]
+
+
 def _entry(setting: Setting, value: str | None, source: Source, synonyms: list[Synonym]) -> Entry:
     return Entry(
         name=setting.name,
         value=value,
         source=source,
-        kind=setting.kind,
+        config_type=_config_type(setting),
         doc=setting.doc,
         is_read_only=not setting.dynamic,
         synonyms=synonyms,
@@ -206,7 +217,7 @@ def _changed_list(change: Change, have: str | None, known: Mapping[str, Setting]
     if setting is None or setting.kind is not Kind.LIST:
         verb = Operation(change.operation).name
         raise KafkaError(ErrorCode.invalid_config, f"Can't {verb} to key {change.name} because its type is not LIST.")
-    parts = list(_parts(inherited(change.name) if have is None else setting.parse(have)))
+    parts = list(_parts(inherited(change.name) if have is None else setting.parse(have.strip())))
     named = [part.strip() for part in (change.value or "").split(",")]
     if change.operation == Operation.APPEND:
         parts += [part for part in named if part not in parts]
@@ -215,7 +226,7 @@ def _changed_list(change: Change, have: str | None, known: Mapping[str, Setting]
     return ",".join(parts)
 
 
-def _parts(value: Value) -> tuple[str, ...]:
+def _parts(value: Any) -> tuple[str, ...]:
     return value if isinstance(value, tuple) else ()
 
 

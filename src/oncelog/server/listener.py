@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from oncelog.server.connection import Connection
 from oncelog.server.connections import Connections
 from oncelog.server.listeners import parse_listeners, parse_protocols
-from oncelog.server.setting import SettingsError
 from oncelog.server.settings import Settings
+from oncelog.settings import SettingsError
 
 BACKLOG = 1024
 WILDCARDS = ("", "0.0.0.0", "::")

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from oncelog.server.setting import SettingsError
+from oncelog.settings import SettingsError
 
 _LISTENER = re.compile(r"(?P<name>[A-Za-z0-9_-]+)://(?P<host>\[[0-9A-Fa-f:.%a-z]+\]|[^\[\]:/\s]*):(?P<port>[0-9]{1,5})")
 _ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%a-z]+\]|[^\[\]:/\s]*):(?P<port>[0-9]{1,5})")

@@ -5,22 +5,11 @@ A setting is written `log.segment.bytes` wherever a person writes it, and read a
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from oncelog.server.setting import (
-    LONG_MAX,
-    Setting,
-    SettingsError,
-    Value,
-    boolean,
-    integer,
-    long,
-    ratio,
-    text,
-    texts,
-)
-
-__all__ = ["SETTINGS", "Settings", "SettingsError"]
+from oncelog.settings import LONG_MAX, Setting, SettingsError
+from oncelog.settings.declaring import boolean, declared, integer, long, number, text, texts
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
@@ -69,12 +58,12 @@ class Settings:
     log_retention_check_interval_ms: int = long(5 * MINUTE_MS, "How often retention and compaction are due.", low=1)
     log_index_interval_bytes: int = integer(4096, "Bytes of log between two entries of the index.", dynamic=True)
     log_cleanup_policy: tuple[str, ...] = texts(
-        ("delete",), "What happens to old records.", choices=("delete", "compact"), dynamic=True
+        ("delete",), "What happens to old records.", words=("delete", "compact"), dynamic=True
     )
     log_cleaner_enable: bool = boolean(True, "Whether topics with cleanup.policy=compact are compacted.")
     log_cleaner_backoff_ms: int = long(15_000, "Pause of the compaction when there is nothing to do.", dynamic=True)
-    log_cleaner_min_cleanable_ratio: float = ratio(
-        0.5, "Compact when this share of the log was written since the last time.", dynamic=True
+    log_cleaner_min_cleanable_ratio: float = number(
+        0.5, "Compact when this share of the log was written since the last time.", low=0, high=1, dynamic=True
     )
     log_cleaner_delete_retention_ms: int = long(DAY_MS, "How long a compacted topic keeps tombstones.", dynamic=True)
     log_cleaner_min_compaction_lag_ms: int = long(0, "Records younger than this are not compacted.", dynamic=True)
@@ -84,14 +73,14 @@ class Settings:
     log_message_timestamp_type: str = text(
         "CreateTime",
         "Whether a record keeps the producer's time or gets that of its arrival.",
-        choices=("CreateTime", "LogAppendTime"),
+        words=("CreateTime", "LogAppendTime"),
         dynamic=True,
     )
     message_max_bytes: int = integer(1_048_588, "Size of the largest batch that is accepted.", dynamic=True)
     compression_type: str = text(
         "producer",
         "Batches are kept as they arrive; only `producer` is understood, since nothing is compressed again.",
-        choices=("producer",),
+        words=("producer",),
         dynamic=True,
     )
 
@@ -100,7 +89,7 @@ class Settings:
         "os",
         "Who waits for the disk: `os` as Kafka (the operating system writes when it likes), `interval` (a flush every "
         "oncelog.flush.interval.ms), `every` (an answer waits for the disk; answers share a flush).",
-        choices=("os", "interval", "every"),
+        words=("os", "interval", "every"),
     )
     oncelog_flush_interval_ms: int = long(1000, "Pause between two flushes with oncelog.flush=interval.", low=1)
     oncelog_recovery_max_bytes: int = long(
@@ -179,10 +168,9 @@ class Settings:
     def roll_ms(self) -> int:
         return self.log_roll_ms if self.log_roll_ms is not None else self.log_roll_hours * HOUR_MS
 
-    def value(self, name: str) -> Value:
+    def value(self, name: str) -> Any:
         """The value of a setting by Kafka's name."""
-        value: Value = getattr(self, attribute(name))
-        return value
+        return getattr(self, attribute(name))
 
     def with_changes(self, changed: Mapping[str, str]) -> "Settings":
         """A copy for which only these are changed at run time; SettingsError where one of them cannot be."""
@@ -197,21 +185,16 @@ class Settings:
         if not setting.dynamic:
             raise SettingsError(f"{name} cannot be changed while the server runs")
         if given is not None:
-            setattr(self, attribute(name), setting.parse(given))
+            setattr(self, attribute(name), setting.parse(given.strip()))
             self.changed[name] = given
             return
         self.changed.pop(name, None)
         at_start = self.given.get(name)
-        setattr(self, attribute(name), setting.default if at_start is None else setting.parse(at_start))
+        setattr(self, attribute(name), setting.default if at_start is None else setting.parse(at_start.strip()))
 
 
 def attribute(name: str) -> str:
     return name.replace(".", "_")
 
 
-SETTINGS: dict[str, Setting] = {
-    name: Setting(name=name, **each.metadata["about"])
-    for each in fields(Settings)
-    if "about" in each.metadata
-    for name in [each.name.replace("_", ".")]
-}
+SETTINGS: dict[str, Setting] = declared(Settings)

@@ -3,10 +3,11 @@
 import sys
 from collections.abc import Iterator
 
-from oncelog.server.setting import Setting, text_of
 from oncelog.server.settings import SETTINGS
 from oncelog.server.settings_reading import NOT_HERE
 from oncelog.server.topic_configs import TOPIC_CONFIGS
+from oncelog.settings import Setting
+from oncelog.settings.page import DEFAULT, DOC, NAME, TAKES, default_of, names, table
 
 INTRODUCTION = """# Settings
 
@@ -48,27 +49,21 @@ def page() -> str:
 def _lines() -> Iterator[str]:
     yield INTRODUCTION
     yield "## Settings of the server\n"
-    yield "| name | default | takes | dynamic | |"
-    yield "|---|---|---|---|---|"
-    for setting in SETTINGS.values():
-        dynamic = "yes" if setting.dynamic else ""
-        yield f"| `{setting.name}` | {_default(setting)} | {setting.allowed} | {dynamic} | {setting.doc} |"
+    yield from table(SETTINGS.values(), NAME, DEFAULT, TAKES, ("dynamic", _is_dynamic), DOC)
     yield TOPICS
-    yield "| name | takes | default, or the server's setting | |"
-    yield "|---|---|---|---|"
-    for config in TOPIC_CONFIGS.values():
-        behind = ", ".join(f"`{name}`" for name in config.broker_names) or _default(config.setting)
-        yield f"| `{config.setting.name}` | {config.setting.allowed} | {behind} | {config.setting.doc} |"
+    yield from table(
+        TOPIC_CONFIGS.values(),
+        ("name", lambda config: f"`{config.setting.name}`"),
+        ("takes", lambda config: config.setting.allowed),
+        ("default, or the server's setting", lambda config: names(config.broker_names) or default_of(config.setting)),
+        ("", lambda config: config.setting.doc),
+    )
     yield NOT_UNDERSTOOD
-    yield "| begins with | |"
-    yield "|---|---|"
-    for prefix, reason in NOT_HERE.items():
-        yield f"| `{prefix}` | {reason} |"
+    yield from table(NOT_HERE.items(), ("begins with", lambda each: f"`{each[0]}`"), ("", lambda each: each[1]))
 
 
-def _default(setting: Setting) -> str:
-    text = text_of(setting.default)
-    return f"`{text}`" if text else ""
+def _is_dynamic(setting: Setting) -> str:
+    return "yes" if setting.dynamic else ""
 
 
 if __name__ == "__main__":

@@ -6,12 +6,13 @@ is said at once, with where it was written, the nearest known name, and what wou
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 
 from oncelog.server.listeners import check_advertised, parse_address, parse_listeners, parse_protocols
-from oncelog.server.settings import SETTINGS, Settings, SettingsError, attribute
+from oncelog.server.settings import SETTINGS, Settings, attribute
 from oncelog.server.topic_configs import TOPIC_CONFIGS
+from oncelog.settings import SettingsError, nearest
 
 ENVIRONMENT = "the environment"
 ENVIRONMENT_PREFIX = "ONCELOG_"
@@ -52,14 +53,14 @@ def read_settings(
     merged: dict[str, str] = {}
     for where, layer in layers:
         merged |= _weaker(merged, _known(where, layer, problems))
-    values = {}
+    values: dict[str, Any] = {}
     for name, text in merged.items():
         try:
-            values[attribute(name)] = SETTINGS[name].parse(text)
+            values[attribute(name)] = SETTINGS[name].parse(text.strip())
         except SettingsError as refusal:
             problems.append(str(refusal))
     if not problems:
-        settings = Settings(**values, given=merged)  # type: ignore[arg-type]
+        settings = Settings(**values, given=merged)
         problems = conflicts(settings)
     if problems:
         raise SettingsError("\n".join(problems))
@@ -154,8 +155,8 @@ def _hint(name: str, shown: Callable[[str], str]) -> str:
     topic_config = TOPIC_CONFIGS.get(name)
     if topic_config is not None and topic_config.broker_names:
         return f": that is a setting of a topic; the server's is {shown(topic_config.broker_names[0])}"
-    near = get_close_matches(name, SETTINGS, n=1, cutoff=0.5)
-    return f"; did you mean {shown(near[0])}? It takes {SETTINGS[near[0]].allowed}" if near else ""
+    near = nearest(name, SETTINGS, at_least=0.5)
+    return f"; did you mean {shown(near)}? It takes {SETTINGS[near].allowed}" if near else ""
 
 
 def _pairs(given: Iterable[str] | Mapping[str, str], problems: list[str]) -> dict[str, str]:

@@ -5,14 +5,13 @@ are taken only with a value that oncelog keeps; anything else is refused, so tha
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from difflib import get_close_matches
+from dataclasses import dataclass, replace
 from typing import Any
 
 from oncelog.log.config import Flush, LogConfig, TimestampType
 from oncelog.server.errors import ErrorCode, KafkaError
-from oncelog.server.setting import INT_MAX, LONG_MAX, Kind, Setting, SettingsError, Value
 from oncelog.server.settings import SETTINGS, Settings
+from oncelog.settings import INT_MAX, LONG_MAX, Kind, Setting, SettingsError, nearest
 
 NO_EFFECT = "Taken for the sake of tools; it changes nothing here."
 
@@ -22,7 +21,7 @@ class TopicConfig:
     setting: Setting
     broker_names: tuple[str, ...] = ()  # the server's settings behind it, the strongest first
 
-    def broker_value(self, settings: Settings) -> Value:
+    def broker_value(self, settings: Settings) -> Any:
         name = self.setting.name
         if name == "retention.ms":
             return settings.retention_ms
@@ -31,28 +30,22 @@ class TopicConfig:
         return settings.value(self.broker_names[0]) if self.broker_names else self.setting.default
 
 
-def _inherits(name: str, *broker_names: str, kind: Kind | None = None) -> TopicConfig:
-    """A topic's setting with the bounds, the choices and the words of the server's setting of the same meaning."""
-    broker = SETTINGS[broker_names[0]]
-    setting = Setting(
-        name=name,
-        kind=kind or broker.kind,
-        default=broker.default,
-        doc=broker.doc,
-        low=broker.low,
-        high=broker.high,
-        choices=broker.choices,
-        dynamic=True,
-    )
-    return TopicConfig(setting, broker_names)
+def _inherits(name: str, *broker_names: str) -> TopicConfig:
+    """A topic's setting with the bounds, the words and the description of the server's setting of the same meaning."""
+    return TopicConfig(replace(SETTINGS[broker_names[0]], name=name, attribute=None, dynamic=True), broker_names)
 
 
-def _ignored(name: str, kind: Kind, default: Value, low: int = 0, high: int = LONG_MAX) -> TopicConfig:
-    return TopicConfig(Setting(name=name, kind=kind, default=default, doc=NO_EFFECT, low=low, high=high, dynamic=True))
+def _topic_setting(name: str, default: bool | int, doc: str, low: int, high: int) -> TopicConfig:
+    kind = Kind.BOOLEAN if isinstance(default, bool) else Kind.INTEGER
+    return TopicConfig(Setting(name=name, kind=kind, default=default, doc=doc, low=low, high=high, dynamic=True))
+
+
+def _ignored(name: str, default: bool | int, low: int = 0, high: int = LONG_MAX) -> TopicConfig:
+    return _topic_setting(name, default, NO_EFFECT, low, high)
 
 
 def _fixed(name: str, value: int, doc: str) -> TopicConfig:
-    return TopicConfig(Setting(name=name, kind=Kind.LONG, default=value, doc=doc, low=value, high=value, dynamic=True))
+    return _topic_setting(name, value, doc, value, value)
 
 
 _EVERY = (
@@ -70,14 +63,14 @@ _EVERY = (
     _inherits("retention.ms", "log.retention.ms", "log.retention.minutes", "log.retention.hours"),
     _inherits("segment.bytes", "log.segment.bytes"),
     _inherits("segment.ms", "log.roll.ms", "log.roll.hours"),
-    _ignored("compression.gzip.level", Kind.INT, -1, low=-1, high=9),
-    _ignored("compression.lz4.level", Kind.INT, 9, low=1, high=17),
-    _ignored("compression.zstd.level", Kind.INT, 3, low=-131072, high=22),
-    _ignored("file.delete.delay.ms", Kind.LONG, 60_000),
-    _ignored("preallocate", Kind.BOOLEAN, False),
-    _ignored("segment.index.bytes", Kind.INT, 10 * 2**20, low=4, high=INT_MAX),
-    _ignored("segment.jitter.ms", Kind.LONG, 0),
-    _ignored("unclean.leader.election.enable", Kind.BOOLEAN, False),
+    _ignored("compression.gzip.level", -1, low=-1, high=9),
+    _ignored("compression.lz4.level", 9, low=1, high=17),
+    _ignored("compression.zstd.level", 3, low=-131072, high=22),
+    _ignored("file.delete.delay.ms", 60_000),
+    _ignored("preallocate", False),
+    _ignored("segment.index.bytes", 10 * 2**20, low=4, high=INT_MAX),
+    _ignored("segment.jitter.ms", 0),
+    _ignored("unclean.leader.election.enable", False),
     _fixed("flush.messages", LONG_MAX, "oncelog.flush decides for the whole server when the disk is waited for."),
     _fixed("flush.ms", LONG_MAX, "oncelog.flush decides for the whole server when the disk is waited for."),
     _fixed("message.timestamp.after.max.ms", LONG_MAX, "Timestamps are kept as they come."),
@@ -92,23 +85,23 @@ def invalid(message: str) -> KafkaError:
 
 
 def unknown_config(name: str) -> KafkaError:
-    near = get_close_matches(name, TOPIC_CONFIGS, n=1)
-    return invalid(f"Unknown topic config name: {name}" + (f" (did you mean {near[0]}?)" if near else ""))
+    near = nearest(name, TOPIC_CONFIGS, at_least=0.6)
+    return invalid(f"Unknown topic config name: {name}" + (f" (did you mean {near}?)" if near else ""))
 
 
-def parse(name: str, given: str | None) -> Value:
+def parse(name: str, given: str | None) -> Any:
     config = TOPIC_CONFIGS.get(name)
     if config is None:
         raise unknown_config(name)
     if given is None:
         raise invalid(f"Null value not supported for topic configs: {name}")
     try:
-        return config.setting.parse(given)
+        return config.setting.parse(given.strip())
     except SettingsError as refusal:
         raise invalid(f"Invalid value {given} for configuration {name}: {refusal}") from None
 
 
-def effective(settings: Settings, configs: Mapping[str, str]) -> dict[str, Value]:
+def effective(settings: Settings, configs: Mapping[str, str]) -> dict[str, Any]:
     """Every topic setting with the value that counts: the topic's own, else the server's."""
     return {
         name: parse(name, configs[name]) if name in configs else config.broker_value(settings)

@@ -24,8 +24,9 @@ from oncelog.server.errors import ErrorCode, KafkaError, Unsettled
 from oncelog.server.folders import Folders
 from oncelog.server.metadata_log import DamagedMetadata, Definition, MetadataLog
 from oncelog.server.names import METADATA_TOPIC
-from oncelog.server.settings import Settings, SettingsError
+from oncelog.server.settings import Settings
 from oncelog.server.topic import Partition, Topic
+from oncelog.settings import SettingsError
 
 if TYPE_CHECKING:
     from oncelog.producers import ProducerMap

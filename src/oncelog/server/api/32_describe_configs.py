@@ -68,7 +68,7 @@ def _config(entry: Entry, request: Any, call: Call) -> Any:
         config_source=entry.source,
         is_sensitive=False,
         synonyms=tuple(_synonym(each, call) for each in synonyms),
-        config_type=entry.kind,
+        config_type=entry.config_type,
         documentation=entry.doc if getattr(request, "include_documentation", False) else None,
     )
 
