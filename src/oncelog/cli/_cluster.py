@@ -7,7 +7,7 @@ from threading import Event
 from typing import TypeVar
 
 from oncelog.cli._endings import failure, nearest, words_of
-from oncelog.cli._options import EVERY, Connecting
+from oncelog.cli._options import ADMIN, Connecting
 from oncelog.client.admin import Admin
 from oncelog.client.consumer.cluster_metadata import ClusterMetadata, TopicMetadata
 from oncelog.client.errors import KafkaError, KafkaException
@@ -77,7 +77,7 @@ def refuse_unless_there(topic: str, count: int, index: int) -> None:
 
 @contextmanager
 def opened(to: Connecting) -> Iterator[Cluster]:
-    with Admin(to.of(EVERY)) as admin:
+    with Admin(to.of(ADMIN)) as admin:
         yield Cluster(admin, to.timeout_s)
 
 

@@ -14,7 +14,7 @@ DEFAULT_BROKER = "127.0.0.1:9092"
 # The server's own variables begin with ONCELOG_ too; it passes over these.
 ENVIRONMENT_PREFIX = "ONCELOG_CLIENT_"
 SERVERS = ("bootstrap.servers", "metadata.broker.list")
-EVERY, PRODUCER, CONSUMER = "*", "P", "C"
+PRODUCER, CONSUMER, ADMIN = "producer", "consumer", "admin client"
 
 MOST_SECONDS = 86_400.0
 MOST_PARTITIONS = 2**31 - 1
@@ -47,15 +47,12 @@ class Connecting:
     def of(self, role: str, **defaults: Any) -> dict[str, Any]:
         """The properties for a client of this role. What concerns only clients of another one is left out, since files
         and the environment are shared by all commands; what nobody knows stays, and is refused."""
-        from oncelog.client.properties.table import ALIASES, PROPERTIES
+        from oncelog.client.properties.table import ALIASES, for_role
 
-        named = {name.replace("_", "."): value for name, value in defaults.items()}
-        for name, value in self.properties.items():
-            known = PROPERTIES.get(ALIASES.get(name, name))
-            if known is None or known.scope in (EVERY, role):
-                named.pop(ALIASES.get(name, name), None)
-                named[name] = value
-        return named
+        said = for_role(self.properties, role)
+        names = {ALIASES.get(name, name) for name in said}
+        dotted = {name.replace("_", "."): value for name, value in defaults.items()}
+        return {name: value for name, value in dotted.items() if name not in names} | said
 
 
 def connecting(body: Callable[..., Any]) -> Callable[..., Any]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from oncelog.cli._endings import speaks_to_brokers
-from oncelog.cli._options import DEFAULT_BROKER, EVERY, SERVERS, Connecting, connecting
+from oncelog.cli._options import ADMIN, DEFAULT_BROKER, SERVERS, Connecting, connecting
 
 if TYPE_CHECKING:
     from oncelog.doctor.finding import Finding
@@ -82,7 +82,7 @@ def _findings(
     if to is not None:
         from oncelog.doctor.cluster import check_cluster
 
-        yield from asyncio.run(check_cluster(to.of(EVERY), to.timeout_s))
+        yield from asyncio.run(check_cluster(to.of(ADMIN), to.timeout_s))
 
 
 def _of_the_server(listen: str | None, data: str | None, config: Path | None) -> "Iterator[Finding]":

@@ -50,10 +50,11 @@ def _declare(kind: Kind, default: Any, doc: str, **more: Any) -> Any:
 
 
 def declared(settings: type) -> dict[str, Setting]:
-    """By name, which is the attribute's with dots unless the declaration says another."""
+    """By name, which is the attribute's, with dots where it is no function's, unless the declaration says another."""
     found = {}
     for each in fields(settings):
-        if _ABOUT in each.metadata:
-            about = {"name": each.name.replace("_", "."), **each.metadata[_ABOUT]}
-            found[about["name"]] = Setting(attribute=each.name, **about)
+        if about := each.metadata.get(_ABOUT):
+            name = each.name if about["kind"] is Kind.CALLABLE else each.name.replace("_", ".")
+            setting = Setting(attribute=each.name, **{"name": name, **about})
+            found[setting.name] = setting
     return found

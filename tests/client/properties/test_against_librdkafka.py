@@ -8,9 +8,9 @@ import pytest
 from oncelog.client.errors import KafkaException
 from oncelog.client.properties import admin_settings, consumer_settings, producer_settings
 from oncelog.client.properties.page import page
-from oncelog.client.properties.property import Kind, Property
 from oncelog.client.properties.refused import ONLY_IN_C, REFUSED
 from oncelog.client.properties.table import ALIASES, PROPERTIES
+from oncelog.settings import Kind, Setting
 from tests.client.properties.real import RealProperty, real_properties, real_refusal
 
 READERS = {"producer": producer_settings, "consumer": consumer_settings, "admin": admin_settings}
@@ -63,7 +63,7 @@ def test_scopes_ranges_words_and_defaults_are_the_same(known_to_librdkafka: list
         if ours is None:
             continue
         compared += 1
-        assert ours.scope == real.scope, real.name
+        assert SCOPES[ours.roles] == real.scope, real.name
         assert _kind(ours) == real.kind, real.name
         assert _default(ours) == OTHER_DEFAULTS.get(real.name, real.default), real.name
         if ours.kind in (Kind.INTEGER, Kind.NUMBER):
@@ -73,6 +73,7 @@ def test_scopes_ranges_words_and_defaults_are_the_same(known_to_librdkafka: list
     assert compared > 110
 
 
+SCOPES = {(): "*", ("producer",): "P", ("consumer",): "C"}
 CALLBACKS = {"error_cb", "stats_cb", "throttle_cb"}
 KINDS = {
     Kind.TEXT: "string",
@@ -85,11 +86,11 @@ KINDS = {
 }
 
 
-def _kind(ours: Property) -> str:
+def _kind(ours: Setting) -> str:
     return KINDS[ours.kind]
 
 
-def _default(ours: Property) -> str:
+def _default(ours: Setting) -> str:
     value = ours.default
     if isinstance(value, bool):
         return str(value).lower()
@@ -249,8 +250,8 @@ def test_out_of_range_is_said_in_the_same_words_for_every_number() -> None:
     for known in PROPERTIES.values():
         if known.kind not in (Kind.INTEGER, Kind.NUMBER) or known.name.startswith("oncelog."):
             continue
-        client = "consumer" if known.scope == "C" else "producer"
-        for value in {int(known.low) - 1, min(int(known.high) + 1, 2**31 - 1)} - {int(known.high)}:
+        client = "consumer" if known.roles == ("consumer",) else "producer"
+        for value in {int(known.low or 0) - 1, min(int(known.high or 0) + 1, 2**31 - 1)} - {int(known.high or 0)}:
             given = {**BASE, "group.id": "g", known.name: value}
             assert _ours(client, given) == _without_blanks(real_refusal(client, given)), (known.name, value)
             asked += 1

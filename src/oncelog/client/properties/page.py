@@ -3,10 +3,12 @@
 import sys
 from collections.abc import Iterable, Iterator
 
-from oncelog.client.properties.property import Kind, Property
 from oncelog.client.properties.refused import REFUSED
+from oncelog.client.properties.roles import CONSUMER, PRODUCER
 from oncelog.client.properties.table import HONOURED
 from oncelog.client.properties.without_effect import WITHOUT_EFFECT
+from oncelog.settings import Setting
+from oncelog.settings.page import DEFAULT, DOC, NAME, TAKES, names, table
 
 INTRODUCTION = """# Settings of the clients
 
@@ -47,51 +49,25 @@ def page() -> str:
 
 def _lines() -> Iterator[str]:
     yield INTRODUCTION
-    for title, scope in (("Every client", "*"), ("Producers", "P"), ("Consumers", "C")):
+    for title, roles in (("Every client", ()), ("Producers", (PRODUCER,)), ("Consumers", (CONSUMER,))):
         yield f"## {title}\n"
-        yield from _table(known for known in HONOURED.values() if known.scope == scope)
+        yield from _table(known for known in HONOURED.values() if known.roles == roles)
         yield ""
     yield NOTHING.lstrip()
     yield from _table(WITHOUT_EFFECT)
     yield NOT_HONOURED
-    yield "| name | let through | why any other value is refused |"
-    yield "|---|---|---|"
-    for name, (nothing, reason) in REFUSED.items():
-        yield f"| `{name}` | {', '.join(f'`{value}`' for value in sorted(nothing) if value)} | {reason} |"
+    yield from table(
+        REFUSED.items(),
+        ("name", lambda each: f"`{each[0]}`"),
+        ("let through", lambda each: names(sorted(filter(None, each[1][0])))),
+        ("why any other value is refused", lambda each: each[1][1]),
+    )
 
 
-def _table(properties: Iterable[Property]) -> Iterator[str]:
-    yield "| name | other names | P/C | takes | default | |"
-    yield "|---|---|---|---|---|---|"
-    for known in properties:
-        aliases = ", ".join(f"`{alias}`" for alias in known.aliases)
-        yield f"| `{known.name}` | {aliases} | {_scope(known)} | {_takes(known)} | {_default(known)} | {known.doc} |"
-
-
-def _scope(known: Property) -> str:
-    return "\\*" if known.scope == "*" else known.scope
-
-
-def _takes(known: Property) -> str:
-    words = ", ".join(f"`{word}`" for word in known.words)
-    if known.kind in (Kind.INTEGER, Kind.NUMBER):
-        bounds = f"{known.low:.15g} … {known.high:.15g}" if known.kind is Kind.NUMBER else f"{known.low} … {known.high}"
-        return f"{bounds}, {words}" if words else bounds
-    if known.kind is Kind.BOOLEAN:
-        return "`true`, `false`"
-    return words or known.kind.value
-
-
-def _default(known: Property) -> str:
-    value = known.default
-    if value is None or value == ():
-        return ""
-    if isinstance(value, bool):
-        return f"`{str(value).lower()}`"
-    if isinstance(value, tuple):
-        return f"`{','.join(value)}`"
-
-    return f"`{value:.15g}`" if isinstance(value, float) else f"`{value}`"
+def _table(properties: Iterable[Setting]) -> Iterator[str]:
+    other_names = ("other names", lambda known: names(known.aliases))
+    role = ("P/C", lambda known: known.roles[0][0].upper() if known.roles else "\\*")
+    return table(properties, NAME, other_names, role, TAKES, DEFAULT, DOC)
 
 
 if __name__ == "__main__":

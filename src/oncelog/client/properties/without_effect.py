@@ -7,7 +7,8 @@ that was written for it goes on working. What would change what the application 
 from typing import Any, Final
 
 from oncelog.client.properties.common import DAY_MS, HOUR_MS
-from oncelog.client.properties.property import CONSUMER, EVERY, INT_MAX, PRODUCER, Kind, Property
+from oncelog.client.properties.roles import CONSUMER, PRODUCER
+from oncelog.settings import INT_MAX, Kind, Setting
 
 _DEBUG: Final = (
     "generic broker topic metadata feature queue msg protocol cgrp security fetch interceptor "
@@ -22,28 +23,28 @@ _LOGGING: Final = "Python's logging decides, by the logger `oncelog.client`."
 _SHARE: Final = "For share groups, which are not here."
 
 
-def _property(kind: Kind, name: str, scope: str, default: Any, doc: str, **more: Any) -> Property:
-    return Property(name=name, kind=kind, scope=scope, default=default, doc=doc, **more)
+def _property(kind: Kind, name: str, roles: tuple[str, ...], default: Any, doc: str, **more: Any) -> Setting:
+    return Setting(name=name, kind=kind, roles=roles, default=default, doc=doc, **more)
 
 
-def _text(name: str, doc: str, default: str | None = None, scope: str = EVERY) -> Property:
-    return _property(Kind.TEXT, name, scope, default, doc)
+def _text(name: str, doc: str, default: str | None = None, *roles: str) -> Setting:
+    return _property(Kind.TEXT, name, roles, default, doc)
 
 
-def _boolean(name: str, default: bool, doc: str, scope: str = EVERY) -> Property:
-    return _property(Kind.BOOLEAN, name, scope, default, doc)
+def _boolean(name: str, default: bool, doc: str, *roles: str) -> Setting:
+    return _property(Kind.BOOLEAN, name, roles, default, doc)
 
 
-def _integer(name: str, default: int, low: int, high: int, doc: str, scope: str = EVERY) -> Property:
-    return _property(Kind.INTEGER, name, scope, default, doc, low=low, high=high)
+def _integer(name: str, default: int, low: int, high: int, doc: str, *roles: str) -> Setting:
+    return _property(Kind.INTEGER, name, roles, default, doc, low=low, high=high)
 
 
-def _flags(name: str, words: str, doc: str) -> Property:
-    return _property(Kind.FLAGS, name, EVERY, (), doc, words=dict.fromkeys(words.split()))
+def _flags(name: str, words: str, doc: str) -> Setting:
+    return _property(Kind.FLAGS, name, (), (), doc, words={word: word for word in words.split()})
 
 
-def _callback(name: str, doc: str) -> Property:
-    return _property(Kind.CALLABLE, name, EVERY, None, doc)
+def _callback(name: str, doc: str) -> Setting:
+    return _property(Kind.CALLABLE, name, (), None, doc)
 
 
 WITHOUT_EFFECT: Final = (
@@ -92,7 +93,7 @@ WITHOUT_EFFECT: Final = (
     _property(
         Kind.CHOICE,
         "sasl.oauthbearer.assertion.algorithm",
-        EVERY,
+        (),
         "RS256",
         "Only with the refused grant.",
         words={"rs256": "RS256", "es256": "ES256"},

@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from oncelog.client.properties.property import CONSUMER as CONSUMER
-from oncelog.client.properties.property import EVERY
-from oncelog.client.properties.property import PRODUCER as PRODUCER
-from oncelog.client.properties.table import ALIASES, PROPERTIES
+from oncelog.client.properties.roles import CONSUMER as CONSUMER
+from oncelog.client.properties.roles import PRODUCER as PRODUCER
+from oncelog.client.properties.table import for_role
 
 
 class Cluster(NamedTuple):
@@ -15,10 +14,4 @@ class Cluster(NamedTuple):
 
 
 def of_role(properties: Mapping[str, str], role: str) -> dict[str, str]:
-    """Without what concerns only clients of the other role; what nobody knows stays, and is refused."""
-    found = {}
-    for name, value in properties.items():
-        known = PROPERTIES.get(ALIASES.get(name, name))
-        if known is None or known.scope in (EVERY, role):
-            found[name] = str(value)
-    return found
+    return {name: str(value) for name, value in for_role(properties, role).items()}

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
@@ -10,17 +9,18 @@ from oncelog.client.errors import KafkaException, invalid_argument
 from oncelog.client.properties.common import AdminSettings, ClientSettings
 from oncelog.client.properties.consumer import ConsumerSettings
 from oncelog.client.properties.producer import ProducerSettings
-from oncelog.client.properties.property import CONSUMER, PRODUCER, Kind, Property
 from oncelog.client.properties.refused import ONLY_IN_C, REFUSED
+from oncelog.client.properties.roles import CONSUMER, PRODUCER
 from oncelog.client.properties.rules import fit_admin, fit_consumer, fit_producer
 from oncelog.client.properties.table import ALIASES, PROPERTIES
+from oncelog.client.properties.wording import value_of
+from oncelog.settings import Kind, Setting, nearest
 
 _log: Final = logging.getLogger("oncelog.client")
 _TOPIC_CONFIG: Final = "default.topic.config"
 _LOGGER: Final = "logger"
 _NAMES: Final = sorted({*PROPERTIES, *ALIASES, *REFUSED, _LOGGER})
 _ONLY_IN_C: Final = frozenset(ONLY_IN_C.split())
-_OTHERS: Final = {PRODUCER: "producer", CONSUMER: "consumer"}
 
 Given = Mapping[str, Any]
 NOTHING_GIVEN: Final[Given] = MappingProxyType({})  # all are keywords
@@ -28,22 +28,21 @@ S = TypeVar("S", bound=ClientSettings)
 
 
 def producer_settings(given: Given) -> ProducerSettings:
-    return _read(given, ProducerSettings, "producer", {CONSUMER}, fit_producer)
+    return _read(given, ProducerSettings, PRODUCER, fit_producer)
 
 
 def consumer_settings(given: Given) -> ConsumerSettings:
-    return _read(given, ConsumerSettings, "consumer", {PRODUCER}, fit_consumer)
+    return _read(given, ConsumerSettings, CONSUMER, fit_consumer)
 
 
 def admin_settings(given: Given) -> AdminSettings:
-    return _read(given, AdminSettings, "admin client", {PRODUCER, CONSUMER}, fit_admin)
+    return _read(given, AdminSettings, "admin client", fit_admin)
 
 
 def _read(
     given: Given,
     settings: type[S],
     role: str,
-    others: set[str],
     fit: Callable[[dict[str, Any], frozenset[str]], str | None],
 ) -> S:
     if not isinstance(given, Mapping):
@@ -55,12 +54,12 @@ def _read(
         if known is None:
             continue
         parsed = _value(written, known, value)
-        if known.scope in others:
-            _log.warning("%s is a property of a %s and changes nothing in a %s", written, _OTHERS[known.scope], role)
+        if not known.is_for(role):
+            _log.warning("%s is a property of a %s and changes nothing in a %s", written, known.roles[0], role)
             continue
         names.add(known.name)
         values[known.key] = parsed
-    mine = [known for known in PROPERTIES.values() if known.scope not in others]
+    mine = [known for known in PROPERTIES.values() if known.is_for(role)]
     whole = {known.key: known.default for known in mine} | values
     refusal = fit(whole, frozenset(names))
     if refusal:
@@ -78,7 +77,7 @@ def _flat(given: Given) -> Iterator[tuple[str, Any]]:
             yield str(name), value
 
 
-def _known(written: str, value: Any) -> Property | None:
+def _known(written: str, value: Any) -> Setting | None:
     """What a name means; None where there is nothing to read."""
     name = ALIASES.get(written, written)
     if name in PROPERTIES:
@@ -92,22 +91,22 @@ def _known(written: str, value: Any) -> Property | None:
         raise invalid_argument(f'Configuration property "{written}" cannot be honoured: {reason}')
     if written in _ONLY_IN_C:
         raise invalid_argument(f'Property "{written}" must be set through dedicated .._set_..() function')
-    nearest = get_close_matches(written, _NAMES, n=1, cutoff=0)
-    raise invalid_argument(f'No such configuration property: "{written}"; the nearest known one is "{nearest[0]}"')
+    near = nearest(written, _NAMES)
+    raise invalid_argument(f'No such configuration property: "{written}"; the nearest known one is "{near}"')
 
 
-def _value(written: str, known: Property, value: Any) -> Any:
+def _value(written: str, known: Setting, value: Any) -> Any:
     if known.kind is Kind.CALLABLE:
         return _callable(known, value)
     try:
-        return known.parse(_text_of(known.name, value))
+        return value_of(known, _text_of(known.name, value))
     except KafkaException as refusal:
         if written == known.name:
             raise
         raise invalid_argument(f"{refusal.error.str()} (given as `{written}`)") from None
 
 
-def _callable(known: Property, value: Any) -> Any:
+def _callable(known: Setting, value: Any) -> Any:
     if callable(value):
         return value
     if known.name.startswith("on_"):
