@@ -15,6 +15,7 @@ from oncelog.server.running import run_loop
 from oncelog.server.settings import Settings
 from oncelog.server.settings_reading import read_settings
 from oncelog.settings import SettingsError
+from oncelog.waiting import result_of, until_ended, until_set
 
 START_TIMEOUT_S = 60
 
@@ -61,10 +62,10 @@ class Server:
 
     def _start(self) -> None:
         self._thread.start()
-        if not self._started.wait(START_TIMEOUT_S):
+        if not until_set(self._started, START_TIMEOUT_S):
             raise TimeoutError("the server did not start")
         if self._failure is not None:
-            self._thread.join()
+            until_ended(self._thread)
             raise self._failure
 
     def _remove_temporary(self) -> None:
@@ -90,12 +91,12 @@ class Server:
         async def run() -> Any:
             return function(*arguments)
 
-        return asyncio.run_coroutine_threadsafe(run(), self._loop).result()
+        return result_of(asyncio.run_coroutine_threadsafe(run(), self._loop))
 
     def close(self) -> None:
         if self._thread.is_alive() and self._loop is not None and self._stop is not None:
             self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join()
+        until_ended(self._thread)
         failure, self._failure = self._failure, None
         self._remove_temporary()
         if failure is not None:

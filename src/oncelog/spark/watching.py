@@ -16,6 +16,7 @@ from py4j.protocol import Py4JError
 from oncelog.spark.listener import JvmListener, Listener, Report
 from oncelog.spark.progress import Stage
 from oncelog.spark.screen import Screen, Silent, screen_for
+from oncelog.waiting import until_ended
 
 # More stages side by side than anybody could read, and each is a call into the JVM.
 MOST_STAGES: Final = 20
@@ -119,7 +120,7 @@ def _watch_client(spark: Any, screen: Screen) -> None:
     warnings.filterwarnings("ignore", message="StreamingQueryListenerBus Handler thread received exception")
     adding = Thread(target=spark.streams.addListener, args=(Listener(Report(screen, at_end)),), daemon=True)
     adding.start()
-    adding.join()
+    until_ended(adding)
 
 
 def _nothing(progress: Mapping[str, Any]) -> None:

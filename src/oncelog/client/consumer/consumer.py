@@ -30,6 +30,7 @@ from oncelog.client.net.loop_thread import FORKED, LoopThread
 from oncelog.client.properties import NOTHING_GIVEN, ConsumerSettings, consumer_settings
 from oncelog.client.types import TopicPartition
 from oncelog.clock import monotonic_s
+from oncelog.waiting import until_set
 
 OnRebalance = Callable[[Any, list[TopicPartition]], Any]
 
@@ -169,7 +170,7 @@ class Consumer:
             return False
         self._operations.is_waiting = True
         try:
-            return self._something_came.wait(left_s)
+            return until_set(self._something_came, left_s)
         finally:
             self._operations.is_waiting = False
 
@@ -353,7 +354,7 @@ class Consumer:
             self._something_came.clear()
             self._serve_calls()
             if not self._operations.has_left and not self._calls:
-                self._something_came.wait(give_up_s - monotonic_s())
+                until_set(self._something_came, give_up_s - monotonic_s())
 
     def __enter__(self) -> Self:
         return self

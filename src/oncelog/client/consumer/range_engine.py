@@ -13,6 +13,7 @@ from oncelog.client.net.offsets import list_offsets
 from oncelog.client.net.warm import Warm
 from oncelog.client.properties import ConsumerSettings
 from oncelog.clock import monotonic_s
+from oncelog.waiting import until_set
 
 # How long nothing may come before somebody looks why.
 IDLE_S: Final = 2.0
@@ -93,7 +94,7 @@ class RangeEngine:
             left_s = give_up_s - monotonic_s()
             if left_s <= 0:
                 return Idle()
-            self._something_came.wait(left_s)
+            until_set(self._something_came, left_s)
 
     def fetch_again(self, chunk: Chunk, offset: int) -> None:
         assert self._made is not None

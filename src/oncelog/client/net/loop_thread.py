@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 from oncelog.client.errors import KafkaError, KafkaException
+from oncelog.waiting import result_of, until_ended, until_set
 
 T = TypeVar("T")
 
@@ -28,7 +29,7 @@ class LoopThread:
         started = threading.Event()
         self._loop.call_soon(started.set)
         self._thread.start()
-        if not started.wait(START_TIMEOUT_S):
+        if not until_set(started, START_TIMEOUT_S):
             raise KafkaException(KafkaError(KafkaError._FAIL, "the client's thread did not start"))
         _threads.add(self)
 
@@ -48,7 +49,7 @@ class LoopThread:
             raise KafkaException(KafkaError(KafkaError._STATE, f"the client {self._why_not()}"))
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
-            return future.result(None if timeout_s is None else min(timeout_s, threading.TIMEOUT_MAX))
+            return result_of(future, timeout_s)
         except concurrent.futures.CancelledError:
             raise KafkaException(KafkaError(KafkaError._DESTROY, "the client was closed meanwhile")) from None
         except TimeoutError:
@@ -86,7 +87,7 @@ class LoopThread:
         self._is_stopped = True
         self.call_soon(self._loop.stop)
         if not self.is_current and not self.is_forked:
-            self._thread.join()
+            until_ended(self._thread)
 
     def _work(self) -> None:
         loop = self._loop

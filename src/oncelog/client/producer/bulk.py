@@ -32,6 +32,7 @@ from oncelog.records.arrow import bytes_column, headers_column, timestamps
 from oncelog.records.column_types import BytesColumn, HeadersColumn
 from oncelog.records.encode_columns import encode
 from oncelog.records.encode_loops import NO_PART
+from oncelog.waiting import until_set
 
 if TYPE_CHECKING:
     from oncelog.client.producer.engine import Engine
@@ -95,7 +96,7 @@ class BulkSend:
 
     def wait(self, timeout: float | None = None) -> bool:
         """Until every row is delivered or has failed; False when the time is over."""
-        return self._done.wait(timeout)
+        return until_set(self._done, timeout)
 
     def result(self, timeout: float | None = None) -> list[Range]:
         """The ranges, when all rows are delivered; raises the first error where any row failed."""

@@ -23,6 +23,7 @@ from oncelog.client.producer.accumulator import (
 from oncelog.client.producer.delivery import Records
 from oncelog.records.build import build_batch
 from oncelog.records.codecs import DEFAULT_LEVEL
+from oncelog.waiting import until_ended
 
 WORTH_COMPILED_RECORDS: Final = 50  # below that a call into the loops costs more than pure Python
 WORTH_IMPORT_RECORDS: Final = 2_000
@@ -189,7 +190,7 @@ def fetch_compiled_loops(*, wait: bool = False) -> None:
             _loops.fetching = Thread(target=_fetch, name="oncelog-loops", daemon=True)
             _loops.fetching.start()
     if wait:
-        _loops.fetching.join()
+        until_ended(_loops.fetching)
 
 
 def _fetch() -> None:

@@ -11,6 +11,7 @@ from typing import Final, Self, TextIO
 from oncelog.client.errors import KafkaException
 from oncelog.clock import monotonic_s
 from oncelog.spark.copying.topics import Topics
+from oncelog.waiting import until_ended
 
 DRAW_EVERY_S: Final = 0.5
 LINE_EVERY_S: Final = 10.0
@@ -54,7 +55,7 @@ class Showing:
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        self._thread.join()
+        until_ended(self._thread)
 
     def _run(self) -> None:
         began_s = monotonic_s()

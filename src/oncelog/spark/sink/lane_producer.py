@@ -10,6 +10,7 @@ from oncelog.client.saving.errors import ReplayDiffers
 from oncelog.client.saving.saved import SavedProducer
 from oncelog.slots import Place
 from oncelog.spark.sink.lane import Json
+from oncelog.waiting import result_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -89,4 +90,4 @@ class KafkaLaneProducer:
         self._producer.close()
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._producer.saving.loop).result()
+        return result_of(asyncio.run_coroutine_threadsafe(coroutine, self._producer.saving.loop))
