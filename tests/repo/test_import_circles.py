@@ -56,22 +56,6 @@ KNOWN: list[set[str]] = [
         "oncelog.client.producer.sealing",
         "oncelog.client.statistics.producing",
     },
-    {
-        "oncelog.client.fetching.place",
-        "oncelog.client.fetching.values",
-    },
-    {
-        "oncelog.client.consumer.core",
-        "oncelog.client.statistics.consuming",
-    },
-    {
-        "oncelog.client.consumer.operations",
-        "oncelog.client.consumer.subscription",
-    },
-    {
-        "oncelog.chaos.link",
-        "oncelog.chaos.proxy",
-    },
 ]
 
 

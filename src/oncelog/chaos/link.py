@@ -3,14 +3,11 @@
 import asyncio
 import socket
 import struct
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from oncelog.chaos.addresses import api_name, rewritten
-from oncelog.chaos.faults import Direction, Fault, Kind, Sides
+from oncelog.chaos.faults import Direction, Fault, Hit, Kind, Sides
 from oncelog.wire.frames import MalformedFrame
-
-if TYPE_CHECKING:
-    from oncelog.chaos.proxy import FaultProxy
 
 MOST_FRAME_BYTES: Final = 256 << 20
 PRODUCE: Final = 0
@@ -23,10 +20,18 @@ _UNTOLD: Final = {Sides.SERVER: Direction.UP, Sides.CLIENT: Direction.DOWN}
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
+class Proxy(Protocol):
+    """What a link asks of the proxy that it belongs to."""
+
+    unreadable: list[str]
+
+    async def behind(self, host: str, port: int) -> tuple[str, int]: ...
+
+    def frame(self, link: "Link", direction: Direction, api: str, size_bytes: int) -> Hit | None: ...
+
+
 class Link:
-    def __init__(
-        self, proxy: "FaultProxy", number: int, server: tuple[str, int], client: Stream, upstream: Stream
-    ) -> None:
+    def __init__(self, proxy: Proxy, number: int, server: tuple[str, int], client: Stream, upstream: Stream) -> None:
         self.number = number
         self.server = server
         self._proxy = proxy

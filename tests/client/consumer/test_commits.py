@@ -212,7 +212,7 @@ def test_what_was_given_back_while_a_commit_was_tried_again_is_left_to_its_new_o
         code = KafkaError.COORDINATOR_LOAD_IN_PROGRESS if len(attempts) == 1 else 0
         return dict.fromkeys(offsets, code)
 
-    monkeypatch.setattr("oncelog.client.groups.commits.commit", commit)
+    monkeypatch.setattr("oncelog.client.groups.commits.commit_offsets", commit)
     core = consumer._operations.core
     core.group = Rebalanced()  # type: ignore[assignment]
     kept, gone = (written, 0), (written, 1)

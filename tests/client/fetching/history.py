@@ -4,13 +4,11 @@ import random
 from collections import Counter
 
 from oncelog.client.error_codes import ErrorCodes
+from oncelog.client.fetching.events import Chunk, Event, Failed
 from oncelog.client.fetching.fetcher import Fetcher
 from oncelog.client.fetching.values import (
     EARLIEST,
     Action,
-    Chunk,
-    Event,
-    Failed,
     Fetch,
     FetchLimits,
     FindEpochEnds,
@@ -129,7 +127,7 @@ class History:
             self.machine.taken(event)
         if not event.is_current:
             return
-        view = self.views[event.place.partition]
+        view = self.views[event.cursor.partition]
         if isinstance(event, Chunk):
             self._read(view, event)
         elif isinstance(event, Failed):
@@ -161,7 +159,7 @@ class History:
     def _pause(self) -> None:
         self._take_all()
         partition = self.chance.choice(PARTITIONS)
-        if self.machine.places[partition].is_paused:
+        if self.machine.cursors[partition].is_paused:
             self.machine.resume(partition)
         elif self.chance.random() < 0.2:
             view = self.views[partition]

@@ -5,15 +5,13 @@ from typing import Any
 import pytest
 
 from oncelog.client.error_codes import ErrorCodes
+from oncelog.client.fetching.events import Chunk, EndReached, Failed
 from oncelog.client.fetching.fetcher import HELD_BACK_WAIT_MS, Fetcher
 from oncelog.client.fetching.values import (
     EARLIEST,
     LATEST,
     STORED,
     Action,
-    Chunk,
-    EndReached,
-    Failed,
     Fetch,
     Fetched,
     FetchLimits,

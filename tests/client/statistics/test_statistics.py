@@ -137,7 +137,7 @@ def test_an_application_that_does_not_poll_is_told_once_when_it_does(server: Ser
         until(lambda: bool(core.calls), "statistics wait")
         before = len(core.calls)
         for _ in range(3):
-            core._tell_statistics("{}")
+            core.tell_statistics("{}")
         assert len(core.calls) == before == 1
     finally:
         consumer.close()

@@ -180,7 +180,9 @@ async def alter_group_offsets(brokers: "Brokers", wanted: GroupOffsets, timeouts
 
     async def ask_node(node_id: int, _: list[str]) -> Outcomes[str]:
         timeout_ms = timeouts.request_timeout_ms
-        codes = await commits.commit(brokers, node_id, wanted.group_id, offsets, Member(), timeout_ms=timeout_ms)
+        codes = await commits.commit_offsets(
+            brokers, node_id, wanted.group_id, offsets, Member(), timeout_ms=timeout_ms
+        )
         return {wanted.group_id: _told(codes, given)}
 
     return await _offsets_changed(brokers, wanted, timeouts, ask_node)

@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Protocol, TypeVar
 
 from oncelog.client.consumer.calls import Call
+from oncelog.client.consumer.chunk_readers import Position
 from oncelog.client.consumer.engine import Engine
-from oncelog.client.consumer.reading import Position
 from oncelog.client.errors import KafkaError, KafkaException, error_of, exception_of, is_retriable
 from oncelog.client.fetching.values import Partition
 from oncelog.client.groups import commits
@@ -24,8 +24,7 @@ from oncelog.client.net.metadata import Metadata
 from oncelog.client.net.offsets import OffsetFound, offsets_at
 from oncelog.client.net.retry import Patience, ask
 from oncelog.client.properties import ConsumerSettings
-from oncelog.client.statistics.consuming import Consuming
-from oncelog.client.statistics.telling import Statistics
+from oncelog.client.statistics.statistics import Statistics
 
 T = TypeVar("T")
 
@@ -72,24 +71,18 @@ class Core:
         self._tasks: set[asyncio.Task[None]] = set()
         self._commit_turn = asyncio.Lock()
         self._has_statistics = False  # that the application has not been told
-        self._statistics: Statistics | None = None
-        if settings.statistics_interval_ms and settings.stats_cb is not None:
-            consuming = Consuming(self)
-            self.engine.on_fetched = consuming.fetched
-            self._statistics = Statistics(
-                "consumer", self.brokers, consuming.fields, self._tell_statistics, settings.statistics_interval_ms
-            )
+        self.statistics: Statistics | None = None
 
     async def start(self) -> None:
         await self.brokers.start()
         if self.settings.group_id and self.settings.enable_auto_commit and self.settings.auto_commit_interval_ms:
             self.spawn(self._commit_now_and_then())
-        if self._statistics is not None:
-            self._statistics.start()
+        if self.statistics is not None:
+            self.statistics.start()
 
     async def close(self) -> None:
-        if self._statistics is not None:
-            self._statistics.stop()
+        if self.statistics is not None:
+            self.statistics.stop()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -112,7 +105,7 @@ class Core:
         else:
             self.engine.tell(error)
 
-    def _tell_statistics(self, text: str) -> None:
+    def tell_statistics(self, text: str) -> None:
         """An application that does not poll is told once when it does."""
         stats_cb = self.settings.stats_cb
         if stats_cb is None or self._has_statistics:
@@ -135,7 +128,7 @@ class Core:
     async def assign(self, places: Iterable[tuple[Partition, int, int]]) -> None:
         """These and no others; each with an offset and its epoch."""
         fetcher = self.engine.fetcher
-        for partition in list(fetcher.places):
+        for partition in list(fetcher.cursors):
             fetcher.unassign(partition)
         self._committed.clear()
         self.stored.clear()
@@ -163,7 +156,7 @@ class Core:
         where the application stands."""
         fetcher = self.engine.fetcher
         for partition, position in places:
-            if not fetcher.places[partition].is_paused:
+            if not fetcher.cursors[partition].is_paused:
                 fetcher.pause(partition)
                 fetcher.rewind(partition, position)
         self.engine.pump()
@@ -223,10 +216,10 @@ class Core:
             mine = offsets
             if member.generation != asked_in:
                 # Another member may have what was given back meanwhile, and be further already.
-                mine = {each: offset for each, offset in offsets.items() if each in self.engine.fetcher.places}
+                mine = {each: offset for each, offset in offsets.items() if each in self.engine.fetcher.cursors}
             codes = dict.fromkeys(offsets.keys() - mine.keys(), KafkaError.ILLEGAL_GENERATION)
             if mine:
-                codes |= await commits.commit(self.brokers, node_id, group_id, mine, member)
+                codes |= await commits.commit_offsets(self.brokers, node_id, group_id, mine, member)
             if self.group is not None:
                 for code in {codes[each] for each in mine if each in codes} - {0}:
                     self.group.refused(code, member.generation)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from oncelog.client.consumer.block import Block, Runs
 from oncelog.client.consumer.message import Source
 from oncelog.client.fetching.batches import without_aborted
-from oncelog.client.fetching.values import Chunk
+from oncelog.client.fetching.events import Chunk
 from oncelog.records.header import LOG_APPEND_TIME, headers
 from oncelog.records.read import batch_header, records_of
 

@@ -6,12 +6,13 @@ It belongs to the application's thread. Only `done` is asked by the engine's, fo
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from oncelog.client.consumer.chunk_readers import ArrowReading, Position, Reading, RowReading
 from oncelog.client.consumer.decoding import Damaged
 from oncelog.client.consumer.engine import Told
 from oncelog.client.consumer.message import ErrorMessage, Message
-from oncelog.client.consumer.reading import ArrowReading, Position, Reading, RowReading
 from oncelog.client.errors import KafkaError
-from oncelog.client.fetching.values import Chunk, EndReached, Event, Failed, Partition
+from oncelog.client.fetching.events import Chunk, EndReached, Event, Failed
+from oncelog.client.fetching.values import Partition
 
 _NO_ROWS: Iterator[Message] = iter(())
 
@@ -175,11 +176,11 @@ class Delivery:
     def _message_of(self, event: EndReached | Failed | Told) -> Message:
         if isinstance(event, Told):
             return ErrorMessage(event.error, "", -1, -1)
-        topic, index = event.place.partition
+        topic, index = event.cursor.partition
         if isinstance(event, Failed):
             error = KafkaError(event.code, event.message)
         else:
-            self._handed[event.place.partition] = Position(event.offset, event.place.read_epoch)
+            self._handed[event.cursor.partition] = Position(event.offset, event.cursor.read_epoch)
             error = KafkaError(KafkaError._PARTITION_EOF, "Broker: No more messages")
         return ErrorMessage(error, topic, index, event.offset)
 

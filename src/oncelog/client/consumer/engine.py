@@ -12,13 +12,12 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from oncelog.client.consumer.reading import Position
+from oncelog.client.consumer.chunk_readers import Position
 from oncelog.client.errors import KafkaError, KafkaException
+from oncelog.client.fetching.events import Chunk, Event
 from oncelog.client.fetching.fetcher import Fetcher
 from oncelog.client.fetching.values import (
     Action,
-    Chunk,
-    Event,
     Fetch,
     Fetched,
     FetchLimits,
@@ -249,7 +248,7 @@ class Engine:
         self._seen_metadata = metadata
         found: dict[Partition, Leader] = {}
         refused: dict[Partition, int] = {}
-        for topic, index in self.fetcher.places:
+        for topic, index in self.fetcher.cursors:
             known = metadata.topics.get(topic)
             if known is None:
                 continue

@@ -7,17 +7,19 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from oncelog.client.consumer import arguments
+from oncelog.client.consumer.chunk_readers import Position
 from oncelog.client.consumer.cluster_metadata import ClusterMetadata, cluster_metadata
 from oncelog.client.consumer.core import PATIENCE_MS, Core
 from oncelog.client.consumer.delivery import Delivery
-from oncelog.client.consumer.reading import Position
 from oncelog.client.consumer.subscription import Callbacks, Subscription
 from oncelog.client.errors import KafkaError, KafkaException, error_of
-from oncelog.client.fetching.values import EARLIEST, LATEST, Chunk, Partition
+from oncelog.client.fetching.events import Chunk
+from oncelog.client.fetching.values import EARLIEST, LATEST, Partition
 from oncelog.client.groups.commits import ToCommit
 from oncelog.client.groups.commits import topic_partitions as committed_offsets
 from oncelog.client.properties import ConsumerSettings
 from oncelog.client.saving.committing import HasSaving, commit_with_producer
+from oncelog.client.statistics import consuming
 from oncelog.client.types import OFFSET_END, OFFSET_INVALID, TopicPartition
 
 
@@ -41,6 +43,7 @@ class Operations:
     ) -> None:
         self.settings = settings
         self.core = Core(settings, self._read, notify, wake)
+        consuming.count(self.core)
         engine = self.core.engine
 
         def damaged(chunk: Chunk, position: Position) -> None:
@@ -67,9 +70,9 @@ class Operations:
         names = arguments.topics(topics)
         self.core.group_id()
         if self._subscription is None:
-            if self.core.engine.fetcher.places:
+            if self.core.engine.fetcher.cursors:
                 await self.assign([])
-            self._subscription = Subscription(self)
+            self._subscription = Subscription(self.core, self)
             self.core.group = self._subscription.group
         await self._subscription.subscribe(names, callbacks)
 
@@ -104,7 +107,7 @@ class Operations:
         try:
             await self.commit_what_was_read()
         finally:
-            for partition in list(self.core.engine.fetcher.places):
+            for partition in list(self.core.engine.fetcher.cursors):
                 self.delivery.forget(partition)
             await self.core.close()
 
@@ -121,12 +124,12 @@ class Operations:
     # --- what is read
 
     def assignment(self) -> list[TopicPartition]:
-        return [TopicPartition(*partition) for partition in sorted(self.core.engine.fetcher.places)]
+        return [TopicPartition(*partition) for partition in sorted(self.core.engine.fetcher.cursors)]
 
     async def assign(self, partitions: object) -> None:
         places = [arguments.place_of(each) for each in arguments.topic_partitions(partitions)]
         await self.commit_what_was_read()
-        for partition in list(self.core.engine.fetcher.places):
+        for partition in list(self.core.engine.fetcher.cursors):
             self.delivery.forget(partition)
         await self.core.assign(places)
         for place in places:
@@ -135,7 +138,7 @@ class Operations:
     async def incremental_assign(self, partitions: object) -> None:
         places = [arguments.place_of(each) for each in arguments.topic_partitions(partitions)]
         for partition, _, _ in places:
-            if partition in self.core.engine.fetcher.places:
+            if partition in self.core.engine.fetcher.cursors:
                 raise KafkaException(KafkaError(KafkaError._CONFLICT, f"{_name(partition)} is assigned already"))
         await self.core.assign_more(places)
         for place in places:
@@ -172,7 +175,7 @@ class Operations:
 
     def _assigned(self, given: TopicPartition) -> Partition:
         partition = arguments.partition_of(given)
-        if partition not in self.core.engine.fetcher.places:
+        if partition not in self.core.engine.fetcher.cursors:
             raise KafkaException(KafkaError(KafkaError._STATE, f"{_name(partition)} is not assigned to this consumer"))
         return partition
 
@@ -265,7 +268,7 @@ class Operations:
     ) -> tuple[int, int] | None:
         each = arguments.partition_of(arguments.topic_partition(partition))
         if cached:
-            place = self.core.engine.fetcher.places.get(each)
+            place = self.core.engine.fetcher.cursors.get(each)
             if place is None or place.high_watermark < 0:
                 return None
             return place.log_start_offset, place.high_watermark

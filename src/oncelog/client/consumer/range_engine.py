@@ -5,10 +5,11 @@ import threading
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from oncelog.client.consumer.chunk_readers import Position
 from oncelog.client.consumer.engine import Engine, Told
-from oncelog.client.consumer.reading import Position
 from oncelog.client.errors import KafkaError, KafkaException, error_of, exception_of
-from oncelog.client.fetching.values import EARLIEST, LATEST, Chunk, EndReached, Failed, Partition
+from oncelog.client.fetching.events import Chunk, EndReached, Failed
+from oncelog.client.fetching.values import EARLIEST, LATEST, Partition
 from oncelog.client.net.offsets import list_offsets
 from oncelog.client.net.warm import Warm
 from oncelog.client.properties import ConsumerSettings
@@ -60,7 +61,7 @@ class RangeEngine:
         )
         engine.fetcher.assign(self._partition, self._start, stop_at=self._end)
         first_bytes = max(LEAST_BYTES, (self._end - self._start) * GUESSED_RECORD_BYTES)
-        place = engine.fetcher.places[self._partition]
+        place = engine.fetcher.cursors[self._partition]
         place.max_bytes = min(place.max_bytes, first_bytes)
         self._made = engine
         engine.pump()

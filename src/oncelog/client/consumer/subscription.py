@@ -6,18 +6,16 @@ partitions given back or read.
 
 import asyncio
 import re
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from oncelog.client.consumer.calls import Call
+from oncelog.client.consumer.core import Core
 from oncelog.client.errors import KafkaError, KafkaException, invalid_argument
 from oncelog.client.fetching.values import STORED, Partition
 from oncelog.client.groups.coordinator import Group
 from oncelog.client.types import TopicPartition
-
-if TYPE_CHECKING:
-    from oncelog.client.consumer.operations import Operations
 
 PATTERN_MARK = "^"
 UNKNOWN_TOPIC_LOOK_MS = 1000
@@ -33,13 +31,24 @@ class Callbacks:
     on_lost: OnRebalance | None = None
 
 
+class Reader(Protocol):
+    """The application's side of what is read."""
+
+    def activity(self) -> object:
+        """None while the application waits for records, else what changes when it takes some."""
+
+    async def commit_what_was_read(self, partitions: Iterable[Partition] | None = None) -> None: ...
+
+    async def release(self, partitions: Iterable[Partition]) -> None: ...
+
+
 class Subscription:
     """The listener of a `Group`."""
 
-    def __init__(self, operations: "Operations") -> None:
-        self._operations = operations
-        self._core = operations.core
-        self._settings = operations.settings
+    def __init__(self, core: Core, reader: Reader) -> None:
+        self._reader = reader
+        self._core = core
+        self._settings = core.settings
         self.group = Group(self._settings, self._core.brokers, self)
         self._names: frozenset[str] = frozenset()
         self._patterns: list[re.Pattern[str]] = []
@@ -119,7 +128,7 @@ class Subscription:
         pause_ms = min(POLLS_LOOK_MS, max(10, self._settings.max_poll_interval_ms // 10))
         before: object = None
         while True:
-            now = self._operations.activity()
+            now = self._reader.activity()
             if now is None or now != before:
                 self.group.polled()
             before = now
@@ -162,14 +171,14 @@ class Subscription:
 
     async def _let_go(self, partitions: frozenset[Partition], is_lost: bool) -> None:
         """What the callback has not given back itself. Of lost ones nothing is committed: they are someone else's."""
-        left = [each for each in partitions if each in self._core.engine.fetcher.places]
+        left = [each for each in partitions if each in self._core.engine.fetcher.cursors]
         if not is_lost:
-            await self._operations.commit_what_was_read(left)
-        await self._operations.release(left)
+            await self._reader.commit_what_was_read(left)
+        await self._reader.release(left)
 
     async def _take(self, added: frozenset[Partition]) -> None:
         """What the callback has not assigned itself, from the committed offsets."""
-        places = self._core.engine.fetcher.places
+        places = self._core.engine.fetcher.cursors
         await self._core.assign_more((each, STORED, -1) for each in sorted(added) if each not in places)
 
 

@@ -1,12 +1,9 @@
 """What passes in and out of the fetching machine: requests, answers, and what the application gets to see."""
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from oncelog.records.header import Buffer
-
-if TYPE_CHECKING:
-    from oncelog.client.fetching.place import Place
 
 Partition = tuple[str, int]
 
@@ -120,54 +117,3 @@ class FoundEpochEnd(NamedTuple):
     error_code: int
     epoch: int
     end_offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """What one fetch brought of one partition, not looked into yet. Of no use once its place has a newer version."""
-
-    place: "Place" = field(repr=False)
-    version: int
-    start_offset: int
-    start_epoch: int  # of the record before
-    next_offset: int
-    record_count: int  # as the batch headers say; records before the position and aborted ones included
-    records: Buffer = field(repr=False)
-    aborted: list[tuple[int, int]]
-
-    @property
-    def is_current(self) -> bool:
-        return self.place.version == self.version
-
-    @property
-    def partition(self) -> Partition:
-        return self.place.partition
-
-
-@dataclass(frozen=True, slots=True)
-class EndReached:
-    place: "Place" = field(repr=False)
-    version: int
-    offset: int
-
-    @property
-    def is_current(self) -> bool:
-        return self.place.version == self.version
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """An error for the application: a number of librdkafka's, and words that name the offset."""
-
-    place: "Place" = field(repr=False)
-    version: int
-    code: int
-    message: str
-    offset: int
-
-    @property
-    def is_current(self) -> bool:
-        return self.place.version == self.version
-
-
-Event = Chunk | EndReached | Failed

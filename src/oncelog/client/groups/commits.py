@@ -93,7 +93,7 @@ def topic_partitions(offsets: Mapping[Partition, ToCommit], codes: Mapping[Parti
     ]
 
 
-async def commit(
+async def commit_offsets(
     brokers: "Brokers",
     node_id: int,
     group_id: str,

@@ -37,7 +37,7 @@ from oncelog.client.sending import (
     SenderLimits,
 )
 from oncelog.client.statistics.producing import Producing
-from oncelog.client.statistics.telling import Statistics
+from oncelog.client.statistics.statistics import Statistics
 from oncelog.clock import monotonic_s
 from oncelog.slots import Place
 

@@ -1,19 +1,18 @@
 """What a consumer tells of itself: its group, and how far it has come in each of its partitions."""
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable
+from typing import Any, Final
 
-from oncelog.client.consumer.reading import Position
-from oncelog.client.fetching.place import Place, Stage
-from oncelog.client.fetching.values import NO_EPOCH, Chunk, Event, Partition
+from oncelog.client.consumer.chunk_readers import Position
+from oncelog.client.consumer.core import Core
+from oncelog.client.fetching.cursor import Cursor, Stage
+from oncelog.client.fetching.events import Chunk, Event
+from oncelog.client.fetching.values import NO_EPOCH, Partition
+from oncelog.client.groups.commits import ToCommit
+from oncelog.client.statistics.statistics import Statistics
 from oncelog.client.types import OFFSET_INVALID
 from oncelog.clock import monotonic_s
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from oncelog.client.consumer.core import Core
-    from oncelog.client.groups.commits import ToCommit
 
 NO_LAG: Final = -1
 NOWHERE: Final = Position(OFFSET_INVALID, NO_EPOCH)
@@ -26,6 +25,17 @@ STATES: Final = {
 }
 
 
+def count(core: Core) -> None:
+    """Have the consumer's statistics told, where the application wants them."""
+    settings = core.settings
+    if settings.statistics_interval_ms and settings.stats_cb is not None:
+        consuming = Consuming(core)
+        core.engine.on_fetched = consuming.fetched
+        core.statistics = Statistics(
+            "consumer", core.brokers, consuming.fields, core.tell_statistics, settings.statistics_interval_ms
+        )
+
+
 class _Received:
     __slots__ = ("records", "size_bytes")
 
@@ -35,11 +45,11 @@ class _Received:
 
 
 class Consuming:
-    def __init__(self, core: "Core") -> None:
+    def __init__(self, core: Core) -> None:
         self._core = core
         self._received: defaultdict[Partition, _Received] = defaultdict(_Received)
 
-    def fetched(self, events: "Iterable[Event]") -> None:
+    def fetched(self, events: Iterable[Event]) -> None:
         for event in events:
             if isinstance(event, Chunk):
                 received = self._received[event.partition]
@@ -50,10 +60,13 @@ class Consuming:
         core = self._core
         topics: dict[str, Any] = {}
         handed, stored, committed = core.handed(), core.to_store(), core.last_committed
-        for partition, place in core.engine.fetcher.places.items():
+        for partition, cursor in core.engine.fetcher.cursors.items():
             topic = topics.setdefault(partition[0], {"topic": partition[0], "partitions": {}})
             topic["partitions"][str(partition[1])] = self._partition(
-                place, handed.get(partition, NOWHERE), stored.get(partition, NOWHERE), committed.get(partition, NOWHERE)
+                cursor,
+                handed.get(partition, NOWHERE),
+                stored.get(partition, NOWHERE),
+                committed.get(partition, NOWHERE),
             )
         fields: dict[str, Any] = {"replyq": len(core.calls), "topics": topics}
         group = core.group
@@ -69,31 +82,31 @@ class Consuming:
         return fields
 
     def _partition(
-        self, place: Place, handed: "Position", stored: "Position | ToCommit", committed: "Position | ToCommit"
+        self, cursor: Cursor, handed: Position, stored: Position | ToCommit, committed: Position | ToCommit
     ) -> dict[str, Any]:
         read_committed = self._core.settings.isolation_level == "read_committed"
-        end = place.last_stable_offset if read_committed else place.high_watermark
-        received = self._received[place.partition]
+        end = cursor.last_stable_offset if read_committed else cursor.high_watermark
+        received = self._received[cursor.partition]
         return {
-            "partition": place.partition[1],
-            "broker": place.leader,
-            "leader": place.leader,
-            "leader_epoch": place.leader_epoch,
+            "partition": cursor.partition[1],
+            "broker": cursor.leader,
+            "leader": cursor.leader,
+            "leader_epoch": cursor.leader_epoch,
             "desired": True,
-            "unknown": place.leader < 0,
-            "fetchq_cnt": place.queued_records,
-            "fetchq_size": place.queued_bytes,
-            "fetch_state": STATES[place.stage],
-            "next_offset": place.offset,
+            "unknown": cursor.leader < 0,
+            "fetchq_cnt": cursor.queued_records,
+            "fetchq_size": cursor.queued_bytes,
+            "fetch_state": STATES[cursor.stage],
+            "next_offset": cursor.offset,
             "app_offset": handed.offset,
             "stored_offset": stored.offset,
             "stored_leader_epoch": stored.leader_epoch,
             "committed_offset": committed.offset,
             "committed_leader_epoch": committed.leader_epoch,
-            "eof_offset": _or_invalid(place.end_reported_at),
-            "lo_offset": _or_invalid(place.log_start_offset),
-            "hi_offset": _or_invalid(place.high_watermark),
-            "ls_offset": _or_invalid(place.last_stable_offset),
+            "eof_offset": _or_invalid(cursor.end_reported_at),
+            "lo_offset": _or_invalid(cursor.log_start_offset),
+            "hi_offset": _or_invalid(cursor.high_watermark),
+            "ls_offset": _or_invalid(cursor.last_stable_offset),
             "consumer_lag": _lag(end, committed.offset),
             "consumer_lag_stored": _lag(end, stored.offset),
             "rxmsgs": received.records,

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from oncelog.client.errors import KafkaException, error_of
-from oncelog.client.groups import commits
-from oncelog.client.groups.commits import ToCommit
+from oncelog.client.groups.commits import ToCommit, commit_offsets
 from oncelog.client.groups.membership_steps import Member
 from oncelog.client.net.retry import Patience, ask
 from oncelog.client.net.warm import Warm, cool, warm
@@ -59,7 +58,7 @@ class Commits:
 async def commit(client: Warm, group_id: str, at: Mapping[Partition, int]) -> None:
     coordinator = await client.brokers.coordinator(group_id)
     offsets = {partition: ToCommit(offset) for partition, offset in at.items()}
-    codes = await commits.commit(client.brokers, coordinator, group_id, offsets, Member())
+    codes = await commit_offsets(client.brokers, coordinator, group_id, offsets, Member())
     failed = {code for code in codes.values() if code}
     if failed:
         raise KafkaException(error_of(failed.pop()))

@@ -9,7 +9,7 @@ from pyspark.sql.types import StructType
 from oncelog.client.consumer.ranges import Range
 from oncelog.spark.option import BadOption
 from oncelog.spark.options import source_options
-from oncelog.spark.source import reading
+from oncelog.spark.source import range_task
 from oncelog.spark.source.bounds import EARLIEST, LATEST
 from oncelog.spark.source.columns import check_schema
 from oncelog.spark.source.errors import lost
@@ -46,10 +46,10 @@ class Reader(DataSourceReader):
                 )
             whole.append(Range(topic, index, max(begin, low), min(end, high)))
         by = Split(options.min_partitions, options.max_records_per_partition)
-        return [reading.RangePartition(each) for each in split(whole, by)]
+        return [range_task.RangePartition(each) for each in split(whole, by)]
 
     def _lost(self, words: str) -> None:
         lost(words, is_error=self._options.fail_on_data_loss)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        return reading.read(self._options, self._schema, partition)
+        return range_task.read(self._options, self._schema, partition)

@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 
 from oncelog.clock import monotonic_s
 from oncelog.spark.options import source_options
-from oncelog.spark.source import group, positions, reading
+from oncelog.spark.source import group, positions, range_task
 from oncelog.spark.source.bounds import EARLIEST, LATEST, Partition
 from oncelog.spark.source.columns import check_schema
 from oncelog.spark.source.errors import lost
@@ -82,7 +82,7 @@ class StreamReader(DataSourceStreamReader, AvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Of the two offsets alone: a batch that is run again is the same batch, whatever has changed since."""
         planned = positions.ranges(positions.from_json(start), positions.from_json(end))
-        return [reading.RangePartition(each) for each in planned]
+        return [range_task.RangePartition(each) for each in planned]
 
     def stop(self) -> None:
         if self._asking is not None:
@@ -92,7 +92,7 @@ class StreamReader(DataSourceStreamReader, AvailableNow):
     # --- in the task
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        return reading.read(self._options, self._schema, partition)
+        return range_task.read(self._options, self._schema, partition)
 
     def __getstate__(self) -> dict[str, Any]:
         """Spark sends the reader to tasks, which need neither connections nor what was asked."""

@@ -16,7 +16,7 @@ class Stage(IntEnum):
     HALTED = 4  # an error that only a seek or a new assignment ends
 
 
-class Place:
+class Cursor:
     __slots__ = (
         "asking",
         "began_at",

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from oncelog.client.consumer.block import Block
 from oncelog.client.consumer.decoding import blocks_of, columns_of, committed_records
 from oncelog.client.consumer.message import Message
-from oncelog.client.fetching.values import Chunk, Partition
+from oncelog.client.fetching.events import Chunk
+from oncelog.client.fetching.values import Partition
 
 if TYPE_CHECKING:
     from oncelog.client.consumer.arrow import PartitionColumns

@@ -1,0 +1,58 @@
+"""What the application gets to see of fetching: records, an error, the end of a partition."""
+
+from dataclasses import dataclass, field
+
+from oncelog.client.fetching.cursor import Cursor
+from oncelog.client.fetching.values import Partition
+from oncelog.records.header import Buffer
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """What one fetch brought of one partition, not looked into yet. Of no use once its cursor has a newer version."""
+
+    cursor: Cursor = field(repr=False)
+    version: int
+    start_offset: int
+    start_epoch: int  # of the record before
+    next_offset: int
+    record_count: int  # as the batch headers say; records before the position and aborted ones included
+    records: Buffer = field(repr=False)
+    aborted: list[tuple[int, int]]
+
+    @property
+    def is_current(self) -> bool:
+        return self.cursor.version == self.version
+
+    @property
+    def partition(self) -> Partition:
+        return self.cursor.partition
+
+
+@dataclass(frozen=True, slots=True)
+class EndReached:
+    cursor: Cursor = field(repr=False)
+    version: int
+    offset: int
+
+    @property
+    def is_current(self) -> bool:
+        return self.cursor.version == self.version
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """An error for the application: a number of librdkafka's, and words that name the offset."""
+
+    cursor: Cursor = field(repr=False)
+    version: int
+    code: int
+    message: str
+    offset: int
+
+    @property
+    def is_current(self) -> bool:
+        return self.cursor.version == self.version
+
+
+Event = Chunk | EndReached | Failed
