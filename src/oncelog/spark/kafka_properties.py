@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from typing import Final
 
 from oncelog.client.errors import KafkaException
 from oncelog.client.properties import consumer_settings, producer_settings
 from oncelog.client.properties.table import ALIASES, HONOURED, PROPERTIES
+from oncelog.settings import nearest
 
 PREFIX: Final = "kafka."
 
@@ -150,8 +150,9 @@ def _check(
 ) -> None:
     for name in client:
         if ALIASES.get(name, name) not in PROPERTIES and not _is_known_to(settings, name, client[name]):
-            nearest = get_close_matches(name, KNOWN, n=1, cutoff=0)[0]
-            raise BadProperty(f"No such option: '{PREFIX}{name}'; the nearest known one is '{PREFIX}{nearest}'")
+            raise BadProperty(
+                f"No such option: '{PREFIX}{name}'; the nearest known one is '{PREFIX}{nearest(name, KNOWN)}'"
+            )
     if not any(name in given for name in ("bootstrap.servers", "metadata.broker.list")):
         raise BadProperty(f"Option 'kafka.bootstrap.servers' must be specified for configuring Kafka {role}")
     try:

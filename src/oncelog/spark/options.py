@@ -7,13 +7,13 @@ where that refuses it too.
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from difflib import get_close_matches
 from typing import Any, Final
 
+from oncelog.settings import Setting, nearest
 from oncelog.spark import kafka_properties
 from oncelog.spark.kafka_properties import PREFIX, BadProperty
-from oncelog.spark.option import READ, SINK, STREAM, WRITE, BadOption, Option
-from oncelog.spark.option_table import OPTIONS, SOURCE, TARGET
+from oncelog.spark.option import READ, SINK, STREAM, WRITE, BadOption, value_of
+from oncelog.spark.option_table import BY_NAME, NOT_FOR_A_STREAM, SOURCE, TARGET
 from oncelog.spark.source.bounds import (
     EARLIEST,
     FROM_EARLIEST,
@@ -31,7 +31,6 @@ __all__ = ["BadOption", "SinkOptions", "SourceOptions", "check_source_options", 
 _log: Final = logging.getLogger("oncelog.spark")
 _CHOICES: Final = "subscribe, subscribePattern, assign"
 _IGNORED: Final = "%s option ignored in batch queries"
-_BY_NAME: Final = {each.name.lower(): each for each in OPTIONS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +110,7 @@ def _client(translate: Any, kafka: Mapping[str, str]) -> dict[str, str]:
         raise BadOption(str(error)) from None
 
 
-def _read(given: Mapping[str, str], role: str, mine: tuple[Option, ...]) -> tuple[dict[str, Any], dict[str, str]]:
+def _read(given: Mapping[str, str], role: str, mine: tuple[Setting, ...]) -> tuple[dict[str, Any], dict[str, str]]:
     """Values by attribute, and the `kafka.*` properties without their prefix."""
     values: dict[str, Any] = {}
     kafka: dict[str, str] = {}
@@ -120,33 +119,37 @@ def _read(given: Mapping[str, str], role: str, mine: tuple[Option, ...]) -> tupl
         if name.startswith(PREFIX):
             kafka[name.removeprefix(PREFIX)] = value
             continue
-        known = _BY_NAME.get(name)
+        known = BY_NAME.get(name)
         if known is None or known not in mine:
             raise BadOption(_unknown(written, known, role, mine))
         _check_role(known, role)
-        values[known.attribute] = known.parse(known.name, value)
+        values[known.key] = value_of(known, value)
     return values, kafka
 
 
-def _unknown(written: str, known: Option | None, role: str, mine: tuple[Option, ...]) -> str:
+def _unknown(written: str, known: Setting | None, role: str, mine: tuple[Setting, ...]) -> str:
     if known is not None:
-        return f"Option '{known.name}' belongs to {' and '.join(known.used_by)}, not to {role}"
+        return _belongs_elsewhere(known, role)
     names = {each.name.lower(): each.name for each in mine}
     names |= {f"{PREFIX}{name}": f"{PREFIX}{name}" for name in kafka_properties.KNOWN}
     names |= {name: f"{PREFIX}{name}" for name in kafka_properties.KNOWN}
-    nearest = names[get_close_matches(written.lower(), names, n=1, cutoff=0)[0]]
-    return f"No such option: '{written}'; the nearest known one is '{nearest}'"
+    near = nearest(written.lower(), names)
+    return f"No such option: '{written}'; the nearest known one is '{near and names[near]}'"
 
 
-def _check_role(known: Option, role: str) -> None:
-    refusal = dict(known.is_refused_by).get(role)
-    if refusal is not None:
-        raise BadOption(refusal)
-    if role not in known.used_by:
-        if role == READ:
-            _log.warning(_IGNORED, known.name)
-        else:
-            raise BadOption(f"Option '{known.name}' belongs to {' and '.join(known.used_by)}, not to {role}")
+def _check_role(known: Setting, role: str) -> None:
+    if known.is_for(role):
+        return
+    if role == READ:
+        _log.warning(_IGNORED, known.name)
+    elif known.name in NOT_FOR_A_STREAM:
+        raise BadOption(NOT_FOR_A_STREAM[known.name])
+    else:
+        raise BadOption(_belongs_elsewhere(known, role))
+
+
+def _belongs_elsewhere(known: Setting, role: str) -> str:
+    return f"Option '{known.name}' belongs to {' and '.join(known.roles)}, not to {role}"
 
 
 def _first(values: Mapping[str, Any], *names: str) -> Bound | None:

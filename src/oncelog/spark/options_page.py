@@ -4,6 +4,8 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from oncelog.settings import Setting
+from oncelog.settings.page import DEFAULT, DOC, NAME, TAKES, names, table
 from oncelog.spark.kafka_properties import (
     NOT_HONOURED,
     RENAMED,
@@ -11,7 +13,6 @@ from oncelog.spark.kafka_properties import (
     RENAMED_FOR_WRITING,
     WITHOUT_EFFECT,
 )
-from oncelog.spark.option import Option
 from oncelog.spark.option_table import SOURCE, TARGET
 
 INTRODUCTION: Final = """# Options of the format `oncelog` in Spark
@@ -61,7 +62,7 @@ def _lines() -> Iterator[str]:
         yield f"| `{java}` | `{here}`{_role(java)} |"
     for java, words in SPECIAL:
         yield f"| `{java}` | {words} |"
-    yield NO_EFFECT.format(names=_names(WITHOUT_EFFECT), refused=_names(NOT_HONOURED))
+    yield NO_EFFECT.format(names=names(sorted(WITHOUT_EFFECT)), refused=names(sorted(NOT_HONOURED)))
 
 
 def _role(java: str) -> str:
@@ -70,16 +71,8 @@ def _role(java: str) -> str:
     return " (source)" if java in RENAMED_FOR_READING else " (sink)"
 
 
-def _names(names: Iterable[str]) -> str:
-    return ", ".join(f"`{name}`" for name in sorted(names))
-
-
-def _table(options: Iterable[Option]) -> Iterator[str]:
-    yield "| option | of | takes | default | |"
-    yield "|---|---|---|---|---|"
-    for each in options:
-        used_by = ", ".join(f"`{name}`" for name in each.used_by)
-        yield f"| `{each.name}` | {used_by} | {each.takes} | {each.default} | {each.doc} |"
+def _table(options: Iterable[Setting]) -> Iterator[str]:
+    return table(options, ("option", NAME[1]), ("of", lambda option: names(option.roles)), TAKES, DEFAULT, DOC)
 
 
 if __name__ == "__main__":

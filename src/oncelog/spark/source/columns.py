@@ -15,7 +15,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from oncelog.spark.option import BadOption, truth
+from oncelog.spark.option import BadOption, value_of
+from oncelog.spark.option_table import BY_NAME
 from oncelog.spark.options import check_source_options
 from oncelog.spark.source.bounds import INT64_MAX
 from oncelog.spark.source.errors import SourceError
@@ -52,7 +53,9 @@ def schema(options: Mapping[str, str]) -> StructType:
     """All columns; `headers` where `includeHeaders` says so. Spark asks when a query is written down, so what is wrong
     with its options is told then; whether it is a batch or a stream is not known yet."""
     check_source_options(options)
-    has_headers = truth("includeHeaders", options.get("includeheaders", options.get("includeHeaders", "false")))
+    has_headers = value_of(
+        BY_NAME["includeheaders"], options.get("includeheaders", options.get("includeHeaders", "false"))
+    )
     names = [name for name in TYPES if has_headers or name != "headers"]
     return StructType([StructField(name, TYPES[name]) for name in names])
 
