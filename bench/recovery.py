@@ -61,7 +61,7 @@ def measure_scan(folder: str, value_bytes: int, total_bytes: int) -> None:
     log = opened(folder, NO_LIMIT)
     append_up_to(log, value_bytes, total_bytes)
     size = len(one_batch(value_bytes, 0)[0])
-    log.handles.close()
+    log.segments.active.handles.close()
     begin = time.perf_counter()
     log = opened(folder, NO_LIMIT)
     took = time.perf_counter() - begin
@@ -100,7 +100,7 @@ def make_partition(folder: str, full_bytes: int, behind_bytes: int, value_bytes:
     log = opened(folder, NO_LIMIT)
     assert log.offline is None, log.offline
     append_up_to(log, value_bytes, behind_bytes)
-    log.handles.close()
+    log.segments.active.handles.close()
 
 
 def write_point(folder: str, base_offset: int, size_bytes: int) -> None:

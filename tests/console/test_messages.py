@@ -179,7 +179,7 @@ def test_a_partition_that_is_offline_says_why(shown: Shown) -> None:
     topic = shown.new_topic()
     shown.stage.send(topic, [b"x"])
     log = shown.log(topic)
-    log.readable, log.offline = False, "the disk is gone"
+    log.go_offline("the disk is gone", readable=False)
     (note,) = shown.view(messages_view, topic=topic)["rows"]
     assert note["note"] == "the disk is gone"
-    log.readable, log.offline = True, None
+    shown.stage.raw.delete_topic(topic)

@@ -65,7 +65,7 @@ def test_what_retention_deletion_and_compaction_leave_is_whole() -> None:
     log = open_log(disk, replace(COMPACTED, cleanup_policy=("compact", "delete"), retention_ms=1000))
     for number in range(60):
         put(log, b"x" * 20, key=b"%d" % (number % 3), timestamp_ms=NOW.wall_ms + number)
-    log.roll()
+    log.segments.roll()
     assert log.compact(NOW)
     log.delete_before(3)
     for number in range(30):
@@ -164,7 +164,7 @@ def test_what_a_crash_left_half_done_is_a_note() -> None:
     log = open_log(disk, COMPACTED)
     for number in range(40):
         put(log, b"x" * 20, key=b"%d" % (number % 3))
-    log.roll()
+    log.segments.roll()
     job = log.begin_compaction(NOW)
     assert job is not None
     job.run()

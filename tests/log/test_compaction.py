@@ -46,7 +46,7 @@ def put_keys(log: PartitionLog, keys: bytes, first: int = 0, codec: int = 0) -> 
 
 def close_active(log: PartitionLog) -> None:
     """Put what was appended into closed segments."""
-    log.roll()
+    log.segments.roll()
 
 
 def latest(log: PartitionLog) -> dict[bytes | None, tuple[int, bytes | None]]:
@@ -159,7 +159,7 @@ def test_a_segment_tells_where_it_ends_after_its_last_records_are_gone() -> None
     log = open_log(disk, CONFIG)
     put_keys(log, b"abc")
     put(log, b"without a key")
-    log.roll()
+    log.segments.roll()
     log.compact(NOW)
     put_keys(log, b"d")
     before = latest(log)

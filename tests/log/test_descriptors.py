@@ -39,7 +39,7 @@ def filled(disk: MemoryDisk, config: LogConfig, pid: int = -1) -> PartitionLog:
 def test_appends_work_again_once_there_are_descriptors(number: int, pid: int, config: LogConfig) -> None:
     disk = FewDescriptors()
     log = filled(disk, config, pid)
-    log.handles.close()
+    log.segments.active.handles.close()
     disk.error_number = number
     for _ in range(12):  # more than a segment takes
         with pytest.raises(LogStorageError):

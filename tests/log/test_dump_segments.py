@@ -53,7 +53,7 @@ def test_kafkas_dump_tool_reads_every_batch(tmp_path: Path) -> None:
 def test_kafkas_dump_tool_reads_a_compacted_segment_with_its_empty_batches(tmp_path: Path) -> None:
     log = filled(tmp_path)
     put(log, b"newer", key=b"k4")
-    log.roll()
+    log.segments.roll()
     assert log.compact(NOW)
     found = dumped(log)
     assert {each["isvalid"] for each in found} == {"true"}

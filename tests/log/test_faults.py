@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from oncelog.log.checkpoint import Checkpointer
 from oncelog.log.config import LogConfig
 from oncelog.log.disk import RealDisk
 from oncelog.log.errors import LogStorageError
@@ -23,8 +24,8 @@ from tests.log.support import LEASED, NOW, SMALL, batch, open_log, put, seed, va
 LARGE = LogConfig(retention_ms=-1)
 
 
-def filled(disk: MemoryDisk, config: LogConfig = SMALL) -> PartitionLog:
-    log = open_log(disk, config)
+def filled(disk: MemoryDisk, config: LogConfig = SMALL, checkpointer: Checkpointer | None = None) -> PartitionLog:
+    log = open_log(disk, config, checkpointer=checkpointer)
     for number in range(20):
         put(log, b"%d" % number, pid=LEASED, sequence=number)
     return log
@@ -132,10 +133,11 @@ def test_a_log_with_a_torn_tail_on_a_read_only_disk_can_be_read() -> None:
 
 def test_a_recovery_point_that_cannot_be_written_costs_nothing_but_time(caplog: pytest.LogCaptureFixture) -> None:
     disk = MemoryDisk()
-    log = filled(disk)
+    checkpointer = Checkpointer()
+    log = filled(disk, checkpointer=checkpointer)
     fill_up(disk)
     disk.capacity_bytes -= 30
-    log.checkpointer.begin(NOW, everything=True).run()
+    checkpointer.begin(NOW, everything=True).run()
     disk.heal()
     assert log.offline is None
     put(log, b"20", pid=LEASED, sequence=20)
@@ -179,7 +181,7 @@ def write_until_full(folder: str) -> None:
     for _ in range(20):
         put(log, b"x" * 1000, pid=LEASED, sequence=stored)
         stored += 1
-    log.handles.close()
+    log.segments.active.handles.close()
     log = open_log(RealDisk(), LogConfig(segment_bytes=100_000, retention_ms=-1), folder=f"{folder}/orders-0")
     assert log.offline is None, log.offline
     assert log.next_offset == stored
@@ -210,11 +212,11 @@ def test_a_log_that_cannot_tell_its_producers_after_a_cut_takes_no_more_appends(
 ) -> None:
     log = filled(MemoryDisk())
 
-    def fail(log: PartitionLog, offset: int) -> None:
+    def fail(*_: object) -> None:
         log.producers.clear()
         raise LogStorageError("damaged")
 
-    monkeypatch.setattr("oncelog.log.truncation.rebuild_producers", fail)
+    monkeypatch.setattr("oncelog.log.stored_producers.replay_segments", fail)
     with pytest.raises(LogStorageError):
         log.truncate_to(10)
     with pytest.raises(LogStorageError, match="cannot be cut back"):

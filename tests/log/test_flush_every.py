@@ -30,7 +30,7 @@ def test_names_that_change_while_a_flush_runs_are_brought_to_the_disk_by_the_nex
             super().sync_folder(folder)
             log, self.log = self.log, None
             if log is not None:
-                log.roll()
+                log.segments.roll()
 
     disk = Rolling()
     log = open_log(disk, EVERY)

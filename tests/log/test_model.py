@@ -97,7 +97,7 @@ class LogMachine(RuleBasedStateMachine):
     @rule()
     def roll(self) -> None:
         if self.log.segments.active.size_bytes:
-            self.log.roll()
+            self.log.segments.roll()
 
     @rule(share=st.floats(0, 1))
     def delete_records(self, share: float) -> None:

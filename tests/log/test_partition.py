@@ -337,14 +337,6 @@ def test_a_clean_start_looks_at_nothing() -> None:
     assert log.producers.highwater(LEASED) == (0, 49)
 
 
-def test_a_destroyed_partition_leaves_nothing() -> None:
-    disk = MemoryDisk()
-    log = open_log(disk)
-    put(log, b"a")
-    log.destroy()
-    assert disk.listdir("data") == []
-
-
 def test_a_fence_is_not_the_latest_record() -> None:
     log = open_log(MemoryDisk(), replace(SMALL, segment_bytes=1 << 20))
     for number in range(10):

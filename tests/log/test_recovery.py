@@ -19,8 +19,15 @@ FIRST_INDEX = f"{FOLDER}/{0:020d}.index"
 LARGE = LogConfig(retention_ms=-1)
 
 
-def filled(disk: MemoryDisk, count: int, *, checkpoint_at: int = -1, config: LogConfig = SMALL) -> PartitionLog:
-    log = open_log(disk, config)
+def filled(
+    disk: MemoryDisk,
+    count: int,
+    *,
+    checkpoint_at: int = -1,
+    config: LogConfig = SMALL,
+    checkpointer: Checkpointer | None = None,
+) -> PartitionLog:
+    log = open_log(disk, config, checkpointer=checkpointer)
     for number in range(count):
         put(log, b"%d" % number, pid=LEASED, sequence=number)
         if number == checkpoint_at:
@@ -244,14 +251,15 @@ def test_a_log_with_staged_batches_is_left_out_of_a_checkpoint() -> None:
     made = batch(b"staged", pid=LEASED, sequence=1)
     log.stage(made, check_produced(made), NOW)
     checkpointer.begin(NOW, everything=True).run()
-    assert log.unflushed_bytes > 0
+    assert log.behind.size_bytes > 0
     assert open_log(disk.crash(keep_all=True), LARGE).producers.highwater(LEASED) == (0, 0)
 
 
 def test_a_flush_of_what_was_cut_off_in_the_meantime_leaves_no_trace() -> None:
     disk = MemoryDisk()
-    log = filled(disk, 20, config=LARGE)
-    late = log.checkpointer.begin(NOW, everything=True)
+    checkpointer = Checkpointer()
+    log = filled(disk, 20, config=LARGE, checkpointer=checkpointer)
+    late = checkpointer.begin(NOW, everything=True)
     log.truncate_to(10)
     late.run()
     for number in range(10, 15):

@@ -248,8 +248,7 @@ def test_a_partition_that_could_not_be_opened_does_not_pass_for_an_empty_one(
 ) -> None:
     partition = server.broker.topics.partition(topic, 0)
     assert partition is not None
-    partition.log.readable = False
-    partition.log.go_offline("damaged, for this test")
+    partition.log.go_offline("damaged, for this test", readable=False)
     storage_error = ErrorCode.kafka_storage_error
     assert raw.fetch(topic, 0, 0).error_code is storage_error
     assert [raw.offset_at(topic, 0, which).error_code for which in (-1, -2, 1000)] == [storage_error] * 3

@@ -1,12 +1,15 @@
 """Produce: what each batch is answered with, in every version, whatever is wrong with it."""
 
+import errno
 import struct
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, cast
 
 import pytest
 
 from oncelog.embedded import Server
-from oncelog.log.errors import LogStorageError
+from oncelog.log.disk import File
+from oncelog.records.header import Buffer
 from oncelog.server.errors import ErrorCode
 from oncelog.server.keyless import MAX_UNFOLDED_BYTES
 from tests.raw import CODECS, RawConnection, Rec, batch, message_set
@@ -237,6 +240,19 @@ def test_log_append_time_is_told(server: Server, raw: RawConnection) -> None:
 # The disk
 
 
+class FullFile:
+    """A file on a disk that has no room left."""
+
+    def __init__(self, file: File) -> None:
+        self._file = file
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def pwritev(self, buffers: Sequence[Buffer], position: int) -> int:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+
 def test_a_disk_that_refuses_is_answered_and_the_log_stays_readable(
     server: Server, raw: RawConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -246,12 +262,15 @@ def test_a_disk_that_refuses_is_answered_and_the_log_stays_readable(
     assert partition is not None
     log = partition.log
 
-    def refuse() -> None:
-        log._staged, log._staged_next, log._staged_bytes = [], log.next_offset, 0
-        raise LogStorageError("no space left on device")
+    path, handles = log.segments.active.log_path, log.segments.active.handles
+    get = handles.get
+
+    def get_full(wanted: str, *, create: bool = False) -> File:
+        file = get(wanted, create=create)
+        return cast("File", FullFile(file)) if wanted == path else file
 
     with monkeypatch.context() as patch:
-        patch.setattr(log, "commit", refuse, raising=False)
+        patch.setattr(handles, "get", get_full)
         raw.ask_produce(topic, 0, GOOD)
         raw.ask_produce(other, 0, GOOD)
         raw.ask_produce(topic, 0, GOOD)

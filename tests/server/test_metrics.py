@@ -10,10 +10,13 @@ from typing import Any
 
 import pytest
 
+from oncelog.log.partition import PartitionLog
+from oncelog.records.header import check_produced
 from oncelog.server.exposition import FAMILIES, exposition, labels
 from oncelog.server.metrics import Metrics
 from oncelog.server.metrics_http import CONTENT_TYPE, MAX_HEAD_BYTES, MAX_SCRAPES, PIECE_BYTES, MetricsServer
 from oncelog.server.metrics_page import labels_of, page
+from tests.raw import batch
 from tests.server.admin_support import CLOCK, Admin
 
 SAMPLE = re.compile(
@@ -95,6 +98,11 @@ def told(broker: Any) -> Samples:
 # The text
 
 
+def fill(log: PartitionLog, records: int) -> None:
+    made = batch([b"x"] * records)
+    log.append(bytearray(made), check_produced(made), CLOCK.now())
+
+
 def test_an_empty_server_tells_well_formed_text(broker: Any) -> None:
     found = told(broker)
     assert found[key("kafka_brokers")] == 1
@@ -107,8 +115,8 @@ def test_an_empty_server_tells_well_formed_text(broker: Any) -> None:
 def test_partitions_are_told_under_the_exporters_names(broker: Any) -> None:
     topic = broker.topics.create("orders", 2, {}, CLOCK.now())
     log = topic.partitions[1].log
-    log.next_offset = log.high_watermark = 12
-    log.log_start_offset = 5
+    fill(log, 12)
+    log.delete_before(5)
     found = told(broker)
     place = {"topic": "orders", "partition": "1"}
     assert found[key("kafka_topic_partitions", topic="orders")] == 2
@@ -117,7 +125,7 @@ def test_partitions_are_told_under_the_exporters_names(broker: Any) -> None:
     assert found[key("kafka_topic_partition_leader", **place)] == 1
     assert found[key("kafka_topic_partition_replicas", **place)] == 1
     assert found[key("kafka_topic_partition_in_sync_replica", **place)] == 1
-    log.offline = "the disk is gone"
+    log.go_offline("the disk is gone")
     found = told(broker)
     assert found[key("kafka_topic_partition_in_sync_replica", **place)] == 0
     assert found[key("kafka_topic_partition_under_replicated_partition", **place)] == 1
@@ -127,7 +135,7 @@ def test_partitions_are_told_under_the_exporters_names(broker: Any) -> None:
 def test_groups_are_told_with_their_lag(broker: Any) -> None:
     topic = broker.topics.create("orders", 2, {}, CLOCK.now())
     for partition in topic.partitions:
-        partition.log.next_offset = partition.log.high_watermark = 100
+        fill(partition.log, 100)
     broker.groups.groups = {"g": SimpleNamespace(members=["a", "b"]), "idle": SimpleNamespace(members=[])}
     broker.groups.offsets = {"g": {"orders": {0: 90, 1: 70}, "deleted": {0: 5}}, "idle": {"orders": {0: 200}}}
     found = told(broker)

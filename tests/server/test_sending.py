@@ -16,7 +16,7 @@ from oncelog.log.disk import Disk, RealDisk
 from oncelog.log.errors import LogStorageError
 from oncelog.log.memory_disk import MemoryDisk
 from oncelog.log.partition import PartitionLog
-from oncelog.log.reading import Slice
+from oncelog.log.slices import Slice
 from oncelog.producers import ProducerMap
 from oncelog.records.header import read_header
 from oncelog.server.connection import Connection

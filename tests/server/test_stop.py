@@ -40,7 +40,7 @@ def test_logs_are_closed_several_at_a_time(monkeypatch: pytest.MonkeyPatch, tmp_
     sync = Flusher.sync
 
     def sync_together(self: Flusher, *paths: str) -> None:
-        if is_closing.is_set() and "many" in self._folder:
+        if is_closing.is_set() and "many" in self.folder:
             together.wait()
         sync(self, *paths)
 
@@ -69,7 +69,7 @@ def test_one_log_that_cannot_be_closed_does_not_keep_others_from_it(
     is_closing = threading.Event()
 
     def sync_or_fail(self: Flusher, *paths: str) -> None:
-        if is_closing.is_set() and self._folder.endswith("many-1"):
+        if is_closing.is_set() and self.folder.endswith("many-1"):
             raise OSError(5, "no")
         sync(self, *paths)
 

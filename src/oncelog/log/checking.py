@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from oncelog.log import notes, snapshots
-from oncelog.log.compaction import CleanerState
+from oncelog.log.cleaner_state import CleanerState
 from oncelog.log.disk import Disk, File, read_whole
 from oncelog.log.errors import LogStorageError
 from oncelog.log.index import ENTRY, ENTRY_BYTES

@@ -21,15 +21,16 @@ DEFAULT_LIMIT_BYTES = 64 * 1024 * 1024
 
 
 class Flushable(Protocol):
-    folder: str
-    unflushed_bytes: int
+    @property
+    def folder(self) -> str: ...
+
+    @property
+    def behind(self) -> "Behind": ...
 
     @property
     def has_staged(self) -> bool: ...
 
     def begin_flush(self, now: Now) -> FlushPlan: ...
-
-    def flush_failed(self, error: OSError) -> None: ...
 
 
 class Checkpointer:
@@ -39,7 +40,7 @@ class Checkpointer:
         # What one round works on and what comes in meanwhile are together at most the limit.
         self.due_bytes = limit_bytes // 4
         self.forced_bytes = limit_bytes // 2
-        self.behind_bytes = 0  # counted up by every commit
+        self.behind_bytes = 0
 
     @property
     def due(self) -> bool:
@@ -47,36 +48,40 @@ class Checkpointer:
 
     def register(self, log: Flushable) -> None:
         self._logs.add(log)
-        self.behind_bytes += log.unflushed_bytes
+        self.behind_bytes += log.behind.size_bytes
 
     def unregister(self, log: Flushable) -> None:
         if log in self._logs:
             self._logs.remove(log)
-            self.settle(log)
+            log.behind.settle()
 
-    def settle(self, log: Flushable) -> None:
-        """The log's bytes are somebody's business from here on."""
-        self.behind_bytes -= log.unflushed_bytes
-        log.unflushed_bytes = 0
+    def appended(self, size_bytes: int, now: Now) -> None:
+        """By every commit."""
+        self.behind_bytes += size_bytes
+        if self.behind_bytes >= self.forced_bytes:
+            self.catch_up(now)
+
+    def settled(self, size_bytes: int) -> None:
+        self.behind_bytes -= size_bytes
 
     def begin(self, now: Now, *, everything: bool = False) -> "Checkpoint":
         """On the appending thread: choose the logs that are furthest behind, and take what a flush of them needs."""
         round_ = Checkpoint(self)
-        behind = [log for log in self._logs if log.unflushed_bytes and not log.has_staged]
-        for log in sorted(behind, key=lambda one: one.unflushed_bytes, reverse=True):
+        behind = [log for log in self._logs if log.behind.size_bytes and not log.has_staged]
+        for log in sorted(behind, key=lambda one: one.behind.size_bytes, reverse=True):
             if not everything and self.behind_bytes < self.due_bytes // 2:
                 break
             try:
-                round_.plans.append((log, log.begin_flush(now)))
+                round_.plans.append(log.begin_flush(now))
             except (OSError, LogStorageError) as error:
                 logger.warning("the recovery point of %s stays where it is: %s", log.folder, error)
-            self.settle(log)
+            log.behind.settle()
         return round_
 
     def catch_up(self, now: Now) -> None:
         self.begin(now).run()
 
-    def run(self, log: Flushable, plan: FlushPlan) -> None:
+    def run(self, plan: FlushPlan) -> None:
         """One at a time, so that a log that is cut back can wait for a flush of what is no longer there."""
         with self._lock:
             if not plan.still_holds():
@@ -84,12 +89,12 @@ class Checkpointer:
             try:
                 plan.sync()
             except OSError as error:
-                log.flush_failed(error)
+                plan.failed(error)
                 return
             try:
                 plan.write_snapshot()
             except OSError as error:
-                logger.warning("the recovery point of %s stays where it is: %s", log.folder, error)
+                logger.warning("the recovery point of %s stays where it is: %s", plan.folder, error)
 
     def wait(self) -> None:
         """Until the flush that runs now is over. Later ones ask `still_holds`."""
@@ -97,13 +102,30 @@ class Checkpointer:
             return
 
 
+class Behind:
+    """How many bytes of one log lie behind its recovery point, and are no flush's business yet."""
+
+    def __init__(self, checkpointer: Checkpointer, size_bytes: int) -> None:
+        self._checkpointer = checkpointer
+        self.size_bytes = size_bytes
+
+    def appended(self, size_bytes: int, now: Now) -> None:
+        self.size_bytes += size_bytes
+        self._checkpointer.appended(size_bytes, now)
+
+    def settle(self) -> None:
+        """They are a flush's business from here on."""
+        self._checkpointer.settled(self.size_bytes)
+        self.size_bytes = 0
+
+
 class Checkpoint:
     """One round. Made on the appending thread; `run` may take its time on another one."""
 
     def __init__(self, checkpointer: Checkpointer) -> None:
         self._checkpointer = checkpointer
-        self.plans: list[tuple[Flushable, FlushPlan]] = []
+        self.plans: list[FlushPlan] = []
 
     def run(self) -> None:
-        for log, plan in self.plans:
-            self._checkpointer.run(log, plan)
+        for plan in self.plans:
+            self._checkpointer.run(plan)

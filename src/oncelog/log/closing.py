@@ -29,11 +29,10 @@ def close_all(logs: Iterable[PartitionLog]) -> None:
 
 
 def _plan(log: PartitionLog) -> FlushPlan | None:
-    is_behind = log.unflushed_bytes or log.flusher.point_offset != log.next_offset
-    if log.closed or log.offline is not None or not is_behind:
+    if log.closed or log.offline is not None or not log.is_behind:
         return None
     try:
-        return log.begin_flush(log.now)
+        return log.begin_flush()
     except (OSError, LogStorageError) as error:
         logger.warning("%s is not closed cleanly: %s", log.folder, error)
         return None

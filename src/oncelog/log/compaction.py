@@ -8,55 +8,22 @@ were. A tombstone stays for `delete.retention.ms` after the first pass that met 
 """
 
 import logging
-from bisect import bisect_right
 from dataclasses import dataclass, field
 from threading import Event
-from typing import TYPE_CHECKING
 
 from oncelog.clock import Now
 from oncelog.log import snapshots
+from oncelog.log.cleaner_state import CleanerState, load_state, save_state
 from oncelog.log.cleaning import Cleaner, KeyMap, LastBatches, Rules, Stopped
 from oncelog.log.compaction_swap import decide_swap, finish_swap
-from oncelog.log.disk import Disk, read_whole, replace_file
+from oncelog.log.disk import Disk
 from oncelog.log.errors import LogStorageError
 from oncelog.log.handles import Handles
-from oncelog.log.names import CLEANED, CLEANER_FILE, cleaned_path
+from oncelog.log.names import CLEANED, cleaned_path
+from oncelog.log.parts import Parts
 from oncelog.log.segment import Segment
 
-if TYPE_CHECKING:
-    from oncelog.log.partition import PartitionLog
-
 logger = logging.getLogger(__name__)
-
-MAX_PASSES = 32  # remembered, for the age of tombstones
-
-
-@dataclass(slots=True)
-class CleanerState:
-    """The file `cleaner`: where the next pass begins, and when which pass ended where. Its loss costs only time."""
-
-    dirty_offset: int = 0
-    passes: list[tuple[int, int]] = field(default_factory=list)  # (end offset, wall clock ms)
-
-    def first_pass_ms(self, offset: int) -> int | None:
-        at = bisect_right(self.passes, offset, key=lambda one: one[0])
-        return self.passes[at][1] if at < len(self.passes) else None
-
-    def passed(self, end_offset: int, wall_ms: int) -> None:
-        self.dirty_offset = end_offset
-        self.passes.append((end_offset, wall_ms))
-        # Forgetting the oldest makes its tombstones look younger: they stay a little longer.
-        del self.passes[:-MAX_PASSES]
-
-    def encode(self) -> bytes:
-        return "".join(f"{a} {b}\n" for a, b in [(self.dirty_offset, len(self.passes)), *self.passes]).encode()
-
-    @classmethod
-    def decode(cls, data: bytes) -> "CleanerState":
-        (offset, count), *passes = [tuple(map(int, line.split(" "))) for line in data.decode().splitlines()]
-        if count != len(passes):
-            raise ValueError(f"{len(passes)} passes where {count} are announced")
-        return cls(offset, [(end, wall_ms) for end, wall_ms in passes])
 
 
 @dataclass(slots=True)
@@ -127,17 +94,17 @@ class CompactionJob:
             logger.warning("%s keeps files of a compaction until the next start: %s", self.folder, error)
 
 
-def begin(log: "PartitionLog", now: Now) -> CompactionJob | None:
+def begin(log: Parts, now: Now) -> CompactionJob | None:
     if not log.config.compacts:
         return None
-    state = _load_state(log)
+    state = load_state(log.disk, log.folder)
     segments = _cleanable(log, now)
     if not segments or not _is_worth_it(log, segments, state, now):
         return None
     newest = next(snapshots.newest_first(log.disk, log.folder), None)
     if newest is None or newest.point.base_offset < segments[-1].end_offset:
         log.checkpoint(now)
-        if log.offline is not None:
+        if log.health.offline is not None:
             return None
     rules = Rules(
         live_pids=frozenset(producer.pid for producer in log.producers.live(now)),
@@ -148,18 +115,18 @@ def begin(log: "PartitionLog", now: Now) -> CompactionJob | None:
     )
     groups = _grouped(segments, log.config.segment_bytes)
     return CompactionJob(
-        log.disk, log.folder, groups, rules, state, log.cuts, max(log.config.index_interval_bytes, 1), now
+        log.disk, log.folder, groups, rules, state, log.extent.cuts, log.config.least_interval_bytes, now
     )
 
 
-def finish(log: "PartitionLog", job: CompactionJob) -> None:
+def finish(log: Parts, job: CompactionJob) -> None:
     if job.damage:
-        log.go_offline(f"compaction found damage below the recovery point: {job.damage}")
+        log.health.go_offline(f"compaction found damage below the recovery point: {job.damage}")
     present = {segment.base_offset: segment for segment in log.segments.closed}
     same = all(present.get(one.base_offset) is one for group in job.groups for one in group.segments)
     newest = next(snapshots.newest_first(log.disk, log.folder), None)
-    changed = job.cuts != log.cuts or not same or job.is_stopped
-    if newest is None or changed or job.damage or job.error is not None or log.offline is not None:
+    changed = job.cuts != log.extent.cuts or not same or job.is_stopped
+    if newest is None or changed or job.damage or job.error is not None or log.health.offline is not None:
         _discard(job)
         if job.error is not None:
             raise job.error
@@ -169,18 +136,18 @@ def finish(log: "PartitionLog", job: CompactionJob) -> None:
     log.disk.sync_folder(log.folder)
     before = log.segments.size_bytes
     # Before the swaps: it also says that offsets may have gaps from here on.
-    _save_state(log, job.state)
+    save_state(log.disk, log.folder, job.state)
     for group in job.groups:
         if group.cleaned:
             _swap(log, group)
     job.state.passed(job.end_offset, job.now.wall_ms)
-    _save_state(log, job.state)
+    save_state(log.disk, log.folder, job.state)
     logger.info(
         "%s: compacted up to %d, %d bytes became %d", log.folder, job.end_offset, before, log.segments.size_bytes
     )
 
 
-def _swap(log: "PartitionLog", group: Group) -> None:
+def _swap(log: Parts, group: Group) -> None:
     for segment in group.segments:
         segment.forget_handles()
     try:
@@ -190,8 +157,10 @@ def _swap(log: "PartitionLog", group: Group) -> None:
     except OSError as error:
         if not log.disk.exists(cleaned_path(group.segments[0].log_path, group.end_offset, CLEANED)):
             # What is in memory does not tell what the files hold any more.
-            log.readable = False
-            log.go_offline(f"a compaction of {log.folder} stopped half-way, the next start goes on with it: {error}")
+            log.health.go_offline(
+                f"a compaction of {log.folder} stopped half-way, the next start goes on with it: {error}",
+                readable=False,
+            )
         raise
 
 
@@ -210,32 +179,18 @@ def _discard(job: CompactionJob) -> None:
                 job.disk.unlink(leftover)
 
 
-def _save_state(log: "PartitionLog", state: CleanerState) -> None:
-    replace_file(log.disk, f"{log.folder}/{CLEANER_FILE}", state.encode(), durable=False)
-
-
-def _load_state(log: "PartitionLog") -> CleanerState:
-    path = f"{log.folder}/{CLEANER_FILE}"
-    if log.disk.exists(path):
-        try:
-            return CleanerState.decode(read_whole(log.disk, path))
-        except ValueError as error:
-            logger.warning("%s is not usable (%s): compaction begins anew", path, error)
-    return CleanerState()
-
-
-def _cleanable(log: "PartitionLog", now: Now) -> list[Segment]:
+def _cleanable(log: Parts, now: Now) -> list[Segment]:
     found = []
     for segment in log.segments.closed:
         least_ms = log.config.min_compaction_lag_ms
         too_young = least_ms > 0 and now.wall_ms - segment.max_timestamp_ms < least_ms
-        if segment.end_offset > log.high_watermark or too_young:
+        if segment.end_offset > log.extent.high_watermark or too_young:
             break
         found.append(segment)
     return found
 
 
-def _is_worth_it(log: "PartitionLog", segments: list[Segment], state: CleanerState, now: Now) -> bool:
+def _is_worth_it(log: Parts, segments: list[Segment], state: CleanerState, now: Now) -> bool:
     dirty = [segment for segment in segments if segment.end_offset > state.dirty_offset]
     if not dirty:
         return False

@@ -38,6 +38,11 @@ class LogConfig:
     key_map_limit: int = 500_000  # keys that one pass of a compaction remembers
 
     @property
+    def least_interval_bytes(self) -> int:
+        """Between two entries of an index; an entry for each batch is the most there can be."""
+        return max(self.index_interval_bytes, 1)
+
+    @property
     def deletes(self) -> bool:
         return "delete" in self.cleanup_policy
 

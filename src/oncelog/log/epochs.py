@@ -15,6 +15,7 @@ _ENTRY = struct.Struct(">iq")
 class LeaderEpochs:
     def __init__(self, entries: list[tuple[int, int]] | None = None) -> None:
         self._entries = entries or []  # (epoch, start offset), both growing
+        self.current = 0  # in which this log is appended to; it may hold nothing yet
 
     @property
     def latest(self) -> int:
@@ -26,6 +27,15 @@ class LeaderEpochs:
 
     def copy(self) -> "LeaderEpochs":
         return LeaderEpochs(list(self._entries))
+
+    def begin(self, epoch: int, next_offset: int) -> None:
+        self.current = epoch
+        self.assign(epoch, next_offset)
+
+    def follow(self, epoch: int, start_offset: int) -> None:
+        """A batch of another leader."""
+        self.assign(epoch, start_offset)
+        self.current = max(self.current, self.latest)
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """An epoch that turns out to hold nothing, or that another leader overruled, gives way."""

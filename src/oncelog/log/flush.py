@@ -1,64 +1,29 @@
-"""Bringing one partition to the disk, from any thread.
+"""Bringing one partition to the disk, and moving its recovery point. What waits for the disk may be any thread."""
 
-A flush opens files of its own, so it never meets the appending thread over a descriptor. What it must bring to the disk
-is noted by the appending thread in an order that a flush running at the same time can rely on: see `sync`.
-"""
-
-import threading
-from collections import deque
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from oncelog.clock import Now
 from oncelog.log.disk import Disk
-from oncelog.log.snapshots import Snapshot, drop_old, write_snapshot
+from oncelog.log.epochs import LeaderEpochs
+from oncelog.log.errors import NO_DESCRIPTORS, LogStorageError
+from oncelog.log.extent import Extent
+from oncelog.log.health import Health
+from oncelog.log.segments import Segments
+from oncelog.log.snapshots import RecoveryPoint, Snapshot, drop_old, write_snapshot
+from oncelog.log.unsynced import Unsynced
+from oncelog.producers import ProducerMap
 
-
-class Flusher:
-    def __init__(self, disk: Disk, folder: str) -> None:
-        self._disk = disk
-        self._folder = folder
-        self._one_at_a_time = threading.Lock()
-        self.closed_files: deque[str] = deque()  # of segments that are full and not on the disk yet
-        # Counted, because a flag that one thread lowers while the other raises it is lost.
-        self.name_changes = 0  # files were created, renamed or removed
-        self.new_folder = False  # raised before the first flush only
-        self._synced_changes = 0
-        self.point_offset = -1  # where the newest recovery point stands
-
-    def sync(self, active_path: str, *also: str) -> None:
-        """`active_path` was read before this call; a roll appends to `closed_files` before it changes that."""
-        with self._one_at_a_time:
-            closed = list(self.closed_files)
-            name_changes = self.name_changes
-            for path in (*closed, active_path, *also):
-                self._sync_file(path)
-            if name_changes != self._synced_changes:
-                self._disk.sync_folder(self._folder)
-                self._synced_changes = name_changes
-            if self.new_folder:
-                self._disk.sync_folder(self._folder.rpartition("/")[0] or ".")
-                self.new_folder = False
-            for _ in closed:
-                self.closed_files.popleft()
-
-    def _sync_file(self, path: str) -> None:
-        try:
-            file = self._disk.open(path, write=True)
-        except FileNotFoundError:
-            return  # retention or compaction took it away in the meantime
-        try:
-            file.fdatasync()
-        finally:
-            file.close()
+logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class FlushPlan:
     """What the appending thread hands to the one that waits for the disk."""
 
-    disk: Disk
+    flusher: "Flusher"
     folder: str
-    flusher: Flusher
     snapshot: Snapshot
     log_path: str
     index_path: str
@@ -69,8 +34,95 @@ class FlushPlan:
         self.flusher.sync(self.log_path, self.index_path)
 
     def write_snapshot(self) -> None:
-        if self.snapshot.point.offset < self.flusher.point_offset:
+        self.flusher.move_point(self.snapshot, self.segment_bases)
+
+    def failed(self, error: OSError) -> None:
+        self.flusher.failed(error)
+
+
+class Flusher:
+    def __init__(
+        self,
+        disk: Disk,
+        folder: str,
+        unsynced: Unsynced,
+        segments: Segments,
+        extent: Extent,
+        epochs: LeaderEpochs,
+        producers: ProducerMap,
+        health: Health,
+        point_offset: int,
+    ) -> None:
+        self._disk = disk
+        self.folder = folder
+        self._unsynced = unsynced
+        self._segments = segments
+        self._extent = extent
+        self._epochs = epochs
+        self._producers = producers
+        self._health = health
+        self.point_offset = point_offset  # where the newest recovery point stands; -1 where there is none
+
+    def sync(self, active_path: str, *also: str) -> None:
+        self._unsynced.sync(active_path, *also)
+
+    def flush(self) -> None:
+        """Wait until everything committed before this call is on the disk. From any thread."""
+        next_offset, cuts = self._extent.next_offset, self._extent.cuts
+        try:
+            self.sync(self._segments.active.log_path)
+        except OSError as error:
+            self.failed(error)
+            raise LogStorageError(f"{self.folder}: {error}") from error
+        self._extent.flushed(next_offset, cuts)
+
+    def failed(self, error: OSError) -> None:
+        """After a failed flush nobody knows what is on the disk, and the next one would not tell: no more appends.
+
+        Where not even a file could be opened, nothing was asked of the disk, and the next flush does it all.
+        """
+        if error.errno in NO_DESCRIPTORS:
+            logger.warning("%s is not brought to the disk yet: %s", self.folder, error)
+            return
+        self._health.go_offline(f"{self.folder} cannot be brought to the disk: {error}")
+
+    def begin(self, now: Now) -> FlushPlan:
+        """On the appending thread, with nothing staged: what is needed to move the recovery point up to here."""
+        self._health.check()
+        active, cuts = self._segments.active, self._extent.cuts
+        for segment in self._segments:
+            if segment.index.has_unwritten:
+                try:
+                    segment.index.write()
+                except OSError as error:  # a full disk: a start makes anew what is missing
+                    logger.warning("%s: %s", segment.index.path, error)
+        point = RecoveryPoint(
+            self._extent.next_offset,
+            active.base_offset,
+            active.size_bytes,
+            active.index.stored_entries,
+            active.max_timestamp_ms,
+        )
+        return FlushPlan(
+            flusher=self,
+            folder=self.folder,
+            snapshot=Snapshot(point, self._epochs.copy(), self._producers.encode(now)),
+            log_path=active.log_path,
+            index_path=active.index.path,
+            segment_bases=self._segments.bases,
+            still_holds=lambda: cuts == self._extent.cuts and not self._health.closed,
+        )
+
+    def move_point(self, snapshot: Snapshot, segment_bases: list[int]) -> None:
+        if snapshot.point.offset < self.point_offset:
             return  # a later plan was faster, and compaction may have changed what this one's positions mean
-        write_snapshot(self.disk, self.folder, self.snapshot)
-        self.flusher.point_offset = self.snapshot.point.offset
-        drop_old(self.disk, self.folder, self.segment_bases)
+        write_snapshot(self._disk, self.folder, snapshot)
+        self.point_offset = snapshot.point.offset
+        drop_old(self._disk, self.folder, segment_bases)
+
+    def note_point(self, offset: int) -> None:
+        """A snapshot that was written for another reason is a recovery point, too."""
+        self.point_offset = max(self.point_offset, offset)
+
+    def forget_point(self) -> None:
+        self.point_offset = -1

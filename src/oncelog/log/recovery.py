@@ -17,7 +17,7 @@ from crc32c import crc32c
 
 from oncelog.clock import Now
 from oncelog.log import snapshots
-from oncelog.log.compaction import CleanerState
+from oncelog.log.cleaner_state import CleanerState
 from oncelog.log.compaction_swap import finish_swaps
 from oncelog.log.disk import Disk, read_whole
 from oncelog.log.epochs import LeaderEpochs
@@ -172,11 +172,7 @@ class Recovery:
         if last is not None and is_short and not self._ends_at(segment, size_bytes, following):
             raise LogStorageError(f"{segment.log_path} has {size_bytes} bytes where {last.position} were written")
         if last is not None and (last.position, last.offset) == (size_bytes, following):
-            segment.size_bytes, segment.end_offset, segment.max_timestamp_ms = (
-                size_bytes,
-                last.offset,
-                last.max_timestamp_ms,
-            )
+            segment.adopt_end(last)
         else:
             logger.warning("%s is missing or torn: made anew from the headers", segment.index.path)
             segment.rebuild_index(self._interval_bytes, end=size_bytes)
@@ -224,13 +220,12 @@ class Recovery:
             last = segment.index.last()
             is_usable = last is None or (0 <= last.position <= point.position and last.offset <= point.offset)
         if is_usable:
-            segment.size_bytes = point.position
-            segment.next_index_at = 0 if last is None else last.position + self._interval_bytes
+            next_index_at = 0 if last is None else last.position + self._interval_bytes
         else:
             logger.warning("%s is missing or torn: made anew from the headers", segment.index.path)
             segment.rebuild_index(self._interval_bytes, end=point.position)
-        segment.end_offset = point.offset
-        segment.max_timestamp_ms = point.max_timestamp_ms
+            next_index_at = segment.next_index_at
+        segment.found(point.position, point.offset, point.max_timestamp_ms, next_index_at)
         found.segments.append(segment)
 
     def _read_rest(self, found: Recovered, bases: list[int], point: RecoveryPoint | None) -> None:
@@ -398,8 +393,7 @@ class Scan:
                     accept(pid, generation, sequence, delta + 1, base, its_max_ms, now)
             expected = base + delta + 1
             at += size_bytes
-        segment.size_bytes, segment.end_offset = position + at, expected
-        segment.next_index_at, segment.max_timestamp_ms = next_index_at, max_timestamp_ms
+        segment.found(position + at, expected, max_timestamp_ms, next_index_at)
         return at, reason
 
     def _take_large(self, chunk: bytes, position: int, size_bytes: int, replay_from: int) -> str:

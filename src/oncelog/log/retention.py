@@ -8,35 +8,31 @@ room?
 
 import errno
 import logging
-from typing import TYPE_CHECKING
 
 from oncelog.clock import Now
 from oncelog.log import snapshots
 from oncelog.log.notes import write_start
+from oncelog.log.parts import Parts
 from oncelog.log.segment import Segment
-from oncelog.log.undo import rebuild_producers
-
-if TYPE_CHECKING:
-    from oncelog.log.partition import PartitionLog
 
 logger = logging.getLogger(__name__)
 
 
-def retain(log: "PartitionLog", now: Now) -> None:
+def retain(log: Parts, now: Now) -> None:
     """What the settings ask for."""
     if log.config.deletes:
         _roll_if_expired(log, now)
         remove_below(log, max(_start_by_age(log, now), _start_by_size(log)), now)
 
 
-def delete_before(log: "PartitionLog", offset: int, now: Now) -> None:
+def delete_before(log: Parts, offset: int, now: Now) -> None:
     remove_below(log, offset, now)
-    if offset > log.log_start_offset:
+    if offset > log.extent.log_start_offset:
         write_start(log.disk, log.folder, offset)
         _start_at(log, offset)
 
 
-def remove_below(log: "PartitionLog", offset: int, now: Now) -> None:
+def remove_below(log: Parts, offset: int, now: Now) -> None:
     """Segments that hold nothing from `offset` on."""
     gone = [segment for segment in log.segments.closed if segment.end_offset <= offset]
     if not gone:
@@ -44,53 +40,58 @@ def remove_below(log: "PartitionLog", offset: int, now: Now) -> None:
     _keep_producers(log, gone, now)
     log.segments.remove_first(len(gone))
     log.disk.sync_folder(log.folder)
-    _start_at(log, max(log.log_start_offset, gone[-1].end_offset))
+    _start_at(log, max(log.extent.log_start_offset, gone[-1].end_offset))
     logger.info("%s: removed the records from %d to %d", log.folder, gone[0].base_offset, gone[-1].end_offset)
 
 
-def _start_at(log: "PartitionLog", offset: int) -> None:
-    log.log_start_offset = offset
+def _start_at(log: Parts, offset: int) -> None:
+    log.extent.start_at(offset)
     log.epochs.cut_start(offset)
 
 
-def _roll_if_expired(log: "PartitionLog", now: Now) -> None:
+def _roll_if_expired(log: Parts, now: Now) -> None:
     """An active segment that is wholly too old would otherwise stay until the next append."""
     active, retention_ms = log.segments.active, log.config.retention_ms
     expired = 0 <= retention_ms < now.wall_ms - active.max_timestamp_ms
-    if active.size_bytes and active.max_timestamp_ms >= 0 and expired and log.high_watermark == log.next_offset:
-        log.roll()
+    if (
+        active.size_bytes
+        and active.max_timestamp_ms >= 0
+        and expired
+        and log.extent.high_watermark == log.extent.next_offset
+    ):
+        log.segments.roll()
 
 
-def _start_by_age(log: "PartitionLog", now: Now) -> int:
-    start, retention_ms = log.log_start_offset, log.config.retention_ms
+def _start_by_age(log: Parts, now: Now) -> int:
+    start, retention_ms = log.extent.log_start_offset, log.config.retention_ms
     if retention_ms < 0:
         return start
     for segment in log.segments.closed:
         # Without timestamps there is no age: -1 stays, as there is nothing to count it from.
         young = now.wall_ms - segment.max_timestamp_ms <= retention_ms or segment.max_timestamp_ms < 0
-        if young or segment.end_offset > log.high_watermark:
+        if young or segment.end_offset > log.extent.high_watermark:
             break
         start = max(start, segment.end_offset)
     return start
 
 
-def _start_by_size(log: "PartitionLog") -> int:
-    start, limit_bytes = log.log_start_offset, log.config.retention_bytes
+def _start_by_size(log: Parts) -> int:
+    start, limit_bytes = log.extent.log_start_offset, log.config.retention_bytes
     if limit_bytes < 0:
         return start
     excess_bytes = log.segments.size_bytes - limit_bytes
     for segment in log.segments.closed:
         excess_bytes -= segment.size_bytes
-        if excess_bytes < 0 or segment.end_offset > log.high_watermark:
+        if excess_bytes < 0 or segment.end_offset > log.extent.high_watermark:
             break
         start = max(start, segment.end_offset)
     return start
 
 
-def _keep_producers(log: "PartitionLog", gone: list[Segment], now: Now) -> None:
+def _keep_producers(log: Parts, gone: list[Segment], now: Now) -> None:
     """A snapshot at the first offset that stays: whoever begins there, such as a log cut back, knows them all."""
     first_offset = gone[-1].end_offset
-    log.flush()
+    log.flusher.flush()
     snapshot = _snapshot_at(log, first_offset, now)
     try:
         snapshots.write_snapshot(log.disk, log.folder, snapshot)
@@ -101,18 +102,12 @@ def _keep_producers(log: "PartitionLog", gone: list[Segment], now: Now) -> None:
         for segment in gone:
             segment.index.cut_to_entries(0)
         snapshots.write_snapshot(log.disk, log.folder, snapshot)
-    log.flusher.point_offset = max(log.flusher.point_offset, first_offset)
+    log.flusher.note_point(first_offset)
 
 
-def _snapshot_at(log: "PartitionLog", offset: int, now: Now) -> snapshots.Snapshot:
-    """At a segment's beginning. The map is lent for it."""
-    as_of_now = log.producers.encode(now)
-    try:
-        rebuild_producers(log, offset)
-        as_of_then = log.producers.encode(now)
-    finally:  # also where the disk cannot be read: a producer that is missing would be taken for a new one
-        log.producers.decode(as_of_now, now)
+def _snapshot_at(log: Parts, offset: int, now: Now) -> snapshots.Snapshot:
+    """At a segment's beginning."""
     point = snapshots.RecoveryPoint(offset, offset, 0, 0, -1)
     epochs = log.epochs.copy()
     epochs.cut_end(offset)
-    return snapshots.Snapshot(point, epochs, as_of_then)
+    return snapshots.Snapshot(point, epochs, log.stored_producers.encoded_at(offset, now))

@@ -1,19 +1,32 @@
 """One segment: a file of v2 batches, its index, and how a batch is found in it."""
 
 import struct
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
+from oncelog.clock import Now
 from oncelog.log.errors import LogStorageError
 from oncelog.log.handles import Handles
 from oncelog.log.index import ENTRY_BYTES, Entry, Index
 from oncelog.log.names import index_path, log_path
-from oncelog.records.header import HEADER_BYTES, LENGTH_PREFIX_BYTES, MAGIC, BatchHeader, read_header
+from oncelog.records.header import HEADER_BYTES, LENGTH_PREFIX_BYTES, MAGIC, BatchHeader, Buffer, read_header
 
 _place = struct.Struct(">qi11xi").unpack_from  # base offset, batch length, last offset delta
 _PLACE_BYTES = 27
 _WALK_BYTES = 64 * 1024
 _LOOK_BYTES = 4096 + 512
 DEFAULT_INTERVAL_BYTES = 4096
+NEVER_MS = sys.maxsize
+_number_at = struct.Struct(">q").unpack_from
+_MAX_TIMESTAMP_AT = 35
+
+
+class Facts(NamedTuple):
+    size_bytes: int
+    end_offset: int
+    max_timestamp_ms: int
+    roll_at_ms: int
 
 
 class Segment:
@@ -39,7 +52,7 @@ class Segment:
         self.end_offset = base_offset  # the offset after its last record
         self.max_timestamp_ms = -1
         self.next_index_at = 0  # the size from which the next batch gets an entry in the index
-        self.roll_at_ms = 0  # wall clock; 0 while it is empty
+        self.roll_at_ms = NEVER_MS  # wall clock; begins with the first batch
         self.is_sendable = True  # whether answers may go from the file to a socket without being read first
 
     def find(self, offset: int) -> tuple[int, int, int] | None:
@@ -129,8 +142,72 @@ class Segment:
     def batch(self, position: int, size_bytes: int) -> bytes:
         return self.handles.get(self.log_path).pread(size_bytes, position)
 
+    # Appending
+
+    def begin(self, roll_at_ms: int) -> None:
+        self.roll_at_ms = roll_at_ms
+
+    def resume(self, now: Now, segment_ms: int) -> None:
+        """A segment's age is not stored: where it was begun before this start, its first batch's own time must do."""
+        if self.size_bytes == 0:
+            self.roll_at_ms = NEVER_MS
+            return
+        first = read_header(self.batch(0, HEADER_BYTES))
+        began_ms = min(first.max_timestamp, now.wall_ms) if first.max_timestamp >= 0 else now.wall_ms
+        self.roll_at_ms = began_ms + segment_ms
+
+    def appended(self, size_bytes: int, end_offset: int, max_timestamp_ms: int) -> None:
+        """The segment's facts after batches at its end, for which the index has what it needs."""
+        self.size_bytes = size_bytes
+        self.end_offset = end_offset
+        if max_timestamp_ms > self.max_timestamp_ms:
+            self.max_timestamp_ms = max_timestamp_ms
+
+    def index_appended(self, batches: Sequence[Buffer], position: int, interval_bytes: int) -> None:
+        """Before `appended`: entries for those of the batches, written at `position`, that need one."""
+        greatest_ms = self.max_timestamp_ms
+        for batch in batches:
+            if position >= self.next_index_at:
+                self.index.add(_number_at(batch)[0], position, greatest_ms)
+                self.next_index_at = position + interval_bytes
+            position += len(batch)
+            greatest_ms = max(greatest_ms, _number_at(batch, _MAX_TIMESTAMP_AT)[0])
+
+    def facts(self) -> Facts:
+        return Facts(self.size_bytes, self.end_offset, self.max_timestamp_ms, self.roll_at_ms)
+
+    def put_back(self, facts: Facts) -> None:
+        """After an append that failed half-way; the index follows by `cut_index`."""
+        self.size_bytes, self.end_offset, self.max_timestamp_ms, self.roll_at_ms = facts
+
+    def cut_index(self) -> None:
+        self.next_index_at = 0
+        self.index.cut(self.size_bytes)
+
+    def cut_remains(self, size_bytes: int) -> None:
+        """What a failed write left behind the end."""
+        file = self.handles.get(self.log_path)
+        if file.size() > size_bytes:
+            file.truncate(size_bytes)
+
+    def cut(self, position: int, end_offset: int) -> None:
+        """On the disk, too: the batch at `position` and all behind it go."""
+        file = self.handles.get(self.log_path)
+        file.truncate(position)
+        file.fdatasync()
+        self.index.cut(position)
+        self.max_timestamp_ms = self._max_timestamp_before(position)
+        self.size_bytes, self.end_offset, self.next_index_at = position, end_offset, 0
+
+    def _max_timestamp_before(self, end: int) -> int:
+        entry = self.index.at_position(end - 1)
+        greatest_ms = entry.max_timestamp_ms
+        for _, header in self.walk(entry.position, end):
+            greatest_ms = max(greatest_ms, header.max_timestamp)
+        return greatest_ms
+
     def note_appended(self, position: int, header: BatchHeader, interval_bytes: int) -> None:
-        """What a batch at the end means for the index and the segment's facts."""
+        """What one batch at the end means for the index and the segment's facts."""
         if position >= self.next_index_at:
             self.index.add(header.base_offset, position, self.max_timestamp_ms)
             self.next_index_at = position + interval_bytes
@@ -147,7 +224,15 @@ class Segment:
         self.index.cut_to_entries(index_bytes // ENTRY_BYTES)
         end = self.index.last()
         if end is not None:
-            self.end_offset, self.size_bytes, self.max_timestamp_ms = end
+            self.adopt_end(end)
+
+    def adopt_end(self, end: Entry) -> None:
+        self.end_offset, self.size_bytes, self.max_timestamp_ms = end
+
+    def found(self, size_bytes: int, end_offset: int, max_timestamp_ms: int, next_index_at: int) -> None:
+        """Up to where a start has looked."""
+        self.size_bytes, self.end_offset = size_bytes, end_offset
+        self.max_timestamp_ms, self.next_index_at = max_timestamp_ms, next_index_at
 
     def forget_handles(self) -> None:
         self.handles.forget(self.log_path)

@@ -6,15 +6,27 @@ from collections.abc import Iterator
 from oncelog.log.disk import Disk
 from oncelog.log.handles import Handles
 from oncelog.log.segment import Segment
+from oncelog.log.unsynced import Unsynced
 
 
 class Segments:
-    def __init__(self, disk: Disk, folder: str, handles: Handles, segments: list[Segment]) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        folder: str,
+        handles: Handles,
+        unsynced: Unsynced,
+        segments: list[Segment],
+        log_start_offset: int,
+    ) -> None:
+        """Where there are none yet, one that is in memory alone until `add`."""
         self._disk = disk
         self._folder = folder
         self._handles = handles
         self._segments = segments
         self._bases = [segment.base_offset for segment in segments]
+        self._unsynced = unsynced
+        self.active = segments[-1] if segments else Segment(handles, folder, log_start_offset)
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -24,10 +36,6 @@ class Segments:
 
     def __getitem__(self, number: int) -> Segment:
         return self._segments[number]
-
-    @property
-    def active(self) -> Segment:
-        return self._segments[-1]
 
     @property
     def closed(self) -> list[Segment]:
@@ -45,8 +53,24 @@ class Segments:
         """The segment that holds the offset, if any does."""
         return max(0, bisect_right(self._bases, offset) - 1)
 
-    def add(self, base_offset: int) -> Segment:
+    def add(self, base_offset: int) -> None:
         """A new, empty, active segment. A file of that name is a remainder of an append that failed."""
+        segment = self._new(base_offset)
+        self._unsynced.note_name()
+        self.active = segment
+
+    def roll(self) -> None:
+        """Close the active segment and begin another one at its end."""
+        full = self.active
+        full.close_index()
+        full.index.write()
+        segment = self._new(full.end_offset)
+        # In this order: see `Unsynced.sync`.
+        self._unsynced.note_closed([full])
+        self._unsynced.note_name()
+        self.active = segment
+
+    def _new(self, base_offset: int) -> Segment:
         segment = Segment(self._handles, self._folder, base_offset)
         self._handles.get(segment.log_path, create=True).truncate(0)
         segment.index.cut_to_entries(0)
@@ -60,9 +84,13 @@ class Segments:
             self._unlink(segment)
             del self._segments[0], self._bases[0]
 
-    def remove_last(self) -> None:
-        self._unlink(self._segments[-1])
-        del self._segments[-1], self._bases[-1]
+    def keep_first(self, count: int) -> None:
+        """The last of them is active again, even where not all of the others could be removed."""
+        if count:
+            self.active = self._segments[count - 1]
+        while len(self._segments) > count:
+            self._unlink(self._segments[-1])
+            del self._segments[-1], self._bases[-1]
 
     def replace(self, old: list[Segment], by: Segment) -> None:
         """After a compaction swapped the files."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncelog.clock import Now
-from oncelog.log.reading import Slice
+from oncelog.log.slices import Slice
 from oncelog.wire.messages import Schema
 
 if TYPE_CHECKING:

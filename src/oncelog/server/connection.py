@@ -39,7 +39,7 @@ from oncelog.wire.hot import PRODUCE_FLEXIBLE
 from oncelog.wire.messages import Schema, schema
 
 if TYPE_CHECKING:
-    from oncelog.log.reading import Slice
+    from oncelog.log.slices import Slice
     from oncelog.server.connections import Connections
 
 PRODUCE = 0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from oncelog.log.errors import LogStorageError, OffsetOutOfRange
-from oncelog.log.reading import Slice
+from oncelog.log.slices import Slice
 from oncelog.server.call import Call, Encoded
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.partitions import partition_of, topic_of

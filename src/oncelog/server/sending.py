@@ -14,7 +14,7 @@ from asyncio import Transport
 from collections.abc import Callable, Iterable, Sequence
 from time import perf_counter
 
-from oncelog.log.reading import Slice
+from oncelog.log.slices import Slice
 
 Answer = bytes | bytearray | memoryview
 

@@ -48,7 +48,7 @@ def compact(server: Server, topic: str) -> None:
     def now() -> None:
         partition = server.broker.topics.partition(topic, 0)
         assert partition is not None
-        partition.log.roll()
+        partition.log.segments.roll()
         partition.log.compact(SystemClock().now())
 
     server.call(now)

@@ -1,0 +1,282 @@
+"""How a partition's log is appended to.
+
+`stage` and `commit` are the hot path: no I/O in the first, one `writev` in the second, and no work for each record.
+Everything belongs to one thread.
+"""
+
+import logging
+import struct
+from typing import NoReturn
+
+from oncelog.clock import Now
+from oncelog.log.append import Fenced, Staged, fence_batch
+from oncelog.log.config import LogConfig, TimestampType
+from oncelog.log.disk import MAX_BUFFERS, write_all
+from oncelog.log.errors import NO_DESCRIPTORS, LogStorageError, OffsetOutOfRange
+from oncelog.log.parts import Parts
+from oncelog.log.replay import replay_header
+from oncelog.log.segment import Segment
+from oncelog.producers import Decision
+from oncelog.producers.sequences import SEQUENCE_MASK
+from oncelog.records.header import BatchHeader, Buffer, headers, read_header, stamp, stamp_append_time
+from oncelog.records.trim import trim
+
+logger = logging.getLogger(__name__)
+
+_stamp = struct.Struct(">qii").pack_into  # base offset, batch length, leader epoch
+
+
+class Appender:
+    def __init__(self, parts: Parts, now: Now) -> None:
+        self._replicated = parts.replicated
+        self._folder = parts.folder
+        self._handles = parts.handles
+        self._health = parts.health
+        self._extent = parts.extent
+        self._epochs = parts.epochs
+        self._segments = parts.segments
+        self._behind = parts.behind
+        self._stored_producers = parts.stored_producers
+        self._producers = parts.producers
+        self._run = parts.producers.run
+        self.now = now  # the latest that this log was told
+        self._staged: list[Buffer] = []
+        self._staged_next = 0
+        self._staged_bytes = 0
+        self._staged_max_ms = -1
+        self._trouble = False  # the last append failed
+        self._producers_wait = False  # for a descriptor, to be read again after a failed append
+        self.configure(parts.config)
+
+    def configure(self, config: LogConfig) -> None:
+        self._segment_bytes = config.segment_bytes
+        self._segment_ms = config.segment_ms
+        self._interval_bytes = config.least_interval_bytes
+        self._stamps_time = config.message_timestamp_type is TimestampType.LOG_APPEND
+
+    def resume(self) -> None:
+        """At the log's end, as a start has found it or a cut has left it."""
+        self._segments.active.resume(self.now, self._segment_ms)
+        self._staged_next = self._extent.next_offset
+
+    def seen(self, now: Now) -> None:
+        self.now = now
+
+    @property
+    def has_staged(self) -> bool:
+        return bool(self._staged)
+
+    def stage(self, batch: bytearray | memoryview, header: BatchHeader, now: Now) -> Staged:
+        """Judge and stamp in place; the buffer must stay as it is until `commit`. No I/O."""
+        if self._health.offline is not None and not self.come_back():
+            self._health.check()
+        (_, length, _, _, _, _, last_delta, _, max_ms, pid, generation, sequence, count) = header
+        offset = self._staged_next
+        append_time_ms = -1
+        if self._stamps_time:
+            append_time_ms = max_ms = now.wall_ms
+        if pid > 0:
+            run = self._run
+            if sequence == run.next_sequence and pid == run.pid and generation == run.generation:
+                # What `accept_next` does first. A tenth of a microsecond is a hundredth of what a small request takes.
+                run.next_sequence = (sequence + count) & SEQUENCE_MASK
+                run.batches.append((sequence, count, offset, max_ms, now))
+            elif not self._producers.accept_next(pid, generation, sequence, count, offset, max_ms, now):
+                decision, detail = self._producers.judge(pid, generation, sequence, count, now)
+                if decision:
+                    return self._stage_replay(decision, detail, batch, header, now)
+                self._producers.accept(pid, generation, sequence, count, offset, max_ms, now)
+        if self._stamps_time:
+            stamp_append_time(batch, 0, append_time_ms)
+        _stamp(batch, 0, offset, length, self._epochs.current)
+        self._staged.append(batch)
+        self._staged_bytes += length + 12
+        self._staged_next = end_offset = offset + last_delta + 1
+        if max_ms > self._staged_max_ms:
+            self._staged_max_ms = max_ms
+        self.now = now
+        return Staged(Decision.APPEND, offset, append_time_ms, 0, end_offset)
+
+    def commit(self) -> None:
+        """Write everything staged with one call. On failure log and producers are as before the first `stage`."""
+        staged = self._staged
+        if not staged:
+            return
+        self._producers.settle_many()
+        active, size_bytes = self._segments.active, self._staged_bytes
+        position = active.size_bytes
+        if self._trouble:
+            self._clear_remains(active, position)
+        try:
+            if position + size_bytes > self._segment_bytes or self.now.wall_ms >= active.roll_at_ms:
+                self._write_rolling(staged)
+            else:
+                file = self._handles.get(active.log_path)
+                taken = file.pwritev(staged, position) if len(staged) <= MAX_BUFFERS else 0
+                if taken != size_bytes:
+                    # A short write, or more buffers than one call takes. To write some bytes twice does no harm.
+                    write_all(file, staged, position)
+                if position >= active.next_index_at or (size_bytes > self._interval_bytes and len(staged) > 1):
+                    active.index_appended(staged, position, self._interval_bytes)
+                if position == 0:
+                    active.begin(self.now.wall_ms + self._segment_ms)
+                active.appended(position + size_bytes, self._staged_next, self._staged_max_ms)
+        except OSError as error:
+            self._undo(position, error)
+        self._staged = []
+        self._staged_bytes = 0
+        self._staged_max_ms = -1
+        self._extent.appended(self._staged_next)
+        if self._trouble:
+            self._well_again()
+        self._behind.appended(size_bytes, self.now)
+
+    def append(self, batch: bytearray | memoryview, header: BatchHeader, now: Now) -> Staged:
+        staged = self.stage(batch, header, now)
+        self.commit()
+        return staged
+
+    def append_replicated(self, batches: Buffer, now: Now) -> int:
+        """Whole batches from the leader, offsets and epochs as they are; replay never refuses. The next offset."""
+        self._health.check()
+        expected = self._staged_next
+        found = list(headers(batches))
+        for _, header in found:
+            if header.base_offset < expected or header.leader_epoch < self._epochs.latest:
+                raise OffsetOutOfRange(header.base_offset, expected, expected)
+            expected = header.last_offset + 1
+        view = memoryview(batches)
+        for at, header in found:
+            self._epochs.follow(header.leader_epoch, header.base_offset)
+            self._take(view[at : at + header.size_bytes], header, now)
+            replay_header(self._producers, header, now)
+        self.commit()
+        return self._extent.next_offset
+
+    def fence(self, pid: int, generation: int, now: Now) -> Fenced:
+        """Raise the pid's generation by a control batch. True once the high watermark is above its offset."""
+        self._health.check()
+        decision = self._producers.judge_fence(pid, generation, now)
+        known = self._producers.highwater(pid) or (-1, -1)
+        if decision is not Decision.APPEND:
+            return Fenced(decision, known[0], known[1], -1)
+        batch = fence_batch(pid, generation, now.wall_ms)
+        offset = self._staged_next
+        stamp(batch, 0, offset, self._epochs.current)
+        self._take(batch, read_header(batch), now)
+        self._producers.fence(pid, generation, now)
+        self.commit()
+        return Fenced(decision, generation, known[1], offset)
+
+    def _take(self, batch: Buffer, header: BatchHeader, now: Now) -> None:
+        self._staged.append(batch)
+        self._staged_bytes += header.size_bytes
+        self._staged_next = header.last_offset + 1
+        self._staged_max_ms = max(self._staged_max_ms, header.max_timestamp)
+        self.now = now
+
+    def _stage_replay(
+        self, decision: Decision, detail: int, batch: bytearray | memoryview, header: BatchHeader, now: Now
+    ) -> Staged:
+        """Anything but a plain append. What is there already is true only once everything staged before it is, too."""
+        if decision is Decision.TRIM:
+            rest = trim(batch, detail)
+            staged = self.stage(rest, read_header(rest), now)
+            return staged._replace(
+                decision=Decision.TRIM, base_offset=staged.base_offset - detail, dropped_records=detail
+            )
+        base_offset = detail if decision is Decision.DUPLICATE else -1
+        return Staged(decision, base_offset, end_offset=self._staged_next)
+
+    def _write_rolling(self, staged: list[Buffer]) -> None:
+        """Batch by batch, each in the segment where it belongs."""
+        first, count = self._segments.active, len(self._segments)
+        facts = first.facts()
+        try:
+            for batch in staged:
+                active = self._segments.active
+                full = active.size_bytes + len(batch) > self._segment_bytes
+                if active.size_bytes and (full or self.now.wall_ms >= active.roll_at_ms):
+                    self._segments.roll()
+                    active = self._segments.active
+                if active.size_bytes == 0:
+                    active.begin(self.now.wall_ms + self._segment_ms)
+                write_all(self._handles.get(active.log_path), [batch], active.size_bytes)
+                active.note_appended(active.size_bytes, read_header(batch), self._interval_bytes)
+        except OSError:
+            first.put_back(facts)
+            self._take_back(first, count)
+            raise
+
+    def _take_back(self, first: Segment, count: int) -> None:
+        """Segments that a failed commit began, and what it put into the index of the one before."""
+        try:
+            self._segments.keep_first(count)
+            first.cut_index()
+        except OSError as error:
+            if error.errno in NO_DESCRIPTORS:
+                return  # no entry of an index is believed before the batch is seen that it speaks of
+            self._health.go_offline(f"{self._folder} holds remains of a failed write that cannot be removed: {error}")
+
+    def _undo(self, size_bytes: int, error: OSError) -> NoReturn:
+        staged, self._staged = self._staged, []
+        next_offset = self._extent.next_offset
+        self._staged_next, self._staged_bytes, self._staged_max_ms = next_offset, 0, -1
+        if not self._trouble:
+            logger.error("%s: append failed, the log stays as it was: %s", self._folder, error)
+        self._cut_tail(self._segments.active, size_bytes)
+        self._epochs.cut_end(next_offset if self._replicated else next_offset + 1)
+        if any(read_header(batch).producer_id > 0 for batch in staged):
+            self._restore_producers()
+        self._trouble = True
+        raise LogStorageError(f"{self._folder}: {error}") from error
+
+    def _cut_tail(self, active: Segment, size_bytes: int) -> None:
+        """What a failed write left behind the end. Where it cannot be cut off, nothing may be appended behind it."""
+        try:
+            active.cut_remains(size_bytes)
+        except OSError as error:
+            if error.errno in NO_DESCRIPTORS:
+                return  # the next append looks again before it writes
+            self._health.go_offline(f"{active.log_path} ends in a failed write that cannot be cut off: {error}")
+        # It may be open for reading only, from a time when the disk allowed no more.
+        self._handles.forget(active.log_path)
+
+    def _clear_remains(self, active: Segment, position: int) -> None:
+        # Opened while the disk was read-only, perhaps; it may be writable again.
+        active.forget_handles()
+        try:
+            active.cut_remains(position)
+        except OSError as error:
+            self._undo(position, error)
+
+    def _restore_producers(self) -> None:
+        try:
+            self._stored_producers.restore(self._extent.next_offset, self.now)
+        except (OSError, LogStorageError) as error:
+            self._producers_wait = _is_want_of_descriptors(error)
+            self._health.go_offline(
+                f"{self._folder}: the producers cannot be read again after a failed append: {error}"
+            )
+
+    def come_back(self) -> bool:
+        """From the one trouble that goes by itself: producers that could not be read for want of a descriptor."""
+        if not self._producers_wait or self._health.closed:
+            return False
+        try:
+            self._stored_producers.restore_anew(self._extent.next_offset, self.now)
+        except (OSError, LogStorageError) as error:
+            self._producers_wait = _is_want_of_descriptors(error)
+            return False
+        self._producers_wait = False
+        self._health.come_back()
+        return True
+
+    def _well_again(self) -> None:
+        self._trouble = False
+        self._stored_producers.end_moved()
+        logger.warning("%s: appends work again", self._folder)
+
+
+def _is_want_of_descriptors(error: Exception) -> bool:
+    return isinstance(error, OSError) and error.errno in NO_DESCRIPTORS

@@ -1,0 +1,54 @@
+"""How far compaction has come, in the file `cleaner` of a partition's folder. Its loss costs only time."""
+
+import logging
+from bisect import bisect_right
+from dataclasses import dataclass, field
+
+from oncelog.log.disk import Disk, read_whole, replace_file
+from oncelog.log.names import CLEANER_FILE
+
+logger = logging.getLogger(__name__)
+
+MAX_PASSES = 32  # remembered, for the age of tombstones
+
+
+@dataclass(slots=True)
+class CleanerState:
+    """Where the next pass begins, and when which pass ended where."""
+
+    dirty_offset: int = 0
+    passes: list[tuple[int, int]] = field(default_factory=list)  # (end offset, wall clock ms)
+
+    def first_pass_ms(self, offset: int) -> int | None:
+        at = bisect_right(self.passes, offset, key=lambda one: one[0])
+        return self.passes[at][1] if at < len(self.passes) else None
+
+    def passed(self, end_offset: int, wall_ms: int) -> None:
+        self.dirty_offset = end_offset
+        self.passes.append((end_offset, wall_ms))
+        # Forgetting the oldest makes its tombstones look younger: they stay a little longer.
+        del self.passes[:-MAX_PASSES]
+
+    def encode(self) -> bytes:
+        return "".join(f"{a} {b}\n" for a, b in [(self.dirty_offset, len(self.passes)), *self.passes]).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> "CleanerState":
+        (offset, count), *passes = [tuple(map(int, line.split(" "))) for line in data.decode().splitlines()]
+        if count != len(passes):
+            raise ValueError(f"{len(passes)} passes where {count} are announced")
+        return cls(offset, [(end, wall_ms) for end, wall_ms in passes])
+
+
+def save_state(disk: Disk, folder: str, state: CleanerState) -> None:
+    replace_file(disk, f"{folder}/{CLEANER_FILE}", state.encode(), durable=False)
+
+
+def load_state(disk: Disk, folder: str) -> CleanerState:
+    path = f"{folder}/{CLEANER_FILE}"
+    if disk.exists(path):
+        try:
+            return CleanerState.decode(read_whole(disk, path))
+        except ValueError as error:
+            logger.warning("%s is not usable (%s): compaction begins anew", path, error)
+    return CleanerState()

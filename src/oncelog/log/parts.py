@@ -1,0 +1,73 @@
+"""What one partition's log consists of. Each part alone changes what it keeps; what is done to a log asks them to.
+
+`PartitionLog` is the door; the appender, retention, compaction and cuts work on these parts beside one another.
+"""
+
+from oncelog.clock import Now
+from oncelog.log.checkpoint import Behind, Checkpointer
+from oncelog.log.config import LogConfig
+from oncelog.log.disk import Disk
+from oncelog.log.extent import Extent
+from oncelog.log.flush import Flusher
+from oncelog.log.handles import Handles
+from oncelog.log.health import Health
+from oncelog.log.recovery import Recovered
+from oncelog.log.segments import Segments
+from oncelog.log.stored_producers import StoredProducers
+from oncelog.log.unsynced import Unsynced
+from oncelog.producers import ProducerMap
+
+
+class Parts:
+    def __init__(
+        self,
+        disk: Disk,
+        folder: str,
+        config: LogConfig,
+        producers: ProducerMap,
+        handles: Handles,
+        checkpointer: Checkpointer,
+        found: Recovered,
+        *,
+        replicated: bool,
+    ) -> None:
+        self.disk = disk
+        self.folder = folder
+        self.config = config
+        self.producers = producers
+        self.handles = handles
+        self.checkpointer = checkpointer
+        self.replicated = replicated
+        self.health = Health(folder)
+        self.extent = Extent(config, replicated=replicated)
+        self.epochs = found.epochs
+        self.unsynced = Unsynced(disk, folder)
+        self.segments = Segments(disk, folder, handles, self.unsynced, found.segments, found.log_start_offset)
+        self.stored_producers = StoredProducers(disk, folder, self.segments, producers)
+        self.behind = Behind(checkpointer, found.scanned_bytes)
+        self.flusher = Flusher(
+            disk,
+            folder,
+            self.unsynced,
+            self.segments,
+            self.extent,
+            self.epochs,
+            producers,
+            self.health,
+            found.point_offset,
+        )
+
+    def configure(self, config: LogConfig) -> None:
+        self.config = config
+        self.extent.configure(config)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether a start would have anything to look at."""
+        return bool(self.behind.size_bytes) or self.flusher.point_offset != self.extent.next_offset
+
+    def checkpoint(self, now: Now) -> None:
+        """Bring log, index, epochs and producers to the disk, and move the recovery point, before going on."""
+        plan = self.flusher.begin(now)
+        self.behind.settle()
+        self.checkpointer.run(plan)
