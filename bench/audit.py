@@ -13,7 +13,7 @@ import pyarrow as pa
 from bench.process import machine
 from oncelog import Server
 from oncelog.chaos.audit import Audit
-from oncelog.chaos.reading import create_topic, stored_numbers
+from oncelog.chaos.topics import create_topic, stored_numbers
 from oncelog.client import Producer
 from oncelog.clock import monotonic_s
 

@@ -14,8 +14,8 @@ from oncelog.chaos.outcome import Options, Verdict
 from oncelog.chaos.plan import Target
 from oncelog.chaos.report import lines
 from oncelog.chaos.running import run
+from oncelog.chaos.sender_report import Reports
 from oncelog.chaos.sending import Order, Teller
-from oncelog.chaos.telling import Reports
 from oncelog.cli import main
 from tests.peers.jars import MissingPeer, kafka_jars, need_or_skip
 

@@ -11,7 +11,7 @@ from oncelog.chaos.guard import Guard
 from oncelog.chaos.outcome import Options
 from oncelog.chaos.plan import Target
 from oncelog.chaos.running import _Experiment
-from oncelog.chaos.telling import Report, pack
+from oncelog.chaos.sender_report import Report, pack
 from oncelog.clock import monotonic_s
 
 CONFIRMED, SENT = 400, 500

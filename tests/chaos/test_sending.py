@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from oncelog.chaos import sending
+from oncelog.chaos.sender_report import Reports
 from oncelog.chaos.sending import Client, Life, Order
-from oncelog.chaos.telling import Reports
 
 
 class Message:

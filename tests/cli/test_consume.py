@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from oncelog.cli._reading import Limits, Reading
+from oncelog.cli._consume_loop import ConsumeLoop, Limits
 from oncelog.cli._records import values
 from oncelog.embedded import Server
 from tests.cli.running import Oncelog
@@ -151,9 +151,9 @@ def test_a_member_for_whom_nothing_is_left_ends_at_the_end_of_nothing() -> None:
             self.on_assign(self, [])
 
     consumer: Any = Spare()
-    reading = Reading(consumer, values(b"\n", b"").renderer(), BytesIO(), Limits(ends_at_end=True))
-    reading.share(["orders"])
-    reading.run()
+    loop = ConsumeLoop(consumer, values(b"\n", b"").renderer(), BytesIO(), Limits(ends_at_end=True))
+    loop.share(["orders"])
+    loop.run()
 
 
 def test_a_group_takes_patterns_of_topics(oncelog: Oncelog, filled: str) -> None:

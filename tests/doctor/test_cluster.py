@@ -8,7 +8,7 @@ import pytest
 
 from oncelog.doctor.cluster import check_cluster
 from oncelog.doctor.finding import Finding, Verdict
-from oncelog.doctor.speaking import kafka_release
+from oncelog.doctor.kafka_release import kafka_release
 from oncelog.embedded import Server
 
 TIMEOUT_S = 5.0

@@ -4,7 +4,7 @@ import asyncio
 
 from oncelog.doctor.cluster import check_cluster
 from oncelog.doctor.finding import Verdict
-from oncelog.doctor.listening import check_listeners
+from oncelog.doctor.listen_address import check_listeners
 from oncelog.server.listeners import Listener
 from tests.peers.server_process import ServerProcess
 

@@ -20,7 +20,7 @@ VIOLATIONS = [
     ("log/violation_loop.py", "import asyncio"),
     ("client/sending/violation.py", "import random"),
     ("spark/sink/deciding.py", "import pyspark"),
-    ("chaos/telling.py", "import socket"),
+    ("chaos/sender_report.py", "import socket"),
     ("cluster/violation.py", "import numpy"),
 ]
 

@@ -13,8 +13,8 @@ from types import TracebackType
 from typing import Final, Self
 
 from oncelog.chaos.guard import Guard, end
+from oncelog.chaos.process_tree import below, command_of, session_of
 from oncelog.chaos.processes import HOST, await_port, free_port
-from oncelog.chaos.procs import below, command_of, session_of
 from oncelog.spark.java import find_java, launching_home
 
 CORES: Final = 2

@@ -15,7 +15,7 @@ import numpy as np
 from oncelog.chaos.audit import Numbers
 from oncelog.chaos.guard import Guard, end
 from oncelog.chaos.outcome import Pipeline, Stopped
-from oncelog.chaos.procs import command_of, parent_of, session_of, ticks_of
+from oncelog.chaos.process_tree import command_of, parent_of, session_of, ticks_of
 from oncelog.chaos.sinks import KAFKA
 
 MOST_RESTARTS: Final = 20  # of a driver that ended by itself

@@ -17,8 +17,8 @@ from oncelog.chaos.guard import Guard
 from oncelog.chaos.outcome import Options, Pipeline
 from oncelog.chaos.pipeline import MOST_FALSE_STARTS, MOST_RESTARTS, PipelineLives, PipelineOrder, settings_of
 from oncelog.chaos.plan import Event, Target
-from oncelog.chaos.reading import create_topic, end_offsets
 from oncelog.chaos.sinks import DIRECT
+from oncelog.chaos.topics import create_topic, end_offsets
 from oncelog.clock import monotonic_s
 from oncelog.spark.sink.lane import topic_of
 

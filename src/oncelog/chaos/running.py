@@ -16,9 +16,9 @@ from oncelog.chaos.pipeline_watch import PipelineWatch
 from oncelog.chaos.plan import CONFIRMED, ON_THE_WIRE, Event, Target, faults_of, kills_of, schedule
 from oncelog.chaos.processes import ProducerLives, ServerLives
 from oncelog.chaos.proxy import FaultProxy
-from oncelog.chaos.reading import check_reach, create_topic, delete_topics, stored_numbers
+from oncelog.chaos.sender_report import Report, Reports
 from oncelog.chaos.sending import Order
-from oncelog.chaos.telling import Report, Reports
+from oncelog.chaos.topics import check_reach, create_topic, delete_topics, stored_numbers
 from oncelog.client.errors import KafkaException
 from oncelog.clock import monotonic_s, wall_s
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from oncelog.chaos.telling import MOST_NUMBERS, Report, pack
+from oncelog.chaos.sender_report import MOST_NUMBERS, Report, pack
 from oncelog.clock import monotonic_s, wall_s
 
 TELL_EVERY_S: Final = 0.05

@@ -12,9 +12,9 @@ from oncelog.cli._options import CONSUMER, Connecting, connecting, partitions_op
 
 if TYPE_CHECKING:
     from oncelog.cli._cluster import Cluster, Place
-    from oncelog.cli._places import Range
-    from oncelog.cli._reading import Limits
+    from oncelog.cli._consume_loop import Limits
     from oncelog.cli._records import Form, Renderer
+    from oncelog.cli._start_offsets import Range
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +89,8 @@ def command(
 
     Exit codes: 0 done, 1 failed, 2 wrong usage, 130 Ctrl-C.
     """
-    from oncelog.cli._places import parse_range
-    from oncelog.cli._reading import Limits
+    from oncelog.cli._consume_loop import Limits
+    from oncelog.cli._start_offsets import parse_range
 
     what = What(tuple(dict.fromkeys((*topics, *more_topics))), indexes, group, parse_range(offsets))
     _refuse_what_cannot_be_meant(what, to)
@@ -101,7 +101,7 @@ def command(
 
 
 def _refuse_what_cannot_be_meant(what: What, to: Connecting) -> None:
-    from oncelog.cli._places import Where
+    from oncelog.cli._start_offsets import Where
 
     if not what.topics:
         raise click.UsageError("no topic is named: -t TOPIC")
@@ -120,8 +120,8 @@ def _refuse_what_cannot_be_meant(what: What, to: Connecting) -> None:
 
 def _consume(to: Connecting, what: What, shape: Shape, limits: "Limits") -> None:
     from oncelog.cli._cluster import opened
-    from oncelog.cli._places import END_TIME, at_time
-    from oncelog.cli._reading import Reading
+    from oncelog.cli._consume_loop import ConsumeLoop
+    from oncelog.cli._start_offsets import END_TIME, at_time
     from oncelog.client.consumer.consumer import Consumer
 
     form = _form(shape)  # what is wrong with it shows before anyone is asked
@@ -136,16 +136,16 @@ def _consume(to: Connecting, what: What, shape: Shape, limits: "Limits") -> None
             stops = at_time(cluster, places, what.range.stop_ms, cluster.offsets(places, END_TIME))
             limits = replace(limits, stops=stops)
     with Consumer(properties) as consumer:
-        reading = Reading(consumer, render, sys.stdout.buffer, limits, form)
+        loop = ConsumeLoop(consumer, render, sys.stdout.buffer, limits, form)
         if what.group is not None:
-            reading.share(list(what.topics))
+            loop.share(list(what.topics))
         else:
-            reading.assign(starts)
-        reading.run()
+            loop.assign(starts)
+        loop.run()
 
 
 def _starts(cluster: "Cluster", places: "list[Place]", asked: "Range") -> "Mapping[Place, int]":
-    from oncelog.cli._places import BEGINNING_TIME, Where, starts
+    from oncelog.cli._start_offsets import BEGINNING_TIME, Where, starts
     from oncelog.client.types import OFFSET_STORED
 
     if asked.start is None:
@@ -157,7 +157,7 @@ def _starts(cluster: "Cluster", places: "list[Place]", asked: "Range") -> "Mappi
 
 def _properties(to: Connecting, what: What) -> dict[str, object]:
     """Without a group nothing is committed; with one, what was written."""
-    from oncelog.cli._places import Where
+    from oncelog.cli._start_offsets import Where
 
     start = what.range.start
     begins_at_end = start is not None and start.where is Where.END

@@ -87,7 +87,7 @@ def _findings(
 
 def _of_the_server(listen: str | None, data: str | None, config: Path | None) -> "Iterator[Finding]":
     from oncelog.doctor.finding import missing
-    from oncelog.doctor.listening import check_listeners
+    from oncelog.doctor.listen_address import check_listeners
     from oncelog.doctor.machine import check_folders
     from oncelog.server.listeners import parse_listeners, parse_protocols
     from oncelog.server.settings_reading import read_settings

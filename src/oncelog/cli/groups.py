@@ -135,7 +135,7 @@ def _committed(cluster: "Cluster", group: str) -> "dict[Place, TopicPartition]":
 
 def _ends(cluster: "Cluster", places: "set[Place]") -> "dict[Place, int]":
     """Of those whose topics are still there."""
-    from oncelog.cli._places import END_TIME
+    from oncelog.cli._start_offsets import END_TIME
 
     known = cluster.metadata().topics
     there = [(topic, index) for topic, index in places if topic in known and index in known[topic].partitions]
@@ -189,7 +189,7 @@ def reset(
 ) -> None:
     """Commit other offsets for a group without members; prints what was and what is."""
     from oncelog.cli._cluster import opened
-    from oncelog.cli._places import Where, parse_start, starts
+    from oncelog.cli._start_offsets import Where, parse_start, starts
 
     spot = parse_start(offset)
     if spot.where is Where.STORED:

@@ -15,7 +15,7 @@ from oncelog.cli._options import PRODUCER, Connecting, connecting
 
 if TYPE_CHECKING:
     from oncelog.cli._lines import Fixed
-    from oncelog.cli._writing import Writing
+    from oncelog.cli._record_sender import RecordSender
 
 # How long Ctrl-C leaves for what was read already.
 INTERRUPTED_FLUSH_S = 5.0
@@ -85,8 +85,8 @@ def command(
     Exit codes: 0 done, 1 failed, 2 wrong usage, 130 Ctrl-C.
     """
     from oncelog.cli._lines import Fixed
+    from oncelog.cli._record_sender import Target
     from oncelog.cli._records import unescape
-    from oncelog.cli._writing import Target
 
     source = Source(files, are_lines, is_json, unescape(delimiter))
     if not source.delimiter:
@@ -102,70 +102,70 @@ def command(
     if fixed.key_delimiter == b"":
         raise click.UsageError("-K is empty: what stands between key and value?")
     properties = to.of(PRODUCER, **({} if codec is None else {"compression.codec": codec}))
-    with ended_by_sigterm(), _writing(properties, to, Target(topic, partition), count) as writing:
-        _produce(writing, source, fixed)
+    with ended_by_sigterm(), _sender(properties, to, Target(topic, partition), count) as sender:
+        _produce(sender, source, fixed)
 
 
 @contextmanager
-def _writing(properties: dict[str, Any], to: Connecting, target: Any, count: int | None) -> "Iterator[Writing]":
+def _sender(properties: dict[str, Any], to: Connecting, target: Any, count: int | None) -> "Iterator[RecordSender]":
     """What was read before Ctrl-C, or before a record that is refused, is still sent, for a while."""
-    from oncelog.cli._writing import Writing
+    from oncelog.cli._record_sender import RecordSender
     from oncelog.client.errors import KafkaException
 
-    writing = Writing(properties, to.timeout_s, target, count)
+    sender = RecordSender(properties, to.timeout_s, target, count)
     try:
-        yield writing
-        writing.finish()
+        yield sender
+        sender.finish()
     except KeyboardInterrupt:
-        left = writing.give_up(INTERRUPTED_FLUSH_S)
+        left = sender.give_up(INTERRUPTED_FLUSH_S)
         if left:
             click.echo(f"{left} records were not acknowledged; they may be stored or not", err=True)
         raise
     except KafkaException:
-        writing.give_up(REFUSED_FLUSH_S)  # a record is refused, and those before it are not
+        sender.give_up(REFUSED_FLUSH_S)  # a record is refused, and those before it are not
         raise
     finally:
-        writing.close()
+        sender.close()
 
 
-def _produce(writing: "Writing", source: Source, fixed: "Fixed") -> None:
+def _produce(sender: "RecordSender", source: Source, fixed: "Fixed") -> None:
     from oncelog.cli._lines import Record
 
     if source.files and not (source.are_lines or source.is_json):
         for file in source.files:
             value = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
-            writing.send([Record(value, fixed.key, fixed.headers)])
+            sender.send([Record(value, fixed.key, fixed.headers)])
         return
     for file in source.files or (Path("-"),):
         if str(file) == "-":
-            _send_stream(writing, "stdin", sys.stdin.buffer, source, fixed)
+            _send_stream(sender, "stdin", sys.stdin.buffer, source, fixed)
         else:
             with file.open("rb", buffering=0) as stream:
-                _send_stream(writing, str(file), stream, source, fixed)
+                _send_stream(sender, str(file), stream, source, fixed)
 
 
-def _send_stream(writing: "Writing", name: str, stream: BinaryIO, source: Source, fixed: "Fixed") -> None:
+def _send_stream(sender: "RecordSender", name: str, stream: BinaryIO, source: Source, fixed: "Fixed") -> None:
     from oncelog.cli import _columns
     from oncelog.cli._lines import cells_of, gathered, of_envelopes, of_lines, pieces
 
     is_plain = fixed.is_plain and not source.is_json
     first_line = 1
-    found = pieces(stream, name, source.delimiter, writing.most_bytes)
+    found = pieces(stream, name, source.delimiter, sender.most_bytes)
     for lines in found:
-        if writing.is_over:
+        if sender.is_over:
             return
         if first_line > MANY_LINES and fixed.are_cells and not source.is_json and _columns.are_there():
             for many in gathered(chain((lines,), found), stream):
-                writing.send_columns(*cells_of(many, fixed))
-                if writing.is_over:
+                sender.send_columns(*cells_of(many, fixed))
+                if sender.is_over:
                     return
             return
         if is_plain:
-            writing.send_values(lines)
+            sender.send_values(lines)
         elif source.is_json:
-            writing.send(of_envelopes(lines, fixed, name, first_line))
+            sender.send(of_envelopes(lines, fixed, name, first_line))
         else:
-            writing.send(of_lines(lines, fixed))
+            sender.send(of_lines(lines, fixed))
         first_line += len(lines)
 
 

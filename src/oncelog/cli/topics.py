@@ -83,7 +83,7 @@ def _without(row: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _partitions(cluster: "Cluster", names: tuple[str, ...]) -> list[dict[str, Any]]:
-    from oncelog.cli._places import BEGINNING_TIME, END_TIME
+    from oncelog.cli._start_offsets import BEGINNING_TIME, END_TIME
 
     topics = cluster.topics(names)
     led = [(name, index) for name in topics for index, each in topics[name].partitions.items() if each.leader >= 0]

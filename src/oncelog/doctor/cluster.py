@@ -14,9 +14,9 @@ from oncelog.client.net.connection import Endpoint
 from oncelog.client.net.metadata import BrokerAddress
 from oncelog.client.net.opening import Opener
 from oncelog.client.properties import admin_settings
-from oncelog.doctor.asking import Answer, Outcome, ask_all
+from oncelog.doctor.broker_answer import Answer, Outcome, ask_all
 from oncelog.doctor.finding import Finding, missing, note, ok
-from oncelog.doctor.speaking import DESCRIBE_PRODUCERS, INIT_PRODUCER_ID, kafka_release
+from oncelog.doctor.kafka_release import DESCRIBE_PRODUCERS, INIT_PRODUCER_ID, kafka_release
 
 BROKERS = "brokers"
 

@@ -25,7 +25,7 @@ class Target:
     partition: int | None
 
 
-class Writing:
+class RecordSender:
     def __init__(self, properties: dict[str, Any], timeout_s: float, target: Target, count: int | None) -> None:
         more = {"on_delivery": self._failed, "delivery.report.only.error": True, "oncelog.queue.full": "block"}
         self.most_bytes = producer_settings(properties).message_max_bytes

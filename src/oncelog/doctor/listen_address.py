@@ -8,7 +8,7 @@ from typing import Any, Final
 from oncelog.client.net.connection import Endpoint
 from oncelog.client.net.opening import Opener
 from oncelog.client.properties import admin_settings
-from oncelog.doctor.asking import Answer, ask
+from oncelog.doctor.broker_answer import Answer, ask
 from oncelog.doctor.finding import Finding, missing, note, ok
 from oncelog.server.listeners import Listener
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from oncelog.doctor import listening
+from oncelog.doctor import listen_address
 from oncelog.doctor.finding import Finding, Verdict
-from oncelog.doctor.listening import check_listeners
+from oncelog.doctor.listen_address import check_listeners
 from oncelog.embedded import Server
 from oncelog.server.listeners import Listener
 
@@ -44,7 +44,7 @@ def test_an_oncelog_that_runs_there_is_named() -> None:
 def test_something_else_that_listens_there_is_missing_a_port(
     taken: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listening, "ANSWER_S", 0.05)
+    monkeypatch.setattr(listen_address, "ANSWER_S", 0.05)
     port = taken.getsockname()[1]
     found = look("127.0.0.1", port)
     assert (found.verdict, found.facts["answers"]) == (Verdict.MISSING, "unknown")

@@ -39,7 +39,7 @@ class Limits:
     is_quiet: bool = False
 
 
-class Reading:
+class ConsumeLoop:
     """`form` is what `render` prints, where that is a matter of columns too."""
 
     def __init__(
