@@ -268,7 +268,7 @@ def test_a_cluster_that_refuses_to_know_us_is_told_in_the_place_of_records(
     async def refuse(_: object) -> None:
         raise KafkaException(refusal)
 
-    consumer._operations.core.brokers.refresh = refuse  # type: ignore[method-assign,assignment]
+    consumer._driver.operations.core.brokers.refresh = refuse  # type: ignore[method-assign,assignment]
     consumer.assign(beginning(topic))
     told = consumer.poll(PATIENCE_S)
     assert told is not None

@@ -90,7 +90,7 @@ def test_callbacks_are_served_between_the_records_of_one_block(
     seen: list[str] = []
     consumer = make_consumer(group_id=group, on_commit=lambda error, partitions: seen.append("committed"))
     consumer.assign(beginning(written))
-    calls = consumer._operations.core.calls
+    calls = consumer._driver.operations.core.calls
     for message in consumer:
         seen.append(str(message.offset()))
         if len(seen) == 3:
@@ -213,10 +213,10 @@ def test_what_was_given_back_while_a_commit_was_tried_again_is_left_to_its_new_o
         return dict.fromkeys(offsets, code)
 
     monkeypatch.setattr("oncelog.client.groups.commits.commit_offsets", commit)
-    core = consumer._operations.core
+    core = consumer._driver.operations.core
     core.group = Rebalanced()  # type: ignore[assignment]
     kept, gone = (written, 0), (written, 1)
-    codes = consumer._run(core.commit({kept: ToCommit(7), gone: ToCommit(7)}))
+    codes = consumer._driver.run(core.commit({kept: ToCommit(7), gone: ToCommit(7)}))
     core.group = None
     assert attempts == [(5, [kept, gone]), (6, [kept])]
     assert codes == {kept: 0, gone: KafkaError.ILLEGAL_GENERATION}
@@ -227,15 +227,18 @@ def test_what_a_call_has_collected_is_the_applications_before_anything_is_given_
 ) -> None:
     consumer = make_consumer(group_id=group)
     consumer.assign(beginning(written))
-    operations = consumer._operations
+    operations = consumer._driver.operations
     given_back: list[dict[Any, Any]] = []
 
     async def give_back() -> None:
         given_back.append(operations.core.to_commit(is_explicit=True))
 
+    async def call() -> None:
+        operations.core.call(Call(None, give_back))
+
     def rebalance() -> None:
         until(lambda: operations.is_waiting and (100, 0) in operations.delivery.handed().values(), "all collected")
-        consumer._thread.call_soon(operations.core.call, Call(None, give_back))
+        consumer._driver.run(call())
 
     rebalancing = threading.Thread(target=rebalance)
     rebalancing.start()

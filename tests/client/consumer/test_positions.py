@@ -46,7 +46,7 @@ def test_a_seek_discards_what_was_fetched_ahead(written: str, make_consumer: Mak
     consumer.assign(beginning(written))
     take(consumer, 30)
     for offset in (200, 7, 7, 100, 0):
-        until(lambda: consumer._operations.core.engine.has_events, "something to be fetched ahead")
+        until(lambda: consumer._driver.operations.core.engine.has_events, "something to be fetched ahead")
         consumer.seek(TopicPartition(written, 0, offset))
         assert offset_of(consumer, written) == offset
         assert take(consumer, 1)[0].offset() == offset

@@ -125,7 +125,7 @@ def test_the_queue_stays_within_its_bound_and_everything_comes(
         write(raw, topic, [bytes([at]) * 5_000])
     consumer = make_consumer(queued_max_messages_kbytes=20, fetch_message_max_bytes=6_000)
     consumer.assign(beginning(topic))
-    fetcher = consumer._operations.core.engine.fetcher
+    fetcher = consumer._driver.operations.core.engine.fetcher
     most_bytes, found = 0, []
     for message in consumer:
         most_bytes = max(most_bytes, fetcher.queued_bytes)

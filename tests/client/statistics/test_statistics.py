@@ -133,7 +133,7 @@ def test_an_application_that_does_not_poll_is_told_once_when_it_does(server: Ser
         assert len(producer._outbox) <= 1
     consumer = Consumer(properties(server, told, group_id="g"))
     try:
-        core = consumer._operations.core
+        core = consumer._driver.operations.core
         until(lambda: bool(core.calls), "statistics wait")
         before = len(core.calls)
         for _ in range(3):

@@ -1,8 +1,9 @@
 """What has to happen in the application's thread, when it polls."""
 
+from collections import deque
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,3 +12,7 @@ class Call:
 
     function: Callable[[], Any] | None
     then: Callable[[], Coroutine[Any, Any, None]] | None = None
+
+
+# In the place of the calls of a consumer that is not open: `poll` then goes the way on which that is noticed.
+NOT_OPEN: Final = deque([Call(None)])

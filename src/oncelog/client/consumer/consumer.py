@@ -1,61 +1,42 @@
 """The consumer for programs that know nothing of asyncio, in the shape of confluent-kafka's.
 
 A thread of its own fetches ahead. Records are decoded in the application's thread, a block at a time, and handed out
-from there: most calls of `poll` touch neither the other thread nor a lock.
+from there: most calls of `poll` touch neither the other thread nor a lock. Made from `asynchronous.py`, to be changed
+there: `python -m tests.repo.faces`.
 """
 
-import threading
-import weakref
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from types import TracebackType
 from typing import Any, Self
 
 from oncelog.client.consumer import arguments
-from oncelog.client.consumer.asked import (
-    MOST_ROWS,
-    arrow_tables,
-    closed_in_callback,
-    count_of,
-    give_up_at_s,
-    is_error,
-    raise_for,
-)
+from oncelog.client.consumer.asked import MOST_ROWS, arrow_tables, count_of, give_up_at_s, is_error, raise_for
+from oncelog.client.consumer.calls import NOT_OPEN, Call
 from oncelog.client.consumer.cluster_metadata import ClusterMetadata
+from oncelog.client.consumer.delivery import Delivery
+from oncelog.client.consumer.in_thread import COMMITS_LATER, InThread
 from oncelog.client.consumer.message import Message
 from oncelog.client.consumer.operations import ConsumerGroupMetadata, Operations
 from oncelog.client.consumer.subscription import Callbacks
-from oncelog.client.errors import KafkaError, KafkaException
-from oncelog.client.net.loop_thread import FORKED, LoopThread
-from oncelog.client.properties import NOTHING_GIVEN, ConsumerSettings, consumer_settings
+from oncelog.client.properties import NOTHING_GIVEN, consumer_settings
 from oncelog.client.types import TopicPartition
-from oncelog.clock import monotonic_s
-from oncelog.waiting import until_set
 
 OnRebalance = Callable[[Any, list[TopicPartition]], Any]
-
-CLOSE_TIMEOUT_S = 30.0
 
 
 class Consumer:
     """Not to be shared by threads: one polls, and whatever it calls meanwhile comes from the same one."""
 
     def __init__(self, properties: Mapping[str, Any] = NOTHING_GIVEN, /, **more: Any) -> None:
-        settings = consumer_settings({**properties, **more})
-        self._something_came = threading.Event()
-        self._thread = LoopThread("oncelog-consumer")
-        self._is_closed = False
-        self._is_in_callback = False
-        try:
-            self._operations = self._thread.run(_start(settings, self._something_came.set, self._thread.call_soon))
-        except BaseException:
-            self._thread.stop()
-            raise
-        # A consumer that was forgotten does not leave its thread behind.
-        self._finalizer = weakref.finalize(self, self._thread.stop)
-        self._finalizer.atexit = False
-        self._delivery = self._operations.delivery
-        self._calls = self._operations.core.calls
+        self._calls: deque[Call] = NOT_OPEN
+        self._delivery: Delivery
+        self._driver = InThread(consumer_settings({**properties, **more}), self._open)
+
+    def _open(self, operations: Operations) -> None:
+        self._delivery = operations.delivery
+        self._calls = operations.core.calls
 
     # --- records
 
@@ -71,14 +52,13 @@ class Consumer:
         partitions back: what was collected is the application's before that."""
         most = count_of(num_messages)
         give_up_s = give_up_at_s(arguments.timeout_s(timeout))
-        self._must_be_open()
-        delivery = self._delivery
+        delivery = self._driver.operations.delivery
         delivery.begin_bulk()
         messages: list[Message] = []
         while len(messages) < most and not (messages and self._calls):
-            self._serve_calls()
+            self._driver.serve_calls()
             messages.extend(islice(delivery.rows, most - len(messages)))
-            if len(messages) < most and not delivery.advance() and not self._wait(give_up_s):
+            if len(messages) < most and not delivery.advance() and not self._driver.wait(give_up_s):
                 break
         return messages
 
@@ -90,17 +70,16 @@ class Consumer:
         """
         most = count_of(num_messages, MOST_ROWS)
         give_up_s = give_up_at_s(arguments.timeout_s(timeout))
-        self._must_be_open()
+        delivery = self._driver.operations.delivery
         table_of = arrow_tables()
-        delivery = self._delivery
         delivery.begin_bulk()
         batches: list[Any] = []
         rows = 0
         while rows < most and not (rows and self._calls):
-            self._serve_calls()
+            self._driver.serve_calls()
             found = delivery.take_arrow(most - rows)
             if found is None:
-                if not self._wait(give_up_s):
+                if not self._driver.wait(give_up_s):
                     break
             elif isinstance(found, Message):
                 if batches and is_error(found):
@@ -117,30 +96,30 @@ class Consumer:
         they happened, errors and ends of partitions as messages."""
         most = count_of(num_messages, MOST_ROWS)
         give_up_s = give_up_at_s(arguments.timeout_s(timeout))
-        self._must_be_open()
+        delivery = self._driver.operations.delivery
         arrow_tables()
-        delivery = self._delivery
         delivery.begin_bulk()
         found: list[Any] = []
         rows = 0
         while rows < most and not (found and self._calls):
-            self._serve_calls()
+            self._driver.serve_calls()
             each = delivery.take_arrow(most - rows)
             if each is not None:
                 found.append(each)
                 rows += 0 if isinstance(each, Message) else each.num_rows
-            elif not self._wait(give_up_s):
+            elif not self._driver.wait(give_up_s):
                 break
         return found
 
     def __iter__(self) -> Iterator[Message]:
         """Every record from now on; errors are raised. The end of a partition ends nothing."""
-        calls, delivery = self._calls, self._delivery
-        while not self._is_closed:
-            for message in delivery.rows:
-                yield message
-                if calls:
-                    break
+        while not self._driver.is_closed:
+            calls = self._calls
+            if not calls:
+                for message in self._delivery.rows:
+                    yield message
+                    if calls:
+                        break
             found = self._next(None)
             if found is not None and found.error() is None:
                 yield found
@@ -150,53 +129,14 @@ class Consumer:
     def _next(self, timeout_s: float | None) -> Message | None:
         """`poll`, where nothing lies ready."""
         give_up_s = give_up_at_s(timeout_s)
-        self._must_be_open()
-        delivery = self._delivery
+        delivery = self._driver.operations.delivery
         while True:
-            self._serve_calls()
+            self._driver.serve_calls()
             for message in delivery.rows:
                 return message
             delivery.end_bulk()
-            if not delivery.advance() and not self._wait(give_up_s):
+            if not delivery.advance() and not self._driver.wait(give_up_s):
                 return None
-
-    def _wait(self, give_up_s: float | None) -> bool:
-        """Until something has come; False when the time is over."""
-        self._something_came.clear()
-        if self._calls or self._operations.core.engine.has_events:
-            return True
-        left_s = None if give_up_s is None else give_up_s - monotonic_s()
-        if left_s is not None and left_s <= 0:
-            return False
-        self._operations.is_waiting = True
-        try:
-            return until_set(self._something_came, left_s)
-        finally:
-            self._operations.is_waiting = False
-
-    def _serve_calls(self) -> None:
-        while self._calls:
-            call = self._calls.popleft()
-            self._is_in_callback = call.then is not None
-            try:
-                if call.function is not None:
-                    call.function()
-            finally:
-                self._is_in_callback = False
-                if call.then is not None:
-                    self._run(call.then())
-
-    def _must_be_open(self) -> None:
-        if self._is_closed:
-            raise RuntimeError("Consumer closed")
-        if self._thread.is_forked:
-            raise KafkaException(KafkaError(KafkaError._STATE, f"this consumer {FORKED}"))
-
-    def _run(self, coroutine: Any, timeout_s: float | None = None) -> Any:
-        if self._is_closed:
-            coroutine.close()
-            raise RuntimeError("Consumer closed")
-        return self._thread.run(coroutine, timeout_s)
 
     # --- the group
 
@@ -213,7 +153,7 @@ class Consumer:
         not assign or give back themselves is assigned and given back after them.
         """
         callbacks = Callbacks(self._bound(on_assign), self._bound(on_revoke), self._bound(on_lost))
-        self._run(self._operations.subscribe(topics, callbacks))
+        self._driver.run(self._driver.operations.subscribe(topics, callbacks))
 
     def _bound(self, callback: OnRebalance | None) -> Any:
         if callback is None:
@@ -224,45 +164,42 @@ class Consumer:
 
     def unsubscribe(self) -> None:
         """Give everything back; the callbacks come when the application polls."""
-        self._run(self._operations.unsubscribe())
+        self._driver.run(self._driver.operations.unsubscribe())
 
     def subscription(self) -> list[str]:
-        self._must_be_open()
-        return self._operations.subscription()
+        return self._driver.operations.subscription()
 
     # --- what is read
 
     def assign(self, partitions: list[TopicPartition]) -> None:
         """Read these and no others, from their offsets; where none is given, from the committed one."""
-        self._run(self._operations.assign(partitions))
+        self._driver.run(self._driver.operations.assign(partitions))
 
     def unassign(self) -> None:
-        self._run(self._operations.assign([]))
+        self._driver.run(self._driver.operations.assign([]))
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
-        self._run(self._operations.incremental_assign(partitions))
+        self._driver.run(self._driver.operations.incremental_assign(partitions))
 
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
-        self._run(self._operations.incremental_unassign(partitions))
+        self._driver.run(self._driver.operations.incremental_unassign(partitions))
 
     def assignment(self) -> list[TopicPartition]:
-        self._must_be_open()
-        return self._operations.assignment()
+        return self._driver.operations.assignment()
 
     def seek(self, partition: TopicPartition) -> None:
         """Go on from its offset; what was fetched from elsewhere is forgotten."""
-        self._run(self._operations.seek(partition))
+        self._driver.run(self._driver.operations.seek(partition))
 
     def pause(self, partitions: list[TopicPartition]) -> None:
-        self._run(self._operations.pause(partitions))
+        self._driver.run(self._driver.operations.pause(partitions))
 
     def resume(self, partitions: list[TopicPartition]) -> None:
-        self._run(self._operations.resume(partitions))
+        self._driver.run(self._driver.operations.resume(partitions))
 
     def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
         """Where the next record comes from."""
-        self._must_be_open()
-        return self._operations.position(partitions)
+        return self._driver.operations.position(partitions)
 
     # --- committed offsets
 
@@ -270,100 +207,61 @@ class Consumer:
         self,
         message: Message | None = None,
         offsets: list[TopicPartition] | None = None,
-        asynchronous: bool = True,
+        asynchronous: bool = COMMITS_LATER,
         producer: Any = None,
     ) -> list[TopicPartition] | None:
         """Commit the offset behind a record, these offsets, or behind all that was handed out.
 
-        Asynchronously the outcome is told to `on_commit` when the application polls; otherwise it is returned, and 60
-        seconds without an answer are a failure. With a `producer` its saved state goes into the same commit, and it is
-        always waited for: for all of its records before, too.
+        Asynchronously the outcome is told to `on_commit` when the application polls; otherwise it is returned, and
+        60 seconds without an answer are a failure. With a `producer` its saved state goes into the same
+        commit, and it is always waited for: for all of its records before, too.
         """
-        if producer is not None:
-            positions: list[TopicPartition] = self._run(self._operations.commit_with(producer, message, offsets))
-            return positions
-        if asynchronous:
-            self._run(self._operations.commit_later(message, offsets))
-            return None
-        committed: list[TopicPartition] = self._run(self._operations.commit(message, offsets))
-        return committed
+        committing = self._driver.operations.commit_any(message, offsets, is_later=asynchronous, producer=producer)
+        return self._driver.run(committing)
 
     def store_offsets(self, message: Message | None = None, offsets: list[TopicPartition] | None = None) -> None:
         """Say what is done with, for the next commit; with `enable.auto.offset.store` false nothing else does."""
-        self._run(self._operations.store_offsets(message, offsets))
+        self._driver.run(self._driver.operations.store_offsets(message, offsets))
 
     def committed(self, partitions: list[TopicPartition], timeout: float | None = -1) -> list[TopicPartition]:
         timeout_s = arguments.timeout_s(timeout)
-        found: list[TopicPartition] = self._run(self._operations.committed(partitions, timeout_s), timeout_s)
-        return found
+        return self._driver.run(self._driver.operations.committed(partitions, timeout_s), timeout_s)
 
     # --- what the cluster says
 
     def offsets_for_times(self, partitions: list[TopicPartition], timeout: float | None = -1) -> list[TopicPartition]:
         """The first offset at or after a time, which is given in milliseconds as the offset; OFFSET_END for none."""
         timeout_s = arguments.timeout_s(timeout)
-        found: list[TopicPartition] = self._run(self._operations.offsets_for_times(partitions, timeout_s), timeout_s)
-        return found
+        return self._driver.run(self._driver.operations.offsets_for_times(partitions, timeout_s), timeout_s)
 
     def get_watermark_offsets(
         self, partition: TopicPartition, timeout: float | None = -1, cached: bool = False
     ) -> tuple[int, int] | None:
         """The first offset and the one behind the last; `cached`: as the last fetch said, None before that."""
         timeout_s = arguments.timeout_s(timeout)
-        asked = self._operations.get_watermark_offsets(partition, timeout_s, cached=cached)
-        found: tuple[int, int] | None = self._run(asked, timeout_s)
-        return found
+        asked = self._driver.operations.get_watermark_offsets(partition, timeout_s, cached=cached)
+        return self._driver.run(asked, timeout_s)
 
     def list_topics(self, topic: str | None = None, timeout: float | None = -1) -> ClusterMetadata:
-        found: ClusterMetadata = self._run(self._operations.list_topics(topic), arguments.timeout_s(timeout))
-        return found
+        timeout_s = arguments.timeout_s(timeout)
+        return self._driver.run(self._driver.operations.list_topics(topic), timeout_s)
 
     def memberid(self) -> str | None:
         """What the group calls this consumer; None outside of any group."""
-        self._must_be_open()
-        return self._operations.core.member.member_id or None
+        return self._driver.operations.core.member.member_id or None
 
     def consumer_group_metadata(self) -> ConsumerGroupMetadata:
-        self._must_be_open()
-        return self._operations.group_metadata()
+        return self._driver.operations.group_metadata()
 
     # --- the end
 
     def close(self) -> None:
-        """Commit what was handed out where that goes by itself, leave the group, and end every thread and socket."""
-        if self._is_closed:
-            return
-        if self._thread.is_forked:
-            self._is_closed = True
-            return
-        if self._is_in_callback:
-            raise closed_in_callback()
-        try:
-            self._leave()
-            self._run(self._operations.close(), CLOSE_TIMEOUT_S)
-            self._serve_calls()
-        finally:
-            self._is_closed = True
-            self._finalizer()
-
-    def _leave(self) -> None:
-        """The group waits for our callbacks, so they are served until we are out of it."""
-        give_up_s = monotonic_s() + CLOSE_TIMEOUT_S
-        self._run(self._operations.begin_leaving(self._something_came.set))
-        while not self._operations.has_left and monotonic_s() < give_up_s:
-            self._something_came.clear()
-            self._serve_calls()
-            if not self._operations.has_left and not self._calls:
-                until_set(self._something_came, give_up_s - monotonic_s())
+        """Commit what was handed out where that goes by itself, leave the group, and end every task and socket."""
+        self._driver.close()
+        self._calls = NOT_OPEN
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
-
-
-async def _start(settings: ConsumerSettings, notify: Callable[[], None], wake: Callable[..., None]) -> Operations:
-    operations = Operations(settings, notify, wake)
-    await operations.start()
-    return operations

@@ -60,6 +60,11 @@ class Operations:
     async def start(self) -> None:
         await self.core.start()
 
+    @property
+    def has_something(self) -> bool:
+        """For the application: calls, or what was fetched."""
+        return bool(self.core.calls) or self.core.engine.has_events
+
     def activity(self) -> object:
         """None while the application waits for records, else what changes when it takes some."""
         return None if self.is_waiting else self.delivery.activity()
@@ -180,6 +185,17 @@ class Operations:
         return partition
 
     # --- committed offsets
+
+    async def commit_any(
+        self, message: object, offsets: object, *, is_later: bool, producer: HasSaving | None
+    ) -> list[TopicPartition] | None:
+        """What the faces' `commit` does."""
+        if producer is not None:
+            return await self.commit_with(producer, message, offsets)
+        if is_later:
+            await self.commit_later(message, offsets)
+            return None
+        return await self.commit(message, offsets)
 
     async def commit(self, message: object = None, offsets: object = None) -> list[TopicPartition]:
         wanted = self.wanted(message, offsets)
