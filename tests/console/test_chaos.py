@@ -42,6 +42,7 @@ def answers(port: int) -> bool:
     return True
 
 
+@pytest.mark.thorough
 def test_every_view_opens_while_the_server_is_killed_again_and_again(browser: Browser, tmp_path: Path) -> None:
     (port,) = free_ports(1)
     chaos = subprocess.Popen(

@@ -45,7 +45,7 @@ def oncelog_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerP
         assert "Traceback" not in server.log_text(), server.log_text()[-4000:]
 
 
-@pytest.fixture(scope="session", params=BOTH)
+@pytest.fixture(scope="session", params=("oncelog", pytest.param("kafka", marks=pytest.mark.thorough)))
 def server(request: pytest.FixtureRequest) -> ServerProcess:
     """Each of the two in turn: what a client does must work on both."""
     found: ServerProcess = request.getfixturevalue("oncelog_server" if request.param == "oncelog" else "kafka")

@@ -47,6 +47,7 @@ def hear(tool: Tool, topic: str, count: int, *more: str) -> list[str]:
     return sorted(said.splitlines())
 
 
+@pytest.mark.thorough
 def test_topics_are_listed_described_widened_and_deleted(tool: Tool, made: str) -> None:
     command = f"{TOOLS}.TopicCommand"
     assert made in tool(command, "--list").splitlines()
@@ -58,7 +59,10 @@ def test_topics_are_listed_described_widened_and_deleted(tool: Tool, made: str) 
     assert made not in tool(command, "--list").splitlines()
 
 
-@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+CODECS = ["zstd", *(pytest.param(name, marks=pytest.mark.thorough) for name in ("none", "gzip", "snappy", "lz4"))]
+
+
+@pytest.mark.parametrize("codec", CODECS)
 def test_what_is_typed_is_stored_in_its_codec_and_comes_out(
     server: ServerProcess, tool: Tool, topic: str, codec: str
 ) -> None:
@@ -86,6 +90,7 @@ def test_a_group_is_consumed_described_reset_and_deleted(tool: Tool, made: str) 
     assert made not in tool(command, "--list").splitlines()
 
 
+@pytest.mark.thorough
 def test_settings_are_changed_and_described(tool: Tool, made: str) -> None:
     named = ("--entity-type", "topics", "--entity-name", made)
     tool("kafka.admin.ConfigCommand", *named, "--alter", "--add-config", "retention.ms=4000,cleanup.policy=compact")
@@ -101,6 +106,7 @@ def test_settings_of_the_broker_are_described(tool: Tool) -> None:
     assert "message.max.bytes=1048588" in said
 
 
+@pytest.mark.thorough
 def test_offsets_are_told_by_every_kind_of_time(tool: Tool, made: str) -> None:
     say(tool, made, [f"line {i}" for i in range(10)])
     for time, wanted in (("earliest", 0), ("latest", 10), ("-1", 10)):
@@ -109,6 +115,7 @@ def test_offsets_are_told_by_every_kind_of_time(tool: Tool, made: str) -> None:
     assert tool(f"{TOOLS}.GetOffsetShell", "--topic", made, "--time", "max-timestamp")
 
 
+@pytest.mark.thorough
 def test_records_are_deleted(tool: Tool, made: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     say(tool, made, [f"line {i}" for i in range(10)])
     wanted = {"partitions": [{"topic": made, "partition": p, "offset": -1} for p in (0, 1)], "version": 1}
@@ -125,6 +132,7 @@ def test_versions_are_told(tool: Tool) -> None:
     assert "UNSUPPORTED" in said  # what is not served is not pretended
 
 
+@pytest.mark.thorough
 def test_the_perf_tools_run(server: ServerProcess, tool: Tool, made: str) -> None:
     count = 20_000
     produced = subprocess.run(

@@ -4,6 +4,8 @@ import json
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.peers.jars import MissingPeer, java, need_or_skip, spark_connector_jars
 from tests.peers.server_process import ServerProcess
 from tests.peers.spark_environment import python_with_spark
@@ -13,6 +15,7 @@ JOB = Path(__file__).with_name("spark_job.py")
 JOB_SECONDS = 240
 
 
+@pytest.mark.thorough
 def test_spark_writes_reads_and_streams(oncelog_server: ServerProcess, topic: str, tmp_path: Path) -> None:
     try:
         java()

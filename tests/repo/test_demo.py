@@ -88,6 +88,7 @@ def test_it_ends_with_the_verdict_the_place_of_the_report_and_how_to_go_on(tmp_p
     assert {each["target"] for each in said["happened"]} == set(said["options"]["kill"])
 
 
+@pytest.mark.thorough
 def test_without_idempotence_the_same_run_finds_duplicates_and_fails(tmp_path: Path) -> None:
     with run(tmp_path, "--kill", "responses", "--idempotence", "off") as demonstration:
         assert demonstration.stdout is not None
@@ -97,6 +98,7 @@ def test_without_idempotence_the_same_run_finds_duplicates_and_fails(tmp_path: P
     assert "Go on" not in printed
 
 
+@pytest.mark.thorough
 def test_ctrl_c_ends_everything_and_leaves_no_folder_behind(tmp_path: Path) -> None:
     with run(tmp_path) as demonstration:
         assert demonstration.stdout is not None

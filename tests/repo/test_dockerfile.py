@@ -84,6 +84,7 @@ def test_only_what_is_copied_goes_to_the_builder() -> None:
     assert not let_through(ignore, "src/oncelog/__pycache__/clock.cpython-313.pyc")
 
 
+@pytest.mark.thorough
 def test_its_steps_install_the_wheel_and_no_more_than_the_core(image: Image) -> None:
     bin_folder = image.folder / "opt/oncelog/bin"
     assert size_bytes(bin_folder) <= MOST_CORE_BYTES

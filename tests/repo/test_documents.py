@@ -8,6 +8,7 @@ import pytest
 from tests.repo.documents import BlockFailed, PageRun, blocks, blocks_of, lines_missing, pages
 from tests.repo.tree import ROOT, project_files, read
 
+SHORT_PAGE = "docs/consumers.md"
 LINK = re.compile(r"\]\((?!\w+:)([^)#\s]*)(?:#([^)\s]*))?\)")
 PAGES_WITH_CODE = [page for page in pages() if any(block.is_run for block in blocks(page))]
 EXAMPLE = """
@@ -25,7 +26,9 @@ exit 1
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("page", PAGES_WITH_CODE)
+@pytest.mark.parametrize(
+    "page", [name if name == SHORT_PAGE else pytest.param(name, marks=pytest.mark.thorough) for name in PAGES_WITH_CODE]
+)
 def test_the_blocks_of_a_page_do_what_it_says(page: str, tmp_path: Path) -> None:
     with PageRun(page, tmp_path) as page_run:
         for block in blocks(page):

@@ -12,7 +12,7 @@ from tests.repo.tree import ROOT
 # One broken arrow for each contract of pyproject.toml, in its order: a file, and the import that must not stand in it.
 VIOLATIONS = [
     ("log/violation.py", "import oncelog.server"),
-    ("client/violation.py", "import oncelog.flow"),
+    ("client/violation.py", "import oncelog.spark"),
     ("server/violation.py", "import oncelog.client"),
     ("records/violation_kio.py", "import kio"),
     ("producers/violation.py", "import random"),

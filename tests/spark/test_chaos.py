@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from oncelog.chaos.guard import PROCESSES, pids
 from oncelog.chaos.outcome import Options, Pipeline, Verdict
 from oncelog.chaos.page import as_html
@@ -35,6 +37,7 @@ def test_each_row_of_a_pipeline_is_there_once_whoever_is_killed(tmp_path: Path) 
     assert any("rows written" in line for line in lines(found))
 
 
+@pytest.mark.thorough
 def test_on_a_cluster_the_sealed_sink_writes_each_row_once_while_executors_die(tmp_path: Path) -> None:
     pipeline = Pipeline(sink="sealed", is_cluster=True, rows_a_batch=80_000)
     options = Options(
@@ -52,6 +55,7 @@ def test_on_a_cluster_the_sealed_sink_writes_each_row_once_while_executors_die(t
     assert _those_that_know(tmp_path) == [], "of the cluster nothing is left"
 
 
+@pytest.mark.thorough
 def test_a_sink_that_retries_blindly_is_caught(tmp_path: Path) -> None:
     """Spark's own: all messages are one batch, its driver dies when rows of it are there, and it writes them again."""
     jars = ",".join(str(path) for path in sorted(spark_connector_jars().glob("*.jar")))

@@ -16,6 +16,7 @@ def test_a_copy_job_that_is_killed_again_and_again_copies_every_record_once_on_o
     assert tally.copied > 1_000, "there was something to lose"
 
 
+@pytest.mark.thorough
 @pytest.mark.peers
 def test_a_copy_job_that_is_killed_again_and_again_copies_every_record_once_on_kafka(tmp_path: Path) -> None:
     try:

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from oncelog.spark.sink import steps
 from tests.peers.server_process import ServerProcess
 from tests.spark.kills.broken import NOTES, CompletedByTask, WithoutState
@@ -36,6 +38,7 @@ def _orphaned_half_way(pipeline: Pipeline, driver: Driver, controller: Controlle
     driver.run(pipeline.query()).wait()
 
 
+@pytest.mark.thorough
 def test_an_orphan_whose_input_ends_early_is_not_taken_for_done(
     tmp_path: Path, server: ServerProcess, driver: Driver, shared_controller: Controller
 ) -> None:
@@ -44,6 +47,7 @@ def test_an_orphan_whose_input_ends_early_is_not_taken_for_done(
     assert pipeline.audit().is_right, pipeline.audit()
 
 
+@pytest.mark.thorough
 def test_with_completion_recorded_by_the_task_rows_go_missing(
     tmp_path: Path, oncelog_server: ServerProcess, driver: Driver, shared_controller: Controller
 ) -> None:

@@ -16,6 +16,7 @@ from tests.spark.kills.pipeline import Pipeline
 ROWS = 2400
 
 
+@pytest.mark.thorough
 def test_lanes_that_come_and_go_repeat_nothing(
     tmp_path: Path, server: ServerProcess, driver: Driver, shared_controller: Controller
 ) -> None:
