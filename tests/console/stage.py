@@ -173,10 +173,7 @@ class Stage:
         for number in range(batches):
             for lane in range(marks):
                 self.send(topic, [_record(MARK, number, mark_fields(Mark(number, lane, "m")), lane)])
-            written = {
-                lane: LaneState(self._lane(lane, (number + 1) * 500, out), 500, "5f1d", looked_at_ms=self.now_ms)
-                for lane in range(lanes)
-            }
+            written = {lane: LaneState(self._lane(lane, (number + 1) * 500, out), 500, "5f1d") for lane in range(lanes)}
             state = SinkState(claim, number, lanes, written, {out: lanes}, previous, made_at_ms=self.now_ms - 4000)
             previous = self.send(topic, [_record(STATE, number, state_fields(state))])
         self.send(topic, [_record(MARK, batches, mark_fields(Mark(batches, 1, "m")), 1)])

@@ -210,17 +210,48 @@ async def test_another_epoch_stops(brokers: Brokers, raw: RawConnection, topic: 
 
 
 @only_kafka
-async def test_what_retention_took_stops_with_what_to_do(brokers: Brokers, raw: RawConnection, topic: str) -> None:
+@pytest.mark.parametrize(
+    ("log_start", "words"),
+    [
+        (7, r"slot 5 of producer \d+ is due, and the next that the log holds is 7 at offset 7.* by retention"),
+        (9, r"from offset 5 up to 9, and the log begins at 9 now"),
+    ],
+)
+async def test_what_retention_took_stops_with_what_to_do(
+    brokers: Brokers, raw: RawConnection, topic: str, log_start: int, words: str
+) -> None:
     written = await new_writer(brokers, raw, topic)
     written.write(5)
     saved = written.saved()
-    written.write(4)
+    for _ in range(2):
+        written.write(2)
     until(lambda: forgotten(written), "the broker forgets the producer")
-    partition = {"partition_index": 0, "offset": 7}
+    remove(raw, topic, log_start)
+    with pytest.raises(CannotResume, match=f"{words}.*without a saved producer"):
+        await resume(brokers, saved, WALL_MS)
+
+
+@only_kafka
+async def test_a_log_that_begins_behind_what_was_saved_still_tells_what_was_written_since(
+    brokers: Brokers, raw: RawConnection, topic: str
+) -> None:
+    """Where the slot that is due stands there, all behind it do."""
+    written = await new_writer(brokers, raw, topic)
+    written.write(5)
+    saved = written.saved()
+    written.others_write(3)
+    remove(raw, topic, 8)
+    for _ in range(2):
+        written.write(2)
+    until(lambda: forgotten(written), "the broker forgets the producer")
+    resumed = (await resume(brokers, saved, WALL_MS)).partitions[Place(topic, 0)]
+    assert (resumed.records_to_drop, resumed.next_sequence) == (4, 9)
+
+
+def remove(raw: RawConnection, topic: str, log_start: int) -> None:
+    partition = {"partition_index": 0, "offset": log_start}
     deleted = raw.call("delete_records", 1, topics=[{"name": topic, "partitions": [partition]}], timeout=10_000)
     assert deleted.topics[0].partitions[0].error_code == 0
-    with pytest.raises(CannotResume, match=r"from offset 5.*the log begins at 7 now.*Start without a saved producer"):
-        await resume(brokers, saved, WALL_MS)
 
 
 @only_kafka

@@ -431,12 +431,12 @@ def test_a_quiet_partition_outlives_retention_because_saves_move_on(
         timeout=9_000,
     )
     until(lambda: all_forgotten(raw, out), "the broker forgets the producer")
+    with pytest.raises(CannotResume):
+        start(before)
     again = start(after)
     again.produce(out, "value 5", partition=0)
     assert again.flush(30) == 0
     assert stored(raw, out).numbers() == [5]
-    with pytest.raises(CannotResume):
-        start(before)
 
 
 @only_kafka

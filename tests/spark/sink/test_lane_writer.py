@@ -6,11 +6,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from oncelog.client.saving.saved import SavedProducer
 from oncelog.slots import Place
 from oncelog.spark.options import sink_options
 from oncelog.spark.sink.driver import commit_batch
 from oncelog.spark.sink.errors import SinkRefused
-from oncelog.spark.sink.lane import Json, LaneMessage, LanePlace
+from oncelog.spark.sink.lane import LaneMessage, LanePlace
 from oncelog.spark.sink.lane_writer import Lane
 from tests.spark.sink.twin import PARTITIONS, Actor, MemoryCluster, MemoryProducer, World
 
@@ -20,7 +21,7 @@ OPTIONS = sink_options({"kafka.bootstrap.servers": "memory:1", "topic": "out"})
 class Refusing(MemoryProducer):
     is_closed = False
 
-    def start(self, saved: Json, *, is_fresh: bool) -> None:
+    def start(self, saved: SavedProducer, *, is_fresh: bool) -> None:
         raise SinkRefused("it cannot be told how far the lane got")
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ behind meet in any order, and a run is repeated by its seed.
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable
 from random import Random
 from typing import Any
 
@@ -16,10 +16,11 @@ import pyarrow as pa
 from oncelog.client.saving.saved import SavedPartition, SavedProducer, SavedTopic
 from oncelog.records.read import records_of
 from oncelog.slots import Identity, Place, Span
-from oncelog.spark.sink.destination import Destination, identity_of, only_added, together, untouched
+from oncelog.spark.sink.destination import Destination
 from oncelog.spark.sink.errors import SinkRefused
 from oncelog.spark.sink.lane import Json
 from oncelog.spark.sink.lane_producer import LaneProducer
+from oncelog.spark.sink.saved_lanes import identity_of, only_added, together, untouched
 from oncelog.spark.sink.standing import Entry, Standing
 from oncelog.spark.sink.state import Fetched, SinkTopic
 
@@ -218,9 +219,9 @@ class MemoryDestination:
         ends = {Place(topic, at): len(self.world.partitions[Place(topic, at)]) for at in range(have, count)}
         return only_added(lane, topic, count, ends) if ends else None
 
-    async def counts(self, topics: Mapping[str, str]) -> dict[str, int]:
+    async def counts(self, lane: SavedProducer) -> dict[str, int]:
         step()
-        return {topic: self.world.counts[topic] for topic in topics}
+        return {topic: self.world.counts[topic] for topic in lane.topics}
 
     async def ends(self, places: Iterable[Place]) -> dict[Place, int]:
         step()
@@ -242,42 +243,44 @@ class MemoryProducer:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.topics: set[str] = set()
-        self._value: SavedProducer | None = None
+        self.began: SavedProducer
         self._next: dict[Place, int] = {}
         self._to_drop: dict[Place, int] = {}
         self._under_way: list[tuple[Place, int, Any]] = []
 
-    def start(self, saved: Json, *, is_fresh: bool) -> None:
+    def start(self, saved: SavedProducer, *, is_fresh: bool) -> None:
         assert not self._under_way, "whoever had it before was done"
-        self.topics.clear()
-        self._value = None
+        self.began = saved
         self._next.clear()
         self._to_drop.clear()
-        self.extend(saved, is_fresh=is_fresh)
+        self._begin(saved, is_fresh=is_fresh)
 
-    def extend(self, saved: Json, *, is_fresh: bool) -> None:
+    def extend(self, saved: SavedProducer, *, is_fresh: bool) -> None:
+        self.began = together([self.began, saved])
+        self._begin(saved, is_fresh=is_fresh)
+
+    def _begin(self, saved: SavedProducer, *, is_fresh: bool) -> None:
         step()
-        value = SavedProducer.from_json(saved)
-        identity = identity_of(value)
-        for name, topic in value.topics.items():
+        identity = identity_of(saved)
+        for name, topic in saved.topics.items():
             for at, each in topic.partitions.items():
                 place = Place(name, at)
                 sequence = self._next[place] = each.last.next_sequence
                 filled = sum(who == identity for who, _, _ in self.world.partitions[place])
+                self.check_found(place, identity, each)
                 self._to_drop[place] = 0 if is_fresh else filled - sequence
-        self.topics.update(value.topics)
-        self._value = together([self._value, value] if self._value else [value])
 
-    def moved(self, ends: Mapping[Place, int]) -> None:
-        assert self._value is not None
+    def check_found(self, place: Place, identity: Identity, saved: SavedPartition) -> None:
+        """What was sent since lies where it is looked for."""
+        for offset, (who, sequence, _) in enumerate(self.world.partitions[place]):
+            if who == identity and sequence >= saved.last.next_sequence:
+                assert offset >= saved.next_offset, f"{place}: slot {sequence} at {offset} would not be found"
 
     def replayed(self) -> int:
         return sum(self._to_drop.values())
 
     def send(self, topic: str, rows: pa.RecordBatch) -> None:
-        assert self._value is not None
-        count = self._value.topics[topic].partition_count
+        count = self.began.topics[topic].partition_count
         values = rows.column("value").to_pylist()
         named = rows.column("partition").to_pylist() if "partition" in rows.schema.names else [None] * len(values)
         for value, partition in zip(values, named, strict=True):
@@ -299,13 +302,11 @@ class MemoryProducer:
         place = self.world.random.choice(sorted(places))
         at = next(at for at, each in enumerate(self._under_way) if each[0] == place)
         _, sequence, value = self._under_way.pop(at)
-        assert self._value is not None
-        self.world.produce(place, identity_of(self._value), sequence, value)
+        self.world.produce(place, identity_of(self.began), sequence, value)
         self._compare(place, sequence, value)
 
     def _compare(self, place: Place, sequence: int, value: Any) -> None:
-        assert self._value is not None
-        there = self.world.slot(place, identity_of(self._value), sequence)
+        there = self.world.slot(place, identity_of(self.began), sequence)
         if there != value:
             raise SinkRefused(f"{place}: {value!r} where {there!r} stands")
 
@@ -314,9 +315,8 @@ class MemoryProducer:
             self._arrive()
         if any(self._to_drop.values()):
             raise SinkRefused("the replay ended before the records that stand there")
-        assert self._value is not None
         topics = {}
-        for name, topic in self._value.topics.items():
+        for name, topic in self.began.topics.items():
             partitions = {}
             for at, each in topic.partitions.items():
                 place = Place(name, at)
@@ -325,10 +325,8 @@ class MemoryProducer:
             topics[name] = SavedTopic(
                 topic_id=NO_ID, partition_count=topic.partition_count, keyless_counter=0, partitions=partitions
             )
-        self._value = SavedProducer(
-            cluster_id="memory", made_at_ms=0, partitioner=self._value.partitioner, topics=topics
-        )
-        return self._value.to_value()
+        self.began = SavedProducer(cluster_id="memory", made_at_ms=0, partitioner=self.began.partitioner, topics=topics)
+        return self.began.to_value()
 
     def close(self) -> None:
         self._under_way.clear()
@@ -352,7 +350,7 @@ class MemoryCluster:
     def log(self, sink: str) -> SinkTopic:
         return MemoryTopic(self.world)
 
-    def producer(self, saved: Json) -> LaneProducer:
+    def producer(self, saved: SavedProducer) -> LaneProducer:
         producer: LaneProducer = self._kept.pop("producer", None) or MemoryProducer(self.world)
         return producer
 

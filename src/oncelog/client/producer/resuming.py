@@ -64,7 +64,7 @@ class Saving:
         self._book: Book | None = None
         self._is_leased = False
         self._must_be_saved = False
-        self._failure: KafkaError | None = None  # why nothing more may be written
+        self._failure: KafkaException | None = None  # why nothing more may be written
         self._numbers: tuple[Identity, int] | None = None  # given as properties
         self._waiting: dict[int, tuple[Save, asyncio.Future[None]]] = {}
         self._doubtful: dict[Place, deque[Delivered]] = {}
@@ -82,7 +82,7 @@ class Saving:
     def check(self, name: str) -> None:
         """May records of this topic be produced now?"""
         if self._failure is not None:
-            raise KafkaException(self._failure)
+            raise self._failure
         if self._book is not None and self._book.partition_count(name) is None and self._numbers is None:
             raise KafkaException(KafkaError(KafkaError._STATE, NOT_PINNED.format(name=name)))
         if self._must_be_saved:
@@ -113,7 +113,7 @@ class Saving:
 
     @property
     def failure(self) -> KafkaError | None:
-        return self._failure
+        return None if self._failure is None else self._failure.error
 
     # --- its beginning
 
@@ -137,12 +137,6 @@ class Saving:
             for name, topic in saved.topics.items():
                 self._book.pin(name, topic.topic_id, topic.partition_count, topic.keyless_counter)
             self._begin(resumed)
-
-    async def moved(self, offsets: Mapping[Place, int]) -> None:
-        """Nothing that is to be found again lies below these offsets, as the caller knows."""
-        assert self._book is not None, "only what was resumed has offsets"
-        for place, offset in offsets.items():
-            self._book.move(place, offset)
 
     def resume_numbers(self, pid: int, generation: int, sequence: int) -> None:
         """Identity and next sequence as the user saved them: for every partition that is written to."""
@@ -291,7 +285,7 @@ class Saving:
 
     async def _value(self) -> SavedProducer:
         if self._failure is not None:
-            raise KafkaException(self._failure)
+            raise self._failure
         book = self._book
         if book is None or not book.partitions:
             raise KafkaException(KafkaError(KafkaError._STATE, "nothing is pinned: there is nothing to save yet"))
@@ -337,7 +331,7 @@ class Saving:
         self._engine.hold(True)
         while any(not self._engine.is_idle(place) for place in (*renewed, *ending)):
             if self._failure is not None:
-                raise KafkaException(self._failure)
+                raise self._failure
             await asyncio.sleep(PAUSE_S / 10)
         for place in renewed:
             boundary = sender.boundary(place)
@@ -407,7 +401,7 @@ class Saving:
     def stop(self, failure: KafkaException) -> None:
         """Nothing more is written."""
         if self._failure is None:
-            self._failure = failure.error
+            self._failure = failure
             self._replays.give_up(failure.error)
             self._engine.stop(failure.error)
             for _, done in self._waiting.values():
@@ -420,7 +414,7 @@ class Saving:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._replays.close()
-        given_up = self._failure or KafkaError(KafkaError._PURGE_INFLIGHT)
+        given_up = self.failure or KafkaError(KafkaError._PURGE_INFLIGHT)
         self._replays.give_up(given_up)
         for waiting in self._doubtful.values():
             while waiting:
@@ -443,7 +437,7 @@ class Saving:
                 self._stored(place, action.batch.record_count, base_offset + action.batch.record_count)
                 self._engine.report_delivered(action._replace(base_offset=base_offset))
             else:
-                self._engine.report_failed(action.batch, self._failure)
+                self._engine.report_failed(action.batch, self._failure.error)
             waiting.popleft()
         del self._doubtful[place]
 

@@ -4,17 +4,26 @@ from oncelog.client.errors import KafkaError, KafkaException
 
 
 class BadSavedProducer(KafkaException, ValueError):
-    """The saved value itself cannot be used: tampered with, cut short, from a future version, of another place."""
+    """The saved value itself cannot be used: tampered with, cut short, from a future version, of another place.
 
-    def __init__(self, message: str) -> None:
-        super().__init__(KafkaError(KafkaError._INVALID_ARG, message))
+    Here and below, `what` alone is for a caller whose users have no saved producer before them: he knows another
+    remedy."""
+
+    def __init__(self, what: str, remedy: str = "") -> None:
+        self.what = what
+        super().__init__(KafkaError(KafkaError._INVALID_ARG, _both(what, remedy)))
+
+
+class TopicGone(BadSavedProducer):
+    """A topic of the saved value was deleted, and perhaps made again."""
 
 
 class CannotResume(KafkaException):
     """What the log holds and what was saved do not fit together, or the log can no longer tell. Nothing was sent."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(KafkaError(KafkaError._INCONSISTENT, message, fatal=True))
+    def __init__(self, what: str, remedy: str = "") -> None:
+        self.what = what
+        super().__init__(KafkaError(KafkaError._INCONSISTENT, _both(what, remedy), fatal=True))
 
 
 class ReplayDiffers(KafkaException):
@@ -29,3 +38,7 @@ class TakenOver(KafkaException):
 
     def __init__(self, message: str) -> None:
         super().__init__(KafkaError(KafkaError._FENCED, message, fatal=True))
+
+
+def _both(what: str, remedy: str) -> str:
+    return f"{what}. {remedy}" if remedy else what

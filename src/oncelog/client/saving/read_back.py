@@ -8,7 +8,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 from oncelog.client.errors import KafkaError, KafkaException, is_retriable
 from oncelog.client.saving.asking import EARLIEST, PATIENCE_MS, PAUSE_MS, end_offsets, passing
@@ -52,7 +52,7 @@ async def last_sequence(
     if up_to is None:
         place = Place(topic, partition)
         up_to = (await end_offsets(brokers, [place]))[place]
-    fetching = _Fetching(brokers, Place(topic, partition), from_offset, up_to)
+    fetching = _Fetching(brokers, Place(topic, partition), from_offset, up_to, scan)
     async for records in fetching:
         fetching.go_on(scan.count(records, up_to))
     return Found((scan.next_sequence - 1) & SEQUENCE_MASK, scan.records, scan.next_offset, up_to)
@@ -73,7 +73,7 @@ async def slots(
     if up_to is None:
         place = Place(topic, partition)
         up_to = (await end_offsets(brokers, [place]))[place]
-    fetching = _Fetching(brokers, Place(topic, partition), from_offset, up_to)
+    fetching = _Fetching(brokers, Place(topic, partition), from_offset, up_to, scan)
     async for records in fetching:
         found, place_after = scan.slots(records, up_to)
         over = 0 if span.records is None else max(0, scan.records - span.records)
@@ -106,13 +106,20 @@ async def stored_spans(
 
 
 class _Fetching:
-    """Fetches one partition from its leader, from an offset up to another."""
+    """Fetches one partition from its leader, from an offset up to another.
 
-    def __init__(self, brokers: "Brokers", place: Place, from_offset: int, up_to: int) -> None:
+    The log may begin later than that by now. Slots are filled in order, so where the `scan` then finds the one that is
+    due, it finds all behind it, and nothing of them is gone. Where it finds none, it cannot be told."""
+
+    def __init__(
+        self, brokers: "Brokers", place: Place, from_offset: int, up_to: int, scan: SlotScan | None = None
+    ) -> None:
         self._brokers = brokers
         self._place = place
         self._offset = from_offset
         self._up_to = up_to
+        self._scan = scan
+        self._gone: CannotResume | None = None
         self._max_bytes = FETCH_BYTES
 
     def __aiter__(self) -> "_Fetching":
@@ -120,7 +127,7 @@ class _Fetching:
 
     async def __anext__(self) -> Buffer:
         if self._offset >= self._up_to:
-            raise StopAsyncIteration
+            self._end()
         loop = asyncio.get_running_loop()
         give_up_s = loop.time() + PATIENCE_MS / 1000
         trouble = "the leader answered with nothing"
@@ -139,6 +146,8 @@ class _Fetching:
                 continue
             if _holds_a_batch(records):
                 return records
+            if self._offset >= self._up_to:
+                self._end()
             if records:
                 self._max_bytes = min(self._max_bytes * 2, LARGEST_FETCH_BYTES)
         raise KafkaException(
@@ -176,23 +185,33 @@ class _Fetching:
         (found,) = (each for topic in answer.responses for each in topic.partitions)
         code = int(found.error_code)
         if code == OFFSET_OUT_OF_RANGE:
-            raise self._gone((await end_offsets(self._brokers, [self._place], EARLIEST))[self._place])
+            self._begin_at((await end_offsets(self._brokers, [self._place], EARLIEST))[self._place])
+            return b""
         if getattr(found, "log_start_offset", -1) > self._offset:
-            raise self._gone(found.log_start_offset)
+            self._begin_at(found.log_start_offset)
+            return b""
         if code:
             if is_retriable(code):
                 raise KafkaException(KafkaError(code, retriable=True))
             passing(self._place, code)
         return found.records or b""
 
-    def _gone(self, log_start_offset: int) -> CannotResume:
-        return CannotResume(
-            f"{self._place.topic}-{self._place.partition}: the log would have to be read from offset {self._offset}, "
-            f"where the producer was saved, up to {self._up_to}, and the log begins at {log_start_offset} now. What "
-            "was written since is gone by retention or deletion, so it cannot be told how far the producer got. Start "
-            "without a saved producer from an input position of which you know that nothing after it was written; "
-            "and keep the topic longer than a job may stand still"
+    def _begin_at(self, log_start_offset: int) -> None:
+        gone = CannotResume(
+            f"{self._place.topic}-{self._place.partition}: the log would have to be read from offset {self._offset} "
+            f"up to {self._up_to}, and the log begins at {log_start_offset} now. What was written since is gone by "
+            "retention or deletion, so it cannot be told how far the producer got",
+            "Start without a saved producer from an input position of which you know that nothing after it was "
+            "written; and keep the topic longer than a job may stand still",
         )
+        if self._scan is None or self._scan.records or log_start_offset <= self._offset:
+            raise gone
+        self._gone, self._offset = self._gone or gone, log_start_offset
+
+    def _end(self) -> NoReturn:
+        if self._gone is not None and self._scan is not None and not self._scan.records:
+            raise self._gone
+        raise StopAsyncIteration
 
 
 def _holds_a_batch(records: Buffer) -> bool:

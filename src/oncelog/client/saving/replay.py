@@ -101,7 +101,8 @@ class PartitionReplay:
             raise CannotResume(
                 f"{self.topic}-{self.partition}: {self._unread} of {self.records} records that are there by their "
                 "numbers could not be read back (compacted, deleted, or beyond the high watermark): "
-                "they cannot be compared with the replay; start from a position whose outputs are all there"
+                "they cannot be compared with the replay",
+                "Start from a position whose outputs are all there",
             )
 
     def dropped(self) -> list[Dropped]:

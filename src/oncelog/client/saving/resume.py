@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.saving.asking import end_offsets, remembered
-from oncelog.client.saving.errors import BadSavedProducer, CannotResume
+from oncelog.client.saving.errors import BadSavedProducer, CannotResume, TopicGone
 from oncelog.client.saving.fencing import fence, lease
 from oncelog.client.saving.read_back import last_sequence
 from oncelog.client.saving.saved import SavedPartition, SavedProducer
@@ -81,7 +81,7 @@ async def unchanged(brokers: "Brokers", saved: SavedProducer) -> Resumed:
     """As `resume`, for somebody who knows that nothing was written since. The place is looked at as it is known here;
     brokers are asked only where it is not, or does not fit: what is known may be older than the saved value."""
     try:
-        _check_metadata(brokers.metadata, saved)
+        check_metadata(brokers.metadata, saved)
     except BadSavedProducer:
         await check_place(brokers, saved)
     resumed = {}
@@ -108,17 +108,20 @@ async def resume_partitions(brokers: "Brokers", partitions: Mapping[Place, Saved
 async def check_place(brokers: "Brokers", saved: SavedProducer) -> None:
     """This is the cluster, and these are the topics, that the producer was saved on."""
     may_create = brokers.settings.allow_auto_create_topics  # then naming one could, so all that there are are asked for
-    _check_metadata(await brokers.refresh(None if may_create else saved.topics), saved)
+    check_metadata(await brokers.refresh(None if may_create else saved.topics), saved)
 
 
-def _check_metadata(metadata: "Metadata", saved: SavedProducer) -> None:
+def check_metadata(metadata: "Metadata", saved: SavedProducer) -> None:
+    """`check_place`, where metadata was asked for already."""
     saved.check_cluster(metadata.cluster_id or "")
     for name in saved.topics:
         topic = metadata.topics.get(name)
         if topic is None or not topic.partitions:
-            raise BadSavedProducer(
-                f"topic {name!r}, which the producer was saved with, is not there"
+            raise TopicGone(
+                f"topic {name!r} is not there any more"
                 + (f" (error {topic.error_code})" if topic is not None and topic.error_code else "")
+                + ": what was written to it is gone",
+                "Start without a saved producer, from the input position that you want",
             )
         saved.check_topic(name, str(topic.topic_id or ""), len(topic.partitions))
 
@@ -219,8 +222,9 @@ def _refuse_epoch(place: Place, identity: Identity, high_water: HighWater) -> No
     raise CannotResume(
         f"{place.topic}-{place.partition}: producer {identity.pid} was saved with epoch {identity.generation}, and the "
         f"broker knows the {word} epoch {high_water.generation}: somebody called InitProducerId for it, and its "
-        "sequences began anew. Find out who shares this producer id, and start without a saved producer from an input "
-        "position of which you know what was written"
+        "sequences began anew",
+        "Find out who shares this producer id, and start without a saved producer from an input position of which you "
+        "know what was written",
     )
 
 
@@ -233,7 +237,8 @@ def _records_since(place: Place, span: Span, high_water: HighWater) -> int:
         f"{place.topic}-{place.partition}: the saved producer {span.identity.pid} goes on at sequence "
         f"{span.next_sequence}, and the broker knows it only up to {high_water.last_sequence}: records that were "
         "acknowledged before the save are missing (an unclean leader election, a restored disk, or the saved value "
-        "is not of this log). Start without a saved producer, from an input position whose outputs are all there"
+        "is not of this log)",
+        "Start without a saved producer, from an input position whose outputs are all there",
     )
 
 
@@ -250,8 +255,8 @@ async def _from_log(
         if saved.next_offset > ends[place]:
             raise CannotResume(
                 f"{place.topic}-{place.partition} ends at offset {ends[place]}, and the producer was saved at "
-                f"{saved.next_offset}: what was acknowledged is missing (an unclean leader election, a restored disk). "
-                "Start without a saved producer, from an input position whose outputs are all there"
+                f"{saved.next_offset}: what was acknowledged is missing (an unclean leader election, a restored disk)",
+                "Start without a saved producer, from an input position whose outputs are all there",
             )
         async with at_once:
             span = saved.last

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from oncelog.client.saving import saved_json
-from oncelog.client.saving.errors import BadSavedProducer
+from oncelog.client.saving.errors import BadSavedProducer, TopicGone
 from oncelog.slots import Identity, Span
 
 if TYPE_CHECKING:
@@ -65,17 +65,18 @@ class SavedProducer:
         if cluster_id != self.cluster_id:
             raise BadSavedProducer(
                 f"the producer was saved on cluster {self.cluster_id!r}, and this is cluster {cluster_id!r}: "
-                "its numbers mean nothing here; connect to the former one, or start without a saved producer"
+                "its numbers mean nothing here",
+                "Connect to the former one, or start without a saved producer",
             )
 
     def check_topic(self, name: str, topic_id: str, partition_count: int) -> None:
         """`topic_id` and `partition_count` are the topic's now; ids of brokers that know none are not compared."""
         topic = self.topics[name]
         if NO_TOPIC_ID not in (topic.topic_id, topic_id) and topic.topic_id != topic_id:
-            raise BadSavedProducer(
-                f"topic {name!r} was deleted and made again since the producer was saved (its id was "
-                f"{topic.topic_id}, now it is {topic_id}): what was written before is gone; "
-                "start without a saved producer, from the input position that you want"
+            raise TopicGone(
+                f"topic {name!r} was deleted and made again (its id was {topic.topic_id}, and is {topic_id} now): what "
+                "was written before is gone",
+                "Start without a saved producer, from the input position that you want",
             )
         if partition_count < topic.partition_count:
             raise BadSavedProducer(

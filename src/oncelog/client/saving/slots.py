@@ -67,7 +67,8 @@ class SlotScan:
                 raise CannotResume(
                     f"{self.topic}-{self.partition}: at offset {header.base_offset} producer {header.producer_id} goes "
                     f"on with epoch {header.producer_epoch}, and was saved with {generation}: somebody took it over "
-                    "with InitProducerId, and its sequences began anew. Find out who, and start from a known position"
+                    "with InitProducerId, and its sequences began anew",
+                    "Find out who, and start from a known position",
                 )
             return None
         behind = records_behind(self.next_sequence - 1, header.base_sequence)
@@ -109,6 +110,6 @@ class SlotScan:
         return CannotResume(
             f"{self.topic}-{self.partition}: slot {self.next_sequence} of producer {self.identity.pid} is due, and the "
             f"next that the log holds is {sequence} at offset {offset}. What lies between is gone by retention or "
-            "compaction, or the saved producer is not of this log: it cannot be told what was written. "
-            "Start from an input position whose outputs are all there, without a saved producer"
+            "compaction, or the saved producer is not of this log: it cannot be told what was written",
+            "Start from an input position whose outputs are all there, without a saved producer",
         )

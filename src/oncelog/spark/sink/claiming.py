@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from oncelog.client.saving.saved import SavedProducer
 from oncelog.clock import wall_s
+from oncelog.slots import Place
 from oncelog.spark.sink.destination import Destination
 from oncelog.spark.sink.lane import (
     LANE,
@@ -44,7 +45,7 @@ async def claim_lane(
     count = standing.partition_count(output)
     value = await topic.patiently(lambda: destination.new_lane(output, count))
     nonce = await _claim(topic, standing, LANE, place, value)
-    return standing.claims.marks.get(place.lane) == nonce
+    return _is_first(standing, place, nonce)
 
 
 async def claim_topic(
@@ -83,12 +84,22 @@ def _newest(standing: Standing, lane: int, output: str) -> Json:
     return next(each for each in (*claimed[::-1], known.producer) if output in each["topics"])
 
 
-async def mark(topic: SinkTopic, standing: Standing, place: LanePlace) -> bool:
+async def mark(topic: SinkTopic, standing: Standing, destination: Destination, place: LanePlace) -> bool:
     """True: nobody has sent anything of this batch for the lane."""
-    made = Mark(place.batch, place.lane, secrets.token_hex(8))
+    known = standing.beginning(place.lane)
+    assert known is not None, "a lane claims itself first"
+    await topic.patiently(lambda: destination.counts(known))  # what is sent to another topic of this name would be lost
+    places = [Place(name, at) for name, each in known.topics.items() for at in each.partitions]
+    ends = await topic.patiently(lambda: destination.ends(places))
+    made = Mark(place.batch, place.lane, secrets.token_hex(8), ends)
     key = key_of(MARK, place.batch, place.lane, made.nonce)
     await append_and_read(topic, standing, [(key, encode(MARK, mark_fields(made)))])
-    return standing.claims.marks.get(place.lane) == made.nonce
+    return _is_first(standing, place, made.nonce)
+
+
+def _is_first(standing: Standing, place: LanePlace, nonce: str) -> bool:
+    first = standing.claims.marks.get(place.lane)
+    return first is not None and first.nonce == nonce
 
 
 async def _claim(

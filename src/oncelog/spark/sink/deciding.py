@@ -150,6 +150,31 @@ def other_rows(sink: str, batch: int, lane: int, what: str) -> str:
     )
 
 
+def topic_gone(sink: str, batch: int, what: str, *, is_job: bool) -> str:
+    """Nothing of the batch is lost: it was not written down as written, wherever its rows went."""
+    named = "a new `job.id`" if is_job else f"a new `sink.name` and `sink.first.batch` = {batch}"
+    return (
+        f"batch {batch} of sink {sink!r}: {what}. Nothing more is written. To go on with an empty topic of this name, "
+        f"start with {named}"
+    )
+
+
+def cannot_begin(sink: str, batch: int, lane: int, what: str) -> str:
+    return (
+        f"batch {batch} of sink {sink!r}, lane {lane} cannot begin: {what}. Nothing was written. Set what it was "
+        "before, or start the query with a new checkpoint and a new `sink.name`"
+    )
+
+
+def cannot_go_on(sink: str, batch: int, lane: int, what: str) -> str:
+    return (
+        f"batch {batch} of sink {sink!r}, lane {lane} cannot go on: {what}. Rows of this batch may stand in the topic, "
+        "and it cannot be told which. Nothing more is written. Start the query with a new checkpoint, a new "
+        "`sink.name` where one was given, and a new output topic; keep output topics for longer than a query may stand "
+        "still"
+    )
+
+
 WAY_OUT = (
     "A query whose batches do not repeat exactly (rand(), uuid(), shuffles, stateful operators, files that change) "
     "needs the sealed sink: writeStream.foreachBatch(oncelog.spark.sealed(...))"

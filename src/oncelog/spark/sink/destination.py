@@ -1,22 +1,27 @@
 """What lanes and drivers ask of the cluster that rows go to, beside writing rows."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
-from oncelog.client.errors import KafkaError, error_of
+from oncelog.client.errors import KafkaError, KafkaException, error_of
 from oncelog.client.net.brokers import Brokers
 from oncelog.client.net.metadata import Metadata
+from oncelog.client.net.retry import Patience, ask
 from oncelog.client.properties import ProducerSettings
 from oncelog.client.saving.asking import end_offsets
 from oncelog.client.saving.fencing import kafka_pid
-from oncelog.client.saving.saved import SavedPartition, SavedProducer, SavedTopic
+from oncelog.client.saving.resume import check_metadata
+from oncelog.client.saving.saved import SavedProducer, SavedTopic
 from oncelog.clock import wall_s
-from oncelog.slots import Identity, Place, Span
+from oncelog.slots import Identity, Place
 from oncelog.spark.sink.errors import SinkRefused
+from oncelog.spark.sink.saved_lanes import identity_of, only_added, untouched
 
 if TYPE_CHECKING:
     from oncelog.spark.sink.comparing import Kept
+
+LAG_S: Final = 3.0  # so long a broker may lag behind that does not know a topic
 
 
 class Destination(Protocol):
@@ -31,9 +36,9 @@ class Destination(Protocol):
     async def added_partitions(self, lane: SavedProducer, topic: str) -> SavedProducer | None:
         """The same for partitions that the topic has got since, and for these alone; None where it has got none."""
 
-    async def counts(self, topics: Mapping[str, str]) -> dict[str, int]:
-        """How many partitions the topics have now, which are given by their names, with their ids where these are
-        known; raises where one is not there any more."""
+    async def counts(self, lane: SavedProducer) -> dict[str, int]:
+        """How many partitions the topics have now to which the lane writes. Raises TopicGone where one of them is not
+        the one that it was."""
 
     async def ends(self, places: Iterable[Place]) -> dict[Place, int]:
         """Their high watermarks."""
@@ -65,28 +70,30 @@ class KafkaDestination:
 
     async def added_partitions(self, lane: SavedProducer, topic: str) -> SavedProducer | None:
         known = lane.topics[topic]
-        count = (await self.counts({topic: known.topic_id}))[topic]
+        count = (await self.counts(lane))[topic]
         if count <= known.partition_count:
             return None
         ends = await self.ends(Place(topic, at) for at in range(known.partition_count, count))
         return only_added(lane, topic, count, ends)
 
-    async def counts(self, topics: Mapping[str, str]) -> dict[str, int]:
-        metadata = await self._brokers.refresh(topics)
-        found: dict[str, int] = {}
-        for topic, topic_id in sorted(topics.items()):
-            if not _is_there(metadata, topic):
-                raise SinkRefused(
-                    f"topic {topic!r}, to which this sink writes, is not there any more; what was written to it is gone"
-                )
-            known = metadata.topics[topic]
-            if topic_id and str(known.topic_id or "") != topic_id:
-                raise SinkRefused(
-                    f"topic {topic!r}, to which this sink writes, was deleted and made again: what was written before "
-                    "is gone. Go on with a new `sink.name`, and `sink.first.batch` = the batch that is next"
-                )
-            found[topic] = len(known.partitions)
-        return found
+    async def counts(self, lane: SavedProducer) -> dict[str, int]:
+        metadata = await self._refreshed(lane.topics)
+        check_metadata(metadata, lane)
+        return {name: len(metadata.topics[name].partitions) for name in lane.topics}
+
+    async def _refreshed(self, topics: Iterable[str]) -> Metadata:
+        async def look() -> Metadata:
+            metadata = await self._brokers.refresh(topics)
+            if not all(_is_there(metadata, topic) for topic in topics):
+                raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART, retriable=True))
+            return metadata
+
+        try:
+            return await ask(look, Patience(settle_s=LAG_S))
+        except KafkaException as failure:
+            if failure.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise
+            return self._brokers.metadata
 
     async def ends(self, places: Iterable[Place]) -> dict[Place, int]:
         return await end_offsets(self._brokers, places)
@@ -128,56 +135,6 @@ class KafkaDestination:
             code = KafkaError.UNKNOWN_TOPIC_OR_PART if known is None else known.error_code
             raise SinkRefused(f"rows cannot be written to topic {topic!r}: {error_of(code).str()}")
         return metadata
-
-
-def identity_of(lane: SavedProducer) -> Identity:
-    """A lane has one, for all its topics."""
-    (identity,) = lane.identities
-    return identity
-
-
-def untouched(identity: Identity, ends: Mapping[Place, int]) -> dict[int, SavedPartition]:
-    """Partitions that this identity has not written to when they ended there."""
-    return {place.partition: SavedPartition(next_offset=end, spans=(Span(identity, 0),)) for place, end in ends.items()}
-
-
-def moved(lane: SavedProducer, ends: Mapping[Place, int]) -> SavedProducer:
-    """With offsets that are known to have nothing below them that is still to be found."""
-    topics = {}
-    for name, topic in lane.topics.items():
-        partitions = {
-            at: replace(each, next_offset=max(each.next_offset, ends.get(Place(name, at), 0)))
-            for at, each in topic.partitions.items()
-        }
-        topics[name] = replace(topic, partitions=partitions)
-    return replace(lane, topics=topics)
-
-
-def grown(lane: SavedProducer, counts: Mapping[str, int], ends: Mapping[Place, int]) -> SavedProducer:
-    """With the partitions that were added to its topics since."""
-    identity = identity_of(lane)
-    topics = {}
-    for name, topic in lane.topics.items():
-        added = {Place(name, at): ends[Place(name, at)] for at in range(topic.partition_count, counts[name])}
-        partitions = {**topic.partitions, **untouched(identity, added)}
-        topics[name] = replace(topic, partition_count=max(topic.partition_count, counts[name]), partitions=partitions)
-    return replace(lane, topics=topics)
-
-
-def together(lane: Sequence[SavedProducer]) -> SavedProducer:
-    """What a lane claimed piece by piece: topics, and partitions that were added to them."""
-    topics: dict[str, SavedTopic] = {}
-    for each in lane:
-        for name, topic in each.topics.items():
-            known = topics[name].partitions if name in topics else {}
-            topics[name] = replace(topic, partitions={**known, **topic.partitions})
-    return replace(lane[0], topics=topics)
-
-
-def only_added(lane: SavedProducer, topic: str, count: int, ends: Mapping[Place, int]) -> SavedProducer:
-    """Of a topic that has so many partitions now, those that the lane does not have yet."""
-    partitions = untouched(identity_of(lane), ends)
-    return replace(lane, topics={topic: replace(lane.topics[topic], partition_count=count, partitions=partitions)})
 
 
 def _is_there(metadata: Metadata, topic: str) -> bool:

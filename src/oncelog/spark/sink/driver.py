@@ -7,12 +7,13 @@ the same batch the first in the log has saved it, and the other one compares too
 from collections.abc import Sequence
 
 from oncelog.client.errors import KafkaException
+from oncelog.client.saving.errors import TopicGone
 from oncelog.spark.options import SinkOptions
 from oncelog.spark.sink import steps
 from oncelog.spark.sink.checking import lane_properties
 from oncelog.spark.sink.claiming import append_and_read
 from oncelog.spark.sink.connected import Connected, read_on
-from oncelog.spark.sink.deciding import Doing, check_claimed, check_same, check_topic, decide, other_lanes
+from oncelog.spark.sink.deciding import Doing, check_claimed, check_same, check_topic, decide, other_lanes, topic_gone
 from oncelog.spark.sink.destination import Destination
 from oncelog.spark.sink.errors import SinkRefused
 from oncelog.spark.sink.following import following
@@ -40,6 +41,8 @@ def commit_batch(
         standing = read_on(connected, sink, batch=batch, back=1) or Standing()
         committing = _Committing(connected.log(sink), connected.destination, standing, lanes, batch)
         connected.run(committing.commit(query, options))
+    except TopicGone as gone:
+        raise SinkRefused(topic_gone(sink, batch, gone.what, is_job=options.job_id is not None)) from gone
     except KafkaException as failure:
         words = failure.error.str()
         raise SinkRefused(f"the state of batch {batch} of sink {sink!r} could not be saved: {words}") from failure

@@ -7,8 +7,9 @@ from typing import Final
 from oncelog.client.saving.saved import SavedProducer
 from oncelog.clock import wall_s
 from oncelog.slots import Place
-from oncelog.spark.sink.destination import Destination, grown
+from oncelog.spark.sink.destination import Destination
 from oncelog.spark.sink.lane import LaneMessage, LaneState, SinkState
+from oncelog.spark.sink.saved_lanes import grown, together
 from oncelog.spark.sink.standing import Standing
 from oncelog.spark.sink.state import SinkTopic
 
@@ -37,14 +38,10 @@ def _lanes(standing: Standing, messages: list[LaneMessage]) -> dict[int, LaneSta
     lanes: dict[int, LaneState] = {}
     for number, known in standing.state.lanes.items() if standing.state is not None else ():
         if known.idle_batches < MOST_IDLE_BATCHES:
-            lanes[number] = LaneState(
-                known.producer, idle_batches=known.idle_batches + 1, looked_at_ms=known.looked_at_ms
-            )
+            lanes[number] = LaneState(known.producer, idle_batches=known.idle_batches + 1)
     for message in messages:
         if message.producer is not None:
-            lanes[message.lane] = LaneState(
-                message.producer, message.rows, message.order_hash, looked_at_ms=message.looked_at_ms
-            )
+            lanes[message.lane] = LaneState(message.producer, message.rows, message.order_hash)
     return lanes
 
 
@@ -53,8 +50,7 @@ async def _grown(
 ) -> tuple[dict[int, LaneState], dict[str, int]]:
     """With partitions that were added to topics meanwhile: the next batch writes to them as well."""
     values = {number: SavedProducer.from_json(lane.producer) for number, lane in lanes.items()}
-    ids = {name: each.topic_id for value in values.values() for name, each in value.topics.items()}
-    counts = await topic.patiently(lambda: destination.counts(ids)) if ids else {}
+    counts = await topic.patiently(lambda: destination.counts(together(list(values.values())))) if values else {}
     new = {
         Place(name, at)
         for value in values.values()

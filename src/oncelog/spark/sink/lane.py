@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from oncelog.slots import Place
 from oncelog.spark.sink.errors import BadState
 
 VERSION: Final = 1
@@ -43,7 +44,6 @@ class LaneMessage:
     rows: int
     order_hash: str
     producer: Json | None  # the saved producer behind these rows; None where the lane had nothing to write
-    looked_at_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,6 @@ class LaneState:
     rows: int = 0  # of that batch
     order_hash: str = ""
     idle_batches: int = 0  # so many batches, up to this one, had no rows for it
-    looked_at_ms: int = 0  # when the offsets, behind which its records would be looked for, were last moved on
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +84,7 @@ class Mark:
     batch: int
     lane: int
     nonce: str
+    ends: Mapping[Place, int] = field(default_factory=dict)  # asked before: no record of the batch lies below the first
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,10 @@ def lane_claim_fields(claim: LaneClaim) -> Json:
 
 
 def mark_fields(mark: Mark) -> Json:
-    return {"batch": mark.batch, "lane": mark.lane, "nonce": mark.nonce}
+    ends: dict[str, dict[str, int]] = {}
+    for place, offset in sorted(mark.ends.items()):
+        ends.setdefault(place.topic, {})[str(place.partition)] = offset
+    return {"batch": mark.batch, "lane": mark.lane, "nonce": mark.nonce, "ends": ends}
 
 
 def state_fields(state: SinkState) -> Json:
@@ -182,7 +185,7 @@ def state_fields(state: SinkState) -> Json:
 
 
 def _lane_fields(lane: LaneState) -> Json:
-    fields: Json = {"producer": lane.producer, "looked_at_ms": lane.looked_at_ms}
+    fields: Json = {"producer": lane.producer}
     if lane.idle_batches:
         return fields | {"idle": lane.idle_batches}
     return fields | {"rows": lane.rows, "hash": lane.order_hash}
@@ -210,8 +213,13 @@ def read_lane_claim(fields: Json) -> LaneClaim:
 
 def read_mark(fields: Json) -> Mark:
     try:
-        return Mark(int(fields["batch"]), int(fields["lane"]), str(fields["nonce"]))
-    except (KeyError, TypeError, ValueError) as error:
+        ends = {
+            Place(topic, int(at)): int(offset)
+            for topic, offsets in fields.get("ends", {}).items()
+            for at, offset in offsets.items()
+        }
+        return Mark(int(fields["batch"]), int(fields["lane"]), str(fields["nonce"]), ends)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _damaged(MARK, error) from None
 
 
@@ -233,11 +241,11 @@ def read_state(fields: Json) -> SinkState:
 
 
 def _read_lane(fields: Json) -> LaneState:
-    producer, looked_at_ms = dict(fields["producer"]), int(fields["looked_at_ms"])
+    producer = dict(fields["producer"])
     idle_batches = int(fields.get("idle", 0))
     if idle_batches:
-        return LaneState(producer, idle_batches=idle_batches, looked_at_ms=looked_at_ms)
-    return LaneState(producer, int(fields["rows"]), str(fields["hash"]), looked_at_ms=looked_at_ms)
+        return LaneState(producer, idle_batches=idle_batches)
+    return LaneState(producer, int(fields["rows"]), str(fields["hash"]))
 
 
 def _damaged(kind: str, error: Exception) -> BadState:

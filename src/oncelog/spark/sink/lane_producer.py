@@ -8,8 +8,8 @@ from oncelog.client.errors import KafkaException
 from oncelog.client.producer.producer import Producer
 from oncelog.client.saving.errors import ReplayDiffers
 from oncelog.client.saving.saved import SavedProducer
-from oncelog.slots import Place
 from oncelog.spark.sink.lane import Json
+from oncelog.spark.sink.saved_lanes import together
 from oncelog.waiting import result_of
 
 if TYPE_CHECKING:
@@ -21,16 +21,14 @@ T = TypeVar("T")
 class LaneProducer(Protocol):
     """The tests have a twin of it in memory."""
 
-    topics: set[str]
+    began: SavedProducer
+    """The value that it goes on as, with what was added by `extend`."""
 
-    def start(self, saved: Json, *, is_fresh: bool) -> None:
+    def start(self, saved: SavedProducer, *, is_fresh: bool) -> None:
         """Go on as this lane, and no other any more. It is asked what was written since, unless that is nothing."""
 
-    def extend(self, saved: Json, *, is_fresh: bool) -> None:
+    def extend(self, saved: SavedProducer, *, is_fresh: bool) -> None:
         """Write to these topics, too, as the same lane."""
-
-    def moved(self, ends: Mapping[Place, int]) -> None:
-        """Nothing that is to be found again lies below these offsets."""
 
     def replayed(self) -> int:
         """Records that stand in the log already, of those that are to come."""
@@ -50,20 +48,15 @@ class KafkaLaneProducer:
         # Where a lane's records go is its own for as long as it lives, whatever the default is by now.
         self._producer = Producer({"oncelog.keyless.run": str(keyless_run), **properties})
         self.keyless_run = keyless_run
-        self.topics: set[str] = set()
+        self.began: SavedProducer
 
-    def start(self, saved: Json, *, is_fresh: bool) -> None:
-        value = SavedProducer.from_json(saved)
-        self._run(self._producer.saving.resume(value, is_fresh=is_fresh, is_anew=True))
-        self.topics = set(value.topics)
+    def start(self, saved: SavedProducer, *, is_fresh: bool) -> None:
+        self._run(self._producer.saving.resume(saved, is_fresh=is_fresh, is_anew=True))
+        self.began = saved
 
-    def extend(self, saved: Json, *, is_fresh: bool) -> None:
-        value = SavedProducer.from_json(saved)
-        self._run(self._producer.saving.resume(value, is_fresh=is_fresh))
-        self.topics.update(value.topics)
-
-    def moved(self, ends: Mapping[Place, int]) -> None:
-        self._run(self._producer.saving.moved(ends))
+    def extend(self, saved: SavedProducer, *, is_fresh: bool) -> None:
+        self._run(self._producer.saving.resume(saved, is_fresh=is_fresh))
+        self.began = together([self.began, saved])
 
     def replayed(self) -> int:
         return sum(self._producer.saving.missing().values())

@@ -11,7 +11,7 @@ first goes on from what was saved; who does not, asks the log how far the others
 
 import asyncio
 import re
-from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Final, Self
@@ -19,32 +19,27 @@ from typing import Any, Final, Self
 import pyarrow as pa
 
 from oncelog.client.errors import KafkaError, KafkaException
+from oncelog.client.saving.errors import BadSavedProducer, CannotResume, TopicGone
 from oncelog.client.saving.saved import SavedProducer
-from oncelog.clock import wall_s
-from oncelog.slots import Place
 from oncelog.spark.options import SinkOptions
 from oncelog.spark.sink import steps
 from oncelog.spark.sink.checking import lane_properties
 from oncelog.spark.sink.claiming import claim_lane, claim_partitions, claim_sink, claim_topic, mark
 from oncelog.spark.sink.comparing import Kept
 from oncelog.spark.sink.connected import Connected, read_on
-from oncelog.spark.sink.deciding import Doing, decide, difference, other_rows
-from oncelog.spark.sink.destination import together
+from oncelog.spark.sink.deciding import Doing, cannot_begin, cannot_go_on, decide, difference, other_rows, topic_gone
 from oncelog.spark.sink.errors import SinkRefused
 from oncelog.spark.sink.hashing import RowHash
 from oncelog.spark.sink.lane import Json, LaneMessage, LanePlace, SinkState
 from oncelog.spark.sink.lane_producer import LaneProducer
 from oncelog.spark.sink.rows import Portion, chosen, columns_of, named_partitions, portions
+from oncelog.spark.sink.saved_lanes import together
 from oncelog.spark.sink.standing import Standing
 from oncelog.spark.sink.steps import reached
 from oncelog.spark.sink.warm import cluster
 
-# So often the offsets are moved on behind which a lane's records would be looked for, in partitions where it writes
-# nothing: retention must not reach them.
-LOOK_EVERY_MS: Final = 600_000
 LAST_LOOK_S: Final = 3.0
 _GIVEN_UP: Final = (KafkaError._MSG_TIMED_OUT, KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID)
-_ANEW: Final = "start without a saved producer"
 _ROW: Final = re.compile(r"row (\d+): (.*)", re.DOTALL)
 
 
@@ -70,7 +65,6 @@ class Lane:
         self._hash = RowHash()
         self._columns: tuple[str, ...] | None = None
         self._producer: LaneProducer | None = None
-        self._looked_at_ms = 0
         self._kept = Kept()
         self._left: set[str] = set()  # topics of which rows of this batch were left to the partitioner
         self._reached(steps.BEGUN)
@@ -97,28 +91,36 @@ class Lane:
         try:
             yield
         except (KafkaException, ValueError, TypeError) as failure:
-            self._check_topics(failure)
-            raise self._refusal(failure, portion) from failure
+            raise self._refusal(self._cause(failure), portion) from failure
 
-    def _check_topics(self, failure: Exception) -> None:
+    def _cause(self, failure: Exception) -> Exception:
         """Records that were given up in the end may have had nowhere to go."""
         gives_up = isinstance(failure, KafkaException) and failure.error.code() in _GIVEN_UP
         if self._producer is None or not gives_up:
-            return
-        counting = self._connected.destination.counts(dict.fromkeys(self._producer.topics, ""))
+            return failure
+        counting = self._connected.destination.counts(self._producer.began)
         try:
             self._connected.run(asyncio.wait_for(counting, LAST_LOOK_S))
+        except TopicGone as gone:
+            return gone
         except (KafkaException, TimeoutError):
-            return  # nobody knows; what failed first is to be told
+            pass  # nobody knows
+        return failure
 
     def _refusal(self, failure: Exception, portion: Portion | None) -> SinkRefused:
         place = self._place
+        if isinstance(failure, TopicGone):
+            return SinkRefused(
+                topic_gone(self.sink, place.batch, failure.what, is_job=self._options.job_id is not None)
+            )
+        if isinstance(failure, CannotResume):
+            return SinkRefused(cannot_go_on(self.sink, place.batch, place.lane, failure.what))
+        if isinstance(failure, BadSavedProducer):
+            return SinkRefused(cannot_begin(self.sink, place.batch, place.lane, failure.what))
         error = failure.error if isinstance(failure, KafkaException) else None
         if error is not None and error.code() == KafkaError._INCONSISTENT:
             return SinkRefused(other_rows(self.sink, place.batch, place.lane, error.str()))
         words = str(failure) if error is None else error.str()
-        if _ANEW in words:  # the client's words; its saved producer is what checkpoint and sink are to a query
-            words += ". For a query that is a new checkpoint, and a new `sink.name` where it has one"
         if error is not None and error.code() == KafkaError._UNKNOWN_PARTITION:
             words += (
                 " for this batch: where other rows of it leave the choice to the partitioner, none can name a "
@@ -165,11 +167,11 @@ class Lane:
         if self._producer is None:
             self._start(output)
         assert self._producer is not None
-        if output not in self._producer.topics:
+        if output not in self._producer.began.topics:
             topic, standing, destination = self._topic, self._standing, self._connected.destination
             is_fresh = self._say(claim_topic(topic, standing, destination, self._place, output))
             claim = standing.claims.topics[self._place.lane, output, 0]
-            self._producer.extend(claim.producer, is_fresh=is_fresh)
+            self._producer.extend(SavedProducer.from_json(claim.producer), is_fresh=is_fresh)
         return self._producer
 
     def _start(self, output: str) -> None:
@@ -177,13 +179,7 @@ class Lane:
         if standing.lane(self._place.lane) is None:
             self._go_on(is_fresh=self._say(claim_lane(topic, standing, destination, self._place, output)))
             return
-        ends = self._ends_that_are_due()
-        is_fresh = self._say(mark(topic, standing, self._place))
-        self._go_on(is_fresh=is_fresh)
-        if is_fresh and ends and self._producer is not None:
-            # Nothing of this batch had been sent when these were asked for.
-            self._producer.moved(ends)
-            self._looked_at_ms = _now_ms()
+        self._go_on(is_fresh=self._say(mark(topic, standing, destination, self._place)))
 
     def _say(self, saying: Coroutine[Any, Any, bool]) -> bool:
         is_first = self._connected.run(saying)
@@ -191,26 +187,16 @@ class Lane:
         self._reached(steps.CLAIMED, first=is_first)
         return is_first
 
-    def _ends_that_are_due(self) -> Mapping[Place, int]:
-        lane = self._standing.lane(self._place.lane)
-        assert lane is not None
-        if _now_ms() - lane.looked_at_ms < LOOK_EVERY_MS:
-            return {}
-        topics = SavedProducer.from_json(lane.producer).topics
-        places = [Place(name, at) for name, each in topics.items() for at in each.partitions]
-        return self._connected.run(self._topic.patiently(lambda: self._connected.destination.ends(places)))
-
     def _go_on(self, *, is_fresh: bool) -> None:
         """As what was saved or claimed; where others may have sent something, behind what they sent."""
         number = self._place.lane
-        lane = self._standing.lane(number)
-        if lane is None:
+        saved = self._standing.beginning(number)
+        if saved is None:
             raise SinkRefused(f"sink {self.sink!r}: lane {number} has marked a batch, and was claimed by nobody")
-        self._looked_at_ms = lane.looked_at_ms
-        producer = self._producer = self._connected.producer(lane.producer)
-        producer.start(lane.producer, is_fresh=is_fresh)
+        producer = self._producer = self._connected.producer(saved)
+        producer.start(saved, is_fresh=is_fresh)
         for claim in self._standing.further_topics(number):
-            producer.extend(claim.producer, is_fresh=False)
+            producer.extend(SavedProducer.from_json(claim.producer), is_fresh=False)
         self._reached(steps.RESUMED, replayed=producer.replayed())
 
     # --- rows
@@ -252,7 +238,7 @@ class Lane:
             if claim is None:
                 return  # there are no more; the producer says so, with the row
             self._reached(steps.CLAIMED, first=is_fresh)
-            producer.extend(claim.producer, is_fresh=is_fresh)
+            producer.extend(SavedProducer.from_json(claim.producer), is_fresh=is_fresh)
 
     # --- its end
 
@@ -275,7 +261,6 @@ class Lane:
             rows=rows,
             order_hash=self._hash.digest(),
             producer=producer,
-            looked_at_ms=self._looked_at_ms,
         )
         self._reached(steps.RETURNING, rows=rows)
         return message
@@ -300,7 +285,7 @@ class Lane:
 
     def _first_difference(self, state: SinkState) -> str | None:
         number = self._place.lane
-        before = [SavedProducer.from_json(each) for each in self._standing.before_batch(number)]
+        before = self._standing.before_batch(number)
         after = state.lanes.get(number)
         if not before or after is None or after.idle_batches:
             return None
@@ -319,7 +304,3 @@ class Lane:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
-
-
-def _now_ms() -> int:
-    return int(wall_s() * 1000)

@@ -7,7 +7,7 @@ count is decided by the order of the log, alike for every reader:
 - of claims of a lane, or for a lane of a further topic or of partitions that a topic has got, the first that was made
   for the batch that is next, where that is not known already;
 - of marks of a lane the first that was made for the batch that is next: whoever it is knows that nobody has sent
-  anything of this batch before;
+  anything of this batch before, and all know where the partitions ended then;
 - of states the first of the batch that is next, unless a lane has marked the batch that the state does not hold as
   written: the batch then ran with other lanes as well.
 
@@ -17,6 +17,7 @@ Whoever appends reads on up to its own record, and then knows what came of it.
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from oncelog.client.saving.saved import SavedProducer
 from oncelog.spark.sink.errors import BadState
 from oncelog.spark.sink.lane import (
     LANE,
@@ -38,6 +39,7 @@ from oncelog.spark.sink.lane import (
     read_sink_claim,
     read_state,
 )
+from oncelog.spark.sink.saved_lanes import moved
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ class Claims:
     lanes: dict[int, LaneClaim] = field(default_factory=dict)
     # Of lanes, further topics, or partitions that were added to one: by the first of the partitions.
     topics: dict[tuple[int, str, int], LaneClaim] = field(default_factory=dict)
-    marks: dict[int, str] = field(default_factory=dict)  # by lane, who was the first to say that it sends
+    marks: dict[int, Mark] = field(default_factory=dict)  # by lane, the first
 
 
 @dataclass(slots=True)
@@ -82,16 +84,22 @@ class Standing:
         if self.state is not None and lane in self.state.lanes:
             return self.state.lanes[lane]
         claim = self.claims.lanes.get(lane)
-        return None if claim is None else LaneState(claim.producer, looked_at_ms=claim.made_at_ms)
+        return None if claim is None else LaneState(claim.producer)
 
-    def before_batch(self, lane: int) -> list[Json]:
+    def beginning(self, lane: int) -> SavedProducer | None:
+        """What the lane goes on from with the next batch: nothing of the batch lies below its offsets."""
+        known = self.lane(lane)
+        return None if known is None else _moved(known.producer, self.claims.marks.get(lane))
+
+    def before_batch(self, lane: int) -> list[SavedProducer]:
         """What the lane stood at before the batch that is saved last: as it was saved or claimed, and further
         topics."""
         known = None if self.before is None else self.before.lanes.get(lane)
         claimed = self.taken_up.lanes.get(lane)
         found = [] if known is None else [known.producer]
         found += [] if claimed is None else [claimed.producer]
-        return found + [claim.producer for (number, *_), claim in self.taken_up.topics.items() if number == lane]
+        found += [claim.producer for (number, *_), claim in self.taken_up.topics.items() if number == lane]
+        return [_moved(each, self.taken_up.marks.get(lane)) for each in found]
 
     def further_topics(self, lane: int) -> list[LaneClaim]:
         """In the order in which they were claimed: partitions behind the topic that they belong to."""
@@ -155,7 +163,7 @@ class Standing:
     def _claim(self, claim: LaneClaim) -> None:
         if claim.batch == self.next_batch and self.lane(claim.lane) is None:
             self.claims.lanes[claim.lane] = claim
-            self.claims.marks[claim.lane] = claim.nonce
+            self.claims.marks[claim.lane] = Mark(claim.batch, claim.lane, claim.nonce)
 
     def _claim_topics(self, claim: LaneClaim) -> None:
         if claim.batch != self.next_batch or self.lane(claim.lane) is None:
@@ -167,7 +175,7 @@ class Standing:
 
     def _mark(self, mark: Mark) -> None:
         if mark.batch == self.next_batch:
-            self.claims.marks.setdefault(mark.lane, mark.nonce)
+            self.claims.marks.setdefault(mark.lane, mark)
 
     def _save(self, state: SinkState, offset: int) -> None:
         if self.owner is not None and state.claim != self.owner:
@@ -183,6 +191,11 @@ class Standing:
         """Lanes that have marked the batch and have no part in this state of it."""
         written = {lane for lane, each in state.lanes.items() if not each.idle_batches}
         return sorted(self.claims.marks.keys() - written)
+
+
+def _moved(producer: Json, mark: Mark | None) -> SavedProducer:
+    saved = SavedProducer.from_json(producer)
+    return saved if mark is None or not mark.ends else moved(saved, mark.ends)
 
 
 def start_of(entries: Iterable[Entry], back: int = 0) -> int | None:

@@ -297,8 +297,8 @@ class SinkTopic:
                 raise self._no_answer(f"nobody answers at {servers}") from None
             except KafkaException as failure:
                 error = failure.error
-            if not error.retriable() and not is_retriable(error.code()):
-                raise KafkaException(error)
+                if not error.retriable() and not is_retriable(error.code()):
+                    raise
             waited_s = monotonic_s() - began_s
             if error.code() in _UNKNOWN and waited_s > UNKNOWN_S:
                 raise SinkRefused(f"topic {self._place.topic}, which holds the sink's state, is not there any more")

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from oncelog.client.net.brokers import Brokers
 from oncelog.client.net.loop_thread import LoopThread
 from oncelog.client.properties import ProducerSettings, producer_settings
+from oncelog.client.saving.saved import SavedProducer
 from oncelog.spark.sink.destination import Destination, KafkaDestination
-from oncelog.spark.sink.lane import Json
 from oncelog.spark.sink.standing import Standing
 from oncelog.spark.sink.state import SinkTopic
 
@@ -58,11 +58,11 @@ class Cluster:
 
     # --- producers
 
-    def producer(self, saved: Json) -> "LaneProducer":
+    def producer(self, saved: SavedProducer) -> "LaneProducer":
         """One that is to go on as this value, in the way that the value places records."""
         from oncelog.spark.sink.lane_producer import KafkaLaneProducer  # which drivers do without
 
-        keyless_run = int(saved.get("keyless_run", 1))
+        keyless_run = saved.keyless_run
         with self._lock:
             for at, idle in enumerate(self._idle):
                 if idle.keyless_run == keyless_run:
