@@ -15,7 +15,6 @@ from struct import error as StructError
 from typing import Any, NamedTuple, cast
 
 from oncelog.client.errors import KafkaError, KafkaException, invalid_argument
-from oncelog.client.net.receiving import Receiving
 from oncelog.client.net.tls import tls_failure
 from oncelog.client.statistics.traffic import Traffic
 from oncelog.wire.frames import MalformedFrame
@@ -58,7 +57,7 @@ class _Held(NamedTuple):
     timeout_ms: int | None
 
 
-class Connection(Receiving):
+class Connection:
     """`opening.open_connection` makes one that is ready to be used."""
 
     def __init__(
@@ -67,10 +66,9 @@ class Connection(Receiving):
         *,
         client_id: str | None,
         timeout_ms: int,
-        max_frame_bytes: int,
         on_lost: Callable[["Connection"], None] | None = None,
     ) -> None:
-        super().__init__(max_frame_bytes)
+        self.is_closed = False
         self.endpoint = endpoint
         self.client_id = client_id
         self.versions: Mapping[int, tuple[int, int]] = {}
@@ -171,7 +169,7 @@ class Connection(Receiving):
         if self.traffic is not None:
             self.traffic.sent(buffers, now_s)
         if self._transport.is_closing():
-            return  # a write has failed, and `connection_lost` is to tell it; asyncio warns of all writes in between
+            return  # a write has failed, and `lost` is to tell it; asyncio warns of all writes in between
         if len(buffers) == 1:
             self._transport.write(buffers[0])
         else:
@@ -230,18 +228,18 @@ class Connection(Receiving):
         try:
             return spoken.read(frame)
         except MalformedFrame as error:
-            raise KafkaException(self._rubbish(str(error))) from None
+            raise KafkaException(self.rubbish(str(error))) from None
 
     # --- answers
 
-    def _frame(self, frame: memoryview) -> None:
+    def frame(self, frame: memoryview) -> None:
         if not self._waiting:
-            self._rubbish("it answers what nobody asked")
+            self.rubbish("it answers what nobody asked")
             return
         (correlation_id,) = _correlation_id.unpack_from(frame)
         oldest = self._waiting[0]
         if correlation_id != oldest.correlation_id:
-            self._rubbish(f"it answers request {correlation_id} where {oldest.correlation_id} is due")
+            self.rubbish(f"it answers request {correlation_id} where {oldest.correlation_id} is due")
             return
         self._waiting.popleft()
         self.answered_count += 1
@@ -250,7 +248,7 @@ class Connection(Receiving):
             self.traffic.received(len(frame), self.active_s, oldest.sent_s)
         oldest.on_answer(frame, None)
 
-    def _rubbish(self, what: str) -> KafkaError:
+    def rubbish(self, what: str) -> KafkaError:
         error = KafkaError(KafkaError._BAD_MSG, f"{self.endpoint}: {what}")
         if self.traffic is not None:
             self.traffic.rubbish += 1
@@ -327,17 +325,13 @@ class Connection(Receiving):
             except Exception as accident:  # the others must be told all the same
                 self._loop.call_exception_handler({"message": "an answer's receiver failed", "exception": accident})
 
-    # --- what asyncio calls
+    # --- its transport
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+    def made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
 
-    def eof_received(self) -> bool:
-        return False
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._end(self._why_lost(exc))
-        self._large = None
+    def lost(self, error: Exception | None) -> None:
+        self._end(self._why_lost(error))
         if not self.gone.done():
             self.gone.set_result(None)
 

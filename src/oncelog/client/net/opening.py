@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from oncelog import __version__
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.net.connection import Connection, Endpoint
+from oncelog.client.net.frame_reader import FrameReader
 from oncelog.client.net.sasl.exchange import Credentials, authenticate
 from oncelog.client.net.tls import WANTS_CERTIFICATE, tls_context, tls_failure
 from oncelog.wire.requests import known_versions, request_schema
@@ -63,19 +64,15 @@ class Opener:
 
     async def _connect(self, endpoint: Endpoint, on_lost: OnLost | None) -> Connection:
         settings = self._settings
-
-        def made() -> Connection:
-            return Connection(
-                endpoint,
-                client_id=settings.client_id,
-                timeout_ms=settings.socket_timeout_ms,
-                max_frame_bytes=settings.receive_message_max_bytes,
-                on_lost=on_lost,
-            )
-
+        connection = Connection(
+            endpoint,
+            client_id=settings.client_id,
+            timeout_ms=settings.socket_timeout_ms,
+            on_lost=on_lost,
+        )
         try:
-            transport, connection = await asyncio.get_running_loop().create_connection(
-                made,
+            transport, _ = await asyncio.get_running_loop().create_connection(
+                lambda: FrameReader(settings.receive_message_max_bytes, connection),
                 endpoint.host,
                 endpoint.port,
                 ssl=self._tls,

@@ -1,4 +1,4 @@
-"""The receiving half of a connection: bytes become frames.
+"""What asyncio gives bytes to: they become frames for the connection that it belongs to.
 
 Small frames are taken out of one buffer and copied, so that whoever gets a frame may keep it. A large frame gets a
 buffer of its own as soon as its length is known; the rest of it is received straight into that and handed on as it is.
@@ -8,8 +8,7 @@ When nobody has the frame any more its buffer serves for another one: fresh memo
 import asyncio
 from struct import Struct
 from sys import getrefcount
-
-from oncelog.client.errors import KafkaError
+from typing import Protocol
 
 RECEIVE_BYTES = 64 * 1024
 LARGE_FRAME_BYTES = 16 * 1024
@@ -21,12 +20,23 @@ MOST_KEPT_BYTES = 24 << 20
 FREE = 3  # references: the list's, the loop's, and the one that counts them
 
 
-class Receiving(asyncio.BufferedProtocol):
-    """`_frame` gets every frame, without its length; `_rubbish` is told what cannot be a frame."""
+class Taker(Protocol):
+    is_closed: bool
 
-    is_closed = False
+    def frame(self, frame: memoryview) -> None:
+        """A whole frame, without its length."""
 
-    def __init__(self, max_frame_bytes: int) -> None:
+    def rubbish(self, what: str) -> object:
+        """Something came that cannot be a frame."""
+
+    def made(self, transport: asyncio.BaseTransport) -> None: ...
+
+    def lost(self, error: Exception | None) -> None: ...
+
+
+class FrameReader(asyncio.BufferedProtocol):
+    def __init__(self, max_frame_bytes: int, taker: Taker) -> None:
+        self._taker = taker
         self._max_frame_bytes = max_frame_bytes
         self._buffer = bytearray(RECEIVE_BYTES)
         self._view = memoryview(self._buffer)
@@ -35,11 +45,15 @@ class Receiving(asyncio.BufferedProtocol):
         self._large_filled = 0
         self._rooms: list[bytearray] = []
 
-    def _frame(self, frame: memoryview) -> None:
-        raise AssertionError("the other half takes the frames")
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._taker.made(transport)
 
-    def _rubbish(self, what: str) -> KafkaError:
-        raise AssertionError("the other half closes the connection")
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._large = None
+        self._taker.lost(exc)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._large is not None:
@@ -54,17 +68,17 @@ class Receiving(asyncio.BufferedProtocol):
         self._large_filled += nbytes
         if self._large_filled == len(large):
             self._large = None
-            if not self.is_closed:
-                self._frame(large)
+            if not self._taker.is_closed:
+                self._taker.frame(large)
 
     def _walk(self, end: int) -> None:
         """Hand on every whole frame that lies before `end`, and keep what is left at the buffer's start."""
-        view = self._view
+        view, taker = self._view, self._taker
         at = 0
-        while end - at >= SIZE_BYTES and not self.is_closed:
+        while end - at >= SIZE_BYTES and not taker.is_closed:
             (size,) = SIZE.unpack_from(view, at)
             if not LEAST_FRAME_BYTES <= size <= self._max_frame_bytes:
-                self._rubbish(_what_it_is(bytes(view[at : at + SIZE_BYTES]), size, self._max_frame_bytes))
+                taker.rubbish(_what_it_is(bytes(view[at : at + SIZE_BYTES]), size, self._max_frame_bytes))
                 return
             start = at + SIZE_BYTES
             stop = start + size
@@ -73,7 +87,7 @@ class Receiving(asyncio.BufferedProtocol):
                     self._begin_large(size, start, end)
                     return
                 break
-            self._frame(memoryview(bytes(view[start:stop])))
+            taker.frame(memoryview(bytes(view[start:stop])))
             at = stop
         left = end - at
         if left and at:

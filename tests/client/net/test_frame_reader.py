@@ -1,37 +1,43 @@
 """Bytes become frames, however they are cut on their way."""
 
+import asyncio
 import random
 
 import pytest
 
-from oncelog.client.errors import KafkaError
-from oncelog.client.net.receiving import LARGE_FRAME_BYTES, MOST_KEPT_BYTES, RECEIVE_BYTES, Receiving
+from oncelog.client.net.frame_reader import LARGE_FRAME_BYTES, MOST_KEPT_BYTES, RECEIVE_BYTES, FrameReader
 
 
-class Taker(Receiving):
+class Taker:
     def __init__(self, max_frame_bytes: int = 10_000_000) -> None:
-        super().__init__(max_frame_bytes)
+        self.reader = FrameReader(max_frame_bytes, self)
+        self.is_closed = False
         self.frames: list[memoryview] = []
-        self.rubbish: list[str] = []
+        self.heard: list[str] = []
 
-    def _frame(self, frame: memoryview) -> None:
+    def frame(self, frame: memoryview) -> None:
         self.frames.append(frame)
 
-    def _rubbish(self, what: str) -> KafkaError:
-        self.rubbish.append(what)
+    def rubbish(self, what: str) -> None:
+        self.heard.append(what)
         self.is_closed = True
-        return KafkaError(KafkaError._BAD_MSG, what)
+
+    def made(self, transport: asyncio.BaseTransport) -> None:
+        raise AssertionError("there is none here")
+
+    def lost(self, error: Exception | None) -> None:
+        raise AssertionError("there is nothing to be lost here")
 
 
 def feed(taker: Taker, data: bytes, next_bytes: random.Random | None = None) -> None:
     """As a transport does: into the buffer that it is given, as much as happens to be there."""
     at = 0
     while at < len(data):
-        buffer = taker.get_buffer(-1)
+        buffer = taker.reader.get_buffer(-1)
         most = len(buffer) if next_bytes is None else next_bytes.randint(1, len(buffer))
         chunk = data[at : at + most]
         buffer[: len(chunk)] = chunk
-        taker.buffer_updated(len(chunk))
+        taker.reader.buffer_updated(len(chunk))
         at += len(chunk)
 
 
@@ -60,7 +66,7 @@ def test_a_large_frame_is_received_into_the_buffer_that_is_handed_on() -> None:
     taker = Taker()
     data = framed(bytes(1_000_000))
     feed(taker, data[:100])
-    own = taker.get_buffer(-1).obj
+    own = taker.reader.get_buffer(-1).obj
     feed(taker, data[100:])
     assert taker.frames[0].obj is own
 
@@ -86,7 +92,7 @@ def test_no_more_memory_is_kept_than_is_allowed() -> None:
     taker = Taker(100_000_000)
     for size in (2, 9, 3, 10, 30, 4):
         feed(taker, framed(bytes(size * 1_000_000)))
-    assert sum(map(len, taker._rooms)) <= MOST_KEPT_BYTES
+    assert sum(map(len, taker.reader._rooms)) <= MOST_KEPT_BYTES
 
 
 def test_several_answers_in_one_chunk_are_all_handed_on() -> None:
@@ -110,6 +116,6 @@ def test_what_cannot_be_a_frame_is_told_with_what_it_may_be(data: bytes, words: 
 
     taker = Taker(max_frame_bytes=10_000)
     feed(taker, data)
-    (said,) = taker.rubbish
+    (said,) = taker.heard
     assert re.search(words, said)
     assert taker.frames == []
