@@ -1,5 +1,6 @@
 """Lanes and commits on both servers: whatever is run again, every row is there once."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -319,6 +320,21 @@ def test_a_topic_that_was_made_again_behind_a_warm_workers_back_gets_no_row(serv
     make_topic(server, topic)
     with pytest.raises(SinkRefused, match=rf"topic '{topic}' was deleted and made again.*`sink.first.batch` = 1$"):
         sink.run(1, [LEFT[:100]])
+    assert values(server, topic) == []
+
+
+def test_a_topic_that_is_made_again_in_the_middle_of_a_batch_gets_no_row(server: ServerProcess, topic: str) -> None:
+    sink = Sink(server, topic)
+    sink.run(0, [LEFT[:100]])
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        yield from cut(LEFT[:3000], 1000)
+        remove_topic(server, topic)
+        make_topic(server, topic)
+        yield from cut(LEFT[3000:], 1000)
+
+    with pytest.raises(SinkRefused, match=rf"topic '{topic}' (was deleted and made again|is not there any more)"):
+        sink.commit(1, [sink.lane(1, 0, rows())])
     assert values(server, topic) == []
 
 

@@ -10,6 +10,7 @@ import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
 
 from oncelog.client.errors import KafkaError, KafkaException, error_of, is_retriable
 from oncelog.client.net.brokers import Brokers
@@ -199,6 +200,7 @@ class Engine:
         if self.brokers.metadata is not self._metadata:
             self._metadata = self.brokers.metadata
             self._topics.look()
+            self.saving.look()
             self.sender.leaders(self._topics.leaders(), now_ms)
         self.sealing.seal_due(now_s)
         if not self._is_held:
@@ -373,8 +375,11 @@ class Engine:
         """Which records were given a time by the user is to be known of every batch."""
         self.sealing.keeps_times = True
 
-    def pin_topic(self, name: str, count: int, prepare: Prepare) -> None:
-        """This many partitions, whatever the cluster has; `prepare` comes before anything is put into them."""
+    def pin_topic(self, name: str, topic_id: UUID | None, count: int, prepare: Prepare) -> None:
+        """This very topic with this many partitions, whatever the cluster has by now; `prepare` comes before anything
+        is put into them."""
+        if topic_id is not None:
+            self._requests.identify(name, topic_id)
         self._topics.pin(name, count, prepare)
 
     def pin_by(self, pin: Callable[[str], Awaitable[None]]) -> None:

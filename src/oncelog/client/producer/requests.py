@@ -3,8 +3,9 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
 
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.net.connection import Connection
@@ -12,8 +13,10 @@ from oncelog.client.net.metadata import BrokerAddress
 from oncelog.client.sending import Answer, Produce
 from oncelog.wire.fields import NO_LEADER
 from oncelog.wire.frames import MalformedFrame
+from oncelog.wire.hot import PRODUCE_TOPIC_IDS
 from oncelog.wire.hot_client import (
     PRODUCE_KEY,
+    PRODUCE_VERSIONS,
     PRODUCE_VERSIONS_BY_NAME,
     ProduceAnswer,
     pack_produce,
@@ -50,6 +53,11 @@ class Requests:
         self._waiting: dict[int, deque[Produce]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._names: dict[str, bytes] = {}
+        self._ids: dict[str, bytes] = {}
+
+    def identify(self, topic: str, topic_id: UUID) -> None:
+        """From here on no other topic of this name is written to, where brokers take ids."""
+        self._ids[topic] = topic_id.bytes
 
     def send(self, request: Produce) -> None:
         node_id = request.node_id
@@ -91,12 +99,14 @@ class Requests:
             return
         correlation_id = connection.next_correlation_id()
         try:
-            version = connection.version(PRODUCE_KEY, *PRODUCE_VERSIONS_BY_NAME)
+            by_id = all(batch.topic in self._ids for batch in request.batches)
+            version = connection.version(PRODUCE_KEY, *(PRODUCE_VERSIONS if by_id else PRODUCE_VERSIONS_BY_NAME))
+            topics, asked = _by_topic(request, self._ids if version >= PRODUCE_TOPIC_IDS else self._names)
             buffers = pack_produce(
                 version,
                 correlation_id,
                 self._client_id,
-                self._by_topic(request),
+                topics,
                 acks=self._acks,
                 timeout_ms=self._timeout_ms,
             )
@@ -115,37 +125,43 @@ class Requests:
                 return
             try:
                 answer = read_produce_answer(version, frame)
-                answers = _answers(answer)
-            except (MalformedFrame, UnicodeDecodeError) as malformed:
+                answers = _answers(answer, asked)
+            except MalformedFrame as malformed:
                 rubbish = KafkaError(KafkaError._BAD_MSG, f"{connection.endpoint}: {malformed}")
                 self._on_lost(request_id, rubbish, True)
                 connection.close(rubbish)
                 return
-            self._learn(answer)
+            self._learn(answer, asked)
             if connection.traffic is not None:
                 connection.traffic.throttle_ms.add(answer.throttle_ms)
             self._on_answered(request_id, answers, answer.throttle_ms)
 
         connection.send(buffers, correlation_id, on_answer, self._patience_ms)
 
-    def _learn(self, answer: ProduceAnswer) -> None:
+    def _learn(self, answer: ProduceAnswer, asked: Mapping[bytes, str]) -> None:
         """A broker that leads no more may name who does (KIP-951): nobody need ask."""
         leaders = [
-            (each.topic.decode(), each.partition, *each.leader)
+            (asked[each.topic], each.partition, *each.leader)
             for each in answer.partitions
             if each.leader is not NO_LEADER
         ]
         if leaders:
             self._brokers.learn(leaders, [BrokerAddress(*each) for each in answer.endpoints])
 
-    def _by_topic(self, request: Produce) -> list[tuple[bytes, list[tuple[int, Any]]]]:
-        topics: dict[bytes, list[tuple[int, Any]]] = {}
-        for batch in request.batches:
-            name = self._names.get(batch.topic)
-            if name is None:
-                name = self._names[batch.topic] = batch.topic.encode()
-            topics.setdefault(name, []).append((batch.partition, batch.data))
-        return list(topics.items())
+
+def _by_topic(
+    request: Produce, names: dict[str, bytes]
+) -> tuple[list[tuple[bytes, list[tuple[int, Any]]]], dict[bytes, str]]:
+    """What is sent for each topic, and which topics these are."""
+    topics: dict[bytes, list[tuple[int, Any]]] = {}
+    asked: dict[bytes, str] = {}
+    for batch in request.batches:
+        name = names.get(batch.topic)
+        if name is None:
+            name = names[batch.topic] = batch.topic.encode()
+        topics.setdefault(name, []).append((batch.partition, batch.data))
+        asked[name] = batch.topic
+    return list(topics.items()), asked
 
 
 def _why(failure: BaseException) -> KafkaError:
@@ -157,9 +173,11 @@ def _why(failure: BaseException) -> KafkaError:
     return KafkaError(KafkaError._FAIL, f"a Produce request could not be sent: {failure!r}")
 
 
-def _answers(answer: ProduceAnswer) -> list[Answer]:
+def _answers(answer: ProduceAnswer, asked: Mapping[bytes, str]) -> list[Answer]:
+    if any(each.topic not in asked for each in answer.partitions):
+        raise MalformedFrame("an answer about a topic that nothing was sent to")
     return [
-        Answer(each.topic.decode(), each.partition, each.error_code, each.base_offset, each.append_time_ms,
+        Answer(asked[each.topic], each.partition, each.error_code, each.base_offset, each.append_time_ms,
                each.error_message)
         for each in answer.partitions
     ]  # fmt: skip

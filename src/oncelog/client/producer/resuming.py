@@ -19,6 +19,7 @@ from oncelog.client.producer.delivery import Records
 from oncelog.client.producer.replaying import Replays
 from oncelog.client.saving.asking import EARLIEST, end_offsets
 from oncelog.client.saving.book import Book, Save
+from oncelog.client.saving.errors import TopicGone
 from oncelog.client.saving.fencing import kafka_pid, lease
 from oncelog.client.saving.resume import Resumed, ResumedPartition, high_waters, resume, resume_partitions, unchanged
 from oncelog.client.saving.saved import SavedPartition, SavedProducer
@@ -218,7 +219,7 @@ class Saving:
         for name in {place.topic for place in resumed.partitions}:
             count = book.partition_count(name)
             assert count is not None
-            engine.pin_topic(name, count, self._prepare(resumed.partitions))
+            engine.pin_topic(name, book.topic_id(name), count, self._prepare(resumed.partitions))
         engine.wake()
 
     def _go_on_as(self, place: Place, identity: Identity, next_sequence: int, next_offset: int) -> None:
@@ -362,6 +363,14 @@ class Saving:
         """A batch goes to the Sender."""
         if self._book is not None and self._book.partition_count(batch.topic) is not None:
             self._book.taken(batch.place, batch.record_count)
+
+    def look(self) -> None:
+        """The metadata is new: a topic may be another one by now, and what follows must not go there."""
+        if self._book is not None and self._failure is None:
+            try:
+                self._book.check_topics(self._engine.brokers.metadata)
+            except TopicGone as gone:
+                self.stop(gone)
 
     def turn(self) -> None:
         """Something may have been offered."""

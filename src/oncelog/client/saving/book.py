@@ -7,12 +7,17 @@ produced meanwhile belongs to the next save.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+from uuid import UUID
 
 from oncelog.client.partitioners import KeylessCounter
 from oncelog.client.saving.errors import CannotResume
-from oncelog.client.saving.saved import SavedPartition, SavedProducer, SavedTopic
+from oncelog.client.saving.saved import NO_TOPIC_ID, SavedPartition, SavedProducer, SavedTopic, check_topic_id
 from oncelog.producers.sequences import records_behind, sequence_after
 from oncelog.slots import Identity, Place, Span
+
+if TYPE_CHECKING:
+    from oncelog.client.net.metadata import Metadata
 
 
 @dataclass(slots=True)
@@ -72,6 +77,18 @@ class Book:
         """How many partitions records of the topic are spread over; None where it is not pinned."""
         topic = self._topics.get(name)
         return None if topic is None else topic.partition_count
+
+    def topic_id(self, name: str) -> UUID | None:
+        """None where the broker that it was pinned on gave none."""
+        topic_id = self._topics[name].topic_id
+        return None if topic_id in ("", NO_TOPIC_ID) else UUID(topic_id)
+
+    def check_topics(self, metadata: "Metadata") -> None:
+        """Raises TopicGone where a topic of this name is another one. One that is not known may still come back."""
+        for name, topic in self._topics.items():
+            known = metadata.topics.get(name)
+            if known is not None and known.partitions:
+                check_topic_id(name, topic.topic_id, str(known.topic_id or ""))
 
     def keyless(self, name: str) -> KeylessCounter:
         """What places the topic's records without a key."""

@@ -70,14 +70,9 @@ class SavedProducer:
             )
 
     def check_topic(self, name: str, topic_id: str, partition_count: int) -> None:
-        """`topic_id` and `partition_count` are the topic's now; ids of brokers that know none are not compared."""
+        """`topic_id` and `partition_count` are the topic's now."""
         topic = self.topics[name]
-        if NO_TOPIC_ID not in (topic.topic_id, topic_id) and topic.topic_id != topic_id:
-            raise TopicGone(
-                f"topic {name!r} was deleted and made again (its id was {topic.topic_id}, and is {topic_id} now): what "
-                "was written before is gone",
-                "Start without a saved producer, from the input position that you want",
-            )
+        check_topic_id(name, topic.topic_id, topic_id)
         if partition_count < topic.partition_count:
             raise BadSavedProducer(
                 f"topic {name!r} had {topic.partition_count} partitions when the producer was saved, "
@@ -124,3 +119,13 @@ class SavedProducer:
         from oncelog.client.saving.loading import load_async
 
         return await load_async(properties)
+
+
+def check_topic_id(name: str, before: str, now: str) -> None:
+    """Ids of brokers that know none are not compared."""
+    if before != now and not {before, now} & {"", NO_TOPIC_ID}:
+        raise TopicGone(
+            f"topic {name!r} was deleted and made again (its id was {before}, and is {now} now): what was written "
+            "before is gone",
+            "Start without a saved producer, from the input position that you want",
+        )
