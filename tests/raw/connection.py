@@ -6,7 +6,8 @@ It keeps nothing, retries nothing and checks nothing, so that a test sees what t
 import socket
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
@@ -36,6 +37,7 @@ class RawConnection:
         self.client_id = client_id
         self._correlation_id = 0
         self._asked: list[tuple[int, Message]] = []
+        self._held: bytearray | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -50,7 +52,19 @@ class RawConnection:
 
     def send_bytes(self, payload: bytes) -> None:
         """One frame: the length, then these bytes."""
-        self.socket.sendall(_SIZE.pack(len(payload)) + payload)
+        frame = _SIZE.pack(len(payload)) + payload
+        if self._held is None:
+            self.socket.sendall(frame)
+        else:
+            self._held += frame
+
+    @contextmanager
+    def in_one_piece(self) -> Iterator[None]:
+        """What is sent meanwhile arrives together."""
+        self._held = bytearray()
+        yield
+        held, self._held = self._held, None
+        self.socket.sendall(held)
 
     def receive_bytes(self) -> bytes:
         size = _SIZE.unpack(self._exactly(4))[0]

@@ -64,16 +64,25 @@ def test_partitions_are_shared_out_as_by_kafkas_own_assignor(name: str) -> None:
 
 @pytest.mark.parametrize("name", STICKY)
 def test_no_more_partitions_change_hands_than_with_kafkas_own_assignor(name: str) -> None:
-    ours_moved, javas_moved = 0, 0
+    """Only as many partitions as Kafka gives can be shared more or less evenly: its cooperative assignor withholds what
+    moves, and a member that is alone gets topics from it that it never asked for."""
+    ours_moved, javas_moved, compared = 0, 0, 0
     for case in cases(name):
         ours = {
             member: set(found) for member, found in ASSIGNORS[name].assign(case["topics"], members_of(case)).items()
         }
         java = places(case["java"])
-        assert unevenness(ours) <= unevenness(java) or name == "cooperative-sticky", case
+        if size(ours) == size(java):
+            assert unevenness(ours) <= unevenness(java), case
+            compared += 1
         ours_moved += taken_away(case, ours)
         javas_moved += taken_away(case, java)
     assert 0 < ours_moved <= javas_moved
+    assert compared > 40
+
+
+def size(shares: dict[str, set[Partition]]) -> int:
+    return sum(len(found) for found in shares.values())
 
 
 def unevenness(shares: dict[str, set[Partition]]) -> int:
