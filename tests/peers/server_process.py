@@ -1,5 +1,6 @@
 """A server under test as a child process: started, awaited by its first answer, ended by its own process id."""
 
+import itertools
 import os
 import signal
 import socket
@@ -14,16 +15,25 @@ from tests.raw import RawConnection
 STOP_SECONDS = 20
 
 
+# Below those that the kernel hands out by itself, so that no connection and no port 0 of another test takes one between
+# its choice and the server's start.
+PORTS = range(18_000, 32_000)
+_next_port = itertools.cycle([*PORTS[os.getpid() * 61 % len(PORTS) :], *PORTS[: os.getpid() * 61 % len(PORTS)]])
+
+
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody holds right now; all are bound at once so that they differ."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
+    """Ports that nobody holds right now, and that this process has not chosen before."""
+    found: list[int] = []
+    while len(found) < count:
+        port = next(_next_port)
+        with socket.socket() as one:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                one.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        found.append(port)
+    return found
 
 
 class ServerProcess:
