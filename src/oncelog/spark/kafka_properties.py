@@ -4,9 +4,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from oncelog.client.errors import KafkaException
-from oncelog.client.properties import consumer_settings, producer_settings
-from oncelog.client.properties.table import ALIASES, HONOURED, PROPERTIES
+from oncelog.client import KafkaException
+from oncelog.client.door import ALIASES, HONOURED, PROPERTIES, consumer_settings, producer_settings
 from oncelog.settings import nearest
 
 PREFIX: Final = "kafka."

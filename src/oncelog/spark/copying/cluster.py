@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from oncelog.client.properties.roles import CONSUMER as CONSUMER
-from oncelog.client.properties.roles import PRODUCER as PRODUCER
-from oncelog.client.properties.table import for_role
+from oncelog.client.door import CONSUMER as CONSUMER
+from oncelog.client.door import PRODUCER as PRODUCER
+from oncelog.client.door import for_role
 
 
 class Cluster(NamedTuple):

@@ -8,11 +8,8 @@ from collections.abc import Iterable, Mapping
 from typing import Final, Self
 from zlib import crc32
 
-from oncelog.client.consumer.ranges import Range, read_columns
-from oncelog.client.errors import KafkaError, KafkaException
-from oncelog.client.net.warm import cool, warm
-from oncelog.client.producer.producer import Producer
-from oncelog.client.saving.asking import EARLIEST, LATEST, end_offsets
+from oncelog.client import KafkaError, KafkaException, Producer
+from oncelog.client.door import EARLIEST, LATEST, Range, cool, end_offsets, read_columns, warm
 from oncelog.slots import Place
 from oncelog.spark.copying.cluster import Cluster
 from oncelog.spark.copying.job import CopyRefused

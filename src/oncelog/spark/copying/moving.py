@@ -11,10 +11,8 @@ from contextlib import ExitStack
 from copy import deepcopy
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from oncelog.client.consumer.ranges import DataLost, Range, read_batches
-from oncelog.client.producer.buffers import Buffers
-from oncelog.client.producer.producer import Producer
-from oncelog.client.saving.saved import SavedPartition, SavedProducer, SavedTopic
+from oncelog.client import Producer, SavedProducer
+from oncelog.client.door import Buffers, DataLost, Range, SavedPartition, SavedTopic, read_batches
 from oncelog.clock import monotonic_s, wall_s
 from oncelog.producers.sequences import SEQUENCE_MASK
 from oncelog.records.passing_columns import Passing, pass_on
@@ -26,7 +24,7 @@ from oncelog.spark.copying.resuming import Resumed, check_written, resume
 from oncelog.spark.sink.steps import ACKNOWLEDGED, BEGUN, FIRST_SEND, RESUMED, RETURNING, SENT, STATE_READ, reached
 
 if TYPE_CHECKING:
-    from oncelog.client.producer.bulk import BulkSend
+    from oncelog.client.door import BulkSend
 
 # All that is under way fits into memory that is used again and again, and mostly into the processor's caches: twice as
 # much took half as long again.

@@ -11,10 +11,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from oncelog.client.consumer.ranges import Range, read_batches, read_columns
-from oncelog.client.net.warm import Warm, cool, warm
-from oncelog.client.saving.asking import end_offsets
-from oncelog.client.saving.resume import remembered_or_none
+from oncelog.client.door import Range, Warm, cool, end_offsets, read_batches, read_columns, remembered_or_none, warm
 from oncelog.clock import monotonic_s
 from oncelog.producers.sequences import SEQUENCE_MASK, SEQUENCE_WINDOW, records_behind
 from oncelog.records.column_types import Columns, Int64s

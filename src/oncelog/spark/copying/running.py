@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from threading import Event
 from typing import Any, Final
 
-from oncelog.client.errors import KafkaException, is_retriable
+from oncelog.client import KafkaException
+from oncelog.client.door import is_retriable
 from oncelog.clock import monotonic_s
 from oncelog.spark.copying.job import CopyFailed, CopyRefused, Job, Order, SparkGone, Task
 from oncelog.spark.copying.lane import Standing

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from threading import Event, Thread
 from typing import Final, Self, TextIO
 
-from oncelog.client.errors import KafkaException
+from oncelog.client import KafkaException
 from oncelog.clock import monotonic_s
 from oncelog.spark.copying.topics import Topics
 from oncelog.waiting import until_ended

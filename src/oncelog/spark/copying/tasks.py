@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
-from oncelog.client.errors import KafkaException, is_retriable
+from oncelog.client import KafkaException
+from oncelog.client.door import is_retriable
 from oncelog.spark.copying.job import Copied, CopyFailed, CopyRefused, Order, SparkGone, Task
 from oncelog.spark.copying.lane import BadState, Lane
 

@@ -4,18 +4,28 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from threading import Event
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
-from oncelog.client.admin.configs import describe_configs
-from oncelog.client.admin.timeouts import Timeouts
-from oncelog.client.admin.topics import create_topics
-from oncelog.client.admin.values import ConfigEntry, ConfigResource, ConfigSource, ResourceType
-from oncelog.client.errors import KafkaError, KafkaException, error_of, exception_of, is_retriable
-from oncelog.client.net.brokers import Brokers
-from oncelog.client.net.metadata import Metadata
-from oncelog.client.net.offsets import list_offsets
-from oncelog.client.net.warm import cool, warm
-from oncelog.client.saving.asking import EARLIEST, LATEST, end_offsets
-from oncelog.client.saving.fencing import kafka_pid
-from oncelog.client.types import NewTopic
+from oncelog.client import KafkaError, KafkaException, NewTopic
+from oncelog.client.door import (
+    EARLIEST,
+    LATEST,
+    Brokers,
+    ConfigEntry,
+    ConfigResource,
+    ConfigSource,
+    Metadata,
+    ResourceType,
+    Timeouts,
+    cool,
+    create_topics,
+    describe_configs,
+    end_offsets,
+    error_of,
+    exception_of,
+    is_retriable,
+    kafka_pid,
+    list_offsets,
+    warm,
+)
 from oncelog.clock import monotonic_s
 from oncelog.slots import Identity, Place
 from oncelog.spark.copying.job import CopyRefused

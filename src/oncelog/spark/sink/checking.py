@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from oncelog.client.properties.table import ALIASES
+from oncelog.client.door import ALIASES
 from oncelog.spark.option import BadOption
 from oncelog.spark.options import SinkOptions
 from oncelog.spark.sink.lane import TOPIC_PREFIX

@@ -7,7 +7,7 @@ appended it. Whoever finds his own first knows that nobody has sent anything bef
 import secrets
 from collections.abc import Sequence
 
-from oncelog.client.saving.saved import SavedProducer
+from oncelog.client import SavedProducer
 from oncelog.clock import wall_s
 from oncelog.slots import Place
 from oncelog.spark.sink.destination import Destination

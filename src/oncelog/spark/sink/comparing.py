@@ -11,13 +11,22 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from oncelog.client.net.brokers import Brokers
-from oncelog.client.partition_loops import KEYLESS, partitions_of
-from oncelog.client.partitioners import KeylessCounter, Partitioner, partitioner
-from oncelog.client.saving.errors import CannotResume, ReplayDiffers
-from oncelog.client.saving.read_back import slots
-from oncelog.client.saving.replay import Output, Slot, check_equal
-from oncelog.client.saving.saved import SavedPartition, SavedProducer
+from oncelog.client import SavedProducer
+from oncelog.client.door import (
+    KEYLESS,
+    Brokers,
+    CannotResume,
+    KeylessCounter,
+    Output,
+    Partitioner,
+    ReplayDiffers,
+    SavedPartition,
+    Slot,
+    check_equal,
+    partitioner,
+    partitions_of,
+    slots,
+)
 from oncelog.producers.sequences import records_behind
 from oncelog.records.arrow import bytes_column, headers_column, timestamps
 from oncelog.slots import Place, Span

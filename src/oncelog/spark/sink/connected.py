@@ -3,7 +3,7 @@
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from oncelog.client.saving.saved import SavedProducer
+from oncelog.client import SavedProducer
 from oncelog.spark.sink.standing import Standing
 
 if TYPE_CHECKING:

@@ -4,15 +4,19 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Protocol
 
-from oncelog.client.errors import KafkaError, KafkaException, error_of
-from oncelog.client.net.brokers import Brokers
-from oncelog.client.net.metadata import Metadata
-from oncelog.client.net.retry import Patience, ask
-from oncelog.client.properties import ProducerSettings
-from oncelog.client.saving.asking import end_offsets
-from oncelog.client.saving.fencing import kafka_pid
-from oncelog.client.saving.resume import check_metadata
-from oncelog.client.saving.saved import SavedProducer, SavedTopic
+from oncelog.client import KafkaError, KafkaException, SavedProducer
+from oncelog.client.door import (
+    Brokers,
+    Metadata,
+    Patience,
+    ProducerSettings,
+    SavedTopic,
+    ask,
+    check_metadata,
+    end_offsets,
+    error_of,
+    kafka_pid,
+)
 from oncelog.clock import wall_s
 from oncelog.slots import Identity, Place
 from oncelog.spark.sink.errors import SinkRefused

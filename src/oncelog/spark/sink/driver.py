@@ -6,8 +6,8 @@ the same batch the first in the log has saved it, and the other one compares too
 
 from collections.abc import Sequence
 
-from oncelog.client.errors import KafkaException
-from oncelog.client.saving.errors import TopicGone
+from oncelog.client import KafkaException
+from oncelog.client.door import TopicGone
 from oncelog.spark.options import SinkOptions
 from oncelog.spark.sink import steps
 from oncelog.spark.sink.checking import lane_properties

@@ -4,7 +4,7 @@ import secrets
 from dataclasses import replace
 from typing import Final
 
-from oncelog.client.saving.saved import SavedProducer
+from oncelog.client import SavedProducer
 from oncelog.clock import wall_s
 from oncelog.slots import Place
 from oncelog.spark.sink.destination import Destination

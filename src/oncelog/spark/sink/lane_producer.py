@@ -4,10 +4,8 @@ import asyncio
 from collections.abc import Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from oncelog.client.errors import KafkaException
-from oncelog.client.producer.producer import Producer
-from oncelog.client.saving.errors import ReplayDiffers
-from oncelog.client.saving.saved import SavedProducer
+from oncelog.client import KafkaException, Producer, SavedProducer
+from oncelog.client.door import ReplayDiffers
 from oncelog.spark.sink.lane import Json
 from oncelog.spark.sink.saved_lanes import together
 from oncelog.waiting import result_of

@@ -18,9 +18,8 @@ from typing import Any, Final, Self
 
 import pyarrow as pa
 
-from oncelog.client.errors import KafkaError, KafkaException
-from oncelog.client.saving.errors import BadSavedProducer, CannotResume, TopicGone
-from oncelog.client.saving.saved import SavedProducer
+from oncelog.client import KafkaError, KafkaException, SavedProducer
+from oncelog.client.door import BadSavedProducer, CannotResume, TopicGone
 from oncelog.spark.options import SinkOptions
 from oncelog.spark.sink import steps
 from oncelog.spark.sink.checking import lane_properties

@@ -7,9 +7,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from oncelog.client.errors import KafkaError, KafkaException
-from oncelog.client.producer.bulk import BulkSend
-from oncelog.client.producer.producer import Producer
+from oncelog.client import KafkaError, KafkaException, Producer
+from oncelog.client.door import BulkSend
 from oncelog.spark.options import SinkOptions
 from oncelog.spark.sink.checking import lane_properties
 from oncelog.spark.sink.errors import SinkRefused

@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from oncelog.client.saving.saved import SavedPartition, SavedProducer, SavedTopic
+from oncelog.client import SavedProducer
+from oncelog.client.door import SavedPartition, SavedTopic
 from oncelog.slots import Identity, Place, Span
 
 

@@ -17,7 +17,7 @@ Whoever appends reads on up to its own record, and then knows what came of it.
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from oncelog.client.saving.saved import SavedProducer
+from oncelog.client import SavedProducer
 from oncelog.spark.sink.errors import BadState
 from oncelog.spark.sink.lane import (
     LANE,

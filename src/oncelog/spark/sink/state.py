@@ -9,14 +9,19 @@ from collections.abc import Awaitable, Callable, Iterable
 from datetime import timedelta
 from typing import Any, Final, NamedTuple, TypeVar
 
-from oncelog.client.admin.configs import describe_configs
-from oncelog.client.admin.timeouts import Timeouts
-from oncelog.client.admin.topics import create_topics
-from oncelog.client.admin.values import ConfigResource, ResourceType
-from oncelog.client.errors import KafkaError, KafkaException, error_of, is_retriable
-from oncelog.client.net.brokers import Brokers
-from oncelog.client.saving.asking import EARLIEST, end_offsets
-from oncelog.client.types import NewTopic
+from oncelog.client import KafkaError, KafkaException, NewTopic
+from oncelog.client.door import (
+    EARLIEST,
+    Brokers,
+    ConfigResource,
+    ResourceType,
+    Timeouts,
+    create_topics,
+    describe_configs,
+    end_offsets,
+    error_of,
+    is_retriable,
+)
 from oncelog.clock import monotonic_s, wall_s
 from oncelog.records.build import build_batch
 from oncelog.records.codecs import GZIP, NONE

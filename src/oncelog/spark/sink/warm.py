@@ -10,10 +10,8 @@ from collections import OrderedDict
 from collections.abc import Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from oncelog.client.net.brokers import Brokers
-from oncelog.client.net.loop_thread import LoopThread
-from oncelog.client.properties import ProducerSettings, producer_settings
-from oncelog.client.saving.saved import SavedProducer
+from oncelog.client import SavedProducer
+from oncelog.client.door import Brokers, LoopThread, ProducerSettings, producer_settings
 from oncelog.spark.sink.destination import Destination, KafkaDestination
 from oncelog.spark.sink.standing import Standing
 from oncelog.spark.sink.state import SinkTopic

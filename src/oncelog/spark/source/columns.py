@@ -84,7 +84,7 @@ class RowMaker:
     def __init__(self, wanted: StructType, topic: str, partition: int) -> None:
         from pyspark.sql.pandas.types import to_arrow_schema
 
-        from oncelog.client.consumer.arrow import PartitionColumns
+        from oncelog.client.door import PartitionColumns
 
         self._schema = to_arrow_schema(wanted, timezone="UTC")
         self._own = PartitionColumns(topic, partition)

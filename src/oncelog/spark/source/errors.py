@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from oncelog.client.consumer.ranges import DataLost
-from oncelog.client.errors import KafkaException
+from oncelog.client import KafkaException
+from oncelog.client.door import DataLost
 
 _log: Final = logging.getLogger("oncelog.spark")
 _LOST: Final = "Some data may have been lost: it was deleted by retention, or with its topic, before it was read"

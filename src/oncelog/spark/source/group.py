@@ -9,11 +9,8 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
-from oncelog.client.errors import KafkaException, error_of
-from oncelog.client.groups.commits import ToCommit, commit_offsets
-from oncelog.client.groups.membership_steps import Member
-from oncelog.client.net.retry import Patience, ask
-from oncelog.client.net.warm import Warm, cool, warm
+from oncelog.client import KafkaException
+from oncelog.client.door import Member, Patience, ToCommit, Warm, ask, commit_offsets, cool, error_of, warm
 from oncelog.spark.source import positions
 from oncelog.spark.source.bounds import Partition
 

@@ -5,10 +5,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Self
 
-from oncelog.client.errors import KafkaError, KafkaException, error_of, exception_of
-from oncelog.client.net.offsets import OffsetFound, offsets_at
-from oncelog.client.net.retry import UNKNOWN, Patience
-from oncelog.client.net.warm import cool, warm
+from oncelog.client import KafkaError, KafkaException
+from oncelog.client.door import UNKNOWN, OffsetFound, Patience, cool, error_of, exception_of, offsets_at, warm
 from oncelog.spark.option import BadOption
 from oncelog.spark.options import SourceOptions
 from oncelog.spark.source.bounds import LATEST, Bound, Offsets, Partition, Time, Word

@@ -16,7 +16,7 @@ from itertools import pairwise
 from math import ceil, floor
 from typing import Any, Final
 
-from oncelog.client.consumer.ranges import Range
+from oncelog.client.door import Range
 from oncelog.spark.source.bounds import INT64_MAX, Partition
 from oncelog.spark.source.errors import SourceError
 

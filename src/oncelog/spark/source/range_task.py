@@ -6,7 +6,7 @@ from typing import Any, Final
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
-from oncelog.client.consumer.ranges import Range, read_columns
+from oncelog.client.door import Range, read_columns
 from oncelog.spark.options import SourceOptions
 from oncelog.spark.source.columns import RowMaker, to_decode
 from oncelog.spark.source.errors import in_words, lost

@@ -6,7 +6,7 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from oncelog.client.consumer.ranges import Range
+from oncelog.client.door import Range
 from oncelog.spark.option import BadOption
 from oncelog.spark.options import source_options
 from oncelog.spark.source import range_task

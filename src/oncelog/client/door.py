@@ -1,0 +1,188 @@
+"""The client's inner parts for those that build upon it (Spark, flows): these names and no others.
+
+They take everything else from `oncelog.client`, by its public names; import-linter holds that. What is here: asking a
+cluster again while a failure passes, topics and their configurations, saved producers with what stands in a log
+already, columns, and the tables of settings. Each name is imported when it is first used: whoever asks for an offset
+does not pay for numba.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from oncelog.client.admin.configs import describe_configs as describe_configs
+    from oncelog.client.admin.timeouts import Timeouts as Timeouts
+    from oncelog.client.admin.topics import create_topics as create_topics
+    from oncelog.client.admin.values import ConfigEntry as ConfigEntry
+    from oncelog.client.admin.values import ConfigResource as ConfigResource
+    from oncelog.client.admin.values import ConfigSource as ConfigSource
+    from oncelog.client.admin.values import ResourceType as ResourceType
+    from oncelog.client.consumer.arrow import PartitionColumns as PartitionColumns
+    from oncelog.client.consumer.ranges import DataLost as DataLost
+    from oncelog.client.consumer.ranges import Range as Range
+    from oncelog.client.consumer.ranges import read_batches as read_batches
+    from oncelog.client.consumer.ranges import read_columns as read_columns
+    from oncelog.client.errors import error_of as error_of
+    from oncelog.client.errors import exception_of as exception_of
+    from oncelog.client.errors import is_retriable as is_retriable
+    from oncelog.client.groups.commits import ToCommit as ToCommit
+    from oncelog.client.groups.commits import commit_offsets as commit_offsets
+    from oncelog.client.groups.membership_steps import Member as Member
+    from oncelog.client.net.brokers import Brokers as Brokers
+    from oncelog.client.net.loop_thread import LoopThread as LoopThread
+    from oncelog.client.net.metadata import Metadata as Metadata
+    from oncelog.client.net.offsets import EARLIEST as EARLIEST
+    from oncelog.client.net.offsets import LATEST as LATEST
+    from oncelog.client.net.offsets import OffsetFound as OffsetFound
+    from oncelog.client.net.offsets import end_offsets as end_offsets
+    from oncelog.client.net.offsets import list_offsets as list_offsets
+    from oncelog.client.net.offsets import offsets_at as offsets_at
+    from oncelog.client.net.retry import UNKNOWN as UNKNOWN
+    from oncelog.client.net.retry import Patience as Patience
+    from oncelog.client.net.retry import ask as ask
+    from oncelog.client.net.warm import Warm as Warm
+    from oncelog.client.net.warm import cool as cool
+    from oncelog.client.net.warm import warm as warm
+    from oncelog.client.partition_loops import KEYLESS as KEYLESS
+    from oncelog.client.partition_loops import partitions_of as partitions_of
+    from oncelog.client.partitioners import KeylessCounter as KeylessCounter
+    from oncelog.client.partitioners import Partitioner as Partitioner
+    from oncelog.client.partitioners import partitioner as partitioner
+    from oncelog.client.producer.buffers import Buffers as Buffers
+    from oncelog.client.producer.bulk import BulkSend as BulkSend
+    from oncelog.client.properties import ProducerSettings as ProducerSettings
+    from oncelog.client.properties import consumer_settings as consumer_settings
+    from oncelog.client.properties import producer_settings as producer_settings
+    from oncelog.client.properties.roles import CONSUMER as CONSUMER
+    from oncelog.client.properties.roles import PRODUCER as PRODUCER
+    from oncelog.client.properties.table import ALIASES as ALIASES
+    from oncelog.client.properties.table import HONOURED as HONOURED
+    from oncelog.client.properties.table import PROPERTIES as PROPERTIES
+    from oncelog.client.properties.table import for_role as for_role
+    from oncelog.client.saving.errors import BadSavedProducer as BadSavedProducer
+    from oncelog.client.saving.errors import CannotResume as CannotResume
+    from oncelog.client.saving.errors import ReplayDiffers as ReplayDiffers
+    from oncelog.client.saving.errors import TopicGone as TopicGone
+    from oncelog.client.saving.fencing import kafka_pid as kafka_pid
+    from oncelog.client.saving.read_back import slots as slots
+    from oncelog.client.saving.replay import Output as Output
+    from oncelog.client.saving.replay import Slot as Slot
+    from oncelog.client.saving.replay import check_equal as check_equal
+    from oncelog.client.saving.resume import check_metadata as check_metadata
+    from oncelog.client.saving.resume import remembered_or_none as remembered_or_none
+    from oncelog.client.saving.saved import SavedPartition as SavedPartition
+    from oncelog.client.saving.saved import SavedTopic as SavedTopic
+
+_HOMES: Final = {
+    # Asking a cluster, again while a failure passes.
+    "oncelog.client.errors": (
+        "error_of",
+        "exception_of",
+        "is_retriable",
+    ),
+    "oncelog.client.groups.commits": (
+        "ToCommit",
+        "commit_offsets",
+    ),
+    "oncelog.client.groups.membership_steps": ("Member",),
+    "oncelog.client.net.brokers": ("Brokers",),
+    "oncelog.client.net.loop_thread": ("LoopThread",),
+    "oncelog.client.net.metadata": ("Metadata",),
+    "oncelog.client.net.offsets": (
+        "EARLIEST",
+        "LATEST",
+        "OffsetFound",
+        "end_offsets",
+        "list_offsets",
+        "offsets_at",
+    ),
+    "oncelog.client.net.retry": (
+        "Patience",
+        "UNKNOWN",
+        "ask",
+    ),
+    "oncelog.client.net.warm": (
+        "Warm",
+        "cool",
+        "warm",
+    ),
+    # Topics: made, described, configured.
+    "oncelog.client.admin.configs": ("describe_configs",),
+    "oncelog.client.admin.timeouts": ("Timeouts",),
+    "oncelog.client.admin.topics": ("create_topics",),
+    "oncelog.client.admin.values": (
+        "ConfigEntry",
+        "ConfigResource",
+        "ConfigSource",
+        "ResourceType",
+    ),
+    # Producers as they are saved, and what stands in a log already.
+    "oncelog.client.saving.errors": (
+        "BadSavedProducer",
+        "CannotResume",
+        "ReplayDiffers",
+        "TopicGone",
+    ),
+    "oncelog.client.saving.fencing": ("kafka_pid",),
+    "oncelog.client.saving.read_back": ("slots",),
+    "oncelog.client.saving.replay": (
+        "Output",
+        "Slot",
+        "check_equal",
+    ),
+    "oncelog.client.saving.resume": (
+        "check_metadata",
+        "remembered_or_none",
+    ),
+    "oncelog.client.saving.saved": (
+        "SavedPartition",
+        "SavedTopic",
+    ),
+    # Columns: read, and placed in partitions.
+    "oncelog.client.consumer.arrow": ("PartitionColumns",),
+    "oncelog.client.consumer.ranges": (
+        "DataLost",
+        "Range",
+        "read_batches",
+        "read_columns",
+    ),
+    "oncelog.client.partition_loops": (
+        "KEYLESS",
+        "partitions_of",
+    ),
+    "oncelog.client.partitioners": (
+        "KeylessCounter",
+        "Partitioner",
+        "partitioner",
+    ),
+    "oncelog.client.producer.buffers": ("Buffers",),
+    "oncelog.client.producer.bulk": ("BulkSend",),
+    # Settings.
+    "oncelog.client.properties": (
+        "ProducerSettings",
+        "consumer_settings",
+        "producer_settings",
+    ),
+    "oncelog.client.properties.roles": (
+        "CONSUMER",
+        "PRODUCER",
+    ),
+    "oncelog.client.properties.table": (
+        "ALIASES",
+        "HONOURED",
+        "PROPERTIES",
+        "for_role",
+    ),
+}
+_HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME_OF})
