@@ -4,9 +4,9 @@ import confluent_kafka
 import pytest
 from kio.schema.errors import ErrorCode
 
-from oncelog.client.error_codes import NAMES
 from oncelog.client.errors import KafkaError, KafkaException, error_of, is_retriable
 from oncelog.client.types import OFFSET_BEGINNING, OFFSET_END, OFFSET_INVALID, OFFSET_STORED, TopicPartition
+from oncelog.error_codes import NAMES
 
 THEIRS = {
     name: value

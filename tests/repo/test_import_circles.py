@@ -24,14 +24,6 @@ KNOWN: list[set[str]] = [
         "oncelog.server.receiving",
     },
     {
-        "oncelog.client.sending.actions",
-        "oncelog.client.sending.batch",
-        "oncelog.client.sending.context",
-        "oncelog.client.sending.partition",
-        "oncelog.client.sending.settling",
-        "oncelog.client.sending.tenure",
-    },
-    {
         "oncelog.client.saving.asking",
         "oncelog.client.saving.committed",
         "oncelog.client.saving.loading",

@@ -18,7 +18,7 @@ VIOLATIONS = [
     ("producers/violation.py", "import random"),
     ("wire/violation.py", "import socket"),
     ("log/violation_loop.py", "import asyncio"),
-    ("client/sending/violation.py", "import random"),
+    ("client/fetching/violation.py", "import random"),
     ("spark/sink/deciding.py", "import pyspark"),
     ("chaos/sender_report.py", "import socket"),
     ("cluster/violation.py", "import numpy"),

@@ -6,7 +6,7 @@ carries without anyone raising it.
 
 from typing import Final
 
-from oncelog.client.error_codes import NAMES, TEXTS, ErrorCodes
+from oncelog.error_codes import NAMES, TEXTS, ErrorCodes
 
 # Kafka's own list of errors after which the same request may be sent again, perhaps to another broker.
 _RETRIABLE_BROKER: Final = frozenset(

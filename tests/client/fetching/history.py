@@ -3,7 +3,6 @@
 import random
 from collections import Counter
 
-from oncelog.client.error_codes import ErrorCodes
 from oncelog.client.fetching.events import Chunk, Event, Failed
 from oncelog.client.fetching.fetcher import Fetcher
 from oncelog.client.fetching.values import (
@@ -17,6 +16,7 @@ from oncelog.client.fetching.values import (
     NeedMetadata,
     Partition,
 )
+from oncelog.error_codes import ErrorCodes
 from oncelog.records.header import headers
 from oncelog.records.read import records_of
 from tests.client.fetching.cluster import SimulatedCluster

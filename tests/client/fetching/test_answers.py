@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from oncelog.client.error_codes import ErrorCodes
 from oncelog.client.fetching.events import Chunk, EndReached, Failed
 from oncelog.client.fetching.fetcher import HELD_BACK_WAIT_MS, Fetcher
 from oncelog.client.fetching.values import (
@@ -24,6 +23,7 @@ from oncelog.client.fetching.values import (
     NeedMetadata,
     Partition,
 )
+from oncelog.error_codes import ErrorCodes
 from tests.client.fetching.test_batches import data_batch
 
 A: Partition = ("a", 0)

@@ -10,8 +10,9 @@ from oncelog.client.net.brokers import Brokers
 from oncelog.client.net.connection import Connection
 from oncelog.client.producer.requests import Requests
 from oncelog.client.properties import producer_settings
-from oncelog.client.sending import Batch, Produce
 from oncelog.records.build import build_batch
+from oncelog.slots.batch import Batch
+from oncelog.slots.messages import Produce
 from tests.client.net.fake_broker import Asked, FakeBroker, frame_of
 
 NOT_LEADER = 6
@@ -26,7 +27,7 @@ async def answered(broker: FakeBroker, brokers: Brokers) -> list[Any]:
         is_told.set()
 
     settings = producer_settings({"bootstrap.servers": f"{broker.host}:{broker.port}"})
-    requests = Requests(brokers, settings, tell, tell)
+    requests = Requests(brokers, settings, tell, tell, tell)
     await brokers.refresh(["t"])
     requests.send(Produce(broker.node_id, 7, [Batch("t", 0, build_batch([(None, b"a", (), 0)]), 1, 0)]))
     async with asyncio.timeout(20):
@@ -72,6 +73,9 @@ class Unreachable:
         self.failure = failure
         self.asked_count = 0
 
+    def is_connected(self, node_id: int) -> bool:
+        return False
+
     async def connection(self, node_id: int) -> Any:
         self.asked_count += 1
         raise self.failure
@@ -90,7 +94,7 @@ async def test_whatever_keeps_a_connection_from_opening_nothing_was_sent_and_the
 
     brokers = Unreachable(failure)
     settings = producer_settings({"bootstrap.servers": "127.0.0.1:1"})
-    requests = Requests(cast(Brokers, brokers), settings, lambda *said: None, lost)
+    requests = Requests(cast(Brokers, brokers), settings, lambda *said: None, lost, lambda *said: None)
     for request_id in (7, 8):
         is_told.clear()
         requests.send(Produce(0, request_id, []))
@@ -128,7 +132,7 @@ async def test_an_answer_is_waited_for_as_long_as_the_broker_may_take(
 ) -> None:
     given = {"bootstrap.servers": "127.0.0.1:1", "socket.timeout.ms": socket_ms, "delivery.timeout.ms": 0}
     settings = producer_settings(given | ({} if request_ms is None else {"request.timeout.ms": request_ms}))
-    requests = Requests(cast(Brokers, None), settings, lambda *said: None, lambda *said: None)
+    requests = Requests(cast(Brokers, None), settings, *[lambda *said: None] * 3)
     connection = Remembering()
     requests._write(cast(Connection, connection), Produce(0, 1, []))
     assert connection.timeouts_ms == [waited_ms]

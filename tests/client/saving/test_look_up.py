@@ -5,9 +5,9 @@ import pytest
 from oncelog.client.net.brokers import Brokers
 from oncelog.client.saving import CannotResume
 from oncelog.client.saving.look_up import look_up
-from oncelog.client.sending import LookUp, StoredSpan
 from oncelog.clock import wall_s
 from oncelog.slots import Identity, Place
+from oncelog.slots.messages import LookUp, StoredSpan
 from tests.client.saving.written import Written, new_writer
 from tests.raw import RawConnection
 from tests.waiting import until

@@ -2,12 +2,12 @@
 
 from collections import deque
 
-from oncelog.client.error_codes import ErrorCodes
 from oncelog.client.errors import is_retriable, text_of
 from oncelog.client.fetching.batches import survey
 from oncelog.client.fetching.cursor import Cursor, Stage
 from oncelog.client.fetching.events import Chunk, EndReached, Event, Failed
 from oncelog.client.fetching.values import NO_EPOCH, NO_NODE, RESET_BY, Fetched, FetchLimits, FoundEpochEnd, FoundOffset
+from oncelog.error_codes import ErrorCodes
 
 # Somebody else leads, or nobody: ask for metadata before anything else.
 _LEADER_IS_ANOTHER = frozenset(

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
 from typing import TypeVar
 
-from oncelog.client.error_codes import ErrorCodes
 from oncelog.client.errors import is_retriable, text_of
 from oncelog.client.fetching import answers
 from oncelog.client.fetching.cursor import Cursor, Stage
@@ -38,6 +37,7 @@ from oncelog.client.fetching.values import (
     NeedMetadata,
     Partition,
 )
+from oncelog.error_codes import ErrorCodes
 
 Answer = TypeVar("Answer", Fetched, FoundOffset, FoundEpochEnd)
 

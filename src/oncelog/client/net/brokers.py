@@ -121,6 +121,11 @@ class Brokers:
             return min(opened, key=lambda each: each.in_flight)
         return await self._bootstrapping.do(None, self._any_connection)
 
+    def is_connected(self, node_id: int) -> bool:
+        """Whether a connection to this broker is open already."""
+        known = self.metadata.brokers.get(node_id)
+        return known is not None and self._pool.is_open(_endpoint_of(known))
+
     async def _endpoint(self, node_id: int) -> Endpoint:
         known = self.metadata.brokers.get(node_id)
         if known is None:

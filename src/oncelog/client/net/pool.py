@@ -52,6 +52,9 @@ class Pool:
     def connections_to(self, host: str, port: int) -> list[Connection]:
         return [each for (endpoint, _), each in self._open.items() if (endpoint.host, endpoint.port) == (host, port)]
 
+    def is_open(self, endpoint: Endpoint) -> bool:
+        return (endpoint, "") in self._open
+
     def open_connections(self, purpose: str = "") -> list[Connection]:
         return [each for (_, its_purpose), each in self._open.items() if its_purpose == purpose]
 

@@ -26,12 +26,12 @@ from oncelog.client.producer.accumulator import (
 from oncelog.client.producer.buffers import Buffers
 from oncelog.client.producer.delivery import AllGiven, Records, Report
 from oncelog.client.producer.sealing import BulkRows
-from oncelog.client.sending import Batch
 from oncelog.clock import monotonic_s, wall_s
 from oncelog.records.arrow import bytes_column, headers_column, timestamps
 from oncelog.records.column_types import BytesColumn, HeadersColumn
 from oncelog.records.encode_columns import encode
 from oncelog.records.encode_loops import NO_PART
+from oncelog.slots.batch import Batch
 from oncelog.waiting import until_set
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from oncelog.client.errors import KafkaError
 from oncelog.client.producer.accumulator import Budget, time_ms
-from oncelog.client.sending import Batch, split_batch
 from oncelog.client.types import OFFSET_INVALID, TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME
+from oncelog.slots.batch import Batch, split_batch
 
 NO_NUMBER: Final = -1
 GIVEN: Final = -1.0  # as the accumulator says it of a time that the user gave

@@ -24,23 +24,14 @@ from oncelog.client.producer.resuming import Saving
 from oncelog.client.producer.sealing import Sealing
 from oncelog.client.producer.telling import Repeats, Unheard
 from oncelog.client.producer.topics import Topics
-from oncelog.client.sending import (
-    Action,
-    Answer,
-    Batch,
-    Delivered,
-    Failed,
-    LookUp,
-    NeedIdentity,
-    NeedMetadata,
-    Produce,
-    Sender,
-    SenderLimits,
-)
 from oncelog.client.statistics.producing import Producing
 from oncelog.client.statistics.statistics import Statistics
 from oncelog.clock import monotonic_s
 from oncelog.slots import Place
+from oncelog.slots.batch import Batch
+from oncelog.slots.limits import SenderLimits
+from oncelog.slots.messages import Action, Answer, Delivered, Failed, LookUp, NeedIdentity, NeedMetadata, Produce
+from oncelog.slots.sender import Sender
 
 if TYPE_CHECKING:
     from oncelog.client.properties import ProducerSettings
@@ -77,7 +68,7 @@ class Engine:
         self._tell = tell = self._repeats.tell
         self._topics = Topics(self.brokers, settings, self._place_held, self._fail_held, self._gone, tell)
         self.topics = self._topics.known
-        self._requests = Requests(self.brokers, settings, self._answered, self._lost)
+        self._requests = Requests(self.brokers, settings, self._answered, self._lost, self._unchecked)
         self._identities = Identities(self.brokers, self.sender, settings, tell, self.wake)
         self._wanted: deque[Topic] = deque()
         self._is_woken = True  # until it is started
@@ -294,6 +285,10 @@ class Engine:
         self.sender.lost(request_id, _now_ms(), code=code, was_sent=was_sent)
         if not self._is_closed:
             self._tell(error)
+        self.wake()
+
+    def _unchecked(self, request_id: int) -> None:
+        self.sender.unchecked(request_id, _now_ms())
         self.wake()
 
     async def _ask_memory(self) -> None:

@@ -8,9 +8,9 @@ from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.saving.errors import CannotResume
 from oncelog.client.saving.fencing import kafka_pid, lease
 from oncelog.client.saving.look_up import look_up
-from oncelog.client.sending import LookUp, NeedIdentity, Sender
-from oncelog.clock import monotonic_s
-from oncelog.slots import Identity
+from oncelog.clock import monotonic_s, wall_s
+from oncelog.slots.messages import LookUp, NeedIdentity
+from oncelog.slots.sender import Sender
 
 if TYPE_CHECKING:
     from oncelog.client.net.brokers import Brokers
@@ -49,15 +49,13 @@ class Identities:
     async def _grant(self, asked: NeedIdentity) -> None:
         attempt = 0
         while True:
-            asked_ms = int(monotonic_s() * 1000)
+            asked_ms = int(wall_s() * 1000)
             try:
                 is_leased = (await self._brokers.connection(None)).is_oncelog
                 if is_leased:
                     granted = await lease(self._brokers, asked.places, asked_ms)
-                    expires_at_ms: int | None = granted.expires_at_ms
                 else:
                     granted = await kafka_pid(self._brokers)
-                    expires_at_ms = None
             except KafkaException as failure:
                 error = failure.error
                 self._tell(error)
@@ -67,8 +65,7 @@ class Identities:
                 attempt += 1
                 await self._pause(attempt)
                 continue
-            identity = Identity(granted.pid, granted.generation)
-            self._sender.granted(asked.places, identity, expires_at_ms, int(monotonic_s() * 1000))
+            self._sender.granted(asked.places, granted, int(monotonic_s() * 1000))
             break
         self._wake()
 

@@ -13,12 +13,12 @@ from oncelog.client.producer.accumulator import Partition, Topic, given_time
 from oncelog.client.producer.bulk import BulkSend
 from oncelog.client.producer.delivery import AllGiven, Records
 from oncelog.client.producer.sealing import BulkRows
-from oncelog.client.sending import Batch
 from oncelog.clock import monotonic_s
 from oncelog.records.header import NO_PRODUCER_ID, NO_SEQUENCE, Buffer, stamp, stamp_producer
 from oncelog.records.passing_columns import Passed, pass_on
 from oncelog.records.read import records_of
 from oncelog.records.trim import trim
+from oncelog.slots.batch import Batch
 
 if TYPE_CHECKING:
     from oncelog.client.producer.engine import Engine

@@ -16,10 +16,10 @@ from oncelog.client.producer.accumulator import COLUMNS, HEADERS, KEY, TIME, VAL
 from oncelog.client.producer.delivery import Records, Report
 from oncelog.client.saving.read_back import slots
 from oncelog.client.saving.replay import Dropped, Output, PartitionReplay, check_equal
-from oncelog.client.sending import Delivered
 from oncelog.clock import monotonic_s
 from oncelog.records.read import records_of
 from oncelog.slots import Place, Span
+from oncelog.slots.messages import Delivered
 
 if TYPE_CHECKING:
     from oncelog.client.net.brokers import Brokers

@@ -10,7 +10,9 @@ from uuid import UUID
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.net.connection import Connection
 from oncelog.client.net.metadata import BrokerAddress
-from oncelog.client.sending import Answer, Produce
+from oncelog.clock import monotonic_s
+from oncelog.slots.lease import FOREVER_MS
+from oncelog.slots.messages import Answer, Produce
 from oncelog.wire.fields import NO_LEADER
 from oncelog.wire.frames import MalformedFrame
 from oncelog.wire.hot import PRODUCE_TOPIC_IDS
@@ -33,11 +35,17 @@ ACKS_NOBODY: Final = 0
 ANSWER_SLACK_MS: Final = 1000  # for the way there and back; librdkafka's
 OnAnswered = Callable[[int, list[Answer] | None, int], None]  # request, what it says, throttle time
 OnLost = Callable[[int, KafkaError, bool], None]  # request, why, whether any of it may have been sent
+OnUnchecked = Callable[[int], None]  # request: it was not sent, since what was known of its slots is too old
 
 
 class Requests:
     def __init__(
-        self, brokers: "Brokers", settings: "ProducerSettings", on_answered: OnAnswered, on_lost: OnLost
+        self,
+        brokers: "Brokers",
+        settings: "ProducerSettings",
+        on_answered: OnAnswered,
+        on_lost: OnLost,
+        on_unchecked: OnUnchecked,
     ) -> None:
         self._brokers = brokers
         self._acks = settings.acks
@@ -49,6 +57,7 @@ class Requests:
             self._patience_ms = self._timeout_ms + ANSWER_SLACK_MS
         self._on_answered = on_answered
         self._on_lost = on_lost
+        self._on_unchecked = on_unchecked
         self._connections: dict[int, Connection] = {}
         self._waiting: dict[int, deque[Produce]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -79,6 +88,8 @@ class Requests:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _connect(self, node_id: int, waiting: deque[Produce]) -> None:
+        """Connect, check, send: what was known of slots before a connection is asked again on it."""
+        was_open = self._brokers.is_connected(node_id)
         try:
             connection = self._connections[node_id] = await self._brokers.connection(node_id)
         except BaseException as failure:
@@ -91,11 +102,17 @@ class Requests:
             return
         del self._waiting[node_id]
         for request in waiting:
-            self._write(connection, request)
+            if request.is_checked and not was_open:
+                self._on_unchecked(request.request_id)
+            else:
+                self._write(connection, request)
 
     def _write(self, connection: Connection, request: Produce) -> None:
         if connection.is_closed:
             self._on_lost(request.request_id, connection.lost_by or KafkaError(KafkaError._TRANSPORT), False)
+            return
+        if request.until_ms < FOREVER_MS and monotonic_s() * 1000 >= request.until_ms:
+            self._on_unchecked(request.request_id)  # this process slept meanwhile
             return
         correlation_id = connection.next_correlation_id()
         try:
@@ -169,7 +186,7 @@ def _why(failure: BaseException) -> KafkaError:
         return failure.error
     if not isinstance(failure, Exception):
         return KafkaError(KafkaError._DESTROY, "the producer is closed")
-    _log.error("a Produce request could not be sent, in a way that nobody thought of", exc_info=failure)
+    _log.error("a Produce request could not be sent, for a reason that is not known", exc_info=failure)
     return KafkaError(KafkaError._FAIL, f"a Produce request could not be sent: {failure!r}")
 
 

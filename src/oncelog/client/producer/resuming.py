@@ -23,15 +23,16 @@ from oncelog.client.saving.errors import TopicGone
 from oncelog.client.saving.fencing import kafka_pid, lease
 from oncelog.client.saving.resume import Resumed, ResumedPartition, high_waters, resume, resume_partitions, unchanged
 from oncelog.client.saving.saved import SavedPartition, SavedProducer
-from oncelog.client.sending import Batch, Boundary, Delivered
 from oncelog.clock import monotonic_s, wall_s
-from oncelog.slots import NEVER, Identity, Place, Span, is_lease
+from oncelog.slots import Identity, Place, Span, is_lease
+from oncelog.slots.batch import Batch
+from oncelog.slots.lease import ends_by
+from oncelog.slots.messages import Boundary, Delivered
 
 if TYPE_CHECKING:
     from oncelog.client.producer.engine import Engine
 
 PAUSE_S: Final = 0.1
-NOT_KNOWN_MS: Final = 1 << 60
 MOVE_EVERY_S: Final = 3_600.0
 NOT_PINNED: Final = (
     "topic {name!r} is not part of this saved producer: its records could not be told apart when it is resumed; "
@@ -188,7 +189,7 @@ class Saving:
         for place in places:
             boundary = boundaries[place]
             if boundary is not None and boundary.next_offset >= 0:
-                identity, sequence, offset = self._identity(boundary), boundary.next_sequence, boundary.next_offset
+                identity, sequence, offset = boundary.identity, boundary.next_sequence, boundary.next_offset
             else:
                 if fresh is None:
                     fresh = await lease(brokers, places, _wall_ms()) if is_leased else await kafka_pid(brokers)
@@ -228,11 +229,11 @@ class Saving:
         is_leased = self._is_leased and is_lease(identity)
         sender.resume(
             place,
-            Identity(identity.pid, identity.generation),
+            identity,
             next_sequence,
             int(monotonic_s() * 1000),
-            expires_at_ms=_monotonic_ms(identity.expires_at_ms) if is_leased else None,
             next_offset=next_offset,
+            is_leased=is_leased,
             is_shared=not is_leased,
         )
         sender.pin(place)
@@ -337,7 +338,7 @@ class Saving:
         for place in renewed:
             boundary = sender.boundary(place)
             assert boundary is not None, "an idle partition has a boundary"
-            book.change_identity(save, place, self._identity(boundary))
+            book.change_identity(save, place, boundary.identity)
         for place in ending:
             assert fresh is not None
             self._go_on_as(place, fresh, 0, book.partitions[place].next_offset)
@@ -348,14 +349,8 @@ class Saving:
         now_s = monotonic_s()
         horizon_ms = int(2_000 * (now_s - self._saved_at_s))
         self._saved_at_s = now_s
-        ends = {place: each.last.identity.expires_at_ms for place, each in book.partitions.items()}
-        return [place for place, ends_ms in ends.items() if ends_ms != NEVER and ends_ms - _wall_ms() <= horizon_ms]
-
-    def _identity(self, boundary: Boundary) -> Identity:
-        expires_at_ms = NEVER
-        if boundary.expires_at_ms is not None:
-            expires_at_ms = boundary.expires_at_ms + _wall_ms() - int(monotonic_s() * 1000)
-        return boundary.identity._replace(expires_at_ms=expires_at_ms)
+        until_ms = _wall_ms() + horizon_ms
+        return [place for place, each in book.partitions.items() if ends_by(each.last.identity, until_ms)]
 
     # --- what the engine tells
 
@@ -477,8 +472,3 @@ class Saving:
 
 def _wall_ms() -> int:
     return int(wall_s() * 1000)
-
-
-def _monotonic_ms(wall_ms: int) -> int:
-    """Where it is not known when a lease ends (numbers given as properties), the server says so when it has."""
-    return NOT_KNOWN_MS if wall_ms == NEVER else wall_ms - _wall_ms() + int(monotonic_s() * 1000)

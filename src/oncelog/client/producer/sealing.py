@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from oncelog.client.producer.accumulator import COLUMNS, TIME, Partition
 from oncelog.client.producer.delivery import Records, Report
 from oncelog.client.producer.encoding import Encoder
-from oncelog.client.sending import Batch
 from oncelog.clock import monotonic_s, wall_s
 from oncelog.records.codecs import CODECS
+from oncelog.slots.batch import Batch
 
 if TYPE_CHECKING:
     from oncelog.client.producer.resuming import Saving

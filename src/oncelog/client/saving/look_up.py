@@ -9,7 +9,6 @@ from oncelog.client.saving.errors import CannotResume
 from oncelog.client.saving.fencing import fence
 from oncelog.client.saving.read_back import stored_spans
 from oncelog.client.saving.resume import remembered_or_none
-from oncelog.client.sending.actions import Found, LookUp, StoredSpan
 from oncelog.producers.sequences import (
     NO_SEQUENCE,
     SEQUENCE_MASK,
@@ -18,6 +17,8 @@ from oncelog.producers.sequences import (
     sequence_after,
 )
 from oncelog.slots import HighWater, Identity, Place
+from oncelog.slots.messages import Found, LookUp, StoredSpan
+from oncelog.slots.standing import furthest
 
 if TYPE_CHECKING:
     from oncelog.client.net.brokers import Brokers
@@ -46,7 +47,7 @@ async def look_up(brokers: "Brokers", asked: LookUp) -> Found:
             await _until_it_counts(brokers, place, leader)
             return Found(remembered.last_sequence, identity.generation)
     spans = await _spans(brokers, asked, place)
-    last_sequence = spans[-1].last_sequence if spans else NO_SEQUENCE
+    last_sequence = furthest(spans)
     if remembered is not None:
         _refuse_what_may_be_stored_yet(place, remembered, last_sequence, asked.acknowledged)
     return Found(last_sequence, identity.generation, spans)

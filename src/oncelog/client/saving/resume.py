@@ -28,13 +28,13 @@ from oncelog.producers.sequences import (
     sequence_after,
 )
 from oncelog.slots import NEVER, HighWater, Identity, Place, Span, is_lease
+from oncelog.slots.lease import ends_by
 
 if TYPE_CHECKING:
     from oncelog.client.net.brokers import Brokers
     from oncelog.client.net.metadata import Metadata
 
 READ_AT_ONCE: Final = 4  # partitions that are read back at the same time; each takes a few megabytes
-LEASE_LEFT: Final = 24  # a lease with less than 1/24 of a day left is not begun with
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,16 +176,10 @@ async def _leased(
             unknown[place] = saved
             continue
         identity = last.identity._replace(generation=high_water.generation)
-        standing[place] = _Standing(
-            identity, _records_since(place, last, high_water), _has_ended(last.identity, wall_ms)
-        )
+        standing[place] = _Standing(identity, _records_since(place, last, high_water), ends_by(last.identity, wall_ms))
     for place, records in (await _from_log(brokers, unknown, any_generation=True)).items():
         standing[place] = _Standing(partitions[place].last.identity, records, is_spent=True)
     return standing
-
-
-def _has_ended(identity: Identity, wall_ms: int) -> bool:
-    return identity.expires_at_ms != NEVER and identity.expires_at_ms <= wall_ms
 
 
 async def _unleased(brokers: "Brokers", partitions: Mapping[Place, SavedPartition]) -> dict[Place, _Standing]:

@@ -3,10 +3,10 @@
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from oncelog.client.sending import Produce
 from oncelog.client.statistics.traffic import Window
 from oncelog.clock import monotonic_s
 from oncelog.slots import Place
+from oncelog.slots.messages import Produce
 
 if TYPE_CHECKING:
     from oncelog.client.producer.engine import Engine

@@ -4,10 +4,12 @@ from unittest.mock import patch
 
 import pytest
 
-from oncelog.client.sending import Boundary, Sender, SenderLimits
 from oncelog.slots import Place
-from tests.client.sending.flavours import FOREVER, Flavour
-from tests.client.sending.lives import Lives
+from oncelog.slots.limits import SenderLimits
+from oncelog.slots.messages import Boundary
+from oncelog.slots.sender import Sender
+from tests.slots.flavours import FOREVER, Flavour
+from tests.slots.lives import Lives
 
 SEEDS = 250
 LIFETIMES_MS = {"stock": None, "leased": 60_000, "short leases": 2_000}
@@ -47,7 +49,7 @@ def test_a_boundary_that_says_too_little_is_caught() -> None:
         boundary = original(self, place)
         if boundary is None or boundary.next_sequence == 0:
             return boundary
-        return Boundary(boundary.identity, boundary.next_sequence - 1, boundary.next_offset, boundary.expires_at_ms)
+        return Boundary(boundary.identity, boundary.next_sequence - 1, boundary.next_offset)
 
     original = Sender.boundary
     with patch.object(Sender, "boundary", one_too_few):

@@ -2,10 +2,14 @@
 
 from typing import Any, TypeVar
 
-from oncelog.client.sending import (
+from oncelog.records.build import build_batch
+from oncelog.records.header import check_produced
+from oncelog.slots import Identity, Place
+from oncelog.slots.batch import Batch
+from oncelog.slots.limits import SenderLimits
+from oncelog.slots.messages import (
     Action,
     Answer,
-    Batch,
     Delivered,
     Failed,
     Found,
@@ -13,13 +17,9 @@ from oncelog.client.sending import (
     NeedIdentity,
     NeedMetadata,
     Produce,
-    Sender,
-    SenderLimits,
     StoredSpan,
 )
-from oncelog.records.build import build_batch
-from oncelog.records.header import check_produced
-from oncelog.slots import Identity, Place
+from oncelog.slots.sender import Sender
 
 PLACE = Place("t", 0)
 STOCK = Identity(1 << 32, 0)
@@ -36,8 +36,8 @@ class Stage:
         self.sender.leaders({PLACE: 1}, self.now_ms)
         self.seen: list[Action] = []
         if limits.get("is_idempotent", True):
-            identity, end_ms = (LEASED, expires_at_ms) if is_leased else (STOCK, None)
-            self.sender.granted([PLACE], identity, end_ms, self.now_ms)
+            identity = LEASED._replace(expires_at_ms=expires_at_ms) if is_leased else STOCK
+            self.sender.granted([PLACE], identity, self.now_ms)
 
     def add(self, *values: str, place: Place = PLACE) -> Batch:
         records = [(None, value.encode(), (), self.now_ms) for value in values]

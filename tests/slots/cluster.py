@@ -9,15 +9,16 @@ from collections.abc import Callable
 from random import Random
 from typing import NamedTuple
 
-from oncelog.client.error_codes import ErrorCodes as Code
-from oncelog.client.sending import Found, StoredSpan
 from oncelog.clock import Now
+from oncelog.error_codes import ErrorCodes as Code
 from oncelog.producers.decision import Decision
 from oncelog.producers.leases import Lease, LeaseIssuer
 from oncelog.producers.producer_map import FIRST_KAFKA_PID, ProducerLimits, ProducerMap
 from oncelog.producers.sequences import is_newer_generation, sequence_after
 from oncelog.slots import Identity, Place
-from tests.client.sending.flavours import Flavour
+from oncelog.slots.messages import Found, StoredSpan
+from oncelog.slots.standing import furthest
+from tests.slots.flavours import Flavour
 
 NODES = 3
 WALL_MS = 1_700_000_000_000
@@ -202,7 +203,7 @@ class Log:
                     return Found(known[1], generation, self._spans(pid, -1, None))
                 return Found(-1, generation)
         spans = self._spans(pid, from_offset, None if must_fence else generation)
-        return Found(spans[-1].last_sequence if spans else -1, generation, spans)
+        return Found(furthest(spans), generation, spans)
 
     def _spans(self, pid: int, from_offset: int, epoch: int | None) -> list[StoredSpan]:
         return [

@@ -1,11 +1,12 @@
-"""What the Sender asks of its engine, and what the engine tells it."""
+"""What the Sender asks of its engine, and what the engine says to it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from oncelog.client.sending.batch import Batch
-from oncelog.slots import NOBODY, Identity, Place
+from oncelog.slots.batch import Batch
+from oncelog.slots.identity import NOBODY, Identity, Place
+from oncelog.slots.lease import FOREVER_MS
 
 
 class Produce(NamedTuple):
@@ -15,6 +16,10 @@ class Produce(NamedTuple):
     node_id: int
     request_id: int
     batches: Sequence[Batch]
+    until_ms: int = (
+        FOREVER_MS  # what was known when it was stamped does not hold for longer: then it is `lost`, not sent
+    )
+    is_checked: bool = False  # and it holds on a connection that was there already: behind a new one it is `unchecked`
 
 
 class NeedIdentity(NamedTuple):
@@ -72,7 +77,13 @@ class Failed(NamedTuple):
     maybe_stored: bool
 
 
-Action = Produce | NeedIdentity | NeedMetadata | LookUp | Delivered | Failed
+class Parted(NamedTuple):
+    """A connection was lost with batches on it, where the user wanted to decide what then: `go_on` or `give_up`."""
+
+    place: Place
+
+
+Action = Produce | NeedIdentity | NeedMetadata | LookUp | Delivered | Failed | Parted
 
 
 class Answer(NamedTuple):
@@ -109,4 +120,3 @@ class Boundary:
     identity: Identity
     next_sequence: int
     next_offset: int  # behind the last record that was acknowledged, -1 before any was
-    expires_at_ms: int | None  # on the engine's monotonic clock

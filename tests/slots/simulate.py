@@ -1,12 +1,12 @@
-"""Histories by the thousand: `python -m tests.client.sending.simulate --seeds 10000`; a seed that fails is printed."""
+"""Histories by the thousand: `python -m tests.slots.simulate --seeds 10000`; a seed that fails is printed."""
 
 import argparse
 import sys
 from collections import Counter
 from time import perf_counter
 
-from tests.client.sending.flavours import NAMES, flavour_of
-from tests.client.sending.history import tell
+from tests.slots.flavours import NAMES, flavour_of
+from tests.slots.history import tell
 
 
 def main() -> int:

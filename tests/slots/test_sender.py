@@ -2,11 +2,11 @@
 
 import pytest
 
-from oncelog.client.error_codes import ErrorCodes as Code
-from oncelog.client.sending import Answer
-from oncelog.client.sending.tenure import LAST_EPOCH
+from oncelog.error_codes import ErrorCodes as Code
 from oncelog.slots import NOBODY, Identity, Place
-from tests.client.sending.stage import (
+from oncelog.slots.messages import Answer
+from oncelog.slots.tenure import LAST_EPOCH
+from tests.slots.stage import (
     LEASED,
     PLACE,
     STOCK,
@@ -75,7 +75,7 @@ def test_several_partitions_share_a_request_and_one_partition_never_fills_it_twi
     stage = Stage(is_leased=True)
     other = Place("t", 1)
     stage.sender.leaders({other: 1}, stage.now_ms)
-    stage.sender.granted([other], Identity(8, 0), 100_000, stage.now_ms)
+    stage.sender.granted([other], Identity(8, 0, 100_000), stage.now_ms)
     for place in (PLACE, PLACE, other):
         stage.add("x", place=place)
     assert [[batch.partition for batch in request.batches] for request in stage.sent()] == [[0, 1], [0]]
@@ -85,7 +85,7 @@ def test_a_request_stays_below_its_limit() -> None:
     stage = Stage(is_leased=True, max_request_bytes=400)
     places = [Place("t", index) for index in range(1, 4)]
     stage.sender.leaders(dict.fromkeys(places, 1), stage.now_ms)
-    stage.sender.granted(places, Identity(8, 0), 100_000, stage.now_ms)
+    stage.sender.granted(places, Identity(8, 0, 100_000), stage.now_ms)
     for place in places:
         stage.add("x" * 100, place=place)
     assert [len(request.batches) for request in stage.sent()] == [1, 1, 1]

@@ -10,26 +10,16 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from random import Random
 
-from oncelog.client.error_codes import ErrorCodes as Code
-from oncelog.client.sending import (
-    Action,
-    Answer,
-    Batch,
-    Delivered,
-    Failed,
-    Found,
-    LookUp,
-    NeedIdentity,
-    NeedMetadata,
-    Produce,
-    Sender,
-)
 from oncelog.clock import Now
+from oncelog.error_codes import ErrorCodes as Code
 from oncelog.records.build import build_batch
 from oncelog.records.header import read_header
 from oncelog.slots import Identity, Place
-from tests.client.sending.cluster import NODES, WALL_MS, Cluster, Wire
-from tests.client.sending.flavours import Flavour
+from oncelog.slots.batch import Batch
+from oncelog.slots.messages import Action, Answer, Delivered, Failed, Found, LookUp, NeedIdentity, NeedMetadata, Produce
+from oncelog.slots.sender import Sender
+from tests.slots.cluster import NODES, WALL_MS, Cluster, Wire
+from tests.slots.flavours import Flavour
 
 REQUEST_TIMEOUT_MS = 600
 CALM_MS = 400_000  # how long after the faults everything must be reported
@@ -205,7 +195,7 @@ class Client:
         self.conns: dict[int, Conn] = {}
         self.delivered: list[tuple[Delivered, int]] = []
         self.failed: list[Failed] = []
-        self.expiry: dict[Identity, int] = {}
+        self.expiry: dict[tuple[int, int], int] = {}
         self.sent: list[tuple[int, Wire]] = []
         self.violations: list[str] = []
         self.is_dead = False
@@ -289,7 +279,7 @@ class Client:
             header.max_timestamp,
         )
         now_ms = self.world.now_ms
-        if now_ms >= self.expiry.get(Identity(wire.pid, wire.generation), 1 << 62):
+        if now_ms >= self.expiry.get((wire.pid, wire.generation), 1 << 62):
             self.violations.append(f"sent on a lease that ended: {wire}")
         self.sent.append((now_ms, wire))
         return wire
@@ -315,11 +305,12 @@ class Client:
         world = self.world
         if world.flavour.is_leased:
             lease = world.cluster.lease(world.now)
-            identity, expires_at_ms = Identity(lease.pid, lease.generation), asked_ms + lease.expire_ms
-            self.expiry[identity] = expires_at_ms
+            ends_ms = asked_ms + lease.expire_ms
+            identity = Identity(lease.pid, lease.generation, WALL_MS + ends_ms)
+            self.expiry[lease.pid, lease.generation] = ends_ms
         else:
-            identity, expires_at_ms = Identity(world.cluster.kafka_pid(), 0), None
-        self.sender.granted(action.places, identity, expires_at_ms, world.now_ms)
+            identity = Identity(world.cluster.kafka_pid(), 0)
+        self.sender.granted(action.places, identity, world.now_ms)
         self.pump()
 
     def _fence_of(self, identity: Identity) -> int:
@@ -356,6 +347,6 @@ class Client:
             if log.high_watermark < log.end_offset:
                 world.after(5, lambda: self._tell(action, found))
                 return
-            self.expiry[Identity(pid, found.generation)] = self.expiry[action.identity]
+            self.expiry[pid, found.generation] = self.expiry[pid, generation]
         self.sender.looked_up(action.place, found, world.now_ms)
         self.pump()

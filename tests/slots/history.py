@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from random import Random
 
-from oncelog.client.error_codes import ErrorCodes as Code
-from oncelog.client.sending import Sender
+from oncelog.error_codes import ErrorCodes as Code
 from oncelog.producers.sequences import sequence_after
 from oncelog.slots import Identity, Place
-from tests.client.sending.cluster import NODES
-from tests.client.sending.flavours import Flavour, flavour_of
-from tests.client.sending.world import BROKER_ERRORS, Client, NewSender, World
+from oncelog.slots.sender import Sender
+from tests.slots.cluster import NODES
+from tests.slots.flavours import Flavour, flavour_of
+from tests.slots.world import BROKER_ERRORS, Client, NewSender, World
 
 
 def real_sender(flavour: Flavour, random: Callable[[], float]) -> Sender:

@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from oncelog.client.sending.actions import Action, Failed
-from oncelog.client.sending.batch import Batch, Split
-from oncelog.client.sending.limits import FOREVER_MS, SenderLimits
+from oncelog.slots.batch import Batch, Split
+from oncelog.slots.lease import FOREVER_MS
+from oncelog.slots.limits import SenderLimits
+from oncelog.slots.messages import Action, Failed
 
 
 @dataclass(slots=True)
@@ -63,3 +64,7 @@ class Context:
     def remembered_since_ms(self, now_ms: int) -> int:
         """Records with a timestamp above this one keep their producer in stock Kafka's memory."""
         return now_ms + self.wall_ahead_ms - self.remembered_ms
+
+    def forgotten_at_ms(self, timestamp_ms: int) -> int:
+        """Until then records with this timestamp do so."""
+        return timestamp_ms - self.wall_ahead_ms + self.remembered_ms

@@ -1,10 +1,10 @@
 """Doubts, identities and leases: when records get new slots, and when they must not."""
 
-from oncelog.client.error_codes import ErrorCodes as Code
-from oncelog.client.sending import Boundary, StoredSpan
-from oncelog.client.sending.tenure import LAST_EPOCH
+from oncelog.error_codes import ErrorCodes as Code
 from oncelog.slots import Identity, Place
-from tests.client.sending.stage import (
+from oncelog.slots.messages import Boundary, StoredSpan
+from oncelog.slots.tenure import LAST_EPOCH
+from tests.slots.stage import (
     LEASED,
     PLACE,
     STOCK,
@@ -134,7 +134,7 @@ def test_what_can_never_be_known_is_reported_and_the_rest_goes_on_under_a_new_id
     stage.sender.looked_up(PLACE, None, stage.now_ms)
     assert [action.maybe_stored for action in stage.take(Failed)] == [True]
     assert len(stage.take(NeedIdentity)) == 1
-    stage.sender.granted([PLACE], Identity(9, 0), 90_000, stage.now_ms)
+    stage.sender.granted([PLACE], Identity(9, 0, 90_000), stage.now_ms)
     assert stage.slots() == [(9, 0, 0)]
 
 
@@ -155,7 +155,7 @@ def test_the_last_epoch_is_followed_by_a_new_pid() -> None:
     stage.answer(stage.sent()[0], Code.UNKNOWN_PRODUCER_ID)
     stage.pass_ms(1_000)
     assert len(stage.take(NeedIdentity)) == 1
-    stage.sender.granted([PLACE], Identity(PID + 1, 0), None, stage.now_ms)
+    stage.sender.granted([PLACE], Identity(PID + 1, 0), stage.now_ms)
     assert stage.slots() == [(PID + 1, 0, 0)]
 
 
@@ -197,7 +197,7 @@ def test_a_lease_is_renewed_when_23_of_24_parts_are_gone_and_the_old_one_finishe
     assert len(stage.take(NeedIdentity)) == 1
     stage.add("b")
     (old,) = stage.sent()
-    stage.sender.granted([PLACE], Identity(8, 1), 49_000, stage.now_ms)
+    stage.sender.granted([PLACE], Identity(8, 1, 49_000), stage.now_ms)
     stage.add("c")
     assert stage.sent() == []
     stage.answer(old)
@@ -208,7 +208,7 @@ def test_all_partitions_ask_for_their_new_lease_in_one_request() -> None:
     stage = Stage(is_leased=True, expires_at_ms=25_000)
     places = [PLACE, Place("t", 1)]
     stage.sender.leaders(dict.fromkeys(places, 1), stage.now_ms)
-    stage.sender.granted(places[1:], LEASED, 25_000, stage.now_ms)
+    stage.sender.granted(places[1:], LEASED._replace(expires_at_ms=25_000), stage.now_ms)
     for place in places:
         stage.add("x", place=place)
     stage.sent()
@@ -222,7 +222,7 @@ def test_nothing_is_sent_on_a_lease_that_ended() -> None:
     stage.answer(stage.sent()[0], Code.NOT_ENOUGH_REPLICAS)
     stage.pass_ms(2_000)
     assert stage.sent() == [] and stage.take(LookUp) == []
-    stage.sender.granted([PLACE], Identity(8, 1), 9_000, stage.now_ms)
+    stage.sender.granted([PLACE], Identity(8, 1, 9_000), stage.now_ms)
     assert stage.slots() == [(8, 1, 0)]
 
 
@@ -249,13 +249,13 @@ def test_a_pinned_partition_changes_its_lease_only_at_a_boundary() -> None:
     stage.take(NeedIdentity)
     stage.pass_ms(23_000)
     stage.take(NeedIdentity)
-    stage.sender.granted([PLACE], Identity(8, 1), 49_000, stage.now_ms)
+    stage.sender.granted([PLACE], Identity(8, 1, 49_000), stage.now_ms)
     stage.add("b")
     (request,) = stage.sent()
     assert request.batches[0].identity == LEASED
     assert stage.sender.boundary(PLACE) is None
     stage.answer(request, base_offset=6)
-    assert stage.sender.boundary(PLACE) == Boundary(Identity(8, 1), 0, 7, 49_000)
+    assert stage.sender.boundary(PLACE) == Boundary(Identity(8, 1, 49_000), 0, 7)
     stage.add("c")
     assert stage.slots() == [(8, 1, 0)]
 
@@ -277,4 +277,4 @@ def test_the_boundary_names_what_is_stored_and_is_not_there_while_anything_is_op
     stage.add("a", "b")
     assert stage.sender.boundary(PLACE) is None
     stage.answer(stage.sent()[0], base_offset=40)
-    assert stage.sender.boundary(PLACE) == Boundary(STOCK, 2, 42, None)
+    assert stage.sender.boundary(PLACE) == Boundary(STOCK, 2, 42)

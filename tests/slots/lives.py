@@ -7,12 +7,14 @@ are shared with whatever the dead one still has under way. What H covers is skip
 from dataclasses import dataclass
 from random import Random
 
-from oncelog.client.sending import Boundary, Found
 from oncelog.producers.sequences import SEQUENCE_WINDOW, records_behind, sequence_after
 from oncelog.slots import Identity, Place
-from tests.client.sending.flavours import Flavour
-from tests.client.sending.history import real_sender
-from tests.client.sending.world import Client, NewSender, World
+from oncelog.slots.lease import ends_by
+from oncelog.slots.messages import Boundary, Found
+from tests.slots.cluster import WALL_MS
+from tests.slots.flavours import Flavour
+from tests.slots.history import real_sender
+from tests.slots.world import Client, NewSender, World
 
 PLACE = Place("t", 0)
 
@@ -130,20 +132,20 @@ class Lives:
         skipped = records_behind(found.last_sequence, boundary.next_sequence) if found.last_sequence >= 0 else 0
         skipped = 0 if skipped >= SEQUENCE_WINDOW else skipped
         self._added = saved.position + skipped
-        identity = Identity(boundary.identity.pid, found.generation)
-        is_over = boundary.expires_at_ms is not None and world.now_ms >= boundary.expires_at_ms
+        identity = boundary.identity._replace(generation=found.generation)
+        is_over = ends_by(identity, WALL_MS + world.now_ms)
         if self.flavour.is_leased and (is_over or identity == boundary.identity):
             self._take_identity(number, self._added)
             return
-        if boundary.expires_at_ms is not None:
-            self._client.expiry[identity] = boundary.expires_at_ms
+        if self.flavour.is_leased:
+            self._client.expiry[identity[:2]] = identity.expires_at_ms - WALL_MS
         self._client.sender.resume(
             PLACE,
             identity,
             sequence_after(boundary.next_sequence, skipped),
             world.now_ms,
-            expires_at_ms=boundary.expires_at_ms,
             next_offset=boundary.next_offset,
+            is_leased=self.flavour.is_leased,
             is_shared=not self.flavour.is_leased,
         )
         self._client.sender.pin(PLACE)

@@ -1,15 +1,12 @@
 """A batch on its way, and the identity that it travels under."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from oncelog.records.build import build_batch
 from oncelog.records.header import read_header, stamp_producer
 from oncelog.records.read import records_of
-from oncelog.slots import Identity, Place
-
-if TYPE_CHECKING:
-    from oncelog.client.sending.partition import Partition
+from oncelog.slots.identity import Identity, Place
 
 UNSTAMPED: Final = -1
 
@@ -27,7 +24,6 @@ class Batch:
         "data",
         "first_sequence",
         "generation",
-        "home",
         "in_doubt",
         "is_flying",
         "is_reported",
@@ -56,7 +52,6 @@ class Batch:
         self.in_doubt = False  # a request that carried it was lost, or was answered by "perhaps"
         self.is_flying = False
         self.is_reported = False  # and may be stored all the same: its slots stay taken
-        self.home: Partition
 
     @property
     def place(self) -> Place:
@@ -69,6 +64,11 @@ class Batch:
     @property
     def last_sequence(self) -> int:
         return (self.first_sequence + self.record_count - 1) & 0x7FFFFFFF
+
+    @property
+    def end_sequence(self) -> int:
+        """The slot behind its last one."""
+        return (self.first_sequence + self.record_count) & 0x7FFFFFFF
 
     def unstamp(self) -> None:
         """Only for what provably is not stored."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from random import Random
 
-from oncelog.client.sending import SenderLimits
+from oncelog.slots.limits import SenderLimits
 
 FOREVER = 1 << 40
 MANY = 2_147_483_647

@@ -1,14 +1,14 @@
 """No duplicate, no gap, no reorder, and every report true: thousands of histories by seed.
 
-`python -m tests.client.sending.simulate --seeds N` runs more of them.
+`python -m tests.slots.simulate --seeds N` runs more of them.
 """
 
 import pytest
 
-from oncelog.client.sending import SenderLimits
-from tests.client.sending.flavours import NAMES, Flavour
-from tests.client.sending.history import tell
-from tests.client.sending.mutants import MUTANTS, Mutant
+from oncelog.slots.limits import SenderLimits
+from tests.slots.flavours import NAMES, Flavour
+from tests.slots.history import tell
+from tests.slots.mutants import MUTANTS, Mutant
 
 SEEDS = 450
 SEEDS_A_MUTANT = 700

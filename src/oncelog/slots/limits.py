@@ -1,11 +1,11 @@
 """What the settings allow the Sender."""
 
 from dataclasses import dataclass
-from typing import Final
+
+from oncelog.slots.lease import FOREVER_MS
 
 MINUTE_MS = 60_000
 DAY_MS = 1440 * MINUTE_MS
-FOREVER_MS: Final = 1 << 62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
