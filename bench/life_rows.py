@@ -30,7 +30,7 @@ def start_to_ack(arena: Arena, peer: str) -> Figures:
     acknowledged: list[object] = []
     server.prepare_folder()
     started = time.perf_counter()
-    server.launch()
+    server.begin()
     await_port(server.port)
     listening = time.perf_counter() - started
     producer = Producer(
@@ -191,7 +191,7 @@ def restart(arena: Arena, peer: str, partitions: int, *, snapshots: bool = True)
         if not snapshots:
             remove_snapshots(server.data)
         started = time.perf_counter()
-        server.launch()
+        server.begin()
         server.start_seconds = 900
         server.await_first_answer(pause_s=0.002)
         answered = time.perf_counter() - started

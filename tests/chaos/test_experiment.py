@@ -8,9 +8,7 @@ from confluent_kafka import Producer
 import oncelog
 from oncelog.chaos.faults import Kind, seeded_schedule
 from oncelog.chaos.proxy import FaultProxy
-from oncelog.records.header import headers
-from oncelog.records.read import records_of
-from tests.raw import RawConnection
+from tests.lives.stored import numbers
 
 MESSAGES = 10_000
 
@@ -45,20 +43,7 @@ def sent_through_faults(server: oncelog.Server, topic: str, *, idempotent: bool)
         assert producer.flush(60) == 0
         assert sum(happened.hit_work for happened in proxy.happened) > 10
         assert proxy.unreadable == []
-    return values_in(server, topic)
-
-
-def values_in(server: oncelog.Server, topic: str) -> list[int]:
-    found: list[int] = []
-    with RawConnection(server.bootstrap_servers) as raw:
-        end = raw.offset_at(topic, 0, -1).offset
-        offset = 0
-        while offset < end:
-            data = bytes(raw.fetch(topic, 0, offset).records)
-            for at, header in headers(data):
-                found += [int(record.value or b"") for record in records_of(data, at)]
-                offset = header.base_offset + header.last_offset_delta + 1
-    return found
+    return list(numbers(server.bootstrap_servers, topic, 0).tolist())
 
 
 def test_with_idempotence_every_record_stands_once_and_in_order(server: oncelog.Server) -> None:

@@ -11,12 +11,13 @@ import pytest
 from click.testing import CliRunner
 
 from oncelog.chaos import guard
-from oncelog.chaos.outcome import Options, Outcome, Progress, Stopped, Verdict
+from oncelog.chaos.life import free_ports
+from oncelog.chaos.outcome import Options, Outcome, Progress, Verdict
 from oncelog.chaos.page import as_html
 from oncelog.chaos.plan import Target
-from oncelog.chaos.processes import free_port
 from oncelog.chaos.report import as_json, lines
 from oncelog.chaos.running import run
+from oncelog.chaos.stopped import Stopped
 from oncelog.cli import main
 from oncelog.client import Admin, TopicPartition
 from oncelog.embedded import Server
@@ -162,7 +163,7 @@ def test_a_folder_in_which_no_report_can_be_written_is_told_before_anything_star
 
 
 def test_where_no_kafka_answers_it_is_told_at_once_and_how_to_name_another(tmp_path: Path) -> None:
-    done = CliRunner().invoke(main, ["chaos", "--messages", "10", "--servers", f"127.0.0.1:{free_port()}"])
+    done = CliRunner().invoke(main, ["chaos", "--messages", "10", "--servers", f"127.0.0.1:{free_ports(1)[0]}"])
     assert done.exit_code == 1
     assert "no Kafka answers at 127.0.0.1:" in done.output
     assert "--servers names another one" in done.output

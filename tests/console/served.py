@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
+from oncelog.chaos.life import free_ports
 from oncelog.console.faults import FaultFile
 from tests.peers.oncelog_process import OncelogProcess
-from tests.peers.server_process import free_ports
 
 
 class Served(OncelogProcess):

@@ -10,13 +10,13 @@ from pathlib import Path
 import click
 import pytest
 
+from oncelog.chaos.life import free_ports
 from oncelog.chaos.outcome import Progress
 from oncelog.chaos.plan import Target
 from oncelog.cli._chaos_page import Page
 from oncelog.console.faults import FaultFile
 from tests.console.browser import Browser, chromium
 from tests.peers.jars import MissingPeer, need_or_skip
-from tests.peers.server_process import free_ports
 from tests.waiting import until
 
 CHAOS = [sys.executable, "-m", "oncelog", "chaos"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.peers.server_process import free_ports
+from oncelog.chaos.life import free_ports
 from tests.waiting import until
 
 SERVE = [sys.executable, "-m", "oncelog", "serve", "--listen", "127.0.0.1:0"]

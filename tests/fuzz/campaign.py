@@ -139,14 +139,14 @@ class Campaign:
             _read_whole(frame, data)
 
     def _watch(self) -> None:
-        if not self._server.running:
+        if not self._server.is_running:
             raise Broken("the server is gone")
         self._witness.look()
         now_mb = resident_mb(self._server.pid)
         self.report.peak_mb = max(self.report.peak_mb, now_mb)
         if now_mb > self._baseline_mb + GROWTH_MB:
             raise Broken(f"memory grew from {self._baseline_mb:.0f} to {now_mb:.0f} MB")
-        with open(self._server.log_path, errors="replace") as log:
+        with open(self._server.log, errors="replace") as log:
             log.seek(self._log_read)
             text = log.read()
             self._log_read = log.tell()

@@ -3,8 +3,9 @@
 import subprocess
 from pathlib import Path
 
+from oncelog.chaos.life import free_ports
 from tests.peers.jars import BROKER_JVM, kafka_java
-from tests.peers.server_process import ServerProcess, free_ports
+from tests.peers.server_process import ServerProcess
 from tests.raw import RawConnection
 
 CLUSTER_ID = "b25jZWxvZy1wZWVyLTAwMA"
@@ -13,7 +14,7 @@ CLUSTER_ID = "b25jZWxvZy1wZWVyLTAwMA"
 class ApacheKafka(ServerProcess):
     """Kafka's defaults, except what one node needs and that a new group does not wait three seconds for company."""
 
-    name = "Apache Kafka"
+    called = "Apache Kafka"
     start_seconds = 90.0
 
     def __init__(

@@ -4,13 +4,14 @@ import os
 import sys
 from pathlib import Path
 
-from tests.peers.server_process import ServerProcess, free_ports
+from oncelog.chaos.life import free_ports
+from tests.peers.server_process import ServerProcess
 
 SOURCES = Path(__file__).parents[2] / "src"
 
 
 class OncelogProcess(ServerProcess):
-    name = "oncelog"
+    called = "oncelog"
 
     def __init__(
         self,

@@ -53,8 +53,8 @@ def test_a_second_server_on_the_folder_does_not_start_and_names_the_first(tmp_pa
     first, second = OncelogProcess(tmp_path / "one"), OncelogProcess(tmp_path / "two")
     second.data = first.data
     with first:
-        second.launch()
-        assert second.wait_for_end(20) != 0
+        second.begin()
+        assert second.process.wait(20) != 0
         assert str(first.pid) in second.log_text()
         with RawConnection(first.port) as connection:
             connection.create_topic("t")

@@ -6,7 +6,6 @@ worker here has a loopback address of its own (127.0.0.2, 127.0.0.3, ...), which
 
 import importlib.util
 import os
-import re
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -15,13 +14,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from tests.waiting import until
+from oncelog.chaos.life import Life
+from oncelog.chaos.process_tree import command_of
+from tests.lives.processes import children, kill, lives
 
-START_SECONDS = 60
-STOP_SECONDS = 20
 MASTER = "org.apache.spark.deploy.master.Master"
 WORKER = "org.apache.spark.deploy.worker.Worker"
-EXECUTOR = "CoarseGrainedExecutorBackend"
+EXECUTOR = b"CoarseGrainedExecutorBackend"
+REGISTERED = r"Successfully registered with (master \S+)"
 
 
 def spark_home() -> Path:
@@ -46,24 +46,23 @@ class StandaloneCluster:
     ) -> None:
         self.folder = folder
         self.url = ""
-        self._count = workers
         self._cores = cores
         self._memory = memory
         self._variables = variables or {}
-        self._master: subprocess.Popen[bytes] | None = None
-        self._workers: list[subprocess.Popen[bytes]] = []
+        self._master = Life("master", folder / "master.log")
+        self._workers = [Life(f"worker-{number}", folder / f"worker-{number}.log") for number in range(workers)]
 
     # --- its life -----------------------------------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
         self.folder.mkdir(parents=True, exist_ok=True)
         try:
-            self._master = self._launch("master", "127.0.0.1", MASTER, "--host", "127.0.0.1")
-            self.url = self._said("master", r"Starting Spark master at (spark://\S+)")
-            for number in range(self._count):
-                self._workers.append(self._launch_worker(number))
-            for number in range(self._count):
-                self._said(self._worker_name(number), r"Successfully registered with (master \S+)")
+            self._launch(self._master, "127.0.0.1", MASTER, "--host", "127.0.0.1")
+            self.url = self._master.await_words(r"Starting Spark master at (spark://\S+)")
+            for number in range(len(self._workers)):
+                self._launch_worker(number)
+            for worker in self._workers:
+                worker.await_words(REGISTERED)
         except BaseException:
             self.stop()
             raise
@@ -75,18 +74,10 @@ class StandaloneCluster:
     def stop(self) -> None:
         """Ends all that it started, the workers first: they end their executors."""
         pids = self.executor_pids()
-        processes = [process for process in (*self._workers, self._master) if process is not None]
-        for process in processes:
-            process.terminate()
-        for process in processes:
-            try:
-                process.wait(STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        for life in (*self._workers, self._master):
+            life.stop()
         for pid in pids:
-            _kill(pid)
-        self._workers, self._master = [], None
+            kill(pid)
 
     # --- what tests do to it ------------------------------------------------------------------------------------------
 
@@ -101,34 +92,33 @@ class StandaloneCluster:
     def executor_pids(self, number: int | None = None) -> list[int]:
         """The JVMs that run tasks, of one worker or of all that live."""
         workers = self._workers if number is None else [self._workers[number]]
-        living = [worker.pid for worker in workers if worker.poll() is None]
-        return [pid for worker in living for pid in _children(worker) if EXECUTOR in _command(pid)]
+        living = [worker.pid for worker in workers if worker.is_running]
+        return [pid for worker in living for pid in children(worker) if EXECUTOR in command_of(pid)]
 
     def python_pids(self, executor_pid: int) -> list[int]:
         """The Python daemon of an executor and the workers that it forked."""
-        daemons = _children(executor_pid)
-        return daemons + [pid for daemon in daemons for pid in _children(daemon)]
+        daemons = children(executor_pid)
+        return daemons + [pid for daemon in daemons for pid in children(daemon)]
 
     def kill_worker(self, number: int) -> None:
         """kill -9 of a host's JVMs, the executors' too; their Python workers are left behind, as on a real one."""
         executors = self.executor_pids(number)
         worker = self._workers[number]
         worker.kill()
-        worker.wait()
         for pid in executors:
-            _kill(pid)
+            kill(pid)
 
     def kill_executor(self, number: int) -> None:
         """kill -9 of the executors of one worker; the worker lives, and the master has it start another."""
         for pid in self.executor_pids(number):
-            _kill(pid)
+            kill(pid)
 
     def start_worker(self, number: int) -> None:
         """A killed worker again, under the same address."""
-        assert self._workers[number].poll() is not None, f"worker {number} is running"
-        self._log(self._worker_name(number)).unlink()
-        self._workers[number] = self._launch_worker(number)
-        self._said(self._worker_name(number), r"Successfully registered with (master \S+)")
+        assert not self._workers[number].is_running, f"worker {number} is running"
+        self._workers[number].log.unlink()
+        self._launch_worker(number)
+        self._workers[number].await_words(REGISTERED)
 
     def log_text(self) -> str:
         return "\n".join(path.read_text(errors="replace") for path in sorted(self.folder.glob("*.log")))
@@ -140,24 +130,18 @@ class StandaloneCluster:
         try:
             yield
         finally:
-            _signal(pid, signal.SIGCONT)
+            if lives(pid):
+                os.kill(pid, signal.SIGCONT)
 
     # --- how --------------------------------------------------------------------------------------------------------
 
-    @staticmethod
-    def _worker_name(number: int) -> str:
-        return f"worker-{number}"
-
-    def _log(self, name: str) -> Path:
-        return self.folder / f"{name}.log"
-
-    def _launch_worker(self, number: int) -> subprocess.Popen[bytes]:
-        name = self._worker_name(number)
+    def _launch_worker(self, number: int) -> None:
+        worker = self._workers[number]
         host = self.host(number)
-        size = ["--cores", str(self._cores), "--memory", self._memory, "--work-dir", str(self.folder / name)]
-        return self._launch(name, host, WORKER, "--host", host, *size, self.url)
+        size = ["--cores", str(self._cores), "--memory", self._memory, "--work-dir", str(self.folder / worker.name)]
+        self._launch(worker, host, WORKER, "--host", host, *size, self.url)
 
-    def _launch(self, name: str, host: str, what: str, *arguments: str) -> subprocess.Popen[bytes]:
+    def _launch(self, life: Life, host: str, what: str, *arguments: str) -> None:
         home = spark_home()
         variables: dict[str, Any] = {
             "SPARK_HOME": str(home),
@@ -169,47 +153,4 @@ class StandaloneCluster:
             **self._variables,
         }
         order = [str(home / "bin/spark-class"), what, "--port", "0", "--webui-port", "0", *arguments]
-        with open(self._log(name), "wb") as log:
-            return subprocess.Popen(
-                order, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder, env=os.environ | variables
-            )
-
-    def _said(self, name: str, pattern: str) -> str:
-        """What a process wrote into its log once it was ready; the log itself where it ended instead."""
-
-        def found() -> re.Match[str] | None:
-            text = self._log(name).read_text(errors="replace")
-            index = 0 if name == "master" else int(name.rpartition("-")[2])
-            process = self._master if name == "master" else self._workers[index]
-            assert process is not None and process.poll() is None, f"{name} ended:\n{text[-3000:]}"
-            return re.search(pattern, text)
-
-        match = until(found, f"{name} to be ready", give_up_seconds=START_SECONDS)
-        assert match is not None
-        return match[1]
-
-
-def _children(pid: int) -> list[int]:
-    try:
-        tasks = list(Path(f"/proc/{pid}/task").iterdir())
-        return [int(child) for task in tasks for child in (task / "children").read_text().split()]
-    except OSError:
-        return []
-
-
-def _command(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-    except OSError:
-        return ""
-
-
-def _kill(pid: int) -> None:
-    _signal(pid, signal.SIGKILL)
-
-
-def _signal(pid: int, number: int) -> None:
-    try:
-        os.kill(pid, number)
-    except ProcessLookupError:
-        pass
+        life.launch(order, stdin=subprocess.DEVNULL, cwd=self.folder, env=os.environ | variables)

@@ -5,7 +5,6 @@ here are PySpark's own; all of it listens on loopback alone, on free ports. The 
 driver registers with the master, and another one where one has died.
 """
 
-import subprocess
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,8 +12,8 @@ from types import TracebackType
 from typing import Final, Self
 
 from oncelog.chaos.guard import Guard, end
-from oncelog.chaos.process_tree import below, command_of, session_of
-from oncelog.chaos.processes import HOST, await_port, free_port
+from oncelog.chaos.life import HOST, Life, free_ports, listens
+from oncelog.chaos.process_tree import below, command_of, end_session, session_of
 from oncelog.spark.java import find_java, launching_home
 
 CORES: Final = 2
@@ -27,14 +26,13 @@ class SparkCluster:
     """`with SparkCluster(guard, folder, executors=2, environ=os.environ) as cluster:` a session's master is `url`."""
 
     def __init__(self, guard: Guard, folder: Path, *, executors: int, environ: Mapping[str, str]) -> None:
-        self.port = free_port()
+        (self.port,) = free_ports(1)
         self.url = f"spark://{HOST}:{self.port}"
-        self._guard = guard
         self._folder = folder
         self._executors = executors
         self._environ = environ
-        self._master: subprocess.Popen[bytes] | None = None
-        self._worker: subprocess.Popen[bytes] | None = None
+        self._master = Life("Spark's master", folder / "master.log", guard.popen)
+        self._worker = Life("Spark's worker", folder / "worker.log", guard.popen)
 
     @property
     def settings(self) -> dict[str, str]:
@@ -55,11 +53,11 @@ class SparkCluster:
         (self._folder / "java").mkdir(parents=True)
         home = launching_home(find_java(self._environ), self._folder / "java")
         try:
-            self._master = self._launch("master", home, "--port", str(self.port))
-            await_port(self._master, self.port, "Spark's master", self._folder / "master.log")
+            self._launch(self._master, "master", home, "--port", str(self.port))
+            self._master.await_ready(lambda: listens(self.port))
             size = ["--cores", str(CORES), "--memory", f"{self._executors * EXECUTOR_MB}m"]
             work = ["--work-dir", str(self._folder / "work"), self.url]
-            self._worker = self._launch("worker", home, "--port", "0", *size, *work)
+            self._launch(self._worker, "worker", home, "--port", "0", *size, *work)
         except BaseException:
             self._end()
             raise
@@ -70,12 +68,10 @@ class SparkCluster:
 
     def executors(self) -> list[int]:
         """The JVMs that run tasks; none until a driver has asked for some."""
-        assert self._worker is not None
         return sorted(pid for pid in session_of(self._worker.pid) if _EXECUTOR in command_of(pid))
 
     def kill_executor(self, number: int) -> bool:
         """kill -9, with its Python workers. One that has none has not had a task yet; False where there is no other."""
-        assert self._worker is not None
         everyone = session_of(self._worker.pid)
         workers = {executor: list(below(executor, everyone)) for executor in self.executors()}
         busy = [executor for executor, its in workers.items() if its]
@@ -86,7 +82,7 @@ class SparkCluster:
             end(pid)
         return True
 
-    def _launch(self, name: str, home: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    def _launch(self, life: Life, name: str, home: Path, *arguments: str) -> None:
         found = find_spec("pyspark")
         assert found is not None and found.origin is not None, "a cluster without PySpark"
         spark_home = Path(found.origin).parent
@@ -102,13 +98,10 @@ class SparkCluster:
         }
         order = [str(spark_home / "bin" / "spark-class"), f"{_DEPLOY}.{name}.{name.capitalize()}"]
         order += ["--host", HOST, "--webui-port", "0", *arguments]
-        with open(self._folder / f"{name}.log", "ab") as log:
-            return self._guard.popen(order, variables, stdout=log, stderr=log, cwd=self._folder)
+        life.launch(order, variables=variables, cwd=self._folder)
 
     def _end(self) -> None:
         """The worker first, with its executors, and their Python workers."""
-        for process in (self._worker, self._master):
-            if process is not None:
-                for pid in session_of(process.pid):
-                    end(pid)
-                process.wait()
+        for life in (self._worker, self._master):
+            if life.was_started:
+                end_session(life.process)

@@ -11,10 +11,6 @@ from oncelog.chaos.plan import Event, Target
 from oncelog.chaos.sinks import DIRECT
 
 
-class Stopped(RuntimeError):
-    """The experiment could not go on: its words say why."""
-
-
 class Verdict(IntEnum):
     """The exit code."""
 

@@ -1,7 +1,6 @@
 """The pipeline of an experiment, from outside: it is killed and started again, and what it must write is known."""
 
 import json
-import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -14,9 +13,11 @@ import numpy as np
 
 from oncelog.chaos.audit import Numbers
 from oncelog.chaos.guard import Guard, end
-from oncelog.chaos.outcome import Pipeline, Stopped
-from oncelog.chaos.process_tree import command_of, parent_of, session_of, ticks_of
+from oncelog.chaos.life import Life
+from oncelog.chaos.outcome import Pipeline
+from oncelog.chaos.process_tree import command_of, end_session, parent_of, session_of, ticks_of
 from oncelog.chaos.sinks import KAFKA
+from oncelog.chaos.stopped import Stopped
 
 MOST_RESTARTS: Final = 20  # of a driver that ended by itself
 MOST_FALSE_STARTS: Final = 2  # before its first batch: it will not get any further
@@ -71,16 +72,14 @@ class PipelineOrder:
     settings: dict[str, str]  # of the session
 
 
-class PipelineLives:
+class PipelineLives(Life):
     """`pipeline_job.py`, life after life, on one checkpoint."""
 
     def __init__(self, guard: Guard, folder: Path, order: PipelineOrder) -> None:
-        self._guard = guard
+        super().__init__("the pipeline", folder / "pipeline.log", guard.popen)
         self.restarts = 0  # because it ended by itself
         self._folder = folder
-        self._log = folder / "pipeline.log"
         self._order = order
-        self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -92,22 +91,17 @@ class PipelineLives:
 
     def start(self) -> None:
         command = [sys.executable, "-m", "oncelog.chaos.pipeline_job", json.dumps(asdict(self._order))]
-        with open(self._log, "ab") as log:
-            self._process = self._guard.popen(command, stdout=log, stderr=log, cwd=self._folder)
+        self.launch(command, cwd=self._folder)
 
     def kill(self) -> None:
         """kill -9, with the JVM and all that it has started: as when the machine goes."""
-        if self._process is None:
-            return
-        for pid in session_of(self._process.pid):
-            end(pid)
-        self._process.wait()
+        if self.was_started:
+            end_session(self.process)
 
     def kill_worker(self, number: int) -> bool:
         """One of the Python processes in which tasks run: of those that have worked most, as many as run at once.
         False where there is none just now."""
-        assert self._process is not None
-        workers = [pid for pid in session_of(self._process.pid) if _is_worker(pid)]
+        workers = [pid for pid in session_of(self.pid) if _is_worker(pid)]
         if not workers:
             return False
         busiest = sorted(workers, key=ticks_of, reverse=True)[:TASKS]
@@ -116,7 +110,7 @@ class PipelineLives:
 
     def keep_alive(self, most_restarts: int) -> None:
         """Start it again where it has ended by itself, as a supervisor would."""
-        if self._process is None or self._process.poll() is None:
+        if self.is_running:
             return
         self.restarts += 1
         if self.restarts > most_restarts:
@@ -126,9 +120,6 @@ class PipelineLives:
             raise PipelineEnded(ended + hint * bool(package))
         self.kill()  # what it has left behind
         self.start()
-
-    def last_words(self) -> str:
-        return self._log.read_text(errors="replace")[-3000:] if self._log.exists() else ""
 
 
 def _is_worker(pid: int) -> bool:

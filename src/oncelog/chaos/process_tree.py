@@ -1,9 +1,10 @@
 """Who is whose child among the processes of an experiment: as /proc tells it, which is where Linux keeps that."""
 
 import os
+import subprocess
 from collections.abc import Iterator, Sequence
 
-from oncelog.chaos.guard import PROCESSES, pids
+from oncelog.chaos.guard import PROCESSES, end, pids
 
 _PARENT, _USER_TICKS, _SYSTEM_TICKS = 1, 11, 12  # in `stat`, behind the name
 
@@ -11,6 +12,13 @@ _PARENT, _USER_TICKS, _SYSTEM_TICKS = 1, 11, 12  # in `stat`, behind the name
 def session_of(leader: int) -> list[int]:
     """All processes of this session, the leader among them."""
     return [pid for pid in pids() if _session(pid) == leader]
+
+
+def end_session(leader: "subprocess.Popen[bytes]") -> None:
+    """kill -9 of a process that leads a session, and of all that it has started."""
+    for pid in session_of(leader.pid):
+        end(pid)
+    leader.wait()
 
 
 def _session(pid: int) -> int:

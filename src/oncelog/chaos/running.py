@@ -10,7 +10,7 @@ from typing import Final
 from oncelog.chaos.audit import Audit
 from oncelog.chaos.faults import in_words
 from oncelog.chaos.guard import Guard
-from oncelog.chaos.outcome import Killed, Options, Outcome, Progress, Sample, Stopped, Verdict
+from oncelog.chaos.outcome import Killed, Options, Outcome, Progress, Sample, Verdict
 from oncelog.chaos.pipeline import due_of
 from oncelog.chaos.pipeline_watch import PipelineWatch
 from oncelog.chaos.plan import CONFIRMED, ON_THE_WIRE, Event, Target, faults_of, kills_of, schedule
@@ -18,6 +18,7 @@ from oncelog.chaos.processes import ProducerLives, ServerLives
 from oncelog.chaos.proxy import FaultProxy
 from oncelog.chaos.sender_report import Report, Reports
 from oncelog.chaos.sending import Order
+from oncelog.chaos.stopped import Stopped
 from oncelog.chaos.topics import check_reach, create_topic, delete_topics, stored_numbers
 from oncelog.client.errors import KafkaException
 from oncelog.clock import monotonic_s, wall_s

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from oncelog.chaos.audit import NOT_A_NUMBER
-from oncelog.chaos.outcome import Stopped
+from oncelog.chaos.stopped import Stopped
 from oncelog.client import Admin, Consumer, NewTopic
 from oncelog.client.consumer.ranges import read_range
 from oncelog.client.errors import KafkaError, KafkaException

@@ -111,8 +111,8 @@ def command(**given: Any) -> None:
     Exit codes: 0 exact, 1 not exact, 2 inconclusive (a kind of fault never hit work) or wrong usage, 130 Ctrl-C.
     """
     try:
-        from oncelog.chaos.outcome import Stopped
         from oncelog.chaos.report import lines
+        from oncelog.chaos.stopped import Stopped
     except ImportError as missing:
         raise failure(f'the audit works on columns: pip install "oncelog[chaos]" ({missing})') from missing
 

@@ -3,25 +3,17 @@
 The log is read by raw Fetch requests, past the proxy and past our consumer, so that only the producer is on trial.
 """
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oncelog.client.types import OFFSET_INVALID
-from oncelog.records.columns import decode
 from tests.client.faults.case import PRODUCE, VALUE_BYTES, Case
 from tests.client.faults.sending import NUMBER_BYTES, Int64s, Told
+from tests.lives.count import counted
+from tests.lives.stored import Stored, columns
 from tests.raw import RawConnection
-
-FETCH_BYTES: Final = 16 << 20
-
-
-class Log(NamedTuple):
-    """One partition."""
-
-    offsets: Int64s
-    numbers: Int64s
 
 
 class Audit(NamedTuple):
@@ -38,26 +30,19 @@ class Audit(NamedTuple):
         return not (self.duplicates or self.lost or self.reordered or self.misplaced or self.wrong_reports)
 
 
-def read_log(servers: str, topic: str, partitions: int) -> list[Log]:
+def read_log(servers: str, topic: str, partitions: int) -> list[Stored]:
     with RawConnection(servers, timeout_s=60) as raw:
         return [read_partition(raw, topic, partition) for partition in range(partitions)]
 
 
-def read_partition(raw: RawConnection, topic: str, partition: int) -> Log:
-    end = raw.offset_at(topic, partition, -1).offset
-    offset = 0
+def read_partition(raw: RawConnection, topic: str, partition: int) -> Stored:
     offsets: list[Int64s] = [np.empty(0, np.int64)]
     numbers: list[Int64s] = [np.empty(0, np.int64)]
-    while offset < end:
-        answer = raw.fetch(topic, partition, offset, partition_max_bytes=FETCH_BYTES, max_wait_ms=1000)
-        assert answer.error_code == 0, answer.error_code
-        found = decode(bytes(answer.records or b""), start_offset=offset, columns={"offset", "value"})
-        assert found.next_offset > offset, f"nothing can be read at {offset} of {end} in {topic}/{partition}"
-        offset = found.next_offset
+    for found in columns(raw, topic, partition):
         assert found.offset is not None and found.value is not None
         offsets.append(found.offset)
         numbers.append(_numbers(found.value.ends, found.value.data))
-    return Log(np.concatenate(offsets), np.concatenate(numbers))
+    return Stored(np.concatenate(offsets), np.concatenate(numbers))
 
 
 def _numbers(ends: NDArray[np.int32] | Int64s, data: NDArray[np.uint8]) -> Int64s:
@@ -66,32 +51,24 @@ def _numbers(ends: NDArray[np.int32] | Int64s, data: NDArray[np.uint8]) -> Int64
     return np.ascontiguousarray(values[:, :NUMBER_BYTES]).view(">i8").reshape(-1).astype(np.int64)
 
 
-def audit(case: Case, logs: list[Log], told: Told) -> Audit:
-    everything = np.concatenate([log.numbers for log in logs])
-    assert not len(everything) or (everything.min() >= 0 and everything.max() < case.records), "a strange number"
-    copies = np.bincount(everything, minlength=case.records)
+def audit(case: Case, logs: list[Stored], told: Told) -> Audit:
+    found = counted(case.records, {index: log.numbers for index, log in enumerate(logs)})
+    assert not found.all.foreign, "a strange number"
     misplaced = 0
     if case.way != PRODUCE:
         misplaced = sum(int((log.numbers % case.partitions != index).sum()) for index, log in enumerate(logs))
     return Audit(
-        stored=len(everything),
-        duplicates=int((copies - 1).clip(0).sum()),
-        lost=int((copies == 0).sum()),
-        reordered=sum(_reordered(log.numbers) for log in logs),
+        stored=found.all.received,
+        duplicates=found.all.duplicates,
+        lost=found.missing,
+        reordered=found.all.out_of_order,
         misplaced=misplaced,
         wrong_reports=_wrong_ranges(logs, told) if told.ranges else _wrong_reports(logs, told),
         unknown_offsets=_unknown_offsets(told),
     )
 
 
-def _reordered(numbers: Int64s) -> int:
-    """Among the first copies: a record that stands behind one that was produced after it."""
-    _, first_at = np.unique(numbers, return_index=True)
-    firsts = numbers[np.sort(first_at)]
-    return int((firsts < np.maximum.accumulate(firsts)).sum()) if len(firsts) else 0
-
-
-def _wrong_reports(logs: list[Log], told: Told) -> int:
+def _wrong_reports(logs: list[Stored], told: Told) -> int:
     wrong = int((told.reports != 1).sum())
     for index, log in enumerate(logs):
         mine = np.flatnonzero((told.partition == index) & (told.offset >= 0))
@@ -99,7 +76,7 @@ def _wrong_reports(logs: list[Log], told: Told) -> int:
     return wrong
 
 
-def _standing_at(log: Log, offsets: Int64s) -> Int64s:
+def _standing_at(log: Stored, offsets: Int64s) -> Int64s:
     """The number at each of these offsets, -1 where there is none."""
     if not len(log.offsets):
         return np.full(len(offsets), -1, np.int64)
@@ -107,7 +84,7 @@ def _standing_at(log: Log, offsets: Int64s) -> Int64s:
     return np.where(log.offsets[at] == offsets, log.numbers[at], -1)
 
 
-def _wrong_ranges(logs: list[Log], told: Told) -> int:
+def _wrong_ranges(logs: list[Stored], told: Told) -> int:
     """Records that ranges name though they do not stand there, or name twice."""
     wrong = 0
     for index, log in enumerate(logs):

@@ -46,7 +46,7 @@ class KafkaCluster:
     def __enter__(self) -> Self:
         try:
             for broker in self.brokers:  # none is of use before two of them talk
-                broker.launch()
+                broker.begin()
             for broker in self.brokers:
                 broker.await_first_answer()
         except BaseException:

@@ -21,10 +21,11 @@ from typing import Any, Final
 import click
 
 from oncelog.client.producer.producer import Producer
-from tests.client.faults.audit import Audit, Log, audit, read_partition
+from tests.client.faults.audit import Audit, audit, read_partition
 from tests.client.faults.case import KAFKA, ONCELOG, PATIENCE_S, SERVERS, Case
 from tests.client.faults.kafka_cluster import BROKERS, KafkaCluster
 from tests.client.faults.sending import Told, value_of
+from tests.lives.stored import Stored
 from tests.peers.oncelog_process import OncelogProcess
 from tests.raw import RawConnection
 
@@ -135,7 +136,7 @@ def experiment(case: Case, servers: str, kill: Kill, kills: int, between: int) -
     return Result(found, told, kills, records, killer.hit_work, seconds)
 
 
-def read_log_anywhere(servers: str, partitions: int) -> list[Log]:
+def read_log_anywhere(servers: str, partitions: int) -> list[Stored]:
     """Each partition from whoever leads it by now."""
     with one_that_lives(servers) as raw:
         answer = raw.call("metadata", 9, topics=[{"name": TOPIC}], allow_auto_topic_creation=False)
@@ -174,7 +175,7 @@ def kill_a_leader(cluster: KafkaCluster, *, comes_back: bool = True) -> Kill:
         cluster.broker(leader).kill()
         until(cluster, lambda each: each.leader_id not in (-1, leader))
         if comes_back:
-            cluster.broker(leader).launch()
+            cluster.broker(leader).begin()
             until(cluster, lambda each: len(each.isr_nodes) == BROKERS)
 
     return kill
@@ -206,7 +207,7 @@ def _others_first(partition: Any) -> list[int]:
 
 def one_broker(cluster: KafkaCluster) -> int:
     """Any broker passes these requests on to the controller."""
-    return next(broker.port for broker in cluster.brokers if broker.running)
+    return next(broker.port for broker in cluster.brokers if broker.is_running)
 
 
 def until(cluster: KafkaCluster, is_so: Callable[[Any], bool]) -> None:
@@ -220,7 +221,7 @@ def until(cluster: KafkaCluster, is_so: Callable[[Any], bool]) -> None:
 def partitions_of(cluster: KafkaCluster) -> list[Any]:
     """As any broker that lives sees them."""
     for broker in cluster.brokers:
-        if not broker.running:
+        if not broker.is_running:
             continue
         try:
             with RawConnection(broker.port, timeout_s=5) as raw:

@@ -18,13 +18,13 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
+from oncelog.chaos.life import free_ports
 from oncelog.client.producer.producer import Producer
 from tests.client.faults.audit import Audit, audit, read_log
 from tests.client.faults.case import PATIENCE_S, Case
 from tests.client.faults.line import Line
 from tests.client.faults.sending import Told, number_in, value_of
 from tests.peers.oncelog_process import OncelogProcess
-from tests.peers.server_process import free_ports
 from tests.raw import RawConnection
 
 TOPIC: Final = "leased"

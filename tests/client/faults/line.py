@@ -5,8 +5,8 @@ from collections import deque
 from types import TracebackType
 from typing import Self
 
+from oncelog.chaos.life import free_ports
 from oncelog.client.net.loop_thread import LoopThread
-from tests.peers.server_process import free_ports
 
 CHUNK_BYTES = 1 << 18
 

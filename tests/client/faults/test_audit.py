@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from oncelog.client.producer.bulk import Range
-from tests.client.faults.audit import Audit, Log, audit
+from tests.client.faults.audit import Audit, audit
 from tests.client.faults.case import BULK, Case
 from tests.client.faults.sending import Told
+from tests.lives.stored import Stored
 
 FIRST_OFFSET = 10
 
@@ -32,15 +33,15 @@ WRONG = {
 }
 
 
-def logs_of(numbers: list[list[int]]) -> list[Log]:
-    return [Log(np.arange(len(each), dtype=np.int64) + FIRST_OFFSET, np.array(each, np.int64)) for each in numbers]
+def logs_of(numbers: list[list[int]]) -> list[Stored]:
+    return [Stored(np.arange(len(each), dtype=np.int64) + FIRST_OFFSET, np.array(each, np.int64)) for each in numbers]
 
 
-def audited(logs: list[Log], told: Told) -> Audit:
+def audited(logs: list[Stored], told: Told) -> Audit:
     return audit(Case(way="by hand", partitions=2, records=6), logs, told)
 
 
-def told_of(logs: list[Log]) -> Told:
+def told_of(logs: list[Stored]) -> Told:
     told = Told.about(6)
     for partition, log in enumerate(logs):
         for offset, number in zip(log.offsets.tolist(), log.numbers.tolist(), strict=True):

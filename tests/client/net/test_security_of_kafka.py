@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from oncelog.chaos.life import free_ports
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.net.brokers import Brokers
 from oncelog.client.net.sasl.tokens import unsecured_config, unsecured_token
@@ -21,7 +22,6 @@ from tests.client.net.certificates import PASSWORD, Authority, Certificate
 from tests.client.net.fake_broker import dotted
 from tests.peers.apache import CLUSTER_ID, ApacheKafka
 from tests.peers.jars import MissingPeer, kafka_jars, kafka_java, need_or_skip
-from tests.peers.server_process import free_ports
 
 pytestmark = pytest.mark.peers
 

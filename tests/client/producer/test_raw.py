@@ -14,8 +14,9 @@ from oncelog.embedded import Server
 from oncelog.records.build import build_batch
 from oncelog.records.header import headers
 from oncelog.records.passing_columns import pass_on
-from oncelog.records.read import Record, records_of
+from oncelog.records.read import records_of
 from tests.client.producer.conftest import new_topic
+from tests.lives.stored import records
 from tests.raw import RawConnection
 
 TIMESTAMP_MS = 1_500_000_000_000  # long enough ago for any Kafka to forget who wrote it
@@ -70,19 +71,8 @@ def expected(first: int, last: int) -> list[tuple[object, ...]]:
     ]))]  # fmt: skip
 
 
-def stored(raw: RawConnection, topic: str, partition: int = 0) -> list[Record]:
-    found: list[Record] = []
-    offset, end = (raw.offset_at(topic, partition, which).offset for which in (-2, -1))
-    while offset < end:
-        data = raw.fetch(topic, partition, offset).records or b""
-        for at, header in headers(data):
-            found += records_of(data, at) if not header.is_control else []
-            offset = header.last_offset + 1
-    return found
-
-
 def holds(raw: RawConnection, topic: str, first: int, last: int) -> None:
-    assert [record[:4] for record in stored(raw, topic)] == expected(first, last)
+    assert [record[:4] for record in records(raw, topic)] == expected(first, last)
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -101,7 +91,7 @@ def test_they_go_to_the_partition_that_was_named(ours: tuple[Make, RawConnection
     make, raw = ours
     topic = new_topic(raw, 3)
     make().send_batches(topic, 2, made(0, 10)).result(30)
-    assert [len(stored(raw, topic, each)) for each in range(3)] == [0, 0, 10]
+    assert [len(records(raw, topic, each)) for each in range(3)] == [0, 0, 10]
 
 
 def test_a_partition_that_is_not_there_is_refused(ours: tuple[Make, RawConnection]) -> None:
@@ -192,7 +182,7 @@ def test_a_replay_that_differs_writes_nothing(ours: tuple[Make, RawConnection]) 
     with pytest.raises(KafkaException) as differs:
         again.send_batches(topic, 0, made(1, 100)).result(30)
     assert "nothing more is written" in differs.value.error.str()
-    assert len(stored(raw, topic)) == 50
+    assert len(records(raw, topic)) == 50
 
 
 def test_a_saved_producer_of_some_partitions_writes_to_no_other(ours: tuple[Make, RawConnection]) -> None:

@@ -9,7 +9,6 @@ must stand in the destination once, in its partition, in its order, with its key
 
 import argparse
 import random
-import subprocess
 import sys
 import tempfile
 import threading
@@ -21,6 +20,7 @@ from typing import Self
 
 from confluent_kafka import Producer
 
+from oncelog.chaos.life import Life
 from tests.client.saving.stored import stored
 from tests.peers.apache import ApacheKafka
 from tests.peers.oncelog_process import SOURCES, OncelogProcess
@@ -106,7 +106,7 @@ class Campaign:
         self._servers = server.bootstrap_servers
         self._folder = folder
         self._random = random.Random(seed)
-        self._lives: list[subprocess.Popen[bytes]] = []
+        self._lives: list[Life] = []
         self.tally = Tally(seed)
         self.source, self.destination = f"source-{seed}", f"destination-{seed}"
         with RawConnection(server.port) as raw:
@@ -129,13 +129,11 @@ class Campaign:
         feed.feed(WARM_RECORDS)
         feed.flush()
         life = self._start("--until-end", source=source, destination=destination)
-        assert life.wait(LAST_LIFE_S) in (0, TAKEN_OVER), self._log()
+        assert life.process.wait(LAST_LIFE_S) in (0, TAKEN_OVER), life.last_words()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         for life in self._lives:
-            if life.poll() is None:
-                life.kill()
-                life.wait()
+            life.kill()
 
     def run(self, kills: int) -> Tally:
         while self.tally.kills < kills:
@@ -151,45 +149,39 @@ class Campaign:
             lives.append(self._start())
             self.tally.twins += 1
         for life in lives:
-            try:
-                code = life.wait(self._random.uniform(0.4, LONGEST_LIFE_S))
-            except subprocess.TimeoutExpired:
-                life.kill()
-                life.wait()
-                self.tally.kills += 1
+            if life.has_ended_within(self._random.uniform(0.4, LONGEST_LIFE_S)):
+                self._ended(life)
             else:
-                self._ended(life, code)
+                life.kill()
+                self.tally.kills += 1
 
-    def _ended(self, life: subprocess.Popen[bytes], code: int) -> None:
+    def _ended(self, life: Life) -> None:
         """One of two that run at once is told that it was taken over; anything else is a failure."""
+        code = life.process.returncode
         self.tally.ended_by_themselves[code] = self.tally.ended_by_themselves.get(code, 0) + 1
-        assert code == TAKEN_OVER, f"seed {self.tally.seed}: a life ended with {code}:\n{self._log()}"
+        assert code == TAKEN_OVER, f"seed {self.tally.seed}: a life ended with {code}:\n{life.last_words()}"
 
     def _last_life(self) -> None:
         """To the end. A job whose lease is over before it could save, on a machine that is busy with other things, says
         so and ends, and goes on from its last save when it is started again; any other end is a failure."""
         for _ in range(LAST_LIVES):
             life = self._start("--until-end")
-            try:
-                code = life.wait(LAST_LIFE_S)
-            except subprocess.TimeoutExpired:
-                raise AssertionError(f"seed {self.tally.seed}: the last life does not end:\n{self._log()}") from None
-            if code == 0:
+            if not life.has_ended_within(LAST_LIFE_S):
+                raise AssertionError(f"seed {self.tally.seed}: the last life does not end:\n{life.last_words()}")
+            if life.process.returncode == 0:
                 return
-            self._ended(life, code)
-        raise AssertionError(f"seed {self.tally.seed}: {LAST_LIVES} lives did not come to the end:\n{self._log()}")
+            self._ended(life)
+        said = life.last_words()
+        raise AssertionError(f"seed {self.tally.seed}: {LAST_LIVES} lives did not come to the end:\n{said}")
 
-    def _start(self, *more: str, source: str = "", destination: str = "") -> subprocess.Popen[bytes]:
+    def _start(self, *more: str, source: str = "", destination: str = "") -> Life:
         source, destination = source or self.source, destination or self.destination
         order = [sys.executable, str(JOB), "--servers", self._servers, "--source", source]
         order += ["--destination", destination, "--group", source, "--save-every", "0.1", *more]
-        with open(self._folder / "jobs.log", "ab") as log:
-            life = subprocess.Popen(order, stdout=log, stderr=log, env={"PYTHONPATH": str(SOURCES), "PATH": ""})
+        life = Life("the job", self._folder / "jobs.log")
+        life.launch(order, env={"PYTHONPATH": str(SOURCES), "PATH": ""})
         self._lives.append(life)
         return life
-
-    def _log(self) -> str:
-        return (self._folder / "jobs.log").read_text(errors="replace")[-4_000:]
 
     def _audit(self) -> None:
         port = int(self._servers.rpartition(":")[2])

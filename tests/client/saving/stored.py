@@ -3,8 +3,8 @@
 from collections import defaultdict
 from typing import NamedTuple
 
-from oncelog.records.header import headers
-from oncelog.records.read import Record, records_of
+from oncelog.records.read import Record
+from tests.lives.stored import records
 from tests.raw import RawConnection
 
 
@@ -27,13 +27,4 @@ class Stored(NamedTuple):
 
 
 def stored(raw: RawConnection, topic: str, partitions: int = 3) -> Stored:
-    found: list[tuple[int, Record]] = []
-    for partition in range(partitions):
-        offset, end = (raw.offset_at(topic, partition, which).offset for which in (-2, -1))
-        while offset < end:
-            data = raw.fetch(topic, partition, offset, max_wait_ms=500).records or b""
-            for at, header in headers(data):
-                if not header.is_control:
-                    found += [(partition, record) for record in records_of(data, at) if record.offset >= offset]
-                offset = header.last_offset + 1
-    return Stored(found)
+    return Stored([(index, record) for index in range(partitions) for record in records(raw, topic, index)])

@@ -4,15 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
-from oncelog.records.arrow import to_arrow
-from oncelog.records.columns import decode
-from tests.raw import RawConnection
-
-Numbers = np.ndarray[tuple[int], np.dtype[np.int64]]
-FETCH_BYTES = 16 << 20
+from tests.lives.count import counted
+from tests.lives.stored import Numbers, numbers, partition_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,27 +46,32 @@ def audit(address: str, topic: str, expected: Expected) -> Audit:
 
 
 def compare(written: list[Numbers], expected: Expected) -> Audit:
-    known = expected.values
-    everything = np.concatenate([np.empty(0, np.int64), *written])
-    counts = np.zeros(len(known), np.int64)
-    places, is_known = _places(known, everything)
-    np.add.at(counts, places[is_known], 1)
-    descents, example = 0, ""
+    """Each value is taken by its rank among all: those of one lane ascend, and each lane is a place of its own in each
+    partition."""
+    by_rank = np.lexsort((expected.ranks, expected.lanes))
+    rank_of = np.empty(len(by_rank), np.int64)
+    rank_of[by_rank] = np.arange(len(by_rank))
+    standing: dict[tuple[int, int], Numbers] = {}
+    foreign = []
     for partition, column in enumerate(written):
-        at, fits = _places(known, column)
-        found, row = _descents(expected.lanes[at[fits]], expected.ranks[at[fits]])
-        descents += found
-        if found and not example:
-            example = f"out of order in partition {partition}: {column[fits][row]}"
-    missing, twice = known[counts == 0], known[counts > 1]
-    kinds = (("missing", missing), ("twice", twice), ("foreign", everything[~is_known]))
-    said = [f"{name}: {some[0]}" for name, some in kinds if len(some)] + ([example] if example else [])
+        at, is_known = _places(expected.values, column)
+        foreign.append(column[~is_known])
+        lanes, ranks = expected.lanes[at[is_known]], rank_of[at[is_known]]
+        standing |= {(partition, int(lane)): ranks[lanes == lane] for lane in np.unique(lanes)}
+    found = counted(len(by_rank), dict(enumerate(standing.values())))
+    values = expected.values[by_rank]
+    jumps = [run for run in found.runs if run.jump > 0]
+    strange = np.concatenate([np.empty(0, np.int64), *foreign])
+    said = [f"missing: {values[each]}" for each in found.missing_examples[:1]]
+    said += [f"twice: {values[run.number]}" for run in found.runs if run.duplicates][:1]
+    said += [f"foreign: {each}" for each in strange[:1]]
+    said += [f"out of order in partition {[*standing][run.partition][0]}: {values[run.number]}" for run in jumps[:1]]
     return Audit(
-        rows=len(everything),
-        missing=len(missing),
-        duplicates=int((counts[counts > 1] - 1).sum()),
-        foreign=int((~is_known).sum()),
-        out_of_order=descents,
+        rows=sum(map(len, written)),
+        missing=found.missing,
+        duplicates=found.all.duplicates,
+        foreign=len(strange),
+        out_of_order=len(jumps),
         first=tuple(said),
     )
 
@@ -83,50 +82,6 @@ def _places(known: Numbers, found: Numbers) -> tuple[Numbers, np.ndarray[tuple[i
         return np.zeros(len(found), np.int64), np.zeros(len(found), np.bool_)
     at = np.minimum(np.searchsorted(known, found), len(known) - 1).astype(np.int64)
     return at, known[at] == found
-
-
-def _descents(lanes: Numbers, ranks: Numbers) -> tuple[int, int]:
-    """How often a row of a lane stands behind a later one of the same lane, and the first place where."""
-    by_lane = np.argsort(lanes, kind="stable")
-    steps = np.diff(ranks[by_lane])
-    wrong = (np.diff(lanes[by_lane]) == 0) & (steps < 0)
-    rows = by_lane[1:][wrong]
-    return len(rows), int(rows.min()) if len(rows) else -1
-
-
-def partition_count(address: str, topic: str) -> int:
-    with RawConnection(address) as connection:
-        wanted = [{"name": topic}]
-        (found,) = connection.call("metadata", 9, topics=wanted, allow_auto_topic_creation=False).topics
-        return len(found.partitions)
-
-
-def numbers(address: str, topic: str, partition: int) -> Numbers:
-    """The values of a partition as they stand there, as integers."""
-    with RawConnection(address, timeout_s=60) as connection:
-        offset = connection.offset_at(topic, partition, -2).offset
-        end = connection.offset_at(topic, partition, -1).offset
-        found = []
-        while offset < end:
-            answer = connection.fetch(topic, partition, offset, max_wait_ms=200, partition_max_bytes=FETCH_BYTES)
-            assert answer.error_code.value == 0, answer.error_code
-            columns = decode(bytes(answer.records or b""), start_offset=offset, columns={"value"})
-            if columns.next_offset > offset:
-                found.append(_integers(to_arrow(columns).column("value")))
-                offset = columns.next_offset
-    return np.concatenate([np.empty(0, np.int64), *found])
-
-
-def _integers(values: pa.Array) -> Numbers:
-    text = values.cast(pa.string())
-    result: Numbers = pc.cast(text, pa.int64()).to_numpy(zero_copy_only=False)
-    return result
-
-
-def end_offsets(address: str, topic: str) -> list[int]:
-    count = partition_count(address, topic)
-    with RawConnection(address) as connection:
-        return [connection.offset_at(topic, partition, -1).offset for partition in range(count)]
 
 
 # --- what is expected -------------------------------------------------------------------------------------------------

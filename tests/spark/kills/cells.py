@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from oncelog.spark.sink import steps
+from tests.lives.processes import await_end
 from tests.peers.server_process import ServerProcess
-from tests.spark.kills.control import Controller, Stop, Visit, await_end
+from tests.spark.kills.control import Controller, Stop, Visit
 from tests.spark.kills.driver import Driver, DriverEnded, QueryFailed, Request
 from tests.spark.kills.pipeline import Pipeline
 

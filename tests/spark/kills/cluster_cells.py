@@ -3,12 +3,13 @@
 import os
 import signal
 
+from oncelog.chaos.process_tree import parent_of
 from oncelog.spark.sink import steps
+from tests.lives.processes import await_end, kill
 from tests.spark.cluster import StandaloneCluster
 from tests.spark.kills.cells import DRIVER_STEPS, TASK_STEPS, Cell
-from tests.spark.kills.control import Controller, Stop, Visit, await_end, kill
+from tests.spark.kills.control import Controller, Stop, Visit
 from tests.spark.kills.driver import QUICK_JVM, Driver, Request
-from tests.spark.kills.hooks import parent
 from tests.spark.kills.pipeline import Pipeline
 
 # Rows that pass a gate of the tests leave their process, instead of waiting for 64 KB of them.
@@ -163,7 +164,7 @@ class CutOff:
     """While this lasts a host is cut off: its JVMs stand still, but the Python worker at this step does not have to."""
 
     def __init__(self, cluster: StandaloneCluster, visit: Visit) -> None:
-        worker = parent(visit.jvm)
+        worker = parent_of(visit.jvm)
         assert worker in (cluster.worker_pid(0), cluster.worker_pid(1)), (
             "the executor has another parent than its worker"
         )
@@ -182,7 +183,7 @@ class Deaf:
     """While this lasts Spark's orders to kill a task's Python worker stay unread: its daemon stands still."""
 
     def __init__(self, visit: Visit) -> None:
-        self._daemon = parent(visit.pid)
+        self._daemon = parent_of(visit.pid)
         assert self._daemon not in (0, 1, visit.jvm), "the worker has no daemon"
 
     def __enter__(self) -> None:

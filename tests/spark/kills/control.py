@@ -6,7 +6,6 @@ is the stop's `Visit`. What a test then does to it, to its JVM or to a server ha
 
 import json
 import os
-import signal
 import socket
 import threading
 import time
@@ -15,8 +14,10 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from tests.spark.kills.hooks import CONTROLLER, GO, parent
-from tests.waiting import ASK_AGAIN_SECONDS, until
+from oncelog.chaos.process_tree import parent_of
+from tests.lives.processes import await_end, kill
+from tests.spark.kills.hooks import CONTROLLER, GO
+from tests.waiting import ASK_AGAIN_SECONDS
 
 PATIENCE_S = float(os.environ.get("KILLS_PATIENCE_S", "120"))
 STEPS = "ONCELOG_TEST_STEPS"
@@ -72,7 +73,7 @@ class Visit:
 
     def orphan(self) -> None:
         """kill -9 of the JVM and of the daemon between, so that nobody tells this process that all is over."""
-        daemon = parent(self.pid)
+        daemon = parent_of(self.pid)
         if daemon != self.jvm:
             kill(daemon)
         kill(self.jvm)
@@ -214,24 +215,3 @@ class Controller:
                 stop.arrived.set()
                 return True
         return False
-
-
-def kill(pid: int) -> None:
-    assert pid > 1, pid
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
-
-
-def lives(pid: int) -> bool:
-    """False also for one that has ended and was not yet waited for."""
-    try:
-        with open(f"/proc/{pid}/stat") as status:
-            return status.read().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
-
-
-def await_end(pid: int) -> None:
-    until(lambda: not lives(pid), f"process {pid} to end")

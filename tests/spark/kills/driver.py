@@ -10,8 +10,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from oncelog.chaos.life import Life
+from tests.lives.processes import await_end, children, kill, lives
 from tests.peers.jars import spark_connector_jars
-from tests.spark.kills.control import await_end, kill, lives
 from tests.spark.kills.queries import Query
 from tests.waiting import until
 
@@ -90,7 +91,7 @@ class Driver:
         self._requests: dict[int, Request] = {}
         self._count = 0
         self._lock = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._life = Life("the driver", folder / "driver.log")
         self.starts = 0
 
     # --- its life -----------------------------------------------------------------------------------------------------
@@ -103,7 +104,7 @@ class Driver:
         self.kill() if error is not None else self.stop()
 
     def start(self) -> None:
-        assert self._process is None, "it runs already"
+        assert not self._life.is_running, "it runs already"
         self.folder.mkdir(parents=True, exist_ok=True)
         self.starts += 1
         ours, theirs = socket.socketpair()
@@ -114,11 +115,9 @@ class Driver:
             str(theirs.fileno()),
             json.dumps(self._all_conf()),
         ]
-        with open(self.log_path, "ab") as log:
-            self._process = subprocess.Popen(
-                order, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder, env=self._environment(),
-                pass_fds=[theirs.fileno()],
-            )  # fmt: skip
+        self._life.launch(
+            order, stdin=subprocess.DEVNULL, cwd=self.folder, env=self._environment(), pass_fds=[theirs.fileno()]
+        )
         theirs.close()
         self._channel = ours
         self._requests = {}  # each life has its own: the last one's are still being given up
@@ -132,7 +131,7 @@ class Driver:
 
     def stop(self) -> None:
         """In an orderly way."""
-        if self._process is None:
+        if not self.is_running:
             return
         over = self._requests[0] = Request(self)
         try:
@@ -144,29 +143,20 @@ class Driver:
 
     def kill(self) -> None:
         """kill -9, the JVM first: nothing of the driver is left that could still commit."""
-        if self._process is None:
-            return
-        jvm = self.jvm_pid
+        jvm = self.jvm_pid if self.is_running else None
         if jvm is not None:
             kill(jvm)
-        self._process.kill()
-        self._process.wait()
+        self._life.kill()
         if jvm is not None:
             await_end(jvm)
-        self._process = None
 
     @property
     def is_running(self) -> bool:
-        return self._process is not None
+        return self._life.is_running
 
     @property
     def jvm_pid(self) -> int | None:
-        assert self._process is not None, "it does not run"
-        try:
-            children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
-        except OSError:
-            return None
-        return next((int(child) for child in children if lives(int(child))), None)
+        return next((child for child in children(self._life.pid) if lives(child)), None)
 
     # --- what it does -------------------------------------------------------------------------------------------------
 
@@ -186,16 +176,12 @@ class Driver:
                 request.put(None)
         return request
 
-    @property
-    def log_path(self) -> Path:
-        return self.folder / "driver.log"
-
     def await_log(self, text: str) -> None:
         """Until the driver has said so, in this life or an earlier one."""
-        until(lambda: text in self.log_path.read_text(errors="replace"), f"the driver to say {text!r}")
+        until(lambda: text in self._life.log_text(), f"the driver to say {text!r}")
 
     def log_end(self) -> str:
-        return self.log_path.read_text(errors="replace")[-4000:] if self.log_path.exists() else ""
+        return self._life.last_words()
 
     # --- how ----------------------------------------------------------------------------------------------------------
 

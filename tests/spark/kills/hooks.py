@@ -7,8 +7,9 @@ unless a test wants the process to stand at this step; then no answer comes unti
 import json
 import os
 import socket
-from pathlib import Path
 from typing import Any
+
+from tests.lives.processes import jvm_above
 
 CONTROLLER = "ONCELOG_TEST_CONTROLLER"  # host:port of the controller
 GO = b"go\n"
@@ -44,21 +45,3 @@ def task_facts() -> dict[str, Any]:
         "stage_attempt": context.stageAttemptNumber() if hasattr(context, "stageAttemptNumber") else 0,
         "task": context.taskAttemptId(),
     }
-
-
-def jvm_above(pid: int) -> int | None:
-    """The JVM that started this process, directly or by its daemon; None once it is gone."""
-    while pid > 1:
-        pid = parent(pid)
-        if pid > 1 and b"java" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0]:
-            return pid
-    return None
-
-
-def parent(pid: int) -> int:
-    """0 where there is none, or none any more."""
-    try:
-        status = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return 0
-    return int(status.rpartition(")")[2].split()[1])

@@ -7,8 +7,9 @@ import pyarrow as pa
 
 from oncelog.records.arrow import bytes_column
 from oncelog.records.columns import encode
+from tests.lives.stored import Numbers, numbers, partition_count
 from tests.raw import RawConnection
-from tests.spark.kills.audit import Expected, Numbers, expected_of, numbers, partition_count
+from tests.spark.kills.audit import Expected, expected_of
 from tests.spark.kills.queries import COPIES, MOST_COPIES
 
 BATCH_BYTES = 200_000

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
+from tests.lives.stored import Numbers, end_offsets, numbers
 from tests.peers.server_process import ServerProcess
 from tests.raw import RawConnection
-from tests.spark.kills.audit import Audit, Expected, Numbers, audit, end_offsets, numbers
+from tests.spark.kills.audit import Audit, Expected, audit
 from tests.spark.kills.inputs import expected_from, make_topics, write_values
 from tests.spark.kills.queries import Query
 from tests.waiting import until

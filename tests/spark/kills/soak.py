@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
+from tests.lives.processes import await_end, kill
+from tests.lives.stored import end_offsets
 from tests.peers.server_process import ServerProcess
-from tests.raw import RawConnection
 from tests.spark.cluster import StandaloneCluster
-from tests.spark.kills.audit import Audit, audit, partition_count
-from tests.spark.kills.control import await_end, kill
+from tests.spark.kills.audit import Audit, audit
 from tests.spark.kills.driver import QUICK_JVM, Driver, DriverEnded, QueryFailed, Request
 from tests.spark.kills.inputs import expected_from, make_topics, write_integers
 from tests.spark.kills.queries import Query
@@ -134,7 +134,7 @@ class Soak:
         return True
 
     def _arrived(self) -> int:
-        return sum(_rows(self.address, topic) for topic in (MIDDLE, OUT))
+        return sum(sum(end_offsets(self.address, topic)) for topic in (MIDDLE, OUT))
 
     def _kill(self, process: str, driver: Driver, cluster: StandaloneCluster, rows: int) -> None:
         if process == "driver":
@@ -157,10 +157,3 @@ class Soak:
             return False
         assert not kills_left, f"all was through with {kills_left} kills to come"
         return True
-
-
-def _rows(address: str, topic: str) -> int:
-    with RawConnection(address) as connection:
-        return sum(
-            connection.offset_at(topic, partition, -1).offset for partition in range(partition_count(address, topic))
-        )

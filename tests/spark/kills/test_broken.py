@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 
 from oncelog.spark.sink import steps
+from tests.lives.processes import await_end
 from tests.peers.server_process import ServerProcess
 from tests.spark.kills.broken import NOTES, CompletedByTask, WithoutState
 from tests.spark.kills.cells import at_step
-from tests.spark.kills.control import Controller, await_end
+from tests.spark.kills.control import Controller
 from tests.spark.kills.driver import Driver
 from tests.spark.kills.pipeline import Pipeline
 

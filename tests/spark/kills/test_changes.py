@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from oncelog.spark.sink import steps
+from tests.lives.processes import await_end
 from tests.peers.server_process import ServerProcess
 from tests.raw import RawConnection
 from tests.spark.kills.cells import at_step
-from tests.spark.kills.control import Controller, await_end
+from tests.spark.kills.control import Controller
 from tests.spark.kills.driver import Driver, DriverEnded, QueryFailed
 from tests.spark.kills.pipeline import Pipeline
 

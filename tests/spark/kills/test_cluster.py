@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from oncelog.spark.sink import steps
+from tests.lives.processes import await_end, kill
 from tests.peers.server_process import ServerProcess
 from tests.spark.cluster import StandaloneCluster
 from tests.spark.kills.audit import Audit
@@ -18,7 +19,7 @@ from tests.spark.kills.cluster_cells import (
     late_attempts,
     other_attempt,
 )
-from tests.spark.kills.control import Controller, await_end, kill
+from tests.spark.kills.control import Controller
 from tests.spark.kills.driver import Driver
 from tests.spark.kills.pipeline import Pipeline
 

@@ -7,9 +7,10 @@ import pytest
 
 from oncelog.spark.sealed import steps as sealed_steps
 from oncelog.spark.sink import steps
+from tests.lives.processes import await_end
 from tests.peers.server_process import ServerProcess
 from tests.spark.conftest import IS_ALL
-from tests.spark.kills.control import Controller, await_end
+from tests.spark.kills.control import Controller
 from tests.spark.kills.driver import Driver
 from tests.spark.kills.pipeline import Pipeline
 from tests.spark.kills.queries import SEALED

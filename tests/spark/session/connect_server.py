@@ -1,17 +1,15 @@
 """A Spark Connect server as an administrator starts it: by spark-submit, in a process of its own."""
 
 import os
-import re
-import subprocess
 import sys
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from oncelog.chaos.life import Life
 from oncelog.spark.java import find_java, launching_home
 from tests.spark.cluster import spark_home
 from tests.spark.session.running import environment
-from tests.waiting import until
 
 START_SECONDS = 120
 STOP_SECONDS = 30
@@ -29,12 +27,11 @@ logger.server.level = info
 """
 
 
-class ConnectServer:
+class ConnectServer(Life):
     def __init__(self, folder: Path) -> None:
+        super().__init__("the Connect server", folder / "connect.log")
         self.url = ""
         self._folder = folder
-        self._log = folder / "connect.log"
-        self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
         logging, java = self._folder / "log4j2.properties", self._folder / "java"
@@ -60,32 +57,13 @@ class ConnectServer:
             PYSPARK_DRIVER_PYTHON=sys.executable,
             JAVA_HOME=str(launching_home(find_java(os.environ), java)),
         )
-        with open(self._log, "wb") as log:
-            self._process = subprocess.Popen(
-                [*order, "spark-internal"], env=variables, cwd=self._folder, stdout=log, stderr=log
-            )
+        self.launch([*order, "spark-internal"], env=variables, cwd=self._folder)
         try:
-            self.url = "sc://" + until(self._address, "the Connect server", give_up_seconds=START_SECONDS)
+            self.url = "sc://" + self.await_words(r"Spark Connect server started at: (\S+:\d+)", START_SECONDS)
         except BaseException:
-            self._end()
+            self.stop(STOP_SECONDS)
             raise
         return self
 
-    def _address(self) -> str:
-        text = self._log.read_text(errors="replace")
-        assert self._process is not None and self._process.poll() is None, text[-3000:]
-        found = re.search(r"Spark Connect server started at: (\S+:\d+)", text)
-        return found[1] if found else ""
-
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._end()
-
-    def _end(self) -> None:
-        if self._process is None:
-            return
-        self._process.terminate()
-        try:
-            self._process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        self.stop(STOP_SECONDS)

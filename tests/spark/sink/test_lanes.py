@@ -6,9 +6,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from oncelog.chaos.life import free_ports
 from oncelog.spark.sink.errors import SinkRefused
 from oncelog.spark.sink.lane import topic_of
-from tests.peers.server_process import ServerProcess, free_ports
+from tests.peers.server_process import ServerProcess
 from tests.spark.sink.support import (
     Rows,
     Sink,

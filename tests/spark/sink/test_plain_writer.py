@@ -3,10 +3,11 @@
 import pyarrow as pa
 import pytest
 
+from oncelog.chaos.life import free_ports
 from oncelog.spark.options import sink_options
 from oncelog.spark.sink.errors import SinkRefused
 from oncelog.spark.sink.plain_writer import write_plain
-from tests.peers.server_process import ServerProcess, free_ports
+from tests.peers.server_process import ServerProcess
 from tests.spark.sink.support import make_topic, numbers, table, values
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
