@@ -4,7 +4,6 @@ Both are told the same things, by several threads: what runs, what a query has d
 """
 
 import logging
-import shutil
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,7 +11,8 @@ from threading import Lock
 from typing import Final, Protocol, TextIO
 
 from oncelog.clock import Clock, SystemClock
-from oncelog.spark.progress import Batch, Stage, bar, batch_words, end_words, fitted, short_bar, stages_words
+from oncelog.spark.drawn_line import DrawnLine, terminal_width
+from oncelog.spark.progress import Batch, Stage, bar, batch_words, end_words, short_bar, stages_words
 
 # Work that is shorter needs no bar, and one that would be drawn for an instant only flickers.
 SHOW_AFTER_MS: Final = 500
@@ -21,7 +21,6 @@ LINE_EVERY_MS: Final = 1000
 # How often a log tells of a stage that is still running.
 STAGE_EVERY_MS: Final = 30_000
 
-_CLEAR: Final = "\r\x1b[K"
 _log: Final = logging.getLogger("oncelog.spark.progress")
 
 
@@ -90,16 +89,14 @@ class Terminal:
         self,
         stream: TextIO,
         clock: Clock | None = None,
-        width: Callable[[], int] = lambda: shutil.get_terminal_size().columns,
+        width: Callable[[], int] = terminal_width,
     ) -> None:
-        self._stream = stream
+        self._line = DrawnLine(stream, width)
         self._clock = clock or SystemClock()
-        self._width = width
         self._lock = Lock()
         self._since = _Since()
         self._queries = _Queries()
         self._stages: Sequence[Stage] = ()
-        self._is_drawn = False
 
     def working(self, stages: Sequence[Stage]) -> None:
         with self._lock:
@@ -116,31 +113,20 @@ class Terminal:
             query = self._queries.end(run)
             now_ms = self._clock.now().monotonic_ms
             if query is not None or error is not None:
-                self._write(f"{_CLEAR}{_end(run, query, now_ms, error)}\n")
+                self._line.leave(_end(run, query, now_ms, error))
             self._draw()
 
     def close(self) -> None:
         with self._lock:
             self._stages = ()
-            if self._is_drawn:
-                self._write(_CLEAR)
-                self._is_drawn = False
+            self._line.draw()
 
     def _draw(self) -> None:
         took_ms = self._since(self._stages, self._clock.now().monotonic_ms)
         parts = [batch_words(query.last) for query in self._queries.all()]
         if took_ms >= SHOW_AFTER_MS:
             parts.append(short_bar(self._stages) if parts else bar(self._stages, took_ms))
-        if parts:
-            # The cursor goes back to the line's begin, so that what others write stands at the begin of a line.
-            self._write(f"{_CLEAR}{fitted(parts, self._width())}\r")
-        elif self._is_drawn:
-            self._write(_CLEAR)
-        self._is_drawn = bool(parts)
-
-    def _write(self, text: str) -> None:
-        self._stream.write(text)
-        self._stream.flush()
+        self._line.draw(*parts)
 
 
 class Lines:

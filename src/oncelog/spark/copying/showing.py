@@ -11,11 +11,11 @@ from typing import Final, Self, TextIO
 from oncelog.client import KafkaException
 from oncelog.clock import monotonic_s
 from oncelog.spark.copying.topics import Topics
+from oncelog.spark.drawn_line import DrawnLine
 from oncelog.waiting import until_ended
 
 DRAW_EVERY_S: Final = 0.5
 LINE_EVERY_S: Final = 10.0
-CLEAR: Final = "\r\x1b[K"
 
 
 def words(copied: int, wanted: int | None, took_s: float) -> str:
@@ -45,7 +45,7 @@ class Showing:
         self._before = dict(ends)
         self._stream = stream
         self._wanted = wanted
-        self._is_terminal = stream.isatty()
+        self._line = DrawnLine(stream) if stream.isatty() else None
         self._stop = Event()
         self._thread = Thread(target=self._run, name="oncelog-copy-progress", daemon=True)
 
@@ -61,7 +61,7 @@ class Showing:
         began_s = monotonic_s()
         told = 0
         with Topics(self._properties) as topics:
-            while not self._stop.wait(DRAW_EVERY_S if self._is_terminal else LINE_EVERY_S):
+            while not self._stop.wait(DRAW_EVERY_S if self._line is not None else LINE_EVERY_S):
                 try:
                     ends = topics.ends(self._topic, self._before)
                 except KafkaException:
@@ -70,12 +70,12 @@ class Showing:
                 if copied != told:
                     told = copied
                     self._tell(words(copied, self._wanted, monotonic_s() - began_s))
-        if self._is_terminal:
-            self._write(CLEAR)
+        if self._line is not None:
+            self._line.draw()
 
     def _tell(self, text: str) -> None:
-        self._write(f"{CLEAR}{text}" if self._is_terminal else f"{text}\n")
-
-    def _write(self, text: str) -> None:
-        self._stream.write(text)
-        self._stream.flush()
+        if self._line is not None:
+            self._line.draw(text)
+        else:
+            self._stream.write(f"{text}\n")
+            self._stream.flush()
