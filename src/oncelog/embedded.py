@@ -5,6 +5,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Mapping
+from inspect import isawaitable
 from typing import Any, Self
 
 from oncelog.clock import SystemClock
@@ -12,6 +13,7 @@ from oncelog.cluster.file import FileCluster
 from oncelog.log.disk import RealDisk
 from oncelog.server.broker import Broker
 from oncelog.server.running import run_loop
+from oncelog.server.service import Service
 from oncelog.server.settings import Settings
 from oncelog.server.settings_reading import read_settings
 from oncelog.settings import SettingsError
@@ -46,7 +48,7 @@ class Server:
         if data_dir is not None:
             given.setdefault("log.dir", data_dir)
         self.bootstrap_servers = ""
-        self._broker: Broker | None = None
+        self._service: Service | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
         self._started = threading.Event()
@@ -81,15 +83,20 @@ class Server:
     @property
     def broker(self) -> Broker:
         """The server itself; it belongs to its own thread (see `call`)."""
-        assert self._broker is not None
-        return self._broker
+        return self.service.broker
+
+    @property
+    def service(self) -> Service:
+        assert self._service is not None
+        return self._service
 
     def call(self, function: Any, *arguments: Any) -> Any:
-        """Run a function in the server's thread, and wait for what it returns."""
+        """Run a function in the server's thread, and wait for what it returns, or for what that waits for."""
         assert self._loop is not None
 
         async def run() -> Any:
-            return function(*arguments)
+            found = function(*arguments)
+            return await found if isawaitable(found) else found
 
         return result_of(asyncio.run_coroutine_threadsafe(run(), self._loop))
 
@@ -113,14 +120,15 @@ class Server:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
-        broker = self._broker = open_broker(self.settings)
+        broker = open_broker(self.settings)
+        service = self._service = Service(broker)
         try:
-            await broker.start()
+            await service.start()
             self.bootstrap_servers = broker.addresses()
             self._started.set()
             await self._stop.wait()
         finally:
-            await broker.stop()
+            await service.stop()
 
 
 def open_broker(settings: Settings) -> Broker:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from oncelog.console.asking import Query
 from oncelog.console.faults import FaultList
+from oncelog.console.query import Query
 from oncelog.console.serving import Console
 from oncelog.embedded import Server
 from oncelog.log.partition import PartitionLog

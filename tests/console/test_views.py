@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from oncelog.console import asking, sinks, topics
+from oncelog.console import query, sinks, topics
 from oncelog.console.errors import Refused
 from oncelog.console.faults import Fault, FaultList
 from oncelog.console.groups import group_view, groups_view
@@ -31,13 +31,13 @@ def test_topics_have_pages_and_are_found_by_any_part_of_their_names(shown: Shown
 
 
 def test_of_very_many_names_some_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "MOST_NAMES", 10)
+    monkeypatch.setattr(query, "MOST_NAMES", 10)
     names = [f"{number:02}" for number in range(11)]
-    assert asking.page_of(names[:10], asking.Query({})) == (
+    assert query.page_of(names[:10], query.Query({})) == (
         names[:10],
         {"found": 10, "start": 0, "page": MOST_ROWS, "is_cut": False},
     )
-    assert asking.page_of(names, asking.Query({}))[1]["is_cut"]
+    assert query.page_of(names, query.Query({}))[1]["is_cut"]
 
 
 def test_a_topic_adds_up_its_partitions(shown: Shown) -> None:

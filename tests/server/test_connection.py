@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from oncelog.embedded import Server
-from oncelog.server.connection import Connection
+from oncelog.server.connections import LineLimit
 from oncelog.server.errors import ErrorCode
 from tests.raw import RawConnection, ServerClosed, batch, encode_request, make, message
 from tests.server.conftest import new_topic
@@ -128,13 +128,9 @@ def test_behind_a_waiting_request_only_so_much_is_kept(server: Server, raw: RawC
     with pytest.raises(TimeoutError):
         while sent_bytes < 64 << 20:
             sent_bytes += raw.socket.send(frame * 100)
-    held = server.call(lambda: max(len(each._rest) for each in server.broker.connections._open))
+    held = server.call(lambda: max(each.kept_bytes for each in server.service.connections.each()))
     assert held <= 512 * 1024
     assert sent_bytes < 64 << 20
-
-
-def unsent_bytes(connection: Connection) -> int:
-    return connection._transport.get_write_buffer_size()
 
 
 def test_a_client_that_does_not_read_stops_being_served(server: Server, raw: RawConnection, topic: str) -> None:
@@ -154,13 +150,13 @@ def test_a_client_that_does_not_read_stops_being_served(server: Server, raw: Raw
                 topics=[{"topic": topic, "partitions": [wanted]}],
                 forgotten_topics_data=[],
             )
-        until(lambda: server.broker.connections.unsent.held_bytes > 0, "the server to wait for the client")
+        until(lambda: server.broker.memory.unsent.held_bytes > 0, "the server to wait for the client")
         assert_alive(raw)  # by now the server has had time to do too much
-        assert server.call(lambda: max(map(unsent_bytes, server.broker.connections._open))) < 4 << 20
+        assert server.call(lambda: max(each.write_buffer_bytes for each in server.service.connections.each())) < 4 << 20
         assert_alive(raw)
         for _ in range(60):
             assert len(slow.answer().responses[0].partitions[0].records) > 900_000
-    until(lambda: server.broker.connections.unsent.held_bytes == 0, "the account of unsent bytes to be empty")
+    until(lambda: server.broker.memory.unsent.held_bytes == 0, "the account of unsent bytes to be empty")
 
 
 def test_acks_0_gets_no_answer(raw: RawConnection, topic: str) -> None:
@@ -221,7 +217,7 @@ BAD_FRAMES["a produce request of a million topics"] = many_topics(0, 3, b"\xff\x
 def test_bad_bytes_lose_only_their_own_connection(
     server: Server, raw: RawConnection, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server.broker.connections._lines._second = -1  # a fresh second for the limit on lines
+    server.service.connections.lines = LineLimit(server.broker.clock)
     with RawConnection(server.bootstrap_servers) as bad:
         bad.socket.sendall(BAD_FRAMES[name])
         assert_closed(bad)
@@ -287,7 +283,7 @@ def test_an_accident_while_staging_closes_the_connection_and_harms_no_log(
         raise ZeroDivisionError("an accident")
 
     with RawConnection(server.bootstrap_servers) as unlucky, monkeypatch.context() as patch:
-        patch.setattr(type(partition.log), "stage", accident)
+        patch.setattr(partition.log, "stage", accident)
         unlucky.ask_produce(other, 0, batch([b"x"]))
         assert_closed(unlucky)
     assert raw.produce(topic, 0, batch([b"y"])).base_offset == 0
@@ -305,7 +301,7 @@ def test_connections_beyond_the_limit_are_refused() -> None:
         with RawConnection(server.bootstrap_servers) as third:
             assert_closed(third)
         second.close()
-        until(lambda: len(server.broker.connections) == 1, "the second connection to be gone")
+        until(lambda: server.broker.metrics.connections_open == 1, "the second connection to be gone")
         with RawConnection(server.bootstrap_servers) as fourth:
             assert_alive(fourth)
         first.close()
@@ -359,7 +355,7 @@ def test_half_received_frames_are_bounded_in_memory() -> None:
                 connection.socket.send(half)
             except BlockingIOError:
                 pass
-        budget = server.broker.connections.unserved
+        budget = server.broker.memory.unserved
         until(lambda: budget.left_bytes == 0, "the budget to be used up")
         assert server.call(lambda: budget.held_bytes) <= 4 * megabyte
         with RawConnection(server.bootstrap_servers) as small:

@@ -3,16 +3,17 @@
 import logging
 import socket
 import struct
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from oncelog.embedded import Server
-from oncelog.server import connection as connection_module
 from oncelog.server import connections as connections_module
+from oncelog.server import memory
+from oncelog.server.connection import Connection
 from oncelog.server.errors import ErrorCode
 from oncelog.server.memory import Budget
-from oncelog.server.receiving import HELD_BYTES, LEAST_RECEIVED_BYTES
+from oncelog.server.receiver import HELD_BYTES, LEAST_RECEIVED_BYTES
 from tests.raw import RawConnection, ServerClosed, batch, encode_request, make, message
 from tests.server.conftest import new_topic
 from tests.waiting import until
@@ -43,10 +44,8 @@ def test_answers_of_pipelined_requests_do_not_pile_up(server: Server) -> None:
     asked = frame("describe_configs", 4, resources=[resource], include_synonyms=True, include_documentation=True)
     with RawConnection(server.bootstrap_servers) as slow:
         slow.socket.sendall(asked * 2000)
-        until(lambda: server.broker.connections.unsent.held_bytes > 0, "the server to wait for the client")
-        unsent = server.call(
-            lambda: max(each._transport.get_write_buffer_size() for each in server.broker.connections._open)
-        )
+        until(lambda: server.broker.memory.unsent.held_bytes > 0, "the server to wait for the client")
+        unsent = server.call(lambda: max(each.write_buffer_bytes for each in server.service.connections.each()))
         assert unsent < MEGABYTE
 
 
@@ -56,14 +55,14 @@ def test_one_connection_gives_others_turns_between_its_requests(
     """Whatever one chunk of bytes asks for, only so much of it is served in one turn of the loop."""
     served_at: list[int] = []
     requests = server.broker.metrics.requests
-    serve = connection_module.Connection._serve
+    serve = Connection.serve
 
     def counted(self: Any, *arguments: Any) -> None:
         before = requests[18]
         serve(self, *arguments)
         served_at.append(requests[18] - before)
 
-    monkeypatch.setattr(connection_module.Connection, "_serve", counted)
+    monkeypatch.setattr(Connection, "serve", counted)
     with RawConnection(server.bootstrap_servers) as busy:
         busy.socket.sendall(frame("api_versions", 0) * 1000)
         for _ in range(1000):
@@ -73,7 +72,7 @@ def test_one_connection_gives_others_turns_between_its_requests(
 
 
 def test_slow_readers_together_stay_below_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections_module, "UNSENT_BYTES", 24 * MEGABYTE)
+    monkeypatch.setattr(memory, "UNSENT_BYTES", 24 * MEGABYTE)
     with Server(message_max_bytes=9 * MEGABYTE) as server, RawConnection(server.bootstrap_servers) as raw:
         topic = new_topic(raw)
         assert raw.produce(topic, 0, batch([b"x" * 8 * MEGABYTE])).error_code is ErrorCode.none
@@ -83,16 +82,16 @@ def test_slow_readers_together_stay_below_the_bound(monkeypatch: pytest.MonkeyPa
             each.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             each.ask("fetch", 11, **fetch_values(topic, [0]))
         until(lambda: server.broker.metrics.requests[1] >= answered + len(slow), "all fetches to be looked at")
-        held = server.call(lambda: server.broker.connections.unsent.held_bytes)
+        held = server.call(lambda: server.broker.memory.unsent.held_bytes)
         assert 0 < held <= 24 * MEGABYTE + 9 * MEGABYTE
         for each in slow:
             each.close()
-        until(lambda: server.broker.connections.unsent.held_bytes == 0, "the bound to be free again")
+        until(lambda: server.broker.memory.unsent.held_bytes == 0, "the bound to be free again")
         assert len(raw.fetch(topic, 0, 0).records) > 8 * MEGABYTE
 
 
 def test_one_connection_does_not_take_all_the_memory_for_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections_module, "UNSENT_BYTES", 24 * MEGABYTE)
+    monkeypatch.setattr(memory, "UNSENT_BYTES", 24 * MEGABYTE)
     with Server() as server, RawConnection(server.bootstrap_servers) as raw:
         topic = new_topic(raw)
         for _ in range(20):
@@ -158,7 +157,7 @@ def test_an_answer_that_grows_too_large_costs_the_connection(
 
 def limit_unserved(server: Server, size_bytes: int) -> None:
     """Less than the settings allow, so that little has to be sent."""
-    server.call(setattr, server.broker.connections.unserved, "limit_bytes", size_bytes)
+    server.call(setattr, server.broker.memory.unserved, "limit_bytes", size_bytes)
 
 
 def announce(server: Server, size_bytes: int, sent_bytes: int = 0) -> RawConnection:
@@ -174,9 +173,9 @@ def test_frames_that_are_only_announced_hold_no_memory_from_others() -> None:
         topic = new_topic(raw)
         refused = server.broker.metrics.connections_refused
         strangers = [announce(server, 100 * MEGABYTE, sent_bytes=1000) for _ in range(50)]
-        open_ones = server.broker.connections._open
-        until(lambda: server.call(lambda: sum(bool(each._rest) for each in open_ones)) == 50, "all to be heard")
-        assert server.broker.connections.unserved.held_bytes == 0
+        open_ones = server.service.connections.each
+        until(lambda: server.call(lambda: sum(bool(one.kept_bytes) for one in open_ones())) == 50, "all to be heard")
+        assert server.broker.memory.unserved.held_bytes == 0
         assert raw.produce(topic, 0, batch([b"x" * 900_000])).error_code is ErrorCode.none
         assert server.broker.metrics.connections_refused == refused
         for each in strangers:
@@ -185,7 +184,7 @@ def test_frames_that_are_only_announced_hold_no_memory_from_others() -> None:
 
 def test_a_frame_takes_of_the_memory_in_proportion_to_what_arrived() -> None:
     with Server() as server:
-        budget = server.broker.connections.unserved
+        budget = server.broker.memory.unserved
         stranger = announce(server, 100 * MEGABYTE, sent_bytes=70_000)
         until(lambda: budget.held_bytes > 0, "it to have a buffer of its own")
         assert budget.held_bytes <= 4 * 71_000
@@ -215,7 +214,7 @@ def test_a_frame_that_stalls_loses_its_connection_when_somebody_waits(monkeypatc
         limit_unserved(server, 2 * MEGABYTE)
         topic = new_topic(raw)
         strangers = [announce(server, 100 * MEGABYTE, sent_bytes=MEGABYTE) for _ in range(5)]
-        until(lambda: server.broker.connections.unserved.left_bytes == 0, "the budget to be used up")
+        until(lambda: server.broker.memory.unserved.left_bytes == 0, "the budget to be used up")
         assert raw.produce(topic, 0, batch([b"x" * 900_000])).error_code is ErrorCode.none
         for each in strangers:
             each.close()
@@ -269,7 +268,7 @@ def test_large_frames_all_arrive_where_memory_is_for_few() -> None:
                     at[number] += each.socket.send(sent[at[number] : at[number] + 300_000])
                 except BlockingIOError:
                     continue
-            highest_bytes = max(highest_bytes, server.call(lambda: server.broker.connections.unserved.held_bytes))
+            highest_bytes = max(highest_bytes, server.call(lambda: server.broker.memory.unserved.held_bytes))
             return all(each == len(sent) for each in at)
 
         until(push, "all frames to be sent")
@@ -279,7 +278,7 @@ def test_large_frames_all_arrive_where_memory_is_for_few() -> None:
             assert each.receive_bytes()
             each.close()
         assert highest_bytes <= 2 * MEGABYTE + len(sent) + 4096
-        assert server.call(lambda: server.broker.connections.unserved.held_bytes) == 0
+        assert server.call(lambda: server.broker.memory.unserved.held_bytes) == 0
 
 
 # Requests behind one that waits
@@ -288,13 +287,13 @@ def test_large_frames_all_arrive_where_memory_is_for_few() -> None:
 def test_a_connection_that_waits_takes_in_little(server: Server, topic: str) -> None:
     with RawConnection(server.bootstrap_servers) as waiting:
         waiting.ask("fetch", 11, **fetch_values(topic, [0], max_wait=60_000))
-        until(lambda: any(each.is_waiting for each in list(server.broker.connections._open)), "the fetch to wait")
-        (held,) = [each for each in server.broker.connections._open if each.is_waiting]
-        assert server.call(lambda: len(held.get_buffer(-1))) <= HELD_BYTES
+        until(lambda: any(each.is_waiting for each in list(server.service.connections.each())), "the fetch to wait")
+        (held,) = [each for each in server.service.connections.each() if each.is_waiting]
+        assert server.call(lambda: len(cast("Connection", held).get_buffer(-1))) <= HELD_BYTES
         waiting.socket.setblocking(False)
         waiting.socket.send(frame("api_versions", 0) * 50_000)
-        until(lambda: held._is_read_paused, "it to stop reading")
-        assert server.call(lambda: len(held._rest)) < HELD_BYTES + LEAST_RECEIVED_BYTES
+        until(lambda: not held.is_reading, "it to stop reading")
+        assert server.call(lambda: held.kept_bytes) < HELD_BYTES + LEAST_RECEIVED_BYTES
 
 
 # Groups

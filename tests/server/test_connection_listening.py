@@ -12,26 +12,26 @@ from oncelog.wire.messages import schema
 
 def test_one_address_is_told_as_it_is_bound() -> None:
     with Server() as server:
-        assert ready_line(server.broker).startswith(f"oncelog listens on {server.bootstrap_servers} and keeps")
+        assert ready_line(server.service).startswith(f"oncelog listens on {server.bootstrap_servers} and keeps")
 
 
 def test_that_every_interface_is_open_is_not_hidden() -> None:
     with Server(listeners="PLAINTEXT://0.0.0.0:0") as server:
         port = server.broker.ports["PLAINTEXT"]
         told = f"listens on 0.0.0.0:{port} (every interface; clients connect to 127.0.0.1:{port}) and keeps"
-        assert told in ready_line(server.broker)
+        assert told in ready_line(server.service)
 
 
 def test_what_is_advertised_is_told_beside_what_is_bound() -> None:
     with Server(advertised_listeners="PLAINTEXT://log.example:9092") as server:
         port = server.broker.ports["PLAINTEXT"]
-        assert f"listens on 127.0.0.1:{port} (clients connect to log.example:9092)" in ready_line(server.broker)
+        assert f"listens on 127.0.0.1:{port} (clients connect to log.example:9092)" in ready_line(server.service)
 
 
 def test_a_free_port_for_metrics_is_told() -> None:
     with Server(oncelog_metrics_listener="127.0.0.1:0") as server:
-        assert server.broker.metrics_port
-        assert ready_line(server.broker).endswith(f"; metrics on 127.0.0.1:{server.broker.metrics_port}")
+        assert server.service.metrics_port
+        assert ready_line(server.service).endswith(f"; metrics on 127.0.0.1:{server.service.metrics_port}")
 
 
 def test_the_limit_of_open_files_is_raised_as_far_as_allowed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -188,5 +188,5 @@ def test_metrics_are_served_where_asked(tmp_path: Path) -> None:
         with RawConnection(server.bootstrap_servers) as raw:
             raw.create_topic("t")
             raw.produce("t", 0, batch([b"x"]))
-        text = urlopen(f"http://127.0.0.1:{server.broker.metrics_port}/metrics", timeout=20).read().decode()
+        text = urlopen(f"http://127.0.0.1:{server.service.metrics_port}/metrics", timeout=20).read().decode()
     assert re.search(r'requests_total\{api="produce"\} 1\b', text), text

@@ -75,18 +75,11 @@ class Groups:
         return SimpleNamespace(offset=self.offsets[group][topic][index])
 
 
-class Connections:
-    def __init__(self) -> None:
-        self.apis = {0: SimpleNamespace(name="produce")}
-
-    def __len__(self) -> int:
-        return 3
-
-
 @pytest.fixture
 def broker(tmp_path: Path) -> Any:
     broker = Admin(tmp_path).broker
-    broker.metrics, broker.groups, broker.connections = Metrics(), Groups(), Connections()
+    broker.metrics, broker.groups = Metrics(), Groups()
+    broker.metrics.connections_open = 3
     broker.addresses = lambda: "127.0.0.1:9092"
     return broker
 

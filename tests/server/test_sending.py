@@ -118,13 +118,13 @@ def test_a_slow_reader_gets_every_byte_and_holds_no_more_than_the_rest(
     with slow_connection(server) as slow:
         for _ in range(3):
             ask(slow, [{"topic": topic, "partitions": [part()]}])
-        until(lambda: server.broker.connections.unsent.held_bytes > 0, "the server to wait for the client")
+        until(lambda: server.broker.memory.unsent.held_bytes > 0, "the server to wait for the client")
         assert len(always_straight) == 1, "nothing more is served while the first answer is not taken"
         assert 0 < always_straight[0] < len(whole), "the socket takes a part"
-        assert server.broker.connections.unsent.held_bytes <= len(whole) + 1000 - always_straight[0]
+        assert server.broker.memory.unsent.held_bytes <= len(whole) + 1000 - always_straight[0]
         for _ in range(3):
             assert slow.answer().responses[0].partitions[0].records == whole
-    until(lambda: server.broker.connections.unsent.held_bytes == 0, "nothing to be held")
+    until(lambda: server.broker.memory.unsent.held_bytes == 0, "nothing to be held")
 
 
 def test_what_is_promised_to_a_slow_reader_survives_its_segment(
@@ -136,7 +136,7 @@ def test_what_is_promised_to_a_slow_reader_survives_its_segment(
     whole = stored(server, topic)
     with slow_connection(server) as slow:
         ask(slow, [{"topic": topic, "partitions": [part()]}])
-        until(lambda: server.broker.connections.unsent.held_bytes > 0, "the server to wait for the client")
+        until(lambda: server.broker.memory.unsent.held_bytes > 0, "the server to wait for the client")
         assert 0 < always_straight[0] < len(whole)
         assert raw.delete_topic(topic) is ErrorCode.none
         assert slow.answer().responses[0].partitions[0].records == whole
@@ -146,17 +146,17 @@ def test_a_client_that_hangs_up_in_the_middle_disturbs_nobody(
     server: Server, raw: RawConnection, topic: str, always_straight: list[int]
 ) -> None:
     fill(raw, topic, 12)
-    open_before = server.call(lambda: len(server.broker.connections))
+    open_before = server.call(lambda: server.broker.metrics.connections_open)
     for reset in (True, False):
         slow = slow_connection(server)
         for _ in range(3):
             ask(slow, [{"topic": topic, "partitions": [part()]}])
-        until(lambda: server.broker.connections.unsent.held_bytes > 0, "the server to wait for the client")
+        until(lambda: server.broker.memory.unsent.held_bytes > 0, "the server to wait for the client")
         if reset:
             slow.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         slow.close()
-        until(lambda: server.broker.connections.unsent.held_bytes == 0, "what was held to be given back")
-        until(lambda: len(server.broker.connections) == open_before, "the connection to be gone")
+        until(lambda: server.broker.memory.unsent.held_bytes == 0, "what was held to be given back")
+        until(lambda: server.broker.metrics.connections_open == open_before, "the connection to be gone")
     assert raw.fetch(topic, 0, 0).records == stored(server, topic)
 
 
@@ -224,7 +224,7 @@ def test_nothing_overtakes_what_the_transport_has_still_to_send(
     transport = BusyTransport()
 
     def ask_twice() -> None:
-        connection = Connection(server.broker.connections, "PLAINTEXT")
+        connection = Connection(server.service.connections, "PLAINTEXT")
         connection.connection_made(cast(Any, transport))
         connection.get_buffer(-1)[: 2 * len(frame)] = 2 * frame
         connection.buffer_updated(2 * len(frame))

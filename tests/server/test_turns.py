@@ -95,7 +95,7 @@ def test_others_have_turns_between_batches_that_are_looked_into(
     monkeypatch.setattr(produce, "TURN_MS", 0)
     staged: list[int] = []
     requests = server.broker.metrics.requests
-    serve = Connection._serve
+    serve = Connection.serve
 
     def counted(self: Any, *arguments: Any) -> None:
         before = requests[0]
@@ -104,7 +104,7 @@ def test_others_have_turns_between_batches_that_are_looked_into(
 
     with RawConnection(server.bootstrap_servers) as raw:
         topic = new_topic(raw, cleanup_policy="compact")
-        monkeypatch.setattr(Connection, "_serve", counted)
+        monkeypatch.setattr(Connection, "serve", counted)
         raw.socket.sendall(frame("produce", 9, **compacted_produce(topic)) * 30)
         kind = message("produce", 9)
         offsets = []

@@ -3,9 +3,9 @@
 from typing import Any
 
 from oncelog.console import text
-from oncelog.console.asking import Query, page_of
 from oncelog.console.errors import not_found
 from oncelog.console.limits import MOST_MEMBERS, MOST_ROWS, MOST_SUMMED, exact, in_turns
+from oncelog.console.query import Query, page_of
 from oncelog.server.broker import Broker
 from oncelog.server.groups.group import Group
 

@@ -9,7 +9,6 @@ import asyncio
 from typing import Any, NamedTuple
 
 from oncelog.console import text
-from oncelog.console.asking import Query
 from oncelog.console.batches import Found, batches_from
 from oncelog.console.errors import not_found
 from oncelog.console.limits import (
@@ -21,6 +20,7 @@ from oncelog.console.limits import (
     WHOLE_BYTES,
     exact,
 )
+from oncelog.console.query import Query
 from oncelog.console.records import Budget, records_from
 from oncelog.log.errors import LogStorageError, OffsetOutOfRange
 from oncelog.producers.fence import NotAFence, read_fence

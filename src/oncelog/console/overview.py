@@ -45,7 +45,7 @@ async def overview(broker: Broker, faults: Faults) -> dict[str, Any]:
         "partitions": len(partitions),
         "summed": min(len(partitions), MOST_SUMMED),
         "groups": len(broker.groups.groups),
-        "connections": len(broker.connections),
+        "connections": broker.metrics.connections_open,
         "refused_connections": metrics.connections_refused,
         "requests": sum(metrics.requests.values()),
         "bytes_received": metrics.bytes_received,

@@ -3,8 +3,8 @@
 from typing import Any
 
 from oncelog.clock import Now
-from oncelog.console.asking import Query
 from oncelog.console.limits import MOST_PRODUCERS, MOST_RING_PLACES, MOST_ROWS, MOST_SUMMED, exact, in_turns
+from oncelog.console.query import Query
 from oncelog.producers import ProducerMap
 from oncelog.server.broker import Broker
 from oncelog.server.topic import Partition

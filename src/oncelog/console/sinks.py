@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 from oncelog.client.saving.errors import BadSavedProducer
 from oncelog.client.saving.saved import SavedProducer
 from oncelog.console import text
-from oncelog.console.asking import Query, page_of
 from oncelog.console.batches import Found, batches_from
 from oncelog.console.limits import (
     LARGEST_BATCH_BYTES,
@@ -19,6 +18,7 @@ from oncelog.console.limits import (
     MOST_STATES_AND_MARKS,
     exact,
 )
+from oncelog.console.query import Query, page_of
 from oncelog.console.records import Budget, records_from
 from oncelog.log.errors import LogStorageError, OffsetOutOfRange
 from oncelog.records.errors import InvalidRecord

@@ -3,8 +3,8 @@
 from typing import Any
 
 from oncelog.console import text
-from oncelog.console.asking import Query, page_of
 from oncelog.console.limits import MOST_ROWS, MOST_SUMMED, exact, in_turns
+from oncelog.console.query import Query, page_of
 from oncelog.server.broker import Broker
 from oncelog.server.topic import Partition, Topic
 

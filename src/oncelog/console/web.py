@@ -12,10 +12,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from oncelog.console import groups, messages, overview, producers, sinks, topics
-from oncelog.console.asking import Query
 from oncelog.console.errors import Refused
 from oncelog.console.faults import Faults, faults_view
 from oncelog.console.guard import App, Guard
+from oncelog.console.query import Query
 from oncelog.server.broker import Broker
 
 View = Callable[[Query], Awaitable[dict[str, Any]]]

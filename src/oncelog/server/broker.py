@@ -1,31 +1,22 @@
-"""The server: what it owns, how it starts, what it does from time to time, how it stops."""
+"""What a server owns, and what its handlers ask. `service.py` makes it listen."""
 
-import asyncio
+from collections.abc import Mapping
 from random import SystemRandom
-from typing import TYPE_CHECKING
 
 from oncelog.clock import Clock, SystemClock
 from oncelog.log.config import Flush
 from oncelog.log.disk import Disk, RealDisk
 from oncelog.producers import ProducerLimits, ProducerMap
 from oncelog.producers.leases import KafkaPidIssuer, LeaseIssuer
-from oncelog.server.call import Call
-from oncelog.server.connections import Connections
+from oncelog.server.endpoints import WILDCARDS, endpoints
 from oncelog.server.flusher import Flusher
 from oncelog.server.groups.coordinator import GroupCoordinator
 from oncelog.server.housekeeping import Housekeeping
-from oncelog.server.listener import WILDCARDS, endpoints, listen
-from oncelog.server.listeners import parse_address
+from oncelog.server.memory import Memory
 from oncelog.server.metrics import Metrics
 from oncelog.server.ports import Cluster, PidKind
 from oncelog.server.settings import Settings
 from oncelog.server.topics import Topics
-from oncelog.settings import SettingsError
-
-if TYPE_CHECKING:
-    from oncelog.server.metrics_http import MetricsServer
-
-STOP_GRACE_S = 5.0
 
 
 class Broker:
@@ -47,13 +38,10 @@ class Broker:
         self.topics = Topics(settings, disk or RealDisk(), self._new_producers, self.clock.now())
         self.metrics = Metrics()
         self.groups = GroupCoordinator(settings, self.topics, self.clock, request_flush=self.flusher.request)
-        self.housekeeping = Housekeeping(self)
-        self.connections = Connections(self)
-        self.ports: dict[str, int] = {}
-        self.metrics_port: int | None = None
-        self._endpoints = endpoints(settings)
-        self._servers: list[asyncio.Server] = []
-        self._metrics_server: MetricsServer | None = None
+        self.housekeeping = Housekeeping(settings, self.topics, self.clock)
+        self.memory = Memory(settings.queued_max_request_bytes)
+        self.endpoints = endpoints(settings)
+        self.ports: Mapping[str, int] = {}  # by listener, once it listens
 
     @property
     def node_id(self) -> int:
@@ -73,53 +61,31 @@ class Broker:
         )
         return ProducerMap(self.leases, limits)
 
-    def advertised(self, call: Call) -> tuple[str, int]:
-        """Where this client shall connect to: what its listener advertises, or the address that it used."""
-        endpoint = next(each for each in self._endpoints if each.name == call.listener)
-        host = endpoint.advertised_host or call.local_host
+    def listens(self, ports: Mapping[str, int]) -> None:
+        self.ports = ports
+
+    def advertised(self, listener: str, local_host: str) -> tuple[str, int]:
+        """Where a client shall connect to: what its listener advertises, or the address by which it reached us."""
+        endpoint = next(each for each in self.endpoints if each.name == listener)
+        host = endpoint.advertised_host or local_host
         return host, endpoint.advertised_port or self.ports[endpoint.name]
 
     def addresses(self) -> str:
         """Where clients can connect, as bootstrap.servers wants it."""
         return ",".join(
             f"{bracketed(each.advertised_host or '127.0.0.1')}:{each.advertised_port or self.ports[each.name]}"
-            for each in self._endpoints
+            for each in self.endpoints
         )
 
     def bound_addresses(self) -> str:
         """Where it listens, and how to get there from here where that is not the same. For people."""
-        bound = ",".join(f"{bracketed(each.host) or '*'}:{self.ports[each.name]}" for each in self._endpoints)
-        if any(each.host in WILDCARDS for each in self._endpoints):
+        bound = ",".join(f"{bracketed(each.host) or '*'}:{self.ports[each.name]}" for each in self.endpoints)
+        if any(each.host in WILDCARDS for each in self.endpoints):
             return f"{bound} (every interface; clients connect to {self.addresses()})"
         return bound if bound == self.addresses() else f"{bound} (clients connect to {self.addresses()})"
 
-    async def start(self) -> None:
-        self.groups.start()
-        self._servers, self.ports = await listen(self._endpoints, self.connections)
-        self.housekeeping.start()
-        if self.settings.oncelog_metrics_listener is not None:
-            await self._serve_metrics(self.settings.oncelog_metrics_listener)
-
-    async def _serve_metrics(self, listener: str) -> None:
-        # Imported here, since most servers never need it and each start would pay.
-        from oncelog.server.exposition import exposition
-        from oncelog.server.metrics_http import MetricsServer
-
-        self._metrics_server = MetricsServer(lambda: exposition(self))
-        host, port = parse_address("oncelog.metrics.listener", listener)
-        try:
-            self.metrics_port = await self._metrics_server.start(host, port)
-        except OSError as error:
-            raise SettingsError(f"cannot serve metrics on {host}:{port}: {error.strerror or error}") from error
-
-    async def stop(self) -> None:
-        """Stop listening, let answers leave, put everything on the disk."""
-        for server in self._servers:
-            server.close()
-        self.groups.stop()
-        await self.connections.close_all(STOP_GRACE_S)
-        if self._metrics_server is not None:
-            await self._metrics_server.stop()
+    async def close(self) -> None:
+        """Nobody asks any more: put everything on the disk."""
         await self.housekeeping.stop()
         await self.flusher.close()
         try:

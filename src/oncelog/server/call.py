@@ -2,14 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from oncelog.clock import Now
 from oncelog.log.slices import Slice
+from oncelog.server.broker import Broker
 from oncelog.wire.messages import Schema
-
-if TYPE_CHECKING:
-    from oncelog.server.broker import Broker
 
 ANONYMOUS = "User:ANONYMOUS"
 ANSWER_BYTES = 100 * 2**20  # as the largest request; no client takes a larger answer
@@ -32,7 +30,7 @@ class Encoded(NamedTuple):
 
 @dataclass(slots=True)
 class Call:
-    broker: "Broker"
+    broker: Broker
     schema: Schema
     version: int
     client_id: str | None

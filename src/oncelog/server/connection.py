@@ -1,7 +1,8 @@
 """One client's connection: requests in, answers out, in the order of the requests.
 
 Produce requests that arrived together are staged one by one and written by one commit, and all answers of a chunk leave
-by one write. How bytes become frames, and which wait, is in `receiving.py`.
+by one write. How bytes become frames, and which wait, is in `receiver.py`; how answers leave, in
+`outgoing.py`.
 
 A connection stands still ("held") while a request waits (long poll, join), while the client does not take its answers,
 while others have their turn, and while a request of another kind stands behind produce requests whose answers wait for
@@ -10,21 +11,22 @@ the disk.
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
 from dataclasses import replace
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from oncelog.clock import Now
 from oncelog.log.errors import LogStorageError
 from oncelog.server.api import Api
 from oncelog.server.api_listing import listed_apis
 from oncelog.server.call import ANONYMOUS, AnswerTooLarge, Call, Encoded
+from oncelog.server.connections import Connections
 from oncelog.server.errors import ErrorCode, KafkaError
+from oncelog.server.outgoing import Outgoing
 from oncelog.server.produce import TURN_MS, Commit, Producing
-from oncelog.server.produce_place import Place
-from oncelog.server.receiving import Receiving
-from oncelog.server.sending import Answer, Straight, read_all
+from oncelog.server.produce_pattern import Pattern
+from oncelog.server.receiver import Receiver
 from oncelog.wire.frames import (
     REQUEST_HEAD,
     REQUEST_HEAD_BYTES,
@@ -38,43 +40,38 @@ from oncelog.wire.frames import (
 from oncelog.wire.hot import PRODUCE_FLEXIBLE
 from oncelog.wire.messages import Schema, schema
 
-if TYPE_CHECKING:
-    from oncelog.log.slices import Slice
-    from oncelog.server.connections import Connections
-
 PRODUCE = 0
 API_VERSIONS = 18
 
 # Largest request but Produce. Decoded it takes a hundred times as much memory, and time that others wait.
 OTHER_REQUEST_BYTES = 4 * 2**20
 UNANSWERED_COMMITS = 256
-WRITE_HIGH_BYTES = 256 * 1024
 TURN_REQUESTS = 64  # other requests than Produce that are served before other connections have their turn
-JOIN_BELOW_BYTES = 64 * 1024  # answers up to this size are copied together for one write
 
 
-class Connection(Receiving):
-    def __init__(self, connections: "Connections", listener: str) -> None:
-        super().__init__(connections)
+class Connection(asyncio.BufferedProtocol):
+    def __init__(self, connections: Connections, listener: str) -> None:
+        self._connections = connections
         self._broker = connections.broker
+        self._metrics = self._broker.metrics
+        self._transport: asyncio.Transport = cast(asyncio.Transport, None)
+        self._outgoing = Outgoing(self._broker)
+        self._receiver = Receiver(connections, self)
+        self._go_on = self._receiver.go_on
         self._listener = listener
         self._apis = connections.apis
         self._producing: Producing = connections.producing
         self.client_host = "?"
         self._local_host = ""
-        self._straight: Straight | None = None
         self.principal = ANONYMOUS
         self.active_ms = 0  # when a whole request last arrived or was answered
-        self._place: Place | None = None  # where its last Produce request went
+        self._pattern: Pattern | None = None  # of its last Produce request
         self._waiting: asyncio.Future[Any] | None = None
         self._commits: deque[Commit] = deque()  # answers that wait for the high watermark; later ones wait behind
-        self._out: list[Answer] = []
-        self._out_bytes = 0
-        self._unsent_bytes = 0
         self._is_write_paused = False
-        self.unread_since_ms: int | None = None
         self._is_after_turn = False
         self._is_finishing = False
+        self.is_serving = False
         self.is_closing = False
 
     # What asyncio calls
@@ -85,7 +82,8 @@ class Connection(Receiving):
         self.client_host = str(peer[0]) if peer else "?"
         name = transport.get_extra_info("sockname")
         self._local_host = str(name[0]) if name else ""
-        self._transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
+        self._receiver.begin(self._transport)
+        self._outgoing.begin(self._transport)
         self.active_ms = self._broker.clock.now().monotonic_ms
         if not self._connections.add(self):
             self.is_closing = True
@@ -101,31 +99,26 @@ class Connection(Receiving):
             for partition in commit.awaited:
                 partition.waiters.discard(self._look_at_commits)
         self._commits.clear()
-        self._forget_unsent()
-        self._drop_received()
-        self._out = []
-        if self._straight is not None:
-            self._straight.let_go()
-            self._straight = None
+        self._receiver.drop()
+        self._outgoing.drop()
 
     def eof_received(self) -> bool:
         return False
 
     def pause_writing(self) -> None:
         self._is_write_paused = True
-        self.unread_since_ms = self._broker.clock.now().monotonic_ms
-        self._unsent_bytes = self._transport.get_write_buffer_size()
-        self._connections.unsent.held_bytes += self._unsent_bytes
+        self._outgoing.pause()
 
     def resume_writing(self) -> None:
-        self._forget_unsent()
+        self._outgoing.resume()
         self._is_write_paused = False
-        self.unread_since_ms = None
         self._go_on()
 
-    def _forget_unsent(self) -> None:
-        self._connections.unsent.held_bytes -= self._unsent_bytes
-        self._unsent_bytes = 0
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._receiver.get_buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._receiver.buffer_updated(nbytes)
 
     # Serving
 
@@ -134,7 +127,26 @@ class Connection(Receiving):
         """Whether the client waits for us; if not, it is we who wait for the client."""
         return self._waiting is not None or bool(self._commits)
 
-    def _is_held(self) -> bool:
+    @property
+    def unread_since_ms(self) -> int | None:
+        return self._outgoing.unread_since_ms
+
+    def stalled_since_ms(self, now_ms: int) -> int | None:
+        return self._receiver.stalled_since_ms(now_ms)
+
+    @property
+    def is_reading(self) -> bool:
+        return self._receiver.is_reading
+
+    @property
+    def kept_bytes(self) -> int:
+        return self._receiver.kept_bytes
+
+    @property
+    def write_buffer_bytes(self) -> int:
+        return self._transport.get_write_buffer_size()
+
+    def is_held(self) -> bool:
         return (
             self._waiting is not None
             or self._is_write_paused
@@ -143,20 +155,20 @@ class Connection(Receiving):
             or self.is_closing
         )
 
-    def _may_serve(self, key: int) -> bool:
-        if self._is_held():
+    def may_serve(self, key: int) -> bool:
+        if self.is_held():
             return False
         return not self._commits or (key == PRODUCE and len(self._commits) < UNANSWERED_COMMITS)
 
-    def _serve(self, buffer: bytearray, at: int, end: int) -> None:
+    def serve(self, buffer: bytearray, at: int, end: int) -> None:
         """Serve the whole frames between `at` and `end`, keep the rest, and write all answers at once."""
         now = self._broker.clock.now()
         producing = self._producing
         others = 0
-        self._is_serving = True
+        self.is_serving = True
         try:
-            while end - at >= SIZE_BYTES and not self._is_held():
-                size = self._frame_bytes(buffer, at)
+            while end - at >= SIZE_BYTES and not self.is_held():
+                size = self._receiver.frame_bytes(buffer, at)
                 start = at + SIZE_BYTES
                 stop = start + size
                 if stop > end:
@@ -168,7 +180,7 @@ class Connection(Receiving):
                         raise MalformedFrame(f"a request of kind {key} of {size} bytes")
                     if producing:
                         self._commit()
-                if self._commits and not self._may_serve(key):
+                if self._commits and not self.may_serve(key):
                     break
                 if key == PRODUCE:
                     self._stage(buffer, body, stop, version, correlation_id, now)
@@ -184,14 +196,14 @@ class Connection(Receiving):
                 self.active_ms = now.monotonic_ms
             if producing:
                 self._commit()
-            self._send()
-            self._keep(buffer, at, end)
+            self._outgoing.send()
+            self._receiver.keep(buffer, at, end)
         except MalformedFrame as error:
             self._give_up(str(error), None)
         except Exception as error:
             self._give_up("", error)
         finally:
-            self._is_serving = False
+            self.is_serving = False
 
     def _end_turn(self) -> None:
         self._is_after_turn = True
@@ -203,10 +215,10 @@ class Connection(Receiving):
 
     def _stage(self, buffer: bytearray, at: int, end: int, version: int, correlation_id: int, now: Now) -> None:
         self._metrics.requests[PRODUCE] += 1
-        place = self._place
-        if place is not None and place.version == version:
-            found = place.records(buffer, at, end)
-            if found is not None and self._producing.add_again(place, buffer, *found, correlation_id, now):
+        pattern = self._pattern
+        if pattern is not None and pattern.version == version:
+            found = pattern.records(buffer, at, end)
+            if found is not None and self._producing.add_again(pattern, buffer, *found, correlation_id, now):
                 return
         low, high = self._apis[PRODUCE].versions
         if not low <= version <= high:
@@ -214,7 +226,7 @@ class Connection(Receiving):
         body = skip_client_id(buffer, at, end)
         if version >= PRODUCE_FLEXIBLE:
             body = skip_tagged_fields(buffer, body, end)
-        self._place = self._producing.add(buffer, at, body, end, version, correlation_id, now)
+        self._pattern = self._producing.add(buffer, at, body, end, version, correlation_id, now)
 
     def _commit(self) -> None:
         commit = self._producing.commit()
@@ -224,7 +236,7 @@ class Connection(Receiving):
                 partition.waiters.add(self._look_at_commits)
         else:
             for frame in commit.frames():
-                self._put(frame)
+                self._outgoing.put(frame)
         if commit.must_close:
             self.close()
 
@@ -245,11 +257,11 @@ class Connection(Receiving):
         """A partition moved: send what has become true, from the oldest on."""
         while self._commits and self._commits[0].is_settled():
             for frame in self._commits.popleft().frames():
-                self._put(frame)
+                self._outgoing.put(frame)
         if self._commits:
             for partition in self._commits[0].awaited:
                 partition.waiters.add(self._look_at_commits)
-        self._send()
+        self._outgoing.send()
         if self._is_finishing and not self._commits:
             self.close()
         self._go_on()
@@ -337,7 +349,7 @@ class Connection(Receiving):
             except Exception as unexpected:
                 self._connections.log_unexpected(self.client_host, api.name, unexpected)
                 self.close()
-            self._send()
+            self._outgoing.send()
             self._go_on()
 
         if waiting.done():
@@ -349,57 +361,17 @@ class Connection(Receiving):
         if answer is None:
             return
         if type(answer) is Encoded:
-            self._put_all(answer)
-        else:
-            body = call.schema.encode(answer, call.correlation_id)
-            self._put(SIZE.pack(len(body)) + body)
-        if self._out_bytes > WRITE_HIGH_BYTES:
-            self._send()  # at once, for only then it is known whether the client takes it
-
-    # Sending and closing
-
-    def _put(self, answer: Answer) -> None:
-        self._out.append(answer)
-        self._out_bytes += len(answer)
-
-    def _put_all(self, answer: Encoded) -> None:
-        buffers = cast("Sequence[Answer]", answer.buffers)
-        if answer.has_slices:
             try:
-                buffers = self._send_slices(answer.buffers)
+                self._outgoing.put_all(answer)
             except LogStorageError as error:
                 self._refuse(str(error))  # its length is promised already, so there is no other way to say it
-                return
-        for each in buffers:
-            self._put(each)
-
-    def _send_slices(self, buffers: "Sequence[Answer | Slice]") -> list[Answer]:
-        """What remains of an answer when the socket has taken what it takes at once; nothing if it may not yet."""
-        self._send()
-        transport = self._transport
-        if transport.is_closing() or transport.get_write_buffer_size():
-            return read_all(buffers)
-        if self._straight is None:
-            self._straight = Straight.past(transport)
-        if self._straight is None or not self._straight.pace.is_straight(sum(map(len, buffers))):
-            return read_all(buffers)
-        sent_bytes, left = self._straight.send(buffers)
-        self._metrics.bytes_sent += sent_bytes
-        return left
-
-    def _send(self) -> None:
-        out = self._out
-        if not out:
-            return
-        self._out = []
-        size, self._out_bytes = self._out_bytes, 0
-        self._metrics.bytes_sent += size
-        if len(out) == 1:
-            self._transport.write(out[0])
-        elif size <= JOIN_BELOW_BYTES:
-            self._transport.write(b"".join(out))
         else:
-            self._transport.writelines(out)
+            body = call.schema.encode(answer, call.correlation_id)
+            self._outgoing.put(SIZE.pack(len(body)) + body)
+        if self._outgoing.is_full:
+            self._outgoing.send()
+
+    # Closing
 
     def _refuse(self, reason: str) -> None:
         self._connections.log_refused(self.client_host, reason)
@@ -414,7 +386,7 @@ class Connection(Receiving):
     def close(self) -> None:
         """Close when everything answered so far has been sent."""
         if not self.is_closing:
-            self._send()
+            self._outgoing.send()
             self.is_closing = True
             self._transport.close()
 

@@ -2,28 +2,52 @@
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import Protocol
 
 from oncelog.clock import Clock
 from oncelog.server.api import apis
-from oncelog.server.memory import Budget, LargeBuffers
+from oncelog.server.broker import Broker
 from oncelog.server.process import open_files_limit
 from oncelog.server.produce import Producing
-
-if TYPE_CHECKING:
-    from oncelog.server.broker import Broker
-    from oncelog.server.connection import Connection
 
 logger = logging.getLogger(__name__)
 
 RECEIVE_BUFFER_BYTES = 256 * 1024
-UNSENT_BYTES = 256 * 2**20  # answers that clients do not take may hold this much; fetches beyond it answer little
 LINES_PER_SECOND = 10
 STALLED_MS = 5000  # a large frame that got on so long ago has stalled
 STALLED_READER_MS = 30_000  # so has a client that took none of its answers: consumers pause for a while
 STALLED_LOOK_S = 1.0
 RESERVED_FILES = 512 + 64  # what the logs keep open, and some for everything else
 FEWEST_CONNECTIONS = 16
+
+
+class Open(Protocol):
+    """One connection, as the others' bounds see it."""
+
+    client_host: str
+    active_ms: int
+
+    @property
+    def is_waiting(self) -> bool: ...
+
+    @property
+    def is_reading(self) -> bool: ...
+
+    @property
+    def kept_bytes(self) -> int: ...
+
+    @property
+    def write_buffer_bytes(self) -> int: ...
+
+    @property
+    def unread_since_ms(self) -> int | None: ...
+
+    def stalled_since_ms(self, now_ms: int) -> int | None: ...
+
+    def finish(self) -> None: ...
+
+    def abort(self) -> None: ...
 
 
 class LineLimit:
@@ -51,16 +75,15 @@ class LineLimit:
 class Connections:
     """Every connection, and what they share: the receive buffer, the bounds on memory, the staging of produce."""
 
-    def __init__(self, broker: "Broker") -> None:
+    def __init__(self, broker: Broker) -> None:
         self.broker = broker
         self.apis = apis()
         self.receive_buffer = bytearray(RECEIVE_BUFFER_BYTES)
-        self.large_buffers = LargeBuffers()
-        self.unserved = Budget(broker.settings.queued_max_request_bytes)
-        self.unsent = Budget(UNSENT_BYTES)
+        self._memory = broker.memory
+        self._memory.watch(self._watch_stalled)
         self.producing = Producing(broker)
-        self._open: set[Connection] = set()
-        self._lines = LineLimit(broker.clock)
+        self._open: set[Open] = set()
+        self.lines = LineLimit(broker.clock)
         self._accidents = LineLimit(broker.clock)  # apart, so that garbage cannot hide them
         self._all_gone = asyncio.Event()
         self._stalled_timer: asyncio.TimerHandle | None = None
@@ -75,24 +98,28 @@ class Connections:
     def __len__(self) -> int:
         return len(self._open)
 
-    def add(self, connection: "Connection") -> bool:
+    def each(self) -> list[Open]:
+        return list(self._open)
+
+    def add(self, connection: Open) -> bool:
         limit = min(self.broker.settings.max_connections, self._most)
         if len(self._open) >= limit:
             self.broker.metrics.connections_refused += 1
             why = "the limit of open files allows" if limit == self._most else "max.connections is"
-            self._lines.log(logging.WARNING, "refused %s: %s %d", connection.client_host, why, limit)
+            self.lines.log(logging.WARNING, "refused %s: %s %d", connection.client_host, why, limit)
             return False
         self.broker.metrics.connections_accepted += 1
         self._open.add(connection)
+        self.broker.metrics.connections_open = len(self._open)
         return True
 
-    def remove(self, connection: "Connection") -> None:
+    def remove(self, connection: Open) -> None:
         self._open.discard(connection)
+        self.broker.metrics.connections_open = len(self._open)
         if not self._open:
             self._all_gone.set()
 
-    def watch_stalled(self) -> None:
-        """Somebody waits for memory: from now on, while that is so, look who holds it and does not get on."""
+    def _watch_stalled(self) -> None:
         if self._stalled_timer is None:
             loop = asyncio.get_running_loop()
             self._stalled_timer = loop.call_later(STALLED_LOOK_S, self._look_for_stalled)
@@ -100,18 +127,17 @@ class Connections:
     def _look_for_stalled(self) -> None:
         self._stalled_timer = None
         now_ms = self.broker.clock.now().monotonic_ms
-        if self.unserved.waiting:
+        waiting = self._memory.unserved.waiting
+        if waiting:
             frames = [(each.stalled_since_ms(now_ms), each) for each in self._open]
-            self._cut_stalled(frames, now_ms - STALLED_MS, self.unserved.waiting, "a frame that stalled half-way")
-        if not self.unsent.left_bytes:
+            self._cut_stalled(frames, now_ms - STALLED_MS, waiting, "a frame that stalled half-way")
+        if not self._memory.unsent.left_bytes:
             readers = [(each.unread_since_ms, each) for each in self._open]
             self._cut_stalled(readers, now_ms - STALLED_READER_MS, 1, "it does not take its answers")
-        if self._open and (self.unserved.waiting or not self.unsent.left_bytes):
-            self.watch_stalled()
+        if self._open and (self._memory.unserved.waiting or not self._memory.unsent.left_bytes):
+            self._watch_stalled()
 
-    def _cut_stalled(
-        self, since: "list[tuple[int | None, Connection]]", before_ms: int, count: int, reason: str
-    ) -> None:
+    def _cut_stalled(self, since: Iterable[tuple[int | None, Open]], before_ms: int, count: int, reason: str) -> None:
         """The oldest first, and no more than there are that wait."""
         found = [(at_ms, each) for at_ms, each in since if at_ms is not None and at_ms <= before_ms]
         for _, connection in sorted(found, key=lambda each: each[0])[:count]:
@@ -142,7 +168,7 @@ class Connections:
 
     def log_refused(self, client_host: str, reason: str) -> None:
         self.broker.metrics.connections_refused += 1
-        self._lines.log(logging.WARNING, "closed the connection of %s: %s", client_host, reason)
+        self.lines.log(logging.WARNING, "closed the connection of %s: %s", client_host, reason)
 
     def log_unexpected(self, client_host: str, what: str, error: BaseException) -> None:
         self._accidents.log(logging.ERROR, "%s of %s failed unexpectedly", what, client_host, error=error)

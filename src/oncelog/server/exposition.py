@@ -5,13 +5,12 @@ Text is made family by family in an iterator: a server with ten thousand partiti
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from oncelog.server.api import apis
+from oncelog.server.broker import Broker
 from oncelog.server.process import PROCESS
-
-if TYPE_CHECKING:
-    from oncelog.server.broker import Broker
-    from oncelog.server.topics import Partition, Topic
+from oncelog.server.topics import Partition, Topic
 
 Sample = tuple[str, float]  # the labels as text, and the value
 Labels = str
@@ -24,10 +23,10 @@ class Family:
     name: str
     kind: Literal["counter", "gauge"]
     help: str
-    samples: "Callable[[Broker], Iterable[Sample]]"
+    samples: Callable[[Broker], Iterable[Sample]]
 
 
-def exposition(broker: "Broker") -> Iterator[str]:
+def exposition(broker: Broker) -> Iterator[str]:
     """Lines of text. They are read from a living server: each line is true, two lines may be a moment apart."""
     for family in FAMILIES:
         yield f"# HELP {family.name} {family.help}\n# TYPE {family.name} {family.kind}\n"
@@ -47,45 +46,45 @@ def _number(value: float) -> str:
 # The server
 
 
-def _brokers(broker: "Broker") -> Iterator[Sample]:
+def _brokers(broker: Broker) -> Iterator[Sample]:
     yield "", 1
 
 
-def _broker_info(broker: "Broker") -> Iterator[Sample]:
+def _broker_info(broker: Broker) -> Iterator[Sample]:
     yield labels(id=broker.node_id, address=broker.addresses()), 1
 
 
-def _partitions_offline(broker: "Broker") -> Iterator[Sample]:
+def _partitions_offline(broker: Broker) -> Iterator[Sample]:
     yield "", sum(each.log.offline is not None for topic in broker.topics.all() for each in topic.partitions)
 
 
-def _requests(broker: "Broker") -> Iterator[Sample]:
-    names = {key: api.name for key, api in broker.connections.apis.items()}
+def _requests(broker: Broker) -> Iterator[Sample]:
+    names = {key: api.name for key, api in apis().items()}
     for key, count in sorted(broker.metrics.requests.items()):
         yield labels(api=names.get(key, str(key))), count
 
 
-def _counter(name: str) -> "Callable[[Broker], Iterator[Sample]]":
-    def samples(broker: "Broker") -> Iterator[Sample]:
+def _counter(name: str) -> Callable[[Broker], Iterator[Sample]]:
+    def samples(broker: Broker) -> Iterator[Sample]:
         yield "", getattr(broker.metrics, name)
 
     return samples
 
 
-def _connections(broker: "Broker") -> Iterator[Sample]:
-    yield "", len(broker.connections)
+def _connections(broker: Broker) -> Iterator[Sample]:
+    yield "", broker.metrics.connections_open
 
 
 # Topics
 
 
-def _topic_partitions(broker: "Broker") -> Iterator[Sample]:
+def _topic_partitions(broker: Broker) -> Iterator[Sample]:
     for topic in broker.topics.all():
         yield labels(topic=topic.name), len(topic.partitions)
 
 
-def _each_partition(value: "Callable[[Broker, Partition], float]") -> "Callable[[Broker], Iterator[Sample]]":
-    def samples(broker: "Broker") -> Iterator[Sample]:
+def _each_partition(value: Callable[[Broker, Partition], float]) -> Callable[[Broker], Iterator[Sample]]:
+    def samples(broker: Broker) -> Iterator[Sample]:
         for topic in broker.topics.all():
             for partition in topic.partitions:
                 yield labels(topic=topic.name, partition=partition.index), value(broker, partition)
@@ -93,10 +92,10 @@ def _each_partition(value: "Callable[[Broker, Partition], float]") -> "Callable[
     return samples
 
 
-def _each_topic_with_producers(value: "Callable[[Topic], float]") -> "Callable[[Broker], Iterator[Sample]]":
+def _each_topic_with_producers(value: Callable[[Topic], float]) -> Callable[[Broker], Iterator[Sample]]:
     """Only topics that have something to say: most never see such a producer."""
 
-    def samples(broker: "Broker") -> Iterator[Sample]:
+    def samples(broker: Broker) -> Iterator[Sample]:
         for topic in broker.topics.all():
             found = value(topic)
             if found:
@@ -105,7 +104,7 @@ def _each_topic_with_producers(value: "Callable[[Topic], float]") -> "Callable[[
     return samples
 
 
-def _producers(name: str) -> "Callable[[Topic], float]":
+def _producers(name: str) -> Callable[[Topic], float]:
     def total(topic: "Topic") -> float:
         return float(sum(getattr(partition.log.producers, name) for partition in topic.partitions))
 
@@ -115,12 +114,12 @@ def _producers(name: str) -> "Callable[[Topic], float]":
 # Groups
 
 
-def _members(broker: "Broker") -> Iterator[Sample]:
+def _members(broker: Broker) -> Iterator[Sample]:
     for name, group in list(broker.groups.groups.items()):
         yield labels(consumergroup=name), len(group.members)
 
 
-def _committed(broker: "Broker") -> Iterator[tuple[str, str, int, int, int]]:
+def _committed(broker: Broker) -> Iterator[tuple[str, str, int, int, int]]:
     """Group, topic, partition, committed offset, and how many records lie behind it."""
     for group in list(broker.groups.groups):
         for topic, indexes in broker.groups.committed_topics(group).items():
@@ -132,8 +131,8 @@ def _committed(broker: "Broker") -> Iterator[tuple[str, str, int, int, int]]:
                     yield group, topic, index, committed.offset, lag
 
 
-def _each_commit(place: int) -> "Callable[[Broker], Iterator[Sample]]":
-    def samples(broker: "Broker") -> Iterator[Sample]:
+def _each_commit(place: int) -> Callable[[Broker], Iterator[Sample]]:
+    def samples(broker: Broker) -> Iterator[Sample]:
         for found in _committed(broker):
             group, topic, index = found[:3]
             yield labels(consumergroup=group, topic=topic, partition=index), int(found[place])
@@ -141,8 +140,8 @@ def _each_commit(place: int) -> "Callable[[Broker], Iterator[Sample]]":
     return samples
 
 
-def _sum_of_commits(place: int) -> "Callable[[Broker], Iterator[Sample]]":
-    def samples(broker: "Broker") -> Iterator[Sample]:
+def _sum_of_commits(place: int) -> Callable[[Broker], Iterator[Sample]]:
+    def samples(broker: Broker) -> Iterator[Sample]:
         sums: dict[tuple[str, str], int] = {}
         for found in _committed(broker):
             key = found[:2]

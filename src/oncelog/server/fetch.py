@@ -5,7 +5,6 @@ A wait is called when one of its partitions moves, by the partition itself; nobo
 
 import asyncio
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 from oncelog.log.errors import LogStorageError, OffsetOutOfRange
@@ -17,9 +16,6 @@ from oncelog.server.sending import STRAIGHT_BYTES
 from oncelog.server.topics import Partition, Topic, Topics
 from oncelog.wire.fetch_request import FetchPartition, FetchRequest
 from oncelog.wire.hot import FETCH_TOPIC_IDS, Fetched, encode_fetched
-
-if TYPE_CHECKING:
-    from oncelog.server.connections import Connections
 
 READ_COMMITTED = 1
 NO_TOPIC_ID = bytes(16)
@@ -84,9 +80,9 @@ def _each_once(topics: list[tuple[bytes, list[Asked]]]) -> list[tuple[bytes, lis
 class Fetch:
     """One Fetch request, from its arrival to its answer."""
 
-    def __init__(self, request: FetchRequest, call: Call, connections: "Connections") -> None:
+    def __init__(self, request: FetchRequest, call: Call) -> None:
         self._call = call
-        self._unsent = connections.unsent
+        self._memory = call.broker.memory
         self._read_committed = request.isolation_level == READ_COMMITTED
         self._min_bytes: int = request.min_bytes
         self._max_bytes = min(request.max_bytes, call.broker.settings.fetch_max_bytes)
@@ -164,9 +160,9 @@ class Fetch:
 
     def _read(self, *, in_slices: bool = False) -> tuple[list[tuple[bytes, list[Fetched[bytes | Slice]]]], int, bool]:
         """What there is now: by topic, how many bytes, and whether something went wrong."""
-        free_bytes = self._unsent.left_bytes
+        free_bytes = self._memory.unsent.left_bytes
         if free_bytes == 0:
-            self._call.broker.connections.watch_stalled()
+            self._memory.is_wanted()
         # A share of what is left, so that one client that takes no answers leaves something for the others.
         left = min(self._max_bytes, free_bytes // SHARES)
         size_bytes = 0

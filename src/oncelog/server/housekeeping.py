@@ -10,15 +10,14 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
+from oncelog.clock import Clock
+from oncelog.log.compaction import CompactionJob
 from oncelog.log.config import Flush
 from oncelog.log.errors import LogError
-
-if TYPE_CHECKING:
-    from oncelog.log.compaction import CompactionJob
-    from oncelog.log.partition import PartitionLog
-    from oncelog.server.broker import Broker
+from oncelog.log.partition import PartitionLog
+from oncelog.server.settings import Settings
+from oncelog.server.topics import Topics
 
 logger = logging.getLogger(__name__)
 
@@ -26,20 +25,22 @@ IDLE_LOOK_MS = 5000
 
 
 class Housekeeping:
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(self, settings: Settings, topics: Topics, clock: Clock) -> None:
+        self._settings = settings
+        self._topics = topics
+        self._clock = clock
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="housekeeping")
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_checkpointing = False
         self._compaction: CompactionJob | None = None
 
-    def start(self) -> None:
-        settings = self._broker.settings
+    def start(self, close_idle: Callable[[], None]) -> None:
+        settings = self._settings
         self._every(settings.log_retention_check_interval_ms, self._maintain)
-        self._every(min(settings.connections_max_idle_ms / 2, IDLE_LOOK_MS), self._close_idle)
+        self._every(min(settings.connections_max_idle_ms / 2, IDLE_LOOK_MS), _in_turn(close_idle))
         if settings.log_cleaner_enable:
             self._every(settings.log_cleaner_backoff_ms, self._compact)
-        if self._broker.flush is Flush.INTERVAL:
+        if settings.oncelog_flush == Flush.INTERVAL:
             self._every(settings.oncelog_flush_interval_ms, lambda: self._checkpoint(everything=True))
 
     async def stop(self) -> None:
@@ -53,7 +54,7 @@ class Housekeeping:
 
     def checkpoint_if_due(self) -> None:
         """Asked after every commit, so it must cost nothing."""
-        if self._broker.topics.checkpointer.due and not self._is_checkpointing:
+        if self._topics.checkpointer.due and not self._is_checkpointing:
             self._is_checkpointing = True
             self._begin(self._checkpoint(everything=False))
 
@@ -76,7 +77,7 @@ class Housekeeping:
     async def _checkpoint(self, *, everything: bool) -> None:
         self._is_checkpointing = True
         try:
-            checkpoint = self._broker.topics.checkpointer.begin(self._broker.clock.now(), everything=everything)
+            checkpoint = self._topics.checkpointer.begin(self._clock.now(), everything=everything)
             await asyncio.get_running_loop().run_in_executor(self._threads, checkpoint.run)
         finally:
             self._is_checkpointing = False
@@ -85,7 +86,7 @@ class Housekeeping:
         for log in self._logs():
             if not log.closed:
                 try:
-                    log.maintain(self._broker.clock.now())
+                    log.maintain(self._clock.now())
                 except (LogError, OSError) as error:
                     logger.warning("%s is not looked after: %s", log.folder, error)
             await asyncio.sleep(0)
@@ -96,7 +97,7 @@ class Housekeeping:
             if log.closed or not log.config.compacts:
                 continue
             try:
-                job = log.begin_compaction(self._broker.clock.now())
+                job = log.begin_compaction(self._clock.now())
                 if job is not None:
                     self._compaction = job
                     await loop.run_in_executor(self._threads, job.run)
@@ -107,8 +108,12 @@ class Housekeeping:
                 logger.warning("%s is not compacted: %s", log.folder, error)
             await asyncio.sleep(0)
 
-    async def _close_idle(self) -> None:
-        self._broker.connections.close_idle()
+    def _logs(self) -> list[PartitionLog]:
+        return list(self._topics.logs())
 
-    def _logs(self) -> "list[PartitionLog]":
-        return list(self._broker.topics.logs())
+
+def _in_turn(work: Callable[[], None]) -> Callable[[], Awaitable[None]]:
+    async def do() -> None:
+        work()
+
+    return do

@@ -1,53 +1,14 @@
-"""Where the server listens, and what clients are told to connect to."""
+"""Listening: each new connection is served from then on."""
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from oncelog.server.connection import Connection
 from oncelog.server.connections import Connections
-from oncelog.server.listeners import parse_listeners, parse_protocols
-from oncelog.server.settings import Settings
+from oncelog.server.endpoints import Endpoint
 from oncelog.settings import SettingsError
 
 BACKLOG = 1024
-WILDCARDS = ("", "0.0.0.0", "::")
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """One listener. Its protocol says how bytes become requests: TLS and SASL will be others."""
-
-    name: str
-    protocol: str
-    host: str
-    port: int
-    advertised_host: str | None = None  # None: the address by which a client reached us
-    advertised_port: int | None = None  # None: the port that was bound
-
-
-def endpoints(settings: Settings) -> list[Endpoint]:
-    protocols = parse_protocols(settings.listener_security_protocol_map)
-    advertised = (
-        {each.name: each for each in parse_listeners("advertised.listeners", settings.advertised_listeners, protocols)}
-        if settings.advertised_listeners
-        else {}
-    )
-    found = []
-    for each in parse_listeners("listeners", settings.listeners, protocols):
-        told = advertised.get(each.name)
-        own_host = None if each.host in WILDCARDS else each.host
-        found.append(
-            Endpoint(
-                each.name,
-                protocols.get(each.name, each.name),
-                each.host,
-                each.port,
-                told.host if told else own_host,
-                told.port if told else None,
-            )
-        )
-    return found
 
 
 async def listen(wanted: Sequence[Endpoint], connections: Connections) -> tuple[list[asyncio.Server], dict[str, int]]:

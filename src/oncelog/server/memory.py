@@ -4,6 +4,8 @@ from bisect import insort
 from collections import deque
 from collections.abc import Callable
 
+UNSENT_BYTES = 256 * 2**20  # answers that clients do not take may hold this much; fetches beyond it answer little
+
 
 class Budget:
     """Bytes that may be held at a time. Whoever finds nothing left is called when something is given back: the oldest
@@ -102,3 +104,20 @@ class LargeBuffers:
             insort(self._kept, buffer, key=len)
             if len(self._kept) > self.KEPT:
                 del self._kept[0]
+
+
+class Memory:
+    """What all connections together may hold."""
+
+    def __init__(self, unserved_bytes: int) -> None:
+        self.unserved = Budget(unserved_bytes)  # of large frames on their way
+        self.unsent = Budget(UNSENT_BYTES)
+        self.large_buffers = LargeBuffers()
+        self._on_want: Callable[[], None] = lambda: None
+
+    def watch(self, on_want: Callable[[], None]) -> None:
+        self._on_want = on_want
+
+    def is_wanted(self) -> None:
+        """Somebody waits for memory: from now on, while that is so, it is looked who holds it and does not get on."""
+        self._on_want()

@@ -8,6 +8,7 @@ class Metrics:
         "bytes_received",
         "bytes_sent",
         "connections_accepted",
+        "connections_open",
         "connections_refused",
         "requests",
         "storage_errors",
@@ -18,5 +19,6 @@ class Metrics:
         self.bytes_received = 0
         self.bytes_sent = 0
         self.connections_accepted = 0
+        self.connections_open = 0
         self.connections_refused = 0  # over max.connections, or closed for what they sent
         self.storage_errors = 0  # writes that the disk refused

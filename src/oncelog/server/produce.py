@@ -6,7 +6,7 @@ and the batches may lie in the receive buffer until they are written.
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 from oncelog.clock import Now
@@ -16,15 +16,13 @@ from oncelog.log.partition import PartitionLog, Staged
 from oncelog.producers.decision import Decision
 from oncelog.records.errors import BadBatch, BadBatchKind, InvalidRecord
 from oncelog.records.header import check_produced
+from oncelog.server.broker import Broker
 from oncelog.server.errors import ErrorCode
 from oncelog.server.keyless import records_without_key
 from oncelog.server.partitions import INTERNAL
-from oncelog.server.produce_place import Place, place_of
+from oncelog.server.produce_pattern import Pattern, pattern_of
 from oncelog.server.topics import Partition, Topic
 from oncelog.wire.hot import NO_RECORDS, PRODUCE_TOPIC_IDS, Produced, ProduceTopic, encode_produced, read_produce
-
-if TYPE_CHECKING:
-    from oncelog.server.broker import Broker
 
 logger = logging.getLogger(__name__)
 
@@ -124,12 +122,12 @@ class Many:
 class One:
     """A request for the one partition that the connection's last one was for."""
 
-    __slots__ = ("acks", "correlation_id", "outcome", "place")
+    __slots__ = ("acks", "correlation_id", "outcome", "pattern")
 
-    def __init__(self, place: Place, correlation_id: int, outcome: Outcome) -> None:
-        self.place = place
+    def __init__(self, pattern: Pattern, correlation_id: int, outcome: Outcome) -> None:
+        self.pattern = pattern
         self.correlation_id = correlation_id
-        self.acks = place.acks
+        self.acks = pattern.acks
         self.outcome = outcome
 
     def outcomes(self) -> Iterable[Outcome]:
@@ -137,10 +135,10 @@ class One:
 
     def frame(self) -> bytes:
         staged = self.outcome.staged
-        place = self.place
+        pattern = self.pattern
         if staged is None or staged.dropped_records:
-            return encode_produced(place.version, self.correlation_id, ((place.name, (self.outcome.produced(),)),))
-        return place.answer(self.correlation_id, staged.base_offset, staged.append_time_ms)
+            return encode_produced(pattern.version, self.correlation_id, ((pattern.name, (self.outcome.produced(),)),))
+        return pattern.answer(self.correlation_id, staged.base_offset, staged.append_time_ms)
 
 
 Request = Many | One
@@ -171,7 +169,7 @@ class Commit(NamedTuple):
 class Producing:
     """Collects the Produce requests of one chunk of received bytes."""
 
-    def __init__(self, broker: "Broker") -> None:
+    def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._topics = broker.topics
         self._waits_for_disk = broker.flush is Flush.EVERY
@@ -185,7 +183,7 @@ class Producing:
 
     def add(
         self, buffer: bytearray, header_at: int, at: int, end: int, version: int, correlation_id: int, now: Now
-    ) -> Place | None:
+    ) -> Pattern | None:
         """Judge and stage everything in the request whose body begins at `at`. Raises MalformedFrame.
 
         The answer is by what the connection can recognise its next request, when that is for the same partition.
@@ -210,17 +208,19 @@ class Producing:
         if refusal is None and len(topics) == 1 and len(topics[0][1]) == 1:
             partition = topics[0][1][0].partition
             if partition is not None:
-                return place_of(buffer, header_at, end, version, request, partition)
+                return pattern_of(buffer, header_at, end, version, request, partition)
         return None
 
-    def add_again(self, place: Place, buffer: bytearray, start: int, stop: int, correlation_id: int, now: Now) -> bool:
+    def add_again(
+        self, pattern: Pattern, buffer: bytearray, start: int, stop: int, correlation_id: int, now: Now
+    ) -> bool:
         """The same for a request that is recognised; False where the topic is no longer the same."""
-        topic = place.topic
+        topic = pattern.topic
         if topic is not self._topics.get(topic.name):
             return False
-        outcome = self._stage(place.partition, place.index, buffer, start, stop, now)
-        self._is_quiet = self._is_quiet or place.acks == 0
-        self._requests.append(One(place, correlation_id, outcome))
+        outcome = self._stage(pattern.partition, pattern.index, buffer, start, stop, now)
+        self._is_quiet = self._is_quiet or pattern.acks == 0
+        self._requests.append(One(pattern, correlation_id, outcome))
         return True
 
     def _stage_topic(self, named: ProduceTopic, buffer: bytearray, version: int, now: Now) -> list[Outcome]:

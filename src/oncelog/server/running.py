@@ -9,6 +9,7 @@ from typing import Any
 from oncelog.server.broker import Broker, bracketed
 from oncelog.server.listeners import parse_address
 from oncelog.server.process import raise_open_files_limit
+from oncelog.server.service import Service
 
 
 def run_loop(main: Coroutine[Any, Any, None]) -> None:
@@ -36,20 +37,22 @@ async def _serve(open_broker: Callable[[], Broker], say: Callable[[str], None], 
         loop.add_signal_handler(number, stop.set)
     raise_open_files_limit()
     broker = open_broker()
+    service = Service(broker)
     try:
-        await broker.start()
+        await service.start()
         async with AsyncExitStack() as stack:
             more = None if beside is None else await stack.enter_async_context(beside(broker))
-            say(ready_line(broker) + (f"; {more}" if more else ""))
+            say(ready_line(service) + (f"; {more}" if more else ""))
             await stop.wait()
     finally:
-        await broker.stop()
+        await service.stop()
 
 
-def ready_line(broker: Broker) -> str:
+def ready_line(service: Service) -> str:
     """What a person can use: where to connect to, and where the data is."""
+    broker = service.broker
     line = f"oncelog listens on {broker.bound_addresses()} and keeps its data in {broker.settings.log_dir}"
-    if broker.metrics_port is not None and broker.settings.oncelog_metrics_listener is not None:
+    if service.metrics_port is not None and broker.settings.oncelog_metrics_listener is not None:
         host, _ = parse_address("oncelog.metrics.listener", broker.settings.oncelog_metrics_listener)
-        line += f"; metrics on {bracketed(host)}:{broker.metrics_port}"
+        line += f"; metrics on {bracketed(host)}:{service.metrics_port}"
     return line

@@ -241,7 +241,7 @@ def test_no_more_than_a_few_clusters_are_kept_open(server: Server, mixed: tuple[
     for _ in range(warm.MOST + 3):
         read(server.bootstrap_servers, topic, 0, 10, client_id=f"many-{next(_unused)}")
     assert len(warm._kept) <= warm.MOST
-    until(lambda: len(server.broker.connections) <= 2 * warm.MOST + 2, "the others to be closed")
+    until(lambda: server.broker.metrics.connections_open <= 2 * warm.MOST + 2, "the others to be closed")
 
 
 def test_a_range_that_is_left_half_way_leaves_nothing_behind(server: Server, mixed: tuple[str, list[Row]]) -> None:

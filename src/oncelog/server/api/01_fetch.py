@@ -22,7 +22,7 @@ def handle(request: Any, call: Call) -> Any:
     if call.version >= 7 and request.session_epoch not in FULL_FETCH_EPOCHS:
         code = ErrorCode.fetch_session_id_not_found
         return Encoded(encode_fetched(call.version, call.correlation_id, (), error_code=code))
-    return Fetch(request, call, call.broker.connections).answer(request.max_wait_ms / 1000)
+    return Fetch(request, call).answer(request.max_wait_ms / 1000)
 
 
 API = Api(key=1, name="fetch", versions=(4, 18), handle=handle, read=read_fetch)

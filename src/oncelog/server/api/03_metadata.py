@@ -19,7 +19,7 @@ ALL_TOPICS_IS_EMPTY_BEFORE = 1  # in version 0 an empty list asks for every topi
 
 @packed_aside
 async def handle(request: Any, call: Call) -> Any:
-    host, port = call.broker.advertised(call)
+    host, port = call.broker.advertised(call.listener, call.local_host)
     broker = call.new("MetadataResponseBroker", node_id=call.broker.node_id, host=host, port=port, rack=None)
     return call.new(
         "MetadataResponse",

@@ -38,7 +38,7 @@ def _answer(key: str, key_type: int, call: Call) -> dict[str, Any]:
         code, message = ErrorCode.invalid_request, f"There is no coordinator of the type {key_type} here."
     if code is not ErrorCode.none:
         return {"error_code": code, "error_message": message, "node_id": -1, "host": "", "port": -1}
-    host, port = call.broker.advertised(call)
+    host, port = call.broker.advertised(call.listener, call.local_host)
     node_id = call.broker.node_id
     return {"error_code": code, "error_message": None, "node_id": node_id, "host": host, "port": port}
 

@@ -26,7 +26,7 @@ def handle(request: Any, call: Call) -> Any:
             brokers=(),
             cluster_authorized_operations=NOT_ASKED,
         )
-    host, port = broker.advertised(call)
+    host, port = broker.advertised(call.listener, call.local_host)
     return call.new(
         "DescribeClusterResponse",
         error_code=ErrorCode.none,

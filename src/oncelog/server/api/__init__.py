@@ -11,15 +11,14 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-if TYPE_CHECKING:
-    from oncelog.server.call import Call
+from oncelog.server.call import Call
 
 Topic = TypeVar("Topic")  # its name, or its id
 # The buffer, where the body begins and ends in it, the version
 Reader = Callable[[bytes | bytearray, int, int, int], Any]
-Handler = Callable[[Any, "Call"], Any | Awaitable[Any]]
+Handler = Callable[[Any, Call], Any | Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

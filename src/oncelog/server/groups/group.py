@@ -10,11 +10,10 @@ assignment). KIP-429 (cooperative rebalancing) happens between the clients.
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from oncelog.clock import Now
 from oncelog.server.errors import ErrorCode
-from oncelog.server.groups.member import Member, new_member, restored_member
+from oncelog.server.groups.member import Member
 from oncelog.server.groups.messages import (
     NO_MEMBER_ID,
     Answer,
@@ -33,33 +32,60 @@ from oncelog.server.groups.messages import (
     Waiter,
 )
 from oncelog.server.groups.rebalance import Rebalance
-from oncelog.server.groups.state import HEARTBEAT_ANSWERS, TRANSITIONS, Event, State
+from oncelog.server.groups.state import HEARTBEAT_ANSWERS, State
 from oncelog.server.groups.subscription import CONSUMER_PROTOCOL
 
 
-class Group(Rebalance):
+class Group:
+    def __init__(self, group_id: str, limits: GroupLimits, now: Now) -> None:
+        self.group_id = group_id
+        self._limits = limits
+        self._rebalance = rebalance = Rebalance(limits, now)
+        self._deadlines = rebalance.deadlines
+        self._outbox = rebalance.outbox
+        self.members = rebalance.members
+        self.assigned_bytes = 0  # of the assignments that were last stored
+
     @classmethod
     def restore(cls, group_id: str, stored: StoredGroup, limits: GroupLimits, now: Now) -> "Group":
-        """A group as it was last stored. Its members have one session timeout to be heard of."""
         group = cls(group_id, limits, now)
-        group.state = State.STABLE if stored.members else State.EMPTY
-        group.state_since_wall_ms = stored.state_since_wall_ms if stored.state_since_wall_ms >= 0 else now.wall_ms
-        group.generation = stored.generation
-        group.protocol_type = stored.protocol_type or None
-        group.protocol_name = stored.protocol_name
-        group.leader = stored.leader if stored.members else None
-        for stored_member in stored.members:
-            member = restored_member(stored_member, stored.protocol_name)
-            group.members.add(member)
-            group._begin_session(member, now)
-        group._note_topics()
-        if len(group.members) > limits.max_members:
-            group._prepare_rebalance(now)
+        group._rebalance.restore(stored, now)
         return group
 
-    assigned_bytes = 0  # of the assignments that were last stored
-
     # What others may ask without changing anything
+
+    @property
+    def state(self) -> State:
+        return self._rebalance.state
+
+    @property
+    def state_since_wall_ms(self) -> int:
+        return self._rebalance.state_since_wall_ms
+
+    @property
+    def generation(self) -> int:
+        return self._rebalance.generation
+
+    @property
+    def protocol_type(self) -> str | None:
+        return self._rebalance.protocol_type
+
+    @property
+    def protocol_name(self) -> str | None:
+        return self._rebalance.protocol_name
+
+    @property
+    def leader(self) -> str | None:
+        return self._rebalance.leader
+
+    @property
+    def topics(self) -> frozenset[str] | None:
+        return self._rebalance.topics
+
+    @property
+    def wake_ms(self) -> int | None:
+        """When `tick` wants to be called next."""
+        return self._deadlines.wake_ms
 
     @property
     def held_bytes(self) -> int:
@@ -68,7 +94,7 @@ class Group(Rebalance):
 
     @property
     def has_pending_ids(self) -> bool:
-        return bool(self._id_deadlines_ms)
+        return bool(self._deadlines.ids_ms)
 
     @property
     def is_simple(self) -> bool:
@@ -102,27 +128,25 @@ class Group(Rebalance):
     def join(self, request: JoinRequest, waiter: Waiter, now: Now) -> list[Effect]:
         answer = self._join(request, waiter, now)
         if answer is not None:
-            self._effects.append(Answer(waiter, answer))
-        return self._taken_effects()
+            self._outbox.put(Answer(waiter, answer))
+        return self._outbox.take()
 
     def sync(self, request: SyncRequest, waiter: Waiter, now: Now) -> list[Effect]:
         error = self._check_sync(request)
         if error is not ErrorCode.none:
-            self._effects.append(Answer(waiter, SyncAnswer(error=error)))
-            return self._taken_effects()
+            self._outbox.put(Answer(waiter, SyncAnswer(error=error)))
+            return self._outbox.take()
         member = self.members[request.member_id]
-        self._unsynced.discard(member.member_id)
-        if not self._unsynced:
-            self._sync_deadline_ms = None
+        self._rebalance.synced(member)
         if self.state is State.STABLE:
-            self._effects.append(Answer(waiter, self._share_of(member)))
+            self._outbox.put(Answer(waiter, self._rebalance.share_of(member)))
         else:
-            self._answer_sync(member, SyncAnswer(error=ErrorCode.rebalance_in_progress))
+            self._outbox.answer_sync(member, SyncAnswer(error=ErrorCode.rebalance_in_progress))
             member.sync_waiter = waiter
             if member.member_id == self.leader:
                 pending = Assigned(self.generation, dict(request.assignments))
-                self._effects.append(Store(self.to_store(pending.assignments), pending))
-        return self._taken_effects()
+                self._outbox.put(Store(self._rebalance.to_store(pending.assignments), pending))
+        return self._outbox.take()
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now: Now) -> ErrorCode:
         if self.state is State.DEAD:
@@ -130,7 +154,7 @@ class Group(Rebalance):
         error = self._check_generation(member_id, instance_id, generation)
         if error is not ErrorCode.none:
             return error
-        self._begin_session(self.members[member_id], now)
+        self._deadlines.begin_session(self.members[member_id], now)
         return HEARTBEAT_ANSWERS[self.state]
 
     def check_commit(self, member_id: str, instance_id: str | None, generation: int, now: Now) -> ErrorCode:
@@ -144,25 +168,25 @@ class Group(Rebalance):
             return error
         if self.state is State.COMPLETING_REBALANCE:
             return ErrorCode.rebalance_in_progress
-        self._begin_session(self.members[member_id], now)
+        self._deadlines.begin_session(self.members[member_id], now)
         return ErrorCode.none
 
     def leave(self, leavings: Iterable[Leaving], now: Now) -> tuple[list[Left], list[Effect]]:
         members_before = len(self.members)
         left = [Left(leaving, self._leave(leaving)) for leaving in leavings]
         if len(self.members) < members_before:
-            self._after_removal(now)
+            self._rebalance.after_removal(now)
         else:  # an id that nobody had joined with; those who waited for it may go on
-            self._complete_join_if_all_are_here(now)
-        return left, self._taken_effects()
+            self._rebalance.complete_join_if_all_are_here(now)
+        return left, self._outbox.take()
 
     def stored(self, pending: Assigned | Replaced, error: ErrorCode, now: Now) -> list[Effect]:
         """What was to be stored is stored, or could not be."""
         if isinstance(pending, Assigned):
-            self._assigned(pending, error, now)
+            self._rebalance.assigned(pending, error, now)
         else:
-            self._replaced(pending, error, now)
-        return self._taken_effects()
+            self._rebalance.replaced(pending, error, now)
+        return self._outbox.take()
 
     def abandon(self, waiter: Waiter, now: Now) -> list[Effect]:
         """Whoever waited has hung up. A member that knows its id may come back with it within a session timeout."""
@@ -170,33 +194,23 @@ class Group(Rebalance):
             if member.join_waiter == waiter:
                 self.members.set_join_waiter(member, None)
                 if member.knows_its_id or member.instance_id is not None:
-                    self._begin_session(member, now)
+                    self._deadlines.begin_session(member, now)
                 else:
-                    self._remove(member.member_id)
-                    self._after_removal(now)
+                    self._rebalance.remove(member.member_id)
+                    self._rebalance.after_removal(now)
             elif member.sync_waiter == waiter:
                 member.sync_waiter = None
-                self._begin_session(member, now)
-        return self._taken_effects()
+                self._deadlines.begin_session(member, now)
+        return self._outbox.take()
 
     def tick(self, now: Now) -> list[Effect]:
         """Every deadline that has passed, in the order in which they passed."""
-        for deadline_ms, member_id in sorted(self._deadlines()):
-            if deadline_ms > now.monotonic_ms:
-                break
-            self._expire(deadline_ms, member_id, now)
-        self.wake_ms = min((deadline_ms for deadline_ms, _ in self._deadlines()), default=None)
-        return self._taken_effects()
+        self._rebalance.expire_passed(now)
+        return self._outbox.take()
 
     def kill(self, error: ErrorCode) -> list[Effect]:
-        """The group is deleted, or the server stops: nobody waits for it any longer."""
-        for member in self.members:
-            self._answer_join(member, JoinAnswer(error=error, member_id=member.member_id))
-            self._answer_sync(member, SyncAnswer(error=error))
-        if self.state is not State.DEAD:
-            self.state = TRANSITIONS[self.state][Event.DELETED]
-        self.wake_ms = None
-        return self._taken_effects()
+        self._rebalance.end(error)
+        return self._outbox.take()
 
     # Joining
 
@@ -206,15 +220,15 @@ class Group(Rebalance):
         if self.state is State.DEAD:
             return JoinAnswer(error=ErrorCode.coordinator_not_available, member_id=member_id)
         if not self._has_room_for(member_id):
-            self._remove(member_id)
-            self._complete_join_if_all_are_here(now)
+            self._rebalance.remove(member_id)
+            self._rebalance.complete_join_if_all_are_here(now)
             return JoinAnswer(error=ErrorCode.group_max_size_reached)
         if not self._supports(request):
             return JoinAnswer(error=ErrorCode.inconsistent_group_protocol, member_id=member_id)
         if member_id == NO_MEMBER_ID:
             return self._join_without_id(request, waiter, now)
-        if member_id in self._id_deadlines_ms and request.instance_id is None:
-            self._add(request, member_id, waiter, now)
+        if member_id in self._deadlines.ids_ms and request.instance_id is None:
+            self._rebalance.add(request, member_id, waiter, now)
             return None
         error = self.check_member(member_id, request.instance_id)
         if error is not ErrorCode.none:
@@ -224,86 +238,25 @@ class Group(Rebalance):
     def _join_without_id(self, request: JoinRequest, waiter: Waiter, now: Now) -> JoinAnswer | None:
         former_id = self.members.id_of_instance(request.instance_id)
         if former_id is not None:
-            self._replace(former_id, request, waiter, now)
+            self._rebalance.replace(former_id, request, waiter, now)
             return None
         if request.instance_id is not None or not request.needs_known_id:
-            self._add(request, request.fresh_id, waiter, now)
+            self._rebalance.add(request, request.fresh_id, waiter, now)
             return None
-        if len(self._id_deadlines_ms) >= self._limits.max_pending_members:
+        if len(self._deadlines.ids_ms) >= self._limits.max_pending_members:
             return JoinAnswer(error=ErrorCode.group_max_size_reached)
-        deadline_ms = now.monotonic_ms + request.session_timeout_ms
-        self._id_deadlines_ms[request.fresh_id] = deadline_ms
-        self._wake_at(deadline_ms)
+        self._deadlines.hand_out(request.fresh_id, now.monotonic_ms + request.session_timeout_ms)
         return JoinAnswer(error=ErrorCode.member_id_required, member_id=request.fresh_id)
 
     def _join_again(self, member: Member, request: JoinRequest, waiter: Waiter, now: Now) -> JoinAnswer | None:
         unchanged = member.has_protocols(request.protocols)
         if self.state is State.COMPLETING_REBALANCE and unchanged:
-            return self.current_generation(member, for_leader=True)  # it missed the answer the first time
+            return self._rebalance.current_generation(member, for_leader=True)  # it missed the answer the first time
         if self.state is State.STABLE and unchanged and member.member_id != self.leader:
-            return self.current_generation(member, for_leader=False)
+            return self._rebalance.current_generation(member, for_leader=False)
         # A leader that joins again knows why: the topics may have changed.
-        self.members.update(member, request)
-        self._wait_for_join(member, waiter)
-        self._rebalance_or_complete(now)
+        self._rebalance.join_again(member, request, waiter, now)
         return None
-
-    def _add(self, request: JoinRequest, member_id: str, waiter: Waiter, now: Now) -> None:
-        self._id_deadlines_ms.pop(member_id, None)
-        if self._initial is not None:
-            self._initial.somebody_came = True
-        if not self.members:
-            self.protocol_type = request.protocol_type
-        member = new_member(request, member_id)
-        self.members.add(member)
-        self.members.set_join_waiter(member, waiter)
-        if self.leader is None:
-            self.leader = member_id
-        self._begin_session(member, now, self._limits.new_member_join_timeout_ms)
-        self._rebalance_or_complete(now)
-
-    def _replace(self, former_id: str, request: JoinRequest, waiter: Waiter, now: Now) -> None:
-        """A static member came back without its id: it goes on as before under a new one, and the old one is fenced."""
-        former_leader = self.leader or ""
-        former = self.members.remove(former_id)
-        if former is None:
-            raise ValueError(f"the instance {request.instance_id} has no member {former_id}")
-        self._answer_removed(former, ErrorCode.fenced_instance_id)
-        member = new_member(request, request.fresh_id)
-        member.is_new = False
-        member.assignment = former.assignment
-        self.members.add(member)
-        self.members.set_join_waiter(member, waiter)
-        if self.leader == former_id:
-            self.leader = member.member_id
-        if former_id in self._unsynced:
-            self._unsynced.discard(former_id)
-            self._unsynced.add(member.member_id)
-        self._begin_session(member, now)
-        if self.state is State.STABLE and self.members.vote() == self.protocol_name:
-            pending = Replaced(member.member_id, request.may_skip_assignment, former_leader)
-            self._effects.append(Store(self.to_store(), pending))
-        else:
-            # While the leader computes shares the old id is among those it was told of, so all must join again.
-            self._rebalance_or_complete(now)
-
-    def _replaced(self, pending: Replaced, error: ErrorCode, now: Now) -> None:
-        member = self.members.get(pending.member_id)
-        if member is None or self.state is not State.STABLE:
-            return  # a rebalance began meanwhile, which answers this join too
-        if error is not ErrorCode.none:
-            self._answer_join(member, JoinAnswer(error=error))
-            return
-        answer = self.current_generation(member, for_leader=pending.may_skip_assignment, skip_assignment=True)
-        if not pending.may_skip_assignment:
-            # Before KIP-814 a member that was named leader computed shares, so it is told the former leader's name.
-            answer = replace(answer, leader=pending.former_leader)
-        self._answer_join(member, answer)
-        self._begin_session(member, now)
-
-    def _wait_for_join(self, member: Member, waiter: Waiter) -> None:
-        self._answer_join(member, JoinAnswer(error=ErrorCode.rebalance_in_progress, member_id=member.member_id))
-        self.members.set_join_waiter(member, waiter)
 
     def _has_room_for(self, member_id: str) -> bool:
         """While members join again those who waited longest keep their place; else those who are in the generation."""
@@ -352,9 +305,9 @@ class Group(Rebalance):
             if known_as is None:
                 return ErrorCode.unknown_member_id
             member_id = known_as
-        elif member_id not in self._id_deadlines_ms:
+        elif member_id not in self._deadlines.ids_ms:
             error = self.check_member(member_id, leaving.instance_id)
             if error is not ErrorCode.none:
                 return error
-        self._remove(member_id)
+        self._rebalance.remove(member_id)
         return ErrorCode.none

@@ -1,28 +1,28 @@
-"""How a group goes from state to state: the part of the group that no message reaches directly."""
+"""How a group goes from state to state and from generation to generation, and who its members are meanwhile."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from oncelog.clock import Now
 from oncelog.server.errors import ErrorCode
-from oncelog.server.groups.member import Member, Members
+from oncelog.server.groups.deadlines import JOIN_PHASE, SYNC_PHASE, Deadlines
+from oncelog.server.groups.member import Member, Members, new_member, restored_member
 from oncelog.server.groups.messages import (
     NO_LEADER,
-    Answer,
     Assigned,
-    Effect,
     GroupLimits,
     JoinAnswer,
     JoinedMember,
+    JoinRequest,
+    Replaced,
     Store,
     StoredGroup,
     SyncAnswer,
+    Waiter,
 )
+from oncelog.server.groups.outbox import Outbox
 from oncelog.server.groups.state import TRANSITIONS, Event, State
 from oncelog.server.groups.subscription import subscribed_topics
-
-JOIN_PHASE = ""  # where a member's id stands in a deadline: the group's own deadlines
-SYNC_PHASE = "\0"
 
 
 @dataclass(slots=True)
@@ -35,24 +35,36 @@ class InitialDelay:
 
 
 class Rebalance:
-    def __init__(self, group_id: str, limits: GroupLimits, now: Now) -> None:
-        self.group_id = group_id
+    def __init__(self, limits: GroupLimits, now: Now) -> None:
         self.state = State.EMPTY
         self.state_since_wall_ms = now.wall_ms
         self.generation = 0
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
         self.leader: str | None = None
-        self.members = Members()
         self.topics: frozenset[str] | None = None
-        self.wake_ms: int | None = None  # no later than the first deadline; a heartbeat moves a deadline but not this
+        self.members = Members()
+        self.deadlines = Deadlines(self.members)
+        self.outbox = Outbox(self.members)
         self._limits = limits
-        self._id_deadlines_ms: dict[str, int] = {}  # ids handed out that nobody has joined with yet
         self._unsynced: set[str] = set()
-        self._join_deadline_ms: int | None = None
-        self._sync_deadline_ms: int | None = None
         self._initial: InitialDelay | None = None
-        self._effects: list[Effect] = []
+
+    def restore(self, stored: StoredGroup, now: Now) -> None:
+        """As it was last stored. The members have one session timeout to be heard of."""
+        self.state = State.STABLE if stored.members else State.EMPTY
+        self.state_since_wall_ms = stored.state_since_wall_ms if stored.state_since_wall_ms >= 0 else now.wall_ms
+        self.generation = stored.generation
+        self.protocol_type = stored.protocol_type or None
+        self.protocol_name = stored.protocol_name
+        self.leader = stored.leader if stored.members else None
+        for stored_member in stored.members:
+            member = restored_member(stored_member, stored.protocol_name)
+            self.members.add(member)
+            self.deadlines.begin_session(member, now)
+        self._note_topics()
+        if len(self.members) > self._limits.max_members:
+            self._prepare_rebalance(now)
 
     # From state to state
 
@@ -60,29 +72,29 @@ class Rebalance:
         self.state = TRANSITIONS[self.state][event]
         self.state_since_wall_ms = now.wall_ms
 
-    def _rebalance_or_complete(self, now: Now) -> None:
+    def rebalance_or_complete(self, now: Now) -> None:
         if Event.REBALANCE in TRANSITIONS[self.state]:
             self._prepare_rebalance(now)
         else:
-            self._complete_join_if_all_are_here(now)
+            self.complete_join_if_all_are_here(now)
 
     def _prepare_rebalance(self, now: Now) -> None:
         if self.state is State.COMPLETING_REBALANCE:
             self._share_out({}, ErrorCode.rebalance_in_progress, now)
         self._unsynced.clear()
-        self._sync_deadline_ms = None
+        self.deadlines.clear_sync()
         was_empty = self.state is State.EMPTY
         self._move(Event.REBALANCE, now)
         if was_empty:
             delay_ms = self._limits.initial_rebalance_delay_ms
             self._initial = InitialDelay(delay_ms, max(self._rebalance_timeout_ms() - delay_ms, 0))
-            self._set_join_deadline(now, delay_ms)
+            self.deadlines.set_join(now.monotonic_ms + delay_ms)
         elif self._all_are_here():
             self._complete_join(now)
         else:
-            self._set_join_deadline(now, self._rebalance_timeout_ms())
+            self.deadlines.set_join(now.monotonic_ms + self._rebalance_timeout_ms())
 
-    def _complete_join_if_all_are_here(self, now: Now) -> None:
+    def complete_join_if_all_are_here(self, now: Now) -> None:
         """Not before the initial delay is over: then it is the delay that everybody waits for."""
         if self.state is State.PREPARING_REBALANCE and self._initial is None and self._all_are_here():
             self._complete_join(now)
@@ -92,30 +104,30 @@ class Rebalance:
         if initial is not None and initial.somebody_came and initial.remaining_ms > 0:
             delay_ms = min(self._limits.initial_rebalance_delay_ms, initial.remaining_ms)
             self._initial = InitialDelay(delay_ms, max(initial.remaining_ms - initial.delay_ms, 0))
-            self._set_join_deadline(now, delay_ms)
+            self.deadlines.set_join(now.monotonic_ms + delay_ms)
         else:
             self._complete_join(now)
 
     def _complete_join(self, now: Now) -> None:
         """Who did not join again is out; a static member stays until its session ends."""
-        self._join_deadline_ms = None
+        self.deadlines.clear_join()
         self._initial = None
         for member in self.members:
             if member.join_waiter is None and member.instance_id is None:
-                self._remove(member.member_id)
+                self.remove(member.member_id)
         if not self.members:
             self._begin_empty_generation(now)
         elif self._leader_has_joined():
             self._begin_generation(now)
         else:  # only static members are left, and none of them joined
-            self._set_join_deadline(now, self._rebalance_timeout_ms())
+            self.deadlines.set_join(now.monotonic_ms + self._rebalance_timeout_ms())
 
     def _begin_empty_generation(self, now: Now) -> None:
         self.generation += 1
         self.protocol_name = None
         self._note_topics()
         self._move(Event.NOBODY_JOINED, now)
-        self._effects.append(Store(self.to_store()))
+        self.outbox.put(Store(self.to_store()))
 
     def _begin_generation(self, now: Now) -> None:
         self.generation += 1
@@ -123,22 +135,21 @@ class Rebalance:
         self._note_topics()
         self._move(Event.ALL_JOINED, now)
         for member in self.members:
-            self._answer_join(member, self.current_generation(member, for_leader=True))
+            self.outbox.answer_join(member, self.current_generation(member, for_leader=True))
             member.is_new = False
             member.knows_its_id = True
-            self._begin_session(member, now)
+            self.deadlines.begin_session(member, now)
             self._unsynced.add(member.member_id)
-        self._sync_deadline_ms = now.monotonic_ms + self._rebalance_timeout_ms()
-        self._wake_at(self._sync_deadline_ms)
+        self.deadlines.set_sync(now.monotonic_ms + self._rebalance_timeout_ms())
 
     def _sync_phase_is_over(self, now: Now) -> None:
         """Who joined but never asked for its share is out, and the others share anew."""
-        self._sync_deadline_ms = None
+        self.deadlines.clear_sync()
         for member_id in sorted(self._unsynced):
-            self._remove(member_id)
+            self.remove(member_id)
         self._prepare_rebalance(now)
 
-    def _assigned(self, pending: Assigned, error: ErrorCode, now: Now) -> None:
+    def assigned(self, pending: Assigned, error: ErrorCode, now: Now) -> None:
         if self.state is not State.COMPLETING_REBALANCE or pending.generation != self.generation:
             return  # the group went on while the assignment was being stored
         if error is ErrorCode.none:
@@ -152,9 +163,9 @@ class Rebalance:
         for member in self.members:
             member.assignment = assignments.get(member.member_id, b"")
             if member.sync_waiter is not None:
-                answer = self._share_of(member) if error is ErrorCode.none else SyncAnswer(error=error)
-                self._answer_sync(member, answer)
-                self._begin_session(member, now)
+                answer = self.share_of(member) if error is ErrorCode.none else SyncAnswer(error=error)
+                self.outbox.answer_sync(member, answer)
+                self.deadlines.begin_session(member, now)
 
     def _leader_has_joined(self) -> bool:
         """A leader that did not join again hands over to the first member that did."""
@@ -163,24 +174,100 @@ class Rebalance:
             self.leader = joined[0]
         return bool(joined)
 
+    # Joining
+
+    def add(self, request: JoinRequest, member_id: str, waiter: Waiter, now: Now) -> None:
+        self.deadlines.forget_id(member_id)
+        if self._initial is not None:
+            self._initial.somebody_came = True
+        if not self.members:
+            self.protocol_type = request.protocol_type
+        member = new_member(request, member_id)
+        self.members.add(member)
+        self.members.set_join_waiter(member, waiter)
+        if self.leader is None:
+            self.leader = member_id
+        self.deadlines.begin_session(member, now, self._limits.new_member_join_timeout_ms)
+        self.rebalance_or_complete(now)
+
+    def replace(self, former_id: str, request: JoinRequest, waiter: Waiter, now: Now) -> None:
+        """A static member came back without its id: it goes on as before under a new one, and the old one is fenced."""
+        former_leader = self.leader or ""
+        former = self.members.remove(former_id)
+        if former is None:
+            raise ValueError(f"the instance {request.instance_id} has no member {former_id}")
+        self.outbox.answer_removed(former, ErrorCode.fenced_instance_id)
+        member = new_member(request, request.fresh_id)
+        member.is_new = False
+        member.assignment = former.assignment
+        self.members.add(member)
+        self.members.set_join_waiter(member, waiter)
+        if self.leader == former_id:
+            self.leader = member.member_id
+        if former_id in self._unsynced:
+            self._unsynced.discard(former_id)
+            self._unsynced.add(member.member_id)
+        self.deadlines.begin_session(member, now)
+        if self.state is State.STABLE and self.members.vote() == self.protocol_name:
+            pending = Replaced(member.member_id, request.may_skip_assignment, former_leader)
+            self.outbox.put(Store(self.to_store(), pending))
+        else:
+            # While the leader computes shares the old id is among those it was told of, so all must join again.
+            self.rebalance_or_complete(now)
+
+    def replaced(self, pending: Replaced, error: ErrorCode, now: Now) -> None:
+        member = self.members.get(pending.member_id)
+        if member is None or self.state is not State.STABLE:
+            return  # a rebalance began meanwhile, which answers this join too
+        if error is not ErrorCode.none:
+            self.outbox.answer_join(member, JoinAnswer(error=error))
+            return
+        answer = self.current_generation(member, for_leader=pending.may_skip_assignment, skip_assignment=True)
+        if not pending.may_skip_assignment:
+            # Before KIP-814 a member that was named leader computed shares, so it is told the former leader's name.
+            answer = replace(answer, leader=pending.former_leader)
+        self.outbox.answer_join(member, answer)
+        self.deadlines.begin_session(member, now)
+
+    def join_again(self, member: Member, request: JoinRequest, waiter: Waiter, now: Now) -> None:
+        self.members.update(member, request)
+        self.outbox.answer_join(member, JoinAnswer(error=ErrorCode.rebalance_in_progress, member_id=member.member_id))
+        self.members.set_join_waiter(member, waiter)
+        self.rebalance_or_complete(now)
+
+    def synced(self, member: Member) -> None:
+        """It has asked for its share."""
+        self._unsynced.discard(member.member_id)
+        if not self._unsynced:
+            self.deadlines.clear_sync()
+
+    def end(self, error: ErrorCode) -> None:
+        """The group is deleted, or the server stops: nobody waits for it any longer."""
+        for member in self.members:
+            self.outbox.answer_join(member, JoinAnswer(error=error, member_id=member.member_id))
+            self.outbox.answer_sync(member, SyncAnswer(error=error))
+        if self.state is not State.DEAD:
+            self.state = TRANSITIONS[self.state][Event.DELETED]
+        self.deadlines.never_wake()
+
     # Members
 
     def _all_are_here(self) -> bool:
-        return self.members.all_are_joining and not self._id_deadlines_ms
+        return self.members.all_are_joining and not self.deadlines.ids_ms
 
-    def _remove(self, member_id: str) -> None:
-        self._id_deadlines_ms.pop(member_id, None)
+    def remove(self, member_id: str) -> None:
+        self.deadlines.forget_id(member_id)
         self._unsynced.discard(member_id)
         member = self.members.remove(member_id)
         if member is None:
             return
-        self._answer_removed(member, ErrorCode.unknown_member_id)
+        self.outbox.answer_removed(member, ErrorCode.unknown_member_id)
         if self.leader == member_id:
             self.leader = next((other.member_id for other in self.members), None)
 
-    def _after_removal(self, now: Now) -> None:
+    def after_removal(self, now: Now) -> None:
         if self.state is not State.EMPTY:
-            self._rebalance_or_complete(now)
+            self.rebalance_or_complete(now)
 
     def _rebalance_timeout_ms(self) -> int:
         return max((member.rebalance_timeout_ms for member in self.members), default=0)
@@ -208,32 +295,10 @@ class Rebalance:
         name = self.protocol_name or ""
         return tuple(JoinedMember(m.member_id, m.instance_id, m.protocols.get(name, b"")) for m in self.members)
 
-    def _share_of(self, member: Member) -> SyncAnswer:
+    def share_of(self, member: Member) -> SyncAnswer:
         return SyncAnswer(
             protocol_type=self.protocol_type, protocol_name=self.protocol_name, assignment=member.assignment
         )
-
-    def _answer_join(self, member: Member, answer: JoinAnswer) -> None:
-        waiter = self.members.set_join_waiter(member, None)
-        if waiter is not None:
-            self._effects.append(Answer(waiter, answer))
-
-    def _answer_sync(self, member: Member, answer: SyncAnswer) -> None:
-        if member.sync_waiter is not None:
-            self._effects.append(Answer(member.sync_waiter, answer))
-            member.sync_waiter = None
-
-    def _answer_removed(self, member: Member, error: ErrorCode) -> None:
-        """The member is no longer among the members, whose counts `_answer_join` keeps."""
-        if member.join_waiter is not None:
-            member_id = member.member_id if error is ErrorCode.fenced_instance_id else ""
-            self._effects.append(Answer(member.join_waiter, JoinAnswer(error=error, member_id=member_id)))
-            member.join_waiter = None
-        self._answer_sync(member, SyncAnswer(error=error))
-
-    def _taken_effects(self) -> list[Effect]:
-        effects, self._effects = self._effects, []
-        return effects
 
     def to_store(self, assignments: Mapping[str, bytes] | None = None) -> StoredGroup:
         return StoredGroup(
@@ -253,41 +318,25 @@ class Rebalance:
 
     # Deadlines
 
-    def _begin_session(self, member: Member, now: Now, timeout_ms: int | None = None) -> None:
-        span_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
-        member.session_deadline_ms = now.monotonic_ms + span_ms
-        self._wake_at(member.session_deadline_ms)
-
-    def _set_join_deadline(self, now: Now, span_ms: int) -> None:
-        self._join_deadline_ms = now.monotonic_ms + span_ms
-        self._wake_at(self._join_deadline_ms)
-
-    def _wake_at(self, deadline_ms: int) -> None:
-        if self.wake_ms is None or deadline_ms < self.wake_ms:
-            self.wake_ms = deadline_ms
-
-    def _deadlines(self) -> Iterator[tuple[int, str]]:
-        if self._join_deadline_ms is not None:
-            yield self._join_deadline_ms, JOIN_PHASE
-        if self._sync_deadline_ms is not None:
-            yield self._sync_deadline_ms, SYNC_PHASE
-        for member_id, deadline_ms in self._id_deadlines_ms.items():
-            yield deadline_ms, member_id
-        for member in self.members:
-            if member.session_deadline_ms is not None:
-                yield member.session_deadline_ms, member.member_id
+    def expire_passed(self, now: Now) -> None:
+        """In the order in which they passed."""
+        for deadline_ms, member_id in sorted(self.deadlines.all()):
+            if deadline_ms > now.monotonic_ms:
+                break
+            self._expire(deadline_ms, member_id, now)
+        self.deadlines.wake_for_next()
 
     def _expire(self, deadline_ms: int, member_id: str, now: Now) -> None:
         """One deadline that has passed, unless what passed before it has moved it."""
         if member_id == JOIN_PHASE:
-            if self._join_deadline_ms == deadline_ms:
+            if self.deadlines.join_ms == deadline_ms:
                 self._join_phase_is_over(now)
         elif member_id == SYNC_PHASE:
-            if self._sync_deadline_ms == deadline_ms:
+            if self.deadlines.sync_ms == deadline_ms:
                 self._sync_phase_is_over(now)
-        elif self._id_deadlines_ms.get(member_id) == deadline_ms:
-            self._remove(member_id)
-            self._complete_join_if_all_are_here(now)
+        elif self.deadlines.ids_ms.get(member_id) == deadline_ms:
+            self.remove(member_id)
+            self.complete_join_if_all_are_here(now)
         else:
             self._expire_session(deadline_ms, member_id, now)
 
@@ -295,8 +344,8 @@ class Rebalance:
         member = self.members.get(member_id)
         if member is None or member.session_deadline_ms != deadline_ms:
             return
-        member.session_deadline_ms = None
+        self.deadlines.end_session(member)
         if member.is_waiting and not member.is_new:
             return  # it waits for us, so it is alive; its session begins anew with the answer
-        self._remove(member_id)
-        self._after_removal(now)
+        self.remove(member_id)
+        self.after_removal(now)

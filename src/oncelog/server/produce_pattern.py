@@ -13,7 +13,7 @@ SINCE_VERSION = PRODUCE_FLEXIBLE  # older clients are served, if not by the shor
 NO_TAGS = b"\0\0\0"  # of the partition, the topic and the request
 
 
-class Place:
+class Pattern:
     """One partition as a connection's requests name it, with what their answers have in common."""
 
     __slots__ = (
@@ -72,9 +72,9 @@ class Place:
         )
 
 
-def place_of(
+def pattern_of(
     buffer: bytearray, at: int, end: int, version: int, request: ProduceRequest, partition: Partition
-) -> Place | None:
+) -> Pattern | None:
     """By what to recognise the like of this request, whose client id begins at `at`. None where it has frills."""
     name, ((_, start, stop),) = request.topics[0]
     length = write_uvarint(max(stop - start, 0) + 1)
@@ -86,4 +86,4 @@ def place_of(
         and buffer[prefix_end:start] == length
         and prefix_end - at <= MAX_PREFIX_BYTES
     )
-    return Place(bytes(buffer[at:prefix_end]), version, request.acks, name, partition) if is_plain else None
+    return Pattern(bytes(buffer[at:prefix_end]), version, request.acks, name, partition) if is_plain else None

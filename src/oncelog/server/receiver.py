@@ -1,4 +1,4 @@
-"""The receiving half of a connection: where bytes go, and which of them wait.
+"""What a connection receives: where bytes go, and which of them wait.
 
 Bytes are received into a buffer that all connections share, and served where they lie; what is left of a chunk is kept
 by the connection. A frame too large for that gets a buffer of its own, out of a budget that all connections share, once
@@ -8,12 +8,10 @@ somebody waits so, a frame that does not get on loses its connection.
 """
 
 import asyncio
-from typing import TYPE_CHECKING, cast
+from typing import Protocol, cast
 
+from oncelog.server.connections import Connections
 from oncelog.wire.frames import REQUEST_HEAD, REQUEST_HEAD_BYTES, SIZE, SIZE_BYTES, MalformedFrame
-
-if TYPE_CHECKING:
-    from oncelog.server.connections import Connections
 
 HELD_BYTES = 64 * 1024  # a connection that stands still keeps this much of what arrives behind
 LARGE_FRAME_BYTES = HELD_BYTES  # once so much of a frame is there, the rest goes into a buffer of its own
@@ -22,13 +20,27 @@ AHEAD = 4  # a first buffer is so many times as large as what is there of the fr
 PROGRESS_BYTES = 64 * 1024  # less than this in STALLED_MS is none
 
 
-class Receiving(asyncio.BufferedProtocol):
-    """What serves the bytes is `_serve`; it must leave what it did not serve with `_keep`."""
+class Serving(Protocol):
+    """What the bytes are received for."""
 
-    is_closing = False
+    is_closing: bool
+    is_serving: bool
 
-    def __init__(self, connections: "Connections") -> None:
+    def serve(self, buffer: bytearray, at: int, end: int) -> None:
+        """It must leave what it does not serve with `keep`."""
+
+    def is_held(self) -> bool:
+        """Whether nothing may be served now."""
+
+    def may_serve(self, key: int) -> bool:
+        """Whether a request of this kind may be served now."""
+
+
+class Receiver:
+    def __init__(self, connections: Connections, serving: Serving) -> None:
         self._connections = connections
+        self._serving = serving
+        self._memory = connections.broker.memory
         self._metrics = connections.broker.metrics
         self._shared = connections.receive_buffer
         self._shared_view = memoryview(self._shared)
@@ -43,20 +55,20 @@ class Receiving(asyncio.BufferedProtocol):
         self._large_seen_ms = 0
         self._is_read_paused = False
         self._is_starved = False  # waits for memory for a large frame
-        self._is_serving = False
 
-    def _serve(self, buffer: bytearray, at: int, end: int) -> None:
-        raise AssertionError("the other half serves")
+    def begin(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
 
-    def _is_held(self) -> bool:
-        """Whether nothing may be served now."""
-        return self.is_closing
+    @property
+    def is_reading(self) -> bool:
+        return not self._is_read_paused
 
-    def _may_serve(self, key: int) -> bool:
-        """Whether a request of this kind may be served now."""
-        return not self._is_held()
+    @property
+    def kept_bytes(self) -> int:
+        """Of what is too little to be served, or may not be yet."""
+        return len(self._rest)
 
-    def get_buffer(self, sizehint: int) -> memoryview:
+    def get_buffer(self) -> memoryview:
         large = self._large
         if large is not None:
             return memoryview(large)[self._large_filled : self._large_size]
@@ -64,12 +76,12 @@ class Receiving(asyncio.BufferedProtocol):
         kept = len(rest)
         if kept:
             self._shared[:kept] = rest
-        if self._is_held():
+        if self._serving.is_held():
             return self._shared_view[kept : max(HELD_BYTES, kept + LEAST_RECEIVED_BYTES)]
         return self._shared_view[kept:] if kept else self._shared_view
 
     def buffer_updated(self, nbytes: int) -> None:
-        if self.is_closing:
+        if self._serving.is_closing:
             return
         self._metrics.bytes_received += nbytes
         if self._large is not None:
@@ -82,20 +94,20 @@ class Receiving(asyncio.BufferedProtocol):
         end = len(self._rest) + nbytes
         if self._rest:
             self._rest = bytearray()
-        self._serve(self._shared, 0, end)
+        self._serving.serve(self._shared, 0, end)
 
-    def _frame_bytes(self, buffer: bytearray, at: int) -> int:
+    def frame_bytes(self, buffer: bytearray, at: int) -> int:
         size: int = SIZE.unpack_from(buffer, at)[0]
         if size < REQUEST_HEAD_BYTES or size > self._max_frame_bytes:
             raise MalformedFrame(f"a frame of {size} bytes")
         return size
 
-    def _keep(self, buffer: bytearray, at: int, end: int) -> None:
+    def keep(self, buffer: bytearray, at: int, end: int) -> None:
         left = end - at
-        if left == 0 or self.is_closing:
+        if left == 0 or self._serving.is_closing:
             return
-        if left >= SIZE_BYTES and not self._is_held():
-            size = self._frame_bytes(buffer, at)
+        if left >= SIZE_BYTES and not self._serving.is_held():
+            size = self.frame_bytes(buffer, at)
             if left >= LARGE_FRAME_BYTES and SIZE_BYTES + size > left:
                 self._begin_large(buffer, at, end, SIZE_BYTES + size)
                 return
@@ -105,8 +117,8 @@ class Receiving(asyncio.BufferedProtocol):
 
     def _begin_large(self, buffer: bytearray, at: int, end: int, size: int) -> None:
         left = end - at
-        budget = self._connections.unserved
-        buffers = self._connections.large_buffers
+        budget = self._memory.unserved
+        buffers = self._memory.large_buffers
         taken = buffers.first_bytes(min(size, AHEAD * left))
         if not budget.take(taken):
             self._rest = bytearray(memoryview(buffer)[at:end])
@@ -123,13 +135,13 @@ class Receiving(asyncio.BufferedProtocol):
         large = self._large
         assert large is not None
         grown_bytes = min(2 * len(large), self._large_size)
-        budget = self._connections.unserved
+        budget = self._memory.unserved
         if not budget.take_more(grown_bytes - self._large_taken, self):
             self._starve()
             budget.wait_for_more(self._fed)
             return
         self._large_taken = grown_bytes
-        buffers = self._connections.large_buffers
+        buffers = self._memory.large_buffers
         grown = buffers.kept(grown_bytes) or bytearray(grown_bytes)
         grown[: self._large_filled] = memoryview(large)[: self._large_filled]
         self._large = grown
@@ -139,11 +151,11 @@ class Receiving(asyncio.BufferedProtocol):
     def _starve(self) -> None:
         self._is_starved = True
         self._pause_reading()
-        self._connections.watch_stalled()
+        self._memory.is_wanted()
 
     def stalled_since_ms(self, now_ms: int) -> int | None:
         """Since when a large frame has not got on, where that is the client's doing."""
-        if self._large is None or self._is_read_paused or self.is_closing:
+        if self._large is None or self._is_read_paused or self._serving.is_closing:
             return None
         if self._large_filled - self._large_seen >= PROGRESS_BYTES:
             self._large_seen, self._large_seen_ms = self._large_filled, now_ms
@@ -152,38 +164,38 @@ class Receiving(asyncio.BufferedProtocol):
     def _serve_large(self) -> None:
         large, size = self._large, self._large_size
         assert large is not None
-        if not self._may_serve(REQUEST_HEAD.unpack_from(large, SIZE_BYTES)[0]):
+        if not self._serving.may_serve(REQUEST_HEAD.unpack_from(large, SIZE_BYTES)[0]):
             self._pause_reading()
             return
         self._large = None
         try:
-            self._serve(large, 0, size)
+            self._serving.serve(large, 0, size)
         finally:
-            self._connections.large_buffers.give_back(large)
+            self._memory.large_buffers.give_back(large)
             self._give_back_large()
 
-    def _drop_received(self) -> None:
+    def drop(self) -> None:
         """The connection is gone."""
         self._rest = bytearray()
         if self._is_starved:
             self._is_starved = False
-            self._connections.unserved.forget(self._fed)
+            self._memory.unserved.forget(self._fed)
         if self._large is not None:
             self._large = None
             self._give_back_large()
 
     def _give_back_large(self) -> None:
         taken, self._large_taken = self._large_taken, 0
-        self._connections.unserved.give_back(taken, self)
+        self._memory.unserved.give_back(taken, self)
 
     def _fed(self) -> None:
         """Another connection has given back memory."""
         self._is_starved = False
-        self._go_on()
+        self.go_on()
 
-    def _go_on(self) -> None:
+    def go_on(self) -> None:
         """Whatever held this connection is over: serve what has arrived meanwhile, then read on."""
-        if self._is_serving or self._is_held() or self._is_starved:
+        if self._serving.is_serving or self._serving.is_held() or self._is_starved:
             return
         if self._large is not None:
             if self._large_filled == self._large_size:
@@ -192,13 +204,13 @@ class Receiving(asyncio.BufferedProtocol):
                 self._grow_large()
         elif self._rest:
             rest, self._rest = self._rest, bytearray()
-            self._serve(rest, 0, len(rest))
+            self._serving.serve(rest, 0, len(rest))
         if self._may_read():
             self._resume_reading()
 
     def _may_read(self) -> bool:
         """Whether there is room for more: asked after serving, which may have changed every reason not to."""
-        if self._is_held() or self._is_starved:
+        if self._serving.is_held() or self._is_starved:
             return False
         return not self._is_large_complete() and len(self._rest) < HELD_BYTES
 
@@ -206,11 +218,11 @@ class Receiving(asyncio.BufferedProtocol):
         return self._large is not None and self._large_filled == self._large_size
 
     def _pause_reading(self) -> None:
-        if not self._is_read_paused and not self.is_closing:
+        if not self._is_read_paused and not self._serving.is_closing:
             self._is_read_paused = True
             self._transport.pause_reading()
 
     def _resume_reading(self) -> None:
-        if self._is_read_paused and not self.is_closing:
+        if self._is_read_paused and not self._serving.is_closing:
             self._is_read_paused = False
             self._transport.resume_reading()

@@ -1,0 +1,44 @@
+"""Where a server is to listen, and what clients are told to connect to."""
+
+from dataclasses import dataclass
+
+from oncelog.server.listeners import parse_listeners, parse_protocols
+from oncelog.server.settings import Settings
+
+WILDCARDS = ("", "0.0.0.0", "::")
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One listener. Its protocol says how bytes become requests: TLS and SASL will be others."""
+
+    name: str
+    protocol: str
+    host: str
+    port: int
+    advertised_host: str | None = None  # None: the address by which a client reached us
+    advertised_port: int | None = None  # None: the port that was bound
+
+
+def endpoints(settings: Settings) -> list[Endpoint]:
+    protocols = parse_protocols(settings.listener_security_protocol_map)
+    advertised = (
+        {each.name: each for each in parse_listeners("advertised.listeners", settings.advertised_listeners, protocols)}
+        if settings.advertised_listeners
+        else {}
+    )
+    found = []
+    for each in parse_listeners("listeners", settings.listeners, protocols):
+        told = advertised.get(each.name)
+        own_host = None if each.host in WILDCARDS else each.host
+        found.append(
+            Endpoint(
+                each.name,
+                protocols.get(each.name, each.name),
+                each.host,
+                each.port,
+                told.host if told else own_host,
+                told.port if told else None,
+            )
+        )
+    return found

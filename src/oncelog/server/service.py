@@ -1,0 +1,50 @@
+"""A broker at work: where it listens, what it does from time to time, how it stops."""
+
+import asyncio
+
+from oncelog.server.broker import Broker
+from oncelog.server.connections import Connections
+from oncelog.server.exposition import exposition
+from oncelog.server.listener import listen
+from oncelog.server.listeners import parse_address
+from oncelog.server.metrics_http import MetricsServer
+from oncelog.settings import SettingsError
+
+STOP_GRACE_S = 5.0
+
+
+class Service:
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.connections = Connections(broker)
+        self.metrics_port: int | None = None
+        self._servers: list[asyncio.Server] = []
+        self._metrics_server: MetricsServer | None = None
+
+    async def start(self) -> None:
+        broker = self.broker
+        broker.groups.start()
+        self._servers, ports = await listen(broker.endpoints, self.connections)
+        broker.listens(ports)
+        broker.housekeeping.start(self.connections.close_idle)
+        if broker.settings.oncelog_metrics_listener is not None:
+            await self._serve_metrics(broker.settings.oncelog_metrics_listener)
+
+    async def _serve_metrics(self, listener: str) -> None:
+        self._metrics_server = MetricsServer(lambda: exposition(self.broker))
+        host, port = parse_address("oncelog.metrics.listener", listener)
+        try:
+            self.metrics_port = await self._metrics_server.start(host, port)
+        except OSError as error:
+            raise SettingsError(f"cannot serve metrics on {host}:{port}: {error.strerror or error}") from error
+
+    async def stop(self) -> None:
+        """Stop listening, let answers leave, put everything on the disk."""
+        broker = self.broker
+        for server in self._servers:
+            server.close()
+        broker.groups.stop()
+        await self.connections.close_all(STOP_GRACE_S)
+        if self._metrics_server is not None:
+            await self._metrics_server.stop()
+        await broker.close()
