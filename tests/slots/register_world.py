@@ -24,6 +24,7 @@ from oncelog.slots.register import (
 
 Steps = Generator[None, None, Any]
 OWNER, CLAIM, STATE = "owner", "claim", "state"
+END: Subject = (STATE,)
 SUBJECTS = 2
 
 
@@ -54,11 +55,11 @@ class Plan(Register):
         assert record.value is not None
         kind, term, subject, nonce, *rest = record.value.decode().split("/")
         if kind == OWNER:
-            return Fact(nonce, nonce, (OWNER,), None, opens=0)
+            return Fact(nonce, nonce, ((OWNER,),), None, opens=0)
         if kind == CLAIM:
-            return Fact(nonce, nonce, (subject,), int(term))
+            return Fact(nonce, nonce, ((CLAIM, subject),), int(term))
         owner, _, *winners = rest
-        return Fact((owner, winners), nonce, (STATE,), int(term), opens=int(term) + 1)
+        return Fact((owner, winners), nonce, (END,), int(term), opens=int(term) + 1)
 
     def belongs(self, fact: Fact) -> bool:
         if fact.term is None:
@@ -67,7 +68,7 @@ class Plan(Register):
 
     def admits(self, fact: Fact, subject: Subject) -> bool:
         """A state without a claim that counts is no state."""
-        return subject != STATE or self.winners <= set(fact.content[1])
+        return subject != END or self.winners <= set(fact.content[1])
 
     def counted(self, fact: Fact, won: Sequence[Subject], offset: int) -> None:
         if fact.opens is not None:
@@ -76,7 +77,7 @@ class Plan(Register):
 
     @property
     def winners(self) -> set[str]:
-        return {str(fact.nonce) for subject, fact in self.open.items() if subject != STATE}
+        return {str(fact.nonce) for subject, fact in self.open.items() if subject != END}
 
     @classmethod
     def start_of(cls, tail: Sequence[Record], back: int = 0) -> int | None:
@@ -179,7 +180,7 @@ class World:
             term, subject = known.term, str(self.random.randrange(SUBJECTS))
             known, outcome = yield from self.append(known, CLAIM, term, nonce, [], subject)
             if outcome is Outcome.OWN:
-                self.believed[term, subject].add(nonce)
+                self.believed[term, (CLAIM, subject)].add(nonce)
             if known.term == term and self.random.random() < 0.5:
                 yield
                 yield from self.save(known, term)
@@ -191,7 +192,7 @@ class World:
         names = "/".join([str(known.owner), str(known.state_offset), *sorted(known.winners)])
         known, outcome = yield from self.append(known, STATE, term, nonce, old, names)
         if outcome is Outcome.OWN:
-            self.believed[term, STATE].add(nonce)
+            self.believed[term, END].add(nonce)
 
     def append(self, known: Plan, kind: str, term: int, nonce: str, old: list[bytes], what: str = "-") -> Steps:
         """(what is known then, what came of it)"""
@@ -216,7 +217,7 @@ class World:
             known.next_offset = max(known.next_offset, offset)
             known.read([Record(offset, key, value)])
         about = None if kind == OWNER else term
-        outcome = known.outcome(subject, nonce, about)
+        outcome = known.outcome((kind, what) if kind == CLAIM else (kind,), nonce, about)
         if not self.rules.compares_nonces and outcome is Outcome.OTHERS:
             outcome = Outcome.OWN
         return known, outcome
@@ -282,7 +283,7 @@ class World:
                 assert term < known.term, f"term {term} was open, and a reader comes to {known.term}"
                 continue
             found = known.fact(subject, term)
-            is_seen = found is not None or (term < known.term and subject != STATE)
+            is_seen = found is not None or (term < known.term and subject != END)
             assert is_seen, f"{subject} of term {term} counted, and is not found"
             assert found is None or found.nonce in nonces, f"{subject} of term {term} is somebody else's now"
 

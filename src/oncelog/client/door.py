@@ -1,9 +1,9 @@
 """The client's inner parts for those that build upon it (Spark, flows): these names and no others.
 
 They take everything else from `oncelog.client`, by its public names; import-linter holds that. What is here: asking a
-cluster again while a failure passes, topics and their configurations, saved producers with what stands in a log
-already, columns, and the tables of settings. Each name is imported when it is first used: whoever asks for an offset
-does not pay for numba.
+cluster again while a failure passes, topics and their configurations, registers, saved producers with what stands in a
+log already, columns, and the tables of settings. Each name is imported when it is first used: whoever asks for an
+offset does not pay for numba.
 """
 
 from importlib import import_module
@@ -59,6 +59,9 @@ if TYPE_CHECKING:
     from oncelog.client.properties.table import HONOURED as HONOURED
     from oncelog.client.properties.table import PROPERTIES as PROPERTIES
     from oncelog.client.properties.table import for_role as for_role
+    from oncelog.client.register.topic import RegisterKind as RegisterKind
+    from oncelog.client.register.topic import TopicKeeper as TopicKeeper
+    from oncelog.client.register.topic import topic_keeper as topic_keeper
     from oncelog.client.saving.errors import BadSavedProducer as BadSavedProducer
     from oncelog.client.saving.errors import CannotResume as CannotResume
     from oncelog.client.saving.errors import ReplayDiffers as ReplayDiffers
@@ -115,6 +118,12 @@ _HOMES: Final = {
         "ConfigResource",
         "ConfigSource",
         "ResourceType",
+    ),
+    # Registers that a topic keeps.
+    "oncelog.client.register.topic": (
+        "RegisterKind",
+        "TopicKeeper",
+        "topic_keeper",
     ),
     # Producers as they are saved, and what stands in a log already.
     "oncelog.client.saving.errors": (

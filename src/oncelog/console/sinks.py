@@ -23,9 +23,10 @@ from oncelog.console.records import Budget, records_from
 from oncelog.log.errors import LogStorageError, OffsetOutOfRange
 from oncelog.records.errors import InvalidRecord
 from oncelog.server.broker import Broker
+from oncelog.slots.register import Gap, Record
 from oncelog.spark.sink.errors import BadState
 from oncelog.spark.sink.lane import STATE, TOPIC_PREFIX, Json, LaneState, batch_of_key, kind_of_key
-from oncelog.spark.sink.standing import Entry, Standing, start_of
+from oncelog.spark.sink.standing import Standing
 
 # Between two states there is a mark for each lane, so the end of the topic is read in two tries.
 TAILS = (100, MOST_STATES_AND_MARKS)
@@ -103,22 +104,24 @@ def _read(tail: Tail) -> Standing | str | None:
     budget = Budget()
     try:
         entries = [
-            Entry(each.offset, each.key, each.value)
+            Record(each.offset, each.key, each.value)
             for header, data in tail.found[unread + 1 :]
             if data is not None and not header.is_control
             for each in records_from(data, header.base_offset, header.record_count, budget=budget)
         ]
-        start = start_of(_newest_states(entries))
+        start = Standing.start_of(_newest_states(entries))
         if start is None and not tail.is_whole:
             return None
         standing = Standing()
         standing.read(entries, from_offset=start or 0)
     except (InvalidRecord, BadState) as error:
         return str(error)
+    except Gap:
+        return "states between its last ones are not there any more"
     return standing
 
 
-def _newest_states(entries: list[Entry]) -> list[Entry]:
+def _newest_states(entries: list[Record]) -> list[Record]:
     """Told by their keys: of a long tail most states are old, and reading them all would be most of the work."""
     states = [each for each in entries if kind_of_key(each.key) == STATE and each.value is not None]
     newest = max((batch_of_key(each.key) or 0 for each in states), default=0)
@@ -129,7 +132,6 @@ def _summary(standing: Standing | str) -> dict[str, Any]:
     if isinstance(standing, str):
         return {"trouble": text.name(standing)}
     state, owner = standing.state, standing.owner
-    sending = sorted(standing.claims.marks)
     return {
         "trouble": None,
         "query": None if owner is None else text.name(owner.query),
@@ -139,7 +141,7 @@ def _summary(standing: Standing | str) -> dict[str, Any]:
         "rows": 0 if state is None else exact(sum(lane.rows for lane in state.lanes.values())),
         "topics": [] if state is None else [text.name(topic) for topic in list(state.topics)[:MOST_PLACES]],
         "next_batch": exact(standing.next_batch) if standing.next_batch is not None else None,
-        "sending": len(sending),
+        "sending": len(standing.marked()),
     }
 
 
@@ -149,7 +151,7 @@ def _lanes(standing: Standing, numbers: list[int]) -> list[dict[str, Any]]:
 
 def _numbers(standing: Standing) -> set[int]:
     saved = set() if standing.state is None else set(standing.state.lanes)
-    return saved | standing.claims.lanes.keys() | standing.claims.marks.keys()
+    return saved | standing.marked()
 
 
 def _lane(standing: Standing, number: int, lane: LaneState | None) -> dict[str, Any]:
@@ -157,7 +159,7 @@ def _lane(standing: Standing, number: int, lane: LaneState | None) -> dict[str, 
     return {
         "lane": number,
         "is_saved": is_saved,  # or only claimed so far
-        "is_sending": number in standing.claims.marks,
+        "is_sending": number in standing.marked(),
         "rows": 0 if lane is None else exact(lane.rows),
         "idle_batches": 0 if lane is None else exact(lane.idle_batches),
         "places": [] if lane is None else _places(lane.producer),

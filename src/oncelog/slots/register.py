@@ -24,9 +24,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-Subject = Hashable
+Subject = tuple[Hashable, ...]
 
 TAIL_RECORDS: Final = 32  # of the log's end, at the first try
 TAIL_GROWTH: Final = 8
@@ -67,8 +67,6 @@ class Outcome(Enum):
 class Register(ABC):
     """What the records that were read so far come to."""
 
-    STARTS_AT_BEGINNING: ClassVar = 0
-
     def __init__(self, next_offset: int = 0) -> None:
         self.next_offset = next_offset  # read up to here
         self.term: int | None = None  # the one that is open; None before there is one
@@ -102,8 +100,13 @@ class Register(ABC):
     @classmethod
     def start_of(cls, tail: Sequence[Record], back: int = 0) -> int | None:
         """Where reading must begin for a reader that has these records of the log's end; None where they do not say.
-        `back`: so many terms earlier."""
-        return cls.STARTS_AT_BEGINNING
+        `back`: so many terms earlier. Where a plan does not say otherwise, the whole log is read."""
+        return 0
+
+    def become(self, anew: "Register") -> None:
+        """What was read before is forgotten."""
+        vars(self).clear()
+        vars(self).update(vars(anew))
 
     # --- what counts
 

@@ -1,5 +1,6 @@
 """What an earlier version left half-way is gone on from: its records are read, its formats are written to the byte."""
 
+import json
 import tarfile
 from collections import Counter
 from collections.abc import Iterator
@@ -114,9 +115,19 @@ def test_records_of_a_sinks_topic_are_written_as_they_were(left: Server) -> None
             kind, found = decode(value)
             kinds[kind] += 1
             written, read = fields[kind]
-            assert encode(kind, written(read(found))) == value
+            assert encode(kind, written(read(found))) == _as_it_is_written_now(kind, value)
             assert key is not None and key.split(b"/")[1] == kind.encode()
     assert kinds.keys() == fields.keys()
+
+
+def _as_it_is_written_now(kind: str, value: bytes) -> bytes:
+    """A mark says where the partitions ended, so a lane need not say when that was last asked."""
+    fields = json.loads(value)
+    if kind == MARK:
+        fields.setdefault("ends", {})
+    for lane in fields.get("lanes", {}).values():
+        lane.pop("looked_at_ms", None)
+    return json.dumps(fields, separators=(",", ":")).encode()
 
 
 def test_records_of_a_copys_topic_are_written_as_they_were(left: Server) -> None:

@@ -2,9 +2,22 @@
 
 import pytest
 
+from oncelog.slots.register import Record
 from oncelog.spark.sink.deciding import Doing, check_same, decide, difference
 from oncelog.spark.sink.errors import SinkRefused
-from oncelog.spark.sink.lane import LaneMessage, LaneState, SinkClaim, SinkState
+from oncelog.spark.sink.lane import (
+    SINK,
+    STATE,
+    Json,
+    LaneMessage,
+    LaneState,
+    SinkClaim,
+    SinkState,
+    encode,
+    key_of,
+    sink_claim_fields,
+    state_fields,
+)
 from oncelog.spark.sink.standing import Standing
 
 OWNER = SinkClaim("s", "q", 5, "o")
@@ -12,7 +25,17 @@ OWNER = SinkClaim("s", "q", 5, "o")
 
 def saved(batch: int) -> Standing:
     lanes = {0: LaneState({}, 10, "h"), 1: LaneState({}, idle_batches=2)}
-    return Standing(owner=OWNER, state=SinkState(OWNER, batch, 2, lanes))
+    return noted(STATE, batch, state_fields(SinkState(OWNER, batch, 2, lanes)))
+
+
+def noted(kind: str, batch: int, fields: Json) -> Standing:
+    standing = Standing()
+    standing.read([Record(0, key_of(kind, batch, "n"), encode(kind, fields))])
+    return standing
+
+
+def owned() -> Standing:
+    return noted(SINK, OWNER.first_batch, sink_claim_fields(OWNER))
 
 
 @pytest.mark.parametrize(
@@ -20,7 +43,7 @@ def saved(batch: int) -> Standing:
     [
         (Standing(), 0, None, Doing.BEGIN),
         (Standing(), 7, 7, Doing.BEGIN),
-        (Standing(owner=OWNER), 5, None, Doing.WRITE),
+        (owned(), 5, None, Doing.WRITE),
         (saved(8), 9, None, Doing.WRITE),
         (saved(8), 8, None, Doing.VERIFY),
         (saved(8), 9, 5, Doing.WRITE),
@@ -37,7 +60,7 @@ def test_the_next_batch_is_written_and_the_saved_one_compared(
     [
         (Standing(), "q", 3, None, r"nothing saved, and the checkpoint runs batch 3: .*oncelog\.sink\.s"),
         (Standing(), "q", 0, 4, r"begin with batch 4 \(`sink.first.batch`\), and the checkpoint runs batch 0"),
-        (Standing(owner=OWNER), "q", 6, None, "begins with batch 5, and the checkpoint runs batch 6"),
+        (owned(), "q", 6, None, "begins with batch 5, and the checkpoint runs batch 6"),
         (saved(8), "other", 9, None, "belongs to query q, and this is query other"),
         (saved(8), "q", 7, None, "runs batch 7, and sink 's' has saved batch 8: the checkpoint is older"),
         (saved(8), "q", 10, None, "runs batch 10, and sink 's' has saved batch 8: .* newer.* batches 9 to 9"),

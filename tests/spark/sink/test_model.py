@@ -13,16 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from oncelog.client.register.topic import TopicKeeper
 from oncelog.slots import Place
 from oncelog.spark.options import sink_options
-from oncelog.spark.sink import claiming
 from oncelog.spark.sink.driver import commit_batch
 from oncelog.spark.sink.errors import SinkRefused
 from oncelog.spark.sink.lane import LaneMessage, LanePlace
 from oncelog.spark.sink.lane_writer import Lane
-from oncelog.spark.sink.standing import Entry, Standing
-from oncelog.spark.sink.state import SinkTopic
-from tests.spark.sink.twin import PARTITIONS, Actor, MemoryCluster, MemoryProducer, World
+from oncelog.spark.sink.standing import Standing
+from tests.spark.sink.twin import PARTITIONS, Actor, MemoryCluster, MemoryProducer, MemoryTopic, World
 
 OPTIONS = {"kafka.bootstrap.servers": "memory:1", "topic": "out"}
 MOST_FAILURES = 4
@@ -246,11 +245,11 @@ def run_two_drivers(seed: int) -> None:
 def test_the_model_can_fail_where_a_claim_is_not_read_back_rows_are_there_twice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def believe(topic: SinkTopic, standing: Standing, records: list[tuple[bytes, bytes]]) -> None:
-        offset = await topic.append(records)
-        standing.read([Entry(offset, *record) for record in records])
+    async def believe(topic: MemoryTopic, known: Standing, offset: int) -> Standing:
+        known.read(each for each in topic.world.records if each.offset == offset)
+        return known
 
-    monkeypatch.setattr(claiming, "append_and_read", believe)
+    monkeypatch.setattr(TopicKeeper, "read_to", believe)
     monkeypatch.setattr(MemoryProducer, "check_found", lambda *_: None)  # here it is rows that count
     with pytest.raises(AssertionError, match="Counter"):
         for seed in range(200):

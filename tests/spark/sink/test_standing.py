@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oncelog.slots import Place
+from oncelog.slots.register import Gap, Record
 from oncelog.spark.sink.errors import BadState
 from oncelog.spark.sink.lane import (
     LANE,
@@ -34,7 +35,7 @@ from oncelog.spark.sink.lane import (
     sink_claim_fields,
     state_fields,
 )
-from oncelog.spark.sink.standing import Entry, Standing, start_of
+from oncelog.spark.sink.standing import Standing
 
 OWNER = SinkClaim("s", "q", 0, "owner")
 PRODUCER: Json = {"topics": {"out": {"count": 2}}}
@@ -44,11 +45,11 @@ class Log:
     """A sink's topic."""
 
     def __init__(self) -> None:
-        self.entries: list[Entry] = []
+        self.records: list[Record] = []
 
     def add(self, kind: str, batch: int, fields: Json) -> int:
-        offset = len(self.entries)
-        self.entries.append(Entry(offset, key_of(kind, batch, offset), encode(kind, fields)))
+        offset = len(self.records)
+        self.records.append(Record(offset, key_of(kind, batch, offset), encode(kind, fields)))
         return offset
 
     def sink(self, claim: SinkClaim = OWNER) -> int:
@@ -68,7 +69,7 @@ class Log:
     @property
     def standing(self) -> Standing:
         found = Standing()
-        found.read(self.entries)
+        found.read(self.records)
         return found
 
 
@@ -89,8 +90,8 @@ def test_the_first_claim_and_the_first_mark_of_a_lane_stand() -> None:
     log.mark(0, 2, "fourth")
     log.mark(0, 2, "fifth")
     standing = log.standing
-    assert standing.claims.lanes[1].nonce == "first"
-    assert {lane: mark.nonce for lane, mark in standing.claims.marks.items()} == {1: "first", 2: "fourth"}
+    assert standing.open[LANE, 1].nonce == "first"
+    assert {lane: standing.open[MARK, lane].nonce for lane in standing.marked()} == {1: "first", 2: "fourth"}
     assert standing.lane(1) == LaneState(PRODUCER)
     assert standing.lane(2) is None
 
@@ -102,8 +103,7 @@ def test_claims_and_marks_of_another_batch_than_the_next_do_not_count() -> None:
     for batch in (0, 2):
         log.claim(batch, 3, "late or early")
         log.mark(batch, 0, "late or early")
-    assert not log.standing.claims.lanes
-    assert not log.standing.claims.marks
+    assert not log.standing.open
 
 
 def test_a_lane_that_is_saved_is_not_claimed_again() -> None:
@@ -119,7 +119,6 @@ def test_the_first_state_of_the_next_batch_stands() -> None:
     log.sink()
     first = log.state(0, 0, "one")
     log.state(0, 0, "other")
-    log.state(2, first, "too early")
     log.state(1, first, "foreign", claim=SinkClaim("s", "q2", 0, "x"))
     standing = log.standing
     assert standing.state is not None
@@ -127,6 +126,29 @@ def test_the_first_state_of_the_next_batch_stands() -> None:
     log.state(1, first)
     assert log.standing.next_batch == 2
     assert log.standing.before is not None and log.standing.before.nonce == "one"
+
+
+def test_a_state_of_a_later_batch_says_that_those_in_between_were_removed() -> None:
+    """What was read before is then as old as they are, and would take the first mark of a saved batch for its own."""
+    log = Log()
+    log.sink()
+    first = log.state(0, 0)
+    known = log.standing
+    log.state(2, first)
+    with pytest.raises(Gap):
+        known.read(log.records)
+
+
+def test_a_record_that_no_sink_has_written_is_passed_over() -> None:
+    log = Log()
+    log.sink()
+    for key in (None, b"", b"hello", b"x/state/n"):
+        log.records.append(Record(len(log.records), key, b"what is this"))
+    log.mark(0, 0, "a")
+    assert log.standing.marked() == {0}
+    log.records.append(Record(len(log.records), b"0/mark/damaged", b"what is this"))
+    with pytest.raises(BadState, match=r"offset 6 of the sink's topic: the record is no JSON"):
+        assert log.standing
 
 
 def test_a_state_without_a_lane_that_has_marked_the_batch_does_not_count() -> None:
@@ -146,10 +168,10 @@ def test_keys_tell_the_batch_and_the_kind_and_removed_ones_are_forgotten() -> No
     log = Log()
     log.sink()
     log.mark(0, 0, "a")
-    key = log.entries[-1].key
+    key = log.records[-1].key
     assert (batch_of_key(key), kind_of_key(key)) == (0, MARK)
     assert len(log.standing.keys) == 2
-    log.entries.append(Entry(2, key, None))
+    log.records.append(Record(2, key, None))
     assert len(log.standing.keys) == 1
 
 
@@ -171,23 +193,23 @@ def test_whoever_reads_only_the_end_finds_the_same_as_who_reads_everything(seed:
             old = random.randrange(batch)
             log.state(old, offsets[old - 1] if old else 0, f"late {old}", lanes=4)
         elif what < 0.75:
-            log.claim(random.randint(max(batch - 1, 0), batch), random.randrange(4), f"claim {len(log.entries)}")
+            log.claim(random.randint(max(batch - 1, 0), batch), random.randrange(4), f"claim {len(log.records)}")
         else:
-            log.mark(random.randint(max(batch - 1, 0), batch), random.randrange(4), f"mark {len(log.entries)}")
+            log.mark(random.randint(max(batch - 1, 0), batch), random.randrange(4), f"mark {len(log.records)}")
     whole = log.standing
-    entries = [entry for entry in log.entries if _is_kept(entry, batch - 1, random)]
+    entries = [entry for entry in log.records if _is_kept(entry, batch - 1, random)]
     at = len(entries)
     while at:
-        start = start_of(entries[at:])
+        start = Standing.start_of(entries[at:])
         if start is not None and (at == 0 or entries[at - 1].offset < start):
             break
         at -= 1
     found = Standing()
-    found.read(entries[at:], from_offset=start_of(entries[at:]) or 0)
-    assert (found.owner, found.state, found.claims) == (whole.owner, whole.state, whole.claims)
+    found.read(entries[at:], from_offset=Standing.start_of(entries[at:]) or 0)
+    assert (found.owner, found.state, found.open) == (whole.owner, whole.state, whole.open)
 
 
-def _is_kept(entry: Entry, last: int, random: Random) -> bool:
+def _is_kept(entry: Record, last: int, random: Random) -> bool:
     """Drivers remove what is older than the last two batches, and miss some of it."""
     batch = batch_of_key(entry.key)
     assert batch is not None
@@ -218,11 +240,11 @@ def test_what_is_written_is_read_back_equal(kind: str) -> None:
 def test_a_record_that_cannot_be_read_is_not_passed_over_the_next_time() -> None:
     log = Log()
     log.sink()
-    newer = Entry(1, b"0/state/newer", b'{"oncelog.sink": 2, "kind": "state"}')
+    newer = Record(1, b"0/state/newer", b'{"oncelog.sink": 2, "kind": "state"}')
     standing = Standing()
     for _ in range(2):
         with pytest.raises(BadState, match=r"offset 1 of the sink's topic: .* newer oncelog"):
-            standing.read([*log.entries, newer])
+            standing.read([*log.records, newer])
 
 
 @pytest.mark.parametrize(

@@ -7,22 +7,27 @@ behind meet in any order, and a run is repeated by its seed.
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from random import Random
 from typing import Any
 
 import pyarrow as pa
 
+from oncelog.client.errors import KafkaError, KafkaException
+from oncelog.client.net.retry import Clock, Patience
+from oncelog.client.register.partition import Fetched
+from oncelog.client.register.topic import TopicKeeper
 from oncelog.client.saving.saved import SavedPartition, SavedProducer, SavedTopic
 from oncelog.records.read import records_of
 from oncelog.slots import Identity, Place, Span
+from oncelog.slots.register import Record
 from oncelog.spark.sink.destination import Destination
 from oncelog.spark.sink.errors import SinkRefused
-from oncelog.spark.sink.lane import Json
+from oncelog.spark.sink.lane import Json, topic_of
 from oncelog.spark.sink.lane_producer import LaneProducer
 from oncelog.spark.sink.saved_lanes import identity_of, only_added, together, untouched
-from oncelog.spark.sink.standing import Entry, Standing
-from oncelog.spark.sink.state import Fetched, SinkTopic
+from oncelog.spark.sink.standing import Standing
+from oncelog.spark.sink.state_topic import KIND, StateTopic
 
 PARTITIONS = 3
 NO_ID = "00000000-0000-0000-0000-000000000000"
@@ -92,7 +97,7 @@ def step() -> None:
 class World:
     def __init__(self, random: Random) -> None:
         self.random = random
-        self.entries: list[Entry] = []
+        self.records: list[Record] = []
         self.next_offset = 0
         self.is_made = False
         self.partitions: dict[Place, list[tuple[Identity, int, Any]]] = {}
@@ -139,54 +144,66 @@ class World:
 
     def compact(self) -> None:
         """What has a younger record of the same key goes, and tombstones."""
-        newest = {entry.key: entry.offset for entry in self.entries}
-        self.entries = [
-            entry for entry in self.entries if newest[entry.key] == entry.offset and entry.value is not None
-        ]
+        newest = {each.key: each.offset for each in self.records}
+        self.records = [each for each in self.records if newest[each.key] == each.offset and each.value is not None]
 
 
-class MemoryTopic(SinkTopic):
-    """The sink's topic. Only what goes over the network is replaced."""
+class MemoryLog:
+    """The sink's topic, instead of what goes over the network."""
+
+    topic = topic_of("s")
+    servers = "memory:1"
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self._patience_ms = 0  # nothing here comes later
 
-    async def exists(self) -> bool:
-        return self.world.is_made
+    async def partition_count(self) -> int:
+        return int(self.world.is_made)
 
-    async def create(self) -> None:
+    async def create(self, config: Mapping[str, str]) -> None:
         step()
         self.world.is_made = True
 
-    async def check_config(self) -> None:
-        pass
+    async def cleanup_policy(self) -> str | None:
+        return "compact"
 
-    async def patiently(self, ask: Callable[[], Any]) -> Any:
-        return await ask()
-
-    async def _bounds(self) -> tuple[int, int]:
+    async def bounds(self) -> tuple[int, int]:
         step()
         return 0, self.world.next_offset
 
-    async def _fetch(self, offset: int) -> Fetched:
+    async def fetch(self, offset: int) -> Fetched:
         step()
-        there = [entry for entry in self.world.entries if entry.offset >= offset]
+        there = [record for record in self.world.records if record.offset >= offset]
         some = there[: self.world.random.randint(1, 5)]
         end = self.world.next_offset
         return Fetched(some, some[-1].offset + 1 if len(some) < len(there) else end, end)
 
-    async def _produce(self, batch: bytearray) -> int:
+    async def produce(self, batch: bytearray) -> int:
         step()
         world = self.world
         first = world.next_offset
         for record in records_of(batch):
-            world.entries.append(Entry(world.next_offset, record.key, record.value))
+            world.records.append(Record(world.next_offset, record.key, record.value))
             world.next_offset += 1
         if world.random.random() < 0.1:
             world.compact()
         step()
+        if world.random.random() < 0.1:
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT, "the answer was lost", retriable=True))
         return first
+
+
+async def _go_on(_: float) -> None:
+    step()
+
+
+CLOCK = Clock(lambda: 0.0, _go_on)
+
+
+class MemoryTopic(TopicKeeper[Standing]):
+    def __init__(self, world: World) -> None:
+        super().__init__(MemoryLog(world), KIND, Standing, Patience(), clock=CLOCK)
+        self.world = world
 
 
 class MemoryDestination:
@@ -347,7 +364,7 @@ class MemoryCluster:
         finally:
             loop.close()
 
-    def log(self, sink: str) -> SinkTopic:
+    def log(self, sink: str) -> StateTopic:
         return MemoryTopic(self.world)
 
     def producer(self, saved: SavedProducer) -> LaneProducer:

@@ -5,7 +5,6 @@ appended it. Whoever finds his own first knows that nobody has sent anything bef
 """
 
 import secrets
-from collections.abc import Sequence
 
 from oncelog.client import SavedProducer
 from oncelog.clock import wall_s
@@ -27,29 +26,29 @@ from oncelog.spark.sink.lane import (
     mark_fields,
     sink_claim_fields,
 )
-from oncelog.spark.sink.standing import Entry, Standing
-from oncelog.spark.sink.state import SinkTopic
+from oncelog.spark.sink.standing import Standing
+from oncelog.spark.sink.state_topic import StateTopic
 
 
-async def claim_sink(topic: SinkTopic, standing: Standing, sink: str, place: LanePlace) -> None:
+async def claim_sink(topic: StateTopic, standing: Standing, sink: str, place: LanePlace) -> None:
     """Afterwards the sink is somebody's; whether ours, `standing` says."""
     claim = SinkClaim(sink, place.query, place.batch, secrets.token_hex(8))
     key = key_of(SINK, place.batch, claim.nonce)
-    await append_and_read(topic, standing, [(key, encode(SINK, sink_claim_fields(claim)))])
+    await topic.append(standing, [(key, encode(SINK, sink_claim_fields(claim)))])
 
 
 async def claim_lane(
-    topic: SinkTopic, standing: Standing, destination: Destination, place: LanePlace, output: str
+    topic: StateTopic, standing: Standing, destination: Destination, place: LanePlace, output: str
 ) -> bool:
     """An identity for the lane, to write to this topic with. True: nobody has sent anything under it."""
     count = standing.partition_count(output)
     value = await topic.patiently(lambda: destination.new_lane(output, count))
     nonce = await _claim(topic, standing, LANE, place, value)
-    return _is_first(standing, place, nonce)
+    return standing.is_first(place, nonce)
 
 
 async def claim_topic(
-    topic: SinkTopic, standing: Standing, destination: Destination, place: LanePlace, output: str
+    topic: StateTopic, standing: Standing, destination: Destination, place: LanePlace, output: str
 ) -> bool:
     """The lane goes on to one topic more. True: nobody has sent anything to it for the lane."""
     lane = standing.lane(place.lane)
@@ -58,12 +57,12 @@ async def claim_topic(
     count = standing.partition_count(output)
     value = await topic.patiently(lambda: destination.further_topic(known, output, count))
     nonce = await _claim(topic, standing, TOPIC, place, value, output)
-    claim = standing.claims.topics.get((place.lane, output, 0))
+    claim = standing.topic_claim(place.lane, output, 0)
     return claim is not None and claim.nonce == nonce
 
 
 async def claim_partitions(
-    topic: SinkTopic, standing: Standing, destination: Destination, place: LanePlace, output: str
+    topic: StateTopic, standing: Standing, destination: Destination, place: LanePlace, output: str
 ) -> tuple[LaneClaim | None, bool]:
     """The lane writes to partitions that the topic has got since, too; None where it has got none. True: nobody has
     sent anything to them for the lane."""
@@ -73,7 +72,7 @@ async def claim_partitions(
     if value is None:
         return None, False
     nonce = await _claim(topic, standing, TOPIC, place, value, output, str(first))
-    claim = standing.claims.topics.get((place.lane, output, first))
+    claim = standing.topic_claim(place.lane, output, first)
     return claim, claim is not None and claim.nonce == nonce
 
 
@@ -84,7 +83,7 @@ def _newest(standing: Standing, lane: int, output: str) -> Json:
     return next(each for each in (*claimed[::-1], known.producer) if output in each["topics"])
 
 
-async def mark(topic: SinkTopic, standing: Standing, destination: Destination, place: LanePlace) -> bool:
+async def mark(topic: StateTopic, standing: Standing, destination: Destination, place: LanePlace) -> bool:
     """True: nobody has sent anything of this batch for the lane."""
     known = standing.beginning(place.lane)
     assert known is not None, "a lane claims itself first"
@@ -93,29 +92,15 @@ async def mark(topic: SinkTopic, standing: Standing, destination: Destination, p
     ends = await topic.patiently(lambda: destination.ends(places))
     made = Mark(place.batch, place.lane, secrets.token_hex(8), ends)
     key = key_of(MARK, place.batch, place.lane, made.nonce)
-    await append_and_read(topic, standing, [(key, encode(MARK, mark_fields(made)))])
-    return _is_first(standing, place, made.nonce)
-
-
-def _is_first(standing: Standing, place: LanePlace, nonce: str) -> bool:
-    first = standing.claims.marks.get(place.lane)
-    return first is not None and first.nonce == nonce
+    await topic.append(standing, [(key, encode(MARK, mark_fields(made)))])
+    return standing.is_first(place, made.nonce)
 
 
 async def _claim(
-    topic: SinkTopic, standing: Standing, kind: str, place: LanePlace, value: SavedProducer, *rest: str
+    topic: StateTopic, standing: Standing, kind: str, place: LanePlace, value: SavedProducer, *rest: str
 ) -> str:
     nonce = secrets.token_hex(8)
     claim = LaneClaim(place.batch, place.lane, value.to_value(), nonce, int(wall_s() * 1000))
     key = key_of(kind, place.batch, place.lane, *rest, nonce)
-    await append_and_read(topic, standing, [(key, encode(kind, lane_claim_fields(claim)))])
+    await topic.append(standing, [(key, encode(kind, lane_claim_fields(claim)))])
     return nonce
-
-
-async def append_and_read(topic: SinkTopic, standing: Standing, records: Sequence[tuple[bytes, bytes | None]]) -> None:
-    """Afterwards `standing` holds everything up to the first of them at least."""
-    offset = await topic.append(records)
-    if offset == standing.next_offset:  # nothing stands between what was read and these
-        standing.read([Entry(offset + at, key, value) for at, (key, value) in enumerate(records)])
-    else:
-        await topic.read_to(standing, offset)

@@ -8,18 +8,18 @@ from collections.abc import Sequence
 
 from oncelog.client import KafkaException
 from oncelog.client.door import TopicGone
+from oncelog.slots.register import Outcome
 from oncelog.spark.options import SinkOptions
 from oncelog.spark.sink import steps
 from oncelog.spark.sink.checking import lane_properties
-from oncelog.spark.sink.claiming import append_and_read
 from oncelog.spark.sink.connected import Connected, read_on
 from oncelog.spark.sink.deciding import Doing, check_claimed, check_same, check_topic, decide, other_lanes, topic_gone
 from oncelog.spark.sink.destination import Destination
 from oncelog.spark.sink.errors import SinkRefused
 from oncelog.spark.sink.following import following
-from oncelog.spark.sink.lane import STATE, LaneMessage, SinkState, encode, key_of, kind_of_key, state_fields
+from oncelog.spark.sink.lane import STATE, LaneMessage, SinkState, encode, key_of, state_fields
 from oncelog.spark.sink.standing import Standing
-from oncelog.spark.sink.state import SinkTopic
+from oncelog.spark.sink.state_topic import StateTopic
 from oncelog.spark.sink.steps import reached
 from oncelog.spark.sink.warm import cluster
 
@@ -65,7 +65,7 @@ def _checked(messages: Sequence[LaneMessage | None], batch: int) -> list[LaneMes
 
 class _Committing:
     def __init__(
-        self, topic: SinkTopic, destination: Destination, standing: Standing, lanes: list[LaneMessage], batch: int
+        self, topic: StateTopic, destination: Destination, standing: Standing, lanes: list[LaneMessage], batch: int
     ) -> None:
         self._topic = topic
         self._destination = destination
@@ -99,9 +99,10 @@ class _Committing:
 
     async def _save(self, state: SinkState) -> None:
         key, value = key_of(STATE, state.batch, state.nonce), encode(STATE, state_fields(state))
-        await append_and_read(self._topic, self._standing, [(key, value), *self._old()])
-        saved = self._standing.state
-        if saved is None or saved.batch < state.batch:
+        old = [(key, None) for key in self._standing.outlived(self._batch)]
+        await self._topic.append(self._standing, [(key, value), *old])
+        outcome, saved = self._standing.saved(state), self._standing.state
+        if saved is None or outcome is Outcome.OPEN:
             self._check_all_lanes(state)
             raise SinkRefused(f"the state of batch {state.batch} of sink {self._sink!r} does not count: a defect")
         if saved.batch > state.batch:
@@ -109,14 +110,5 @@ class _Committing:
                 f"another driver has saved batch {saved.batch} of sink {self._sink!r} while this one ran batch "
                 f"{state.batch}: two run on one checkpoint, and this one ends"
             )
-        if saved.nonce != state.nonce:
+        if outcome is Outcome.OTHERS:
             check_same(saved, self._lanes)
-
-    def _old(self) -> list[tuple[bytes, None]]:
-        """What nobody needs any more once this state stands, and also if it should turn out not to count: of states the
-        last two and this one stay, of the rest what belongs to this batch and the one before."""
-        return [
-            (key, None)
-            for key, batch in self._standing.keys.items()
-            if batch < self._batch - (2 if kind_of_key(key) == STATE else 1)
-        ]

@@ -11,14 +11,14 @@ from oncelog.spark.sink.destination import Destination
 from oncelog.spark.sink.lane import LaneMessage, LaneState, SinkState
 from oncelog.spark.sink.saved_lanes import grown, together
 from oncelog.spark.sink.standing import Standing
-from oncelog.spark.sink.state import SinkTopic
+from oncelog.spark.sink.state_topic import StateTopic
 
 # A lane that has no rows for so many batches is forgotten, and takes a new identity when it comes back.
 MOST_IDLE_BATCHES: Final = 100
 
 
 async def following(
-    topic: SinkTopic, destination: Destination, standing: Standing, messages: list[LaneMessage], batch: int
+    topic: StateTopic, destination: Destination, standing: Standing, messages: list[LaneMessage], batch: int
 ) -> SinkState:
     assert standing.owner is not None
     lanes, counts = await _grown(topic, destination, _lanes(standing, messages))
@@ -46,7 +46,7 @@ def _lanes(standing: Standing, messages: list[LaneMessage]) -> dict[int, LaneSta
 
 
 async def _grown(
-    topic: SinkTopic, destination: Destination, lanes: dict[int, LaneState]
+    topic: StateTopic, destination: Destination, lanes: dict[int, LaneState]
 ) -> tuple[dict[int, LaneState], dict[str, int]]:
     """With partitions that were added to topics meanwhile: the next batch writes to them as well."""
     values = {number: SavedProducer.from_json(lane.producer) for number, lane in lanes.items()}

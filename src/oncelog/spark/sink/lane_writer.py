@@ -74,7 +74,7 @@ class Lane:
             with self._in_words():
                 self._doing = self._begin()
                 self._reached(steps.STATE_READ, doing=self._doing.value)
-                if self._doing is Doing.WRITE and place.lane in self._standing.claims.marks:
+                if self._doing is Doing.WRITE and place.lane in self._standing.marked():
                     self._go_on(is_fresh=False)
         except BaseException:
             self.close()  # nobody has this lane, so nobody else can
@@ -169,7 +169,8 @@ class Lane:
         if output not in self._producer.began.topics:
             topic, standing, destination = self._topic, self._standing, self._connected.destination
             is_fresh = self._say(claim_topic(topic, standing, destination, self._place, output))
-            claim = standing.claims.topics[self._place.lane, output, 0]
+            claim = standing.topic_claim(self._place.lane, output, 0)
+            assert claim is not None, "it was claimed just now"
             self._producer.extend(SavedProducer.from_json(claim.producer), is_fresh=is_fresh)
         return self._producer
 

@@ -11,13 +11,14 @@ count is decided by the order of the log, alike for every reader:
 - of states the first of the batch that is next, unless a lane has marked the batch that the state does not hold as
   written: the batch then ran with other lanes as well.
 
-Whoever appends reads on up to its own record, and then knows what came of it.
+It is a plan over a register (`slots/register.py`); a batch is a term, and a state closes it.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from typing import Final
 
 from oncelog.client import SavedProducer
+from oncelog.slots.register import Fact, Outcome, Record, Register, Subject
 from oncelog.spark.sink.errors import BadState
 from oncelog.spark.sink.lane import (
     LANE,
@@ -27,6 +28,7 @@ from oncelog.spark.sink.lane import (
     TOPIC,
     Json,
     LaneClaim,
+    LanePlace,
     LaneState,
     Mark,
     SinkClaim,
@@ -41,69 +43,52 @@ from oncelog.spark.sink.lane import (
 )
 from oncelog.spark.sink.saved_lanes import moved
 
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A record as it stands."""
-
-    offset: int
-    key: bytes | None
-    value: bytes | None
+WHOLE: Final[Subject] = (STATE,)  # what a state decides: how its batch ended
 
 
-@dataclass(slots=True)
-class Claims:
-    """What was claimed for one batch."""
-
-    lanes: dict[int, LaneClaim] = field(default_factory=dict)
-    # Of lanes, further topics, or partitions that were added to one: by the first of the partitions.
-    topics: dict[tuple[int, str, int], LaneClaim] = field(default_factory=dict)
-    marks: dict[int, Mark] = field(default_factory=dict)  # by lane, the first
-
-
-@dataclass(slots=True)
-class Standing:
-    next_offset: int = 0  # read up to here
-    owner: SinkClaim | None = None
-    state: SinkState | None = None
-    state_offset: int = -1
-    before: SinkState | None = None  # of the batch before, where it was read
-    claims: Claims = field(default_factory=Claims)  # for the next batch
-    taken_up: Claims = field(default_factory=Claims)  # those that the last state has taken up, where they were read
-    keys: dict[bytes, int] = field(default_factory=dict)  # of records that are not removed, with their batch
+class Standing(Register):
+    def __init__(self, next_offset: int = 0) -> None:
+        super().__init__(next_offset)
+        self.owner: SinkClaim | None = None
+        self.state: SinkState | None = None
+        self.state_offset = -1
+        self.before: SinkState | None = None  # of the batch before, where it was read
 
     @property
     def next_batch(self) -> int | None:
         """The batch whose state is to follow; None while the sink is nobody's."""
-        if self.state is not None:
-            return self.state.batch + 1
-        return None if self.owner is None else self.owner.first_batch
+        return self.term
 
     def lane(self, lane: int) -> LaneState | None:
         """What the lane goes on from: as it was saved, or else as it was claimed."""
         if self.state is not None and lane in self.state.lanes:
             return self.state.lanes[lane]
-        claim = self.claims.lanes.get(lane)
-        return None if claim is None else LaneState(claim.producer)
+        claimed = self.open.get((LANE, lane))
+        return None if claimed is None else LaneState(claimed.content.producer)
 
     def beginning(self, lane: int) -> SavedProducer | None:
         """What the lane goes on from with the next batch: nothing of the batch lies below its offsets."""
         known = self.lane(lane)
-        return None if known is None else _moved(known.producer, self.claims.marks.get(lane))
+        return None if known is None else _moved(known.producer, self.open.get((MARK, lane)))
 
     def before_batch(self, lane: int) -> list[SavedProducer]:
         """What the lane stood at before the batch that is saved last: as it was saved or claimed, and further
         topics."""
         known = None if self.before is None else self.before.lanes.get(lane)
-        claimed = self.taken_up.lanes.get(lane)
+        claimed = self.closed.get((LANE, lane))
         found = [] if known is None else [known.producer]
-        found += [] if claimed is None else [claimed.producer]
-        found += [claim.producer for (number, *_), claim in self.taken_up.topics.items() if number == lane]
-        return [_moved(each, self.taken_up.marks.get(lane)) for each in found]
+        found += [] if claimed is None else [claimed.content.producer]
+        found += [claim.producer for claim in _topics(self.closed, lane)]
+        return [_moved(each, self.closed.get((MARK, lane))) for each in found]
 
     def further_topics(self, lane: int) -> list[LaneClaim]:
         """In the order in which they were claimed: partitions behind the topic that they belong to."""
-        return [claim for (number, *_), claim in self.claims.topics.items() if number == lane]
+        return _topics(self.open, lane)
+
+    def topic_claim(self, lane: int, topic: str, first: int) -> LaneClaim | None:
+        """What the lane has claimed of a topic from partition `first` on."""
+        found = self.open.get((TOPIC, lane, topic, first))
+        return None if found is None else found.content
 
     def partitions_of(self, lane: int, topic: str) -> int:
         """How many the lane has of a topic; 0 where it does not know it."""
@@ -116,106 +101,118 @@ class Standing:
         """What the next batch pins for a topic that the sink knows."""
         if self.state is not None and topic in self.state.topics:
             return self.state.topics[topic]
-        for claim in (*self.claims.lanes.values(), *self.claims.topics.values()):
-            known = claim.producer["topics"].get(topic)
+        for fact in self.open.values():
+            known = fact.content.producer["topics"].get(topic) if isinstance(fact.content, LaneClaim) else None
             if known is not None:
                 return int(known["count"])
         return None
 
-    # --- reading
+    def marked(self) -> set[int]:
+        """Lanes that may have sent something of the next batch."""
+        return {int(str(subject[1])) for subject in self.open if subject[0] == MARK}
 
-    def read(self, entries: Iterable[Entry], *, from_offset: int = 0) -> None:
-        """Take in what follows. Below `from_offset` only keys are looked at, so that old records can be removed."""
-        for entry in entries:
-            if entry.offset < self.next_offset:
-                continue
-            self._note_key(entry)
-            if entry.value is not None and entry.offset >= from_offset:
-                try:
-                    self._read(entry.value, entry.offset)
-                except BadState as error:
-                    raise BadState(f"offset {entry.offset} of the sink's topic: {error}") from None
-            self.next_offset = entry.offset + 1  # at last: one that cannot be read is met again, not passed over
+    def is_first(self, place: LanePlace, nonce: str) -> bool:
+        """Whether nobody had sent anything of the batch for the lane before this one marked it."""
+        return self.outcome((MARK, place.lane), nonce, place.batch) is Outcome.OWN
 
-    def _note_key(self, entry: Entry) -> None:
-        batch = batch_of_key(entry.key)
-        if entry.key is None or batch is None:
-            return
-        if entry.value is None:
-            self.keys.pop(entry.key, None)
-        else:
-            self.keys[entry.key] = batch
-
-    def _read(self, value: bytes, offset: int) -> None:
-        kind, fields = decode(value)
-        if kind == SINK:
-            if self.owner is None:
-                self.owner = read_sink_claim(fields)
-        elif kind == LANE:
-            self._claim(read_lane_claim(fields))
-        elif kind == TOPIC:
-            self._claim_topics(read_lane_claim(fields))
-        elif kind == MARK:
-            self._mark(read_mark(fields))
-        elif kind == STATE:
-            self._save(read_state(fields), offset)
-
-    def _claim(self, claim: LaneClaim) -> None:
-        if claim.batch == self.next_batch and self.lane(claim.lane) is None:
-            self.claims.lanes[claim.lane] = claim
-            self.claims.marks[claim.lane] = Mark(claim.batch, claim.lane, claim.nonce)
-
-    def _claim_topics(self, claim: LaneClaim) -> None:
-        if claim.batch != self.next_batch or self.lane(claim.lane) is None:
-            return
-        for topic, value in claim.producer["topics"].items():
-            first = min(map(int, value.get("at", ())), default=0)
-            if first == self.partitions_of(claim.lane, topic):
-                self.claims.topics.setdefault((claim.lane, topic, first), claim)
-
-    def _mark(self, mark: Mark) -> None:
-        if mark.batch == self.next_batch:
-            self.claims.marks.setdefault(mark.lane, mark)
-
-    def _save(self, state: SinkState, offset: int) -> None:
-        if self.owner is not None and state.claim != self.owner:
-            return
-        is_next = self.owner is None or state.batch == self.next_batch  # without an owner reading begins here
-        if not is_next or self.unwritten(state):
-            return
-        self.before, self.state, self.state_offset = self.state, state, offset
-        self.owner = state.claim
-        self.taken_up, self.claims = self.claims, Claims()
+    def saved(self, state: SinkState) -> Outcome:
+        """Whether this state is the one that counts."""
+        return self.outcome(WHOLE, state.nonce, state.batch)
 
     def unwritten(self, state: SinkState) -> list[int]:
         """Lanes that have marked the batch and have no part in this state of it."""
-        written = {lane for lane, each in state.lanes.items() if not each.idle_batches}
-        return sorted(self.claims.marks.keys() - written)
+        return sorted(self.marked() - {lane for lane, each in state.lanes.items() if not each.idle_batches})
+
+    def outlived(self, batch: int) -> list[bytes]:
+        """Keys of what nobody needs any more once a state of this batch stands, and also if it should turn out not to
+        count: of states the last two and this one stay, of the rest what belongs to this batch and the one before."""
+        return [key for key in self.keys if (batch_of_key(key) or 0) < batch - (2 if kind_of_key(key) == STATE else 1)]
+
+    # --- the plan
+
+    def owns(self, key: bytes) -> bool:
+        return batch_of_key(key) is not None
+
+    def fact_of(self, record: Record) -> Fact | None:
+        try:
+            return _fact(record.value or b"")
+        except BadState as error:
+            raise BadState(f"offset {record.offset} of the sink's topic: {error}") from None
+
+    def belongs(self, fact: Fact) -> bool:
+        if isinstance(fact.content, SinkClaim):
+            return self.owner is None
+        return not isinstance(fact.content, SinkState) or self.owner in (None, fact.content.claim)
+
+    def admits(self, fact: Fact, subject: Subject) -> bool:
+        content = fact.content
+        if isinstance(content, SinkState):
+            return not self.unwritten(content)
+        if not isinstance(content, LaneClaim):
+            return True
+        is_known = self.lane(content.lane) is not None
+        match subject:
+            case (_, _, str(topic), first):
+                return is_known and first == self.partitions_of(content.lane, topic)
+        return not is_known
+
+    def counted(self, fact: Fact, won: Sequence[Subject], offset: int) -> None:
+        if isinstance(fact.content, SinkClaim):
+            self.owner = fact.content
+        elif isinstance(fact.content, SinkState):
+            self.before, self.state, self.state_offset = self.state, fact.content, offset
+            self.owner = fact.content.claim
+
+    @classmethod
+    def start_of(cls, tail: Sequence[Record], back: int = 0) -> int | None:
+        """At the state before the newest one, as that is named in it: the newest one's batch can then have no state
+        that lies before it, unseen. None where no state is among these records. `back`: so many states before that one.
+
+        It may lie before all of these records, and then there are more to be looked at: a driver that came late may
+        have left a state of an old batch at the end, which leads back to before everything that has happened since.
+        """
+        starts: dict[int, int] = {}
+        previous: dict[int, int] = {}
+        for record in tail:
+            if record.value is not None and kind_of_key(record.key) == STATE:
+                state = read_state(decode(record.value)[1])
+                starts[state.batch] = min(state.previous_offset, starts.get(state.batch, state.previous_offset))
+                previous[record.offset] = state.previous_offset
+        if not starts:
+            return None
+        start = starts[max(starts)]
+        for _ in range(back):
+            start = previous.get(start, start)
+        return start
 
 
-def _moved(producer: Json, mark: Mark | None) -> SavedProducer:
+def _fact(value: bytes) -> Fact | None:
+    kind, fields = decode(value)
+    if kind == SINK:
+        owner = read_sink_claim(fields)
+        return Fact(owner, owner.nonce, ((SINK,),), opens=owner.first_batch)
+    if kind == LANE:
+        claim = read_lane_claim(fields)  # which is the first mark, too
+        return Fact(claim, claim.nonce, ((LANE, claim.lane), (MARK, claim.lane)), claim.batch)
+    if kind == TOPIC:
+        claim = read_lane_claim(fields)
+        firsts = {name: min(map(int, each.get("at", ())), default=0) for name, each in claim.producer["topics"].items()}
+        subjects = tuple((TOPIC, claim.lane, name, first) for name, first in firsts.items())
+        return Fact(claim, claim.nonce, subjects, claim.batch)
+    if kind == MARK:
+        mark = read_mark(fields)
+        return Fact(mark, mark.nonce, ((MARK, mark.lane),), mark.batch)
+    if kind == STATE:
+        state = read_state(fields)
+        return Fact(state, state.nonce, (WHOLE,), state.batch, opens=state.batch + 1)
+    return None
+
+
+def _moved(producer: Json, marked: Fact | None) -> SavedProducer:
     saved = SavedProducer.from_json(producer)
-    return saved if mark is None or not mark.ends else moved(saved, mark.ends)
+    ends = marked.content.ends if marked is not None and isinstance(marked.content, Mark) else {}
+    return moved(saved, ends) if ends else saved
 
 
-def start_of(entries: Iterable[Entry], back: int = 0) -> int | None:
-    """Where reading must begin for somebody who has these records of the topic's end: at the state before the newest
-    one, as that is named in it. The newest one's batch can then have no state that lies before it, unseen. None where
-    no state is among them. `back`: so many states before that one.
-
-    It may lie before all of these records, and then there are more to be looked at: a driver that came late may have
-    left a state of an old batch at the end, which leads back to before everything that has happened since.
-    """
-    starts: dict[int, int] = {}
-    previous: dict[int, int] = {}
-    for entry in entries:
-        if entry.value is not None and kind_of_key(entry.key) == STATE:
-            state = read_state(decode(entry.value)[1])
-            starts[state.batch] = min(state.previous_offset, starts.get(state.batch, state.previous_offset))
-            previous[entry.offset] = state.previous_offset
-    if not starts:
-        return None
-    start = starts[max(starts)]
-    for _ in range(back):
-        start = previous.get(start, start)
-    return start
+def _topics(facts: dict[Subject, Fact], lane: int) -> list[LaneClaim]:
+    return [fact.content for subject, fact in facts.items() if subject[:2] == (TOPIC, lane)]

@@ -14,7 +14,7 @@ from oncelog.client import SavedProducer
 from oncelog.client.door import Brokers, LoopThread, ProducerSettings, producer_settings
 from oncelog.spark.sink.destination import Destination, KafkaDestination
 from oncelog.spark.sink.standing import Standing
-from oncelog.spark.sink.state import SinkTopic
+from oncelog.spark.sink.state_topic import StateTopic, state_topic
 
 if TYPE_CHECKING:
     from oncelog.spark.sink.lane_producer import KafkaLaneProducer, LaneProducer
@@ -51,8 +51,8 @@ class Cluster:
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return self._thread.run(coroutine)
 
-    def log(self, sink: str) -> SinkTopic:
-        return SinkTopic(self._brokers, sink, self.patience_ms)
+    def log(self, sink: str) -> StateTopic:
+        return state_topic(self._brokers, sink, self.patience_ms)
 
     # --- producers
 

@@ -1,0 +1,1 @@
+"""The keepers of registers (`slots/register.py`): a compacted topic, and the committed offsets of a group."""

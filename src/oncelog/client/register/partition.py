@@ -1,0 +1,195 @@
+"""The one partition of a small topic: where it begins and ends, what stands from an offset on, a batch more.
+
+Each is asked once; whether again is for the keeper to decide. All of it runs on the loop of `Brokers`.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+from oncelog.client.admin.configs import describe_configs
+from oncelog.client.admin.timeouts import Timeouts
+from oncelog.client.admin.topics import create_topics
+from oncelog.client.admin.values import ConfigResource, ResourceType
+from oncelog.client.errors import KafkaError, KafkaException, error_of, exception_of
+from oncelog.client.net.offsets import EARLIEST, end_offsets
+from oncelog.client.net.retry import Patience
+from oncelog.client.types import NewTopic
+from oncelog.records.header import headers
+from oncelog.records.read import records_of
+from oncelog.slots import Place
+from oncelog.slots.register import Record
+from oncelog.wire.hot_client import PRODUCE_KEY, PRODUCE_VERSIONS_BY_NAME, pack_produce, read_produce_answer
+
+if TYPE_CHECKING:
+    from oncelog.client.net.brokers import Brokers
+
+FETCH_BYTES: Final = 1 << 20
+FETCH_VERSIONS: Final = (4, 12)
+OFFSET_OUT_OF_RANGE: Final = 1
+MAKING_MS: Final = 30_000
+CLUSTER_DEFAULT: Final = -1
+INT32_MAX: Final = (1 << 31) - 1
+MOST_VALUE_BYTES: Final = 64 << 20  # of a batch before it is compressed
+
+
+class OutOfRange(Exception):
+    """The log does not reach as far as it did."""
+
+
+class Fetched(NamedTuple):
+    records: list[Record]
+    next_offset: int
+    high_watermark: int
+
+
+class Log(Protocol):
+    """What a keeper has of the cluster; the tests have a twin of it in memory."""
+
+    topic: str
+
+    @property
+    def servers(self) -> str:
+        """Which nobody may answer at."""
+
+    async def partition_count(self) -> int:
+        """As it is now; 0 where there is no such topic."""
+
+    async def create(self, config: Mapping[str, str]) -> KafkaError | None:
+        """Why the topic cannot be made, if so."""
+
+    async def cleanup_policy(self) -> str | None:
+        """None where it may not be asked for."""
+
+    async def bounds(self) -> tuple[int, int]:
+        """Where it begins, and where it ends."""
+
+    async def fetch(self, offset: int) -> Fetched:
+        """What is there from an offset on, without waiting for more. Raises OutOfRange."""
+
+    async def produce(self, batch: bytearray) -> int:
+        """The offset of its first record, once all in-sync replicas have it."""
+
+
+class TopicLog:
+    def __init__(self, brokers: "Brokers", topic: str, patience: Patience) -> None:
+        self.topic = topic
+        self._brokers = brokers
+        self._place = Place(topic, 0)
+        self._patience = patience
+
+    async def partition_count(self) -> int:
+        metadata = await self._brokers.refresh([self.topic])
+        topic = metadata.topics.get(self.topic)
+        return 0 if topic is None else len(topic.partitions)
+
+    @property
+    def servers(self) -> str:
+        return ", ".join(f"{host}:{port}" for host, port in self._brokers.settings.bootstrap_servers)
+
+    async def create(self, config: Mapping[str, str]) -> KafkaError | None:
+        made = NewTopic(self.topic, 1, CLUSTER_DEFAULT, config=config)
+        outcome = (await create_topics(self._brokers, [made], self._timeouts(), validate_only=False))[self.topic]
+        return outcome.error if isinstance(outcome, KafkaException) else None
+
+    async def cleanup_policy(self) -> str | None:
+        resource = ConfigResource(ResourceType.TOPIC, self.topic)
+        found = (await describe_configs(self._brokers, [resource], self._timeouts()))[resource]
+        if not isinstance(found, KafkaException):
+            policy: str | None = found["cleanup.policy"].value
+            return policy
+        if found.error.code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            raise found
+        return None
+
+    def _timeouts(self) -> Timeouts:
+        return Timeouts(int(min(self._patience.total_s * 1000, INT32_MAX)), MAKING_MS)
+
+    async def bounds(self) -> tuple[int, int]:
+        starts, ends = await asyncio.gather(
+            end_offsets(self._brokers, [self._place], EARLIEST, patience=self._patience),
+            end_offsets(self._brokers, [self._place], patience=self._patience),
+        )
+        return starts[self._place], ends[self._place]
+
+    # --- reading
+
+    async def fetch(self, offset: int) -> Fetched:
+        max_bytes = FETCH_BYTES
+        while True:
+            found = await self._ask_fetch(offset, max_bytes)
+            data = found.records or b""
+            records: list[Record] = []
+            next_offset = offset
+            for at, header in headers(data):
+                next_offset = max(next_offset, header.last_offset + 1)
+                if not header.is_control and header.last_offset >= offset:
+                    records += [
+                        Record(each.offset, each.key, each.value)
+                        for each in records_of(data, at, limit_bytes=MOST_VALUE_BYTES)
+                        if each.offset >= offset
+                    ]
+            if records or next_offset > offset or not data:
+                return Fetched(records, next_offset, found.high_watermark)
+            max_bytes *= 4  # not even one batch had room
+
+    async def _ask_fetch(self, offset: int, max_bytes: int) -> Any:
+        def build(spoken: Any) -> Any:
+            partition = spoken.new("FetchPartition", partition=0, fetch_offset=offset, partition_max_bytes=max_bytes)
+            return spoken.new(
+                "FetchRequest",
+                replica_id=-1,
+                max_wait=timedelta(0),
+                min_bytes=0,
+                max_bytes=max_bytes,
+                topics=(spoken.new("FetchTopic", topic=self.topic, partitions=(partition,)),),
+                forgotten_topics_data=(),
+            )
+
+        answer = await self._brokers.request(self._leader(), "fetch", build, versions=FETCH_VERSIONS)
+        (found,) = (each for topic in answer.responses for each in topic.partitions)
+        if int(found.error_code) == OFFSET_OUT_OF_RANGE:
+            raise OutOfRange
+        self._check(int(found.error_code))
+        return found
+
+    # --- appending
+
+    async def produce(self, batch: bytearray) -> int:
+        connection = await self._brokers.connection(self._leader())
+        version = connection.version(PRODUCE_KEY, *PRODUCE_VERSIONS_BY_NAME)
+        answered: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
+
+        def on_answer(frame: memoryview | None, error: KafkaError | None) -> None:
+            if answered.done():
+                return
+            if frame is not None:
+                answered.set_result(frame)
+            else:
+                answered.set_exception(KafkaException(error or KafkaError(KafkaError._TRANSPORT, retriable=True)))
+
+        correlation_id = connection.next_correlation_id()
+        timeout_ms = int(min(self._patience.total_s * 1000, self._brokers.settings.socket_timeout_ms))
+        topics = [(self.topic.encode(), [(0, batch)])]
+        buffers = pack_produce(version, correlation_id, connection.client_id, topics, acks=-1, timeout_ms=timeout_ms)
+        connection.send(buffers, correlation_id, on_answer)
+        (found,) = read_produce_answer(version, await answered).partitions
+        self._check(found.error_code, found.error_message)
+        return found.base_offset
+
+    # --- both
+
+    def _leader(self) -> int:
+        metadata = self._brokers.metadata
+        leader, _ = metadata.leader(*self._place)
+        if leader < 0:
+            known = metadata.topics.get(self.topic)
+            is_there = known is not None and known.partitions
+            code = KafkaError.LEADER_NOT_AVAILABLE if is_there else KafkaError.UNKNOWN_TOPIC_OR_PART
+            raise exception_of(code, f"topic {self.topic}")
+        return leader
+
+    def _check(self, code: int, message: str | None = None) -> None:
+        if code:
+            raise KafkaException(error_of(code, message or f"topic {self.topic}"))

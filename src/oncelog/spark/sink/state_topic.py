@@ -1,0 +1,24 @@
+"""The sink's topic: `oncelog.sink.NAME` on the destination cluster, which keeps its register.
+
+What its records come to is `standing.py`'s.
+"""
+
+from typing import Final
+
+from oncelog.client.door import Brokers, RegisterKind, TopicKeeper, topic_keeper
+from oncelog.spark.sink.errors import SinkRefused
+from oncelog.spark.sink.lane import topic_of
+from oncelog.spark.sink.standing import Standing
+
+StateTopic = TopicKeeper[Standing]
+
+KIND: Final = RegisterKind(
+    what="the sink's state",
+    refused=SinkRefused,
+    config={"segment.bytes": str(32 << 20), "delete.retention.ms": "3600000"},
+    too_large="there are too many lanes for so many partitions; use fewer tasks (coalesce) or fewer topics",
+)
+
+
+def state_topic(brokers: Brokers, sink: str, patience_ms: int) -> StateTopic:
+    return topic_keeper(brokers, topic_of(sink), KIND, Standing, patience_ms)

@@ -1,0 +1,118 @@
+"""Reading the sink's topic while its leader changes."""
+
+import asyncio
+from collections.abc import Mapping
+from random import Random
+from typing import Any
+
+import pytest
+
+from oncelog.client.errors import KafkaException
+from oncelog.client.net.retry import Clock, Patience
+from oncelog.client.register import topic as keepers
+from oncelog.client.register.partition import Fetched, OutOfRange
+from oncelog.records.read import records_of
+from oncelog.slots.register import Record
+from oncelog.spark.sink.connected import read_on
+from oncelog.spark.sink.errors import SinkRefused
+from oncelog.spark.sink.lane import encode, topic_of
+from oncelog.spark.sink.standing import Standing
+from oncelog.spark.sink.state_topic import KIND, StateTopic
+from tests.spark.sink.test_standing import Log
+from tests.spark.sink.twin import MemoryCluster, World
+
+
+class LaggingLog:
+    """The leader that told the end is gone; the next one has every record, and learns step by step that they count."""
+
+    topic = topic_of("s")
+    servers = "memory:1"
+
+    def __init__(self, records: list[Record], high_watermarks: list[int]) -> None:
+        self._records = records
+        self._high_watermarks = high_watermarks
+        self.produced = bytearray()
+
+    async def partition_count(self) -> int:
+        return 1
+
+    async def create(self, config: Mapping[str, str]) -> None:
+        raise AssertionError("it is there")
+
+    async def cleanup_policy(self) -> str | None:
+        return "compact"
+
+    async def bounds(self) -> tuple[int, int]:
+        return 0, len(self._records)
+
+    async def produce(self, batch: bytearray) -> int:
+        self.produced = batch
+        return len(self._records)
+
+    async def fetch(self, offset: int) -> Fetched:
+        if offset > len(self._records):
+            raise OutOfRange
+        end = self._high_watermarks.pop(0) if self._high_watermarks else len(self._records)
+        found = self._records[offset:end]
+        return Fetched(found, max(offset, end), end)
+
+
+async def _at_once(_: float) -> None:
+    pass
+
+
+def keeper(log: LaggingLog) -> StateTopic:
+    return StateTopic(log, KIND, Standing, Patience(), clock=Clock(lambda: 0.0, _at_once))
+
+
+def test_what_a_new_leader_does_not_show_yet_is_waited_for_and_not_passed_over() -> None:
+    """Passed over, a claim would be taken for one that nobody made, and the lane's rows would go out a second time."""
+    log = Log()
+    log.sink()
+    log.claim(0, 0, "first")
+    for high_watermark in range(len(log.records)):
+        topic = keeper(LaggingLog(log.records, [high_watermark, high_watermark]))
+        standing = asyncio.run(topic.read())
+        assert (standing.owner, standing.open) == (log.standing.owner, log.standing.open)
+        assert standing.next_offset == len(log.records)
+
+
+def test_a_topic_that_lost_what_was_read_is_told_in_words() -> None:
+    log = Log()
+    log.sink()
+    topic = keeper(LaggingLog(log.records, []))
+    with pytest.raises(KafkaException, match=r"topic oncelog\.sink\.s: .* up to offset 9 is not there"):
+        asyncio.run(topic.read_to(Standing(next_offset=9), 9))
+
+
+def test_no_state_is_stored_that_is_too_large_to_be_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However small compression makes it."""
+    most_bytes = 20_000
+    monkeypatch.setattr(keepers, "MOST_VALUE_BYTES", most_bytes)
+    log = LaggingLog([], [])
+    old: list[tuple[bytes, None]] = [(b"0/mark/%d" % lane, None) for lane in range(100)]
+    large = encode("unknown", {"of": "x" * (most_bytes - 5_000)})
+    asyncio.run(keeper(log).append(Standing(), [(b"0/state/n", large), *old]))
+    assert len(records_of(log.produced, limit_bytes=most_bytes)) == 1 + len(old)
+    with pytest.raises(SinkRefused, match=r"the state of oncelog.sink.s is \d+ bytes, and may be 20000: there are too"):
+        asyncio.run(keeper(log).append(Standing(), [(b"0/state/n", bytes(most_bytes))]))
+
+
+def test_a_leader_that_shows_less_than_was_saved_is_not_taken_for_a_checkpoint_that_is_newer_than_the_sink() -> None:
+    log = Log()
+    log.sink()
+    first = log.state(0, 0)
+    known = log.standing
+    log.state(1, first)
+
+    class Lagging(MemoryCluster):
+        def run(self, coroutine: Any) -> Any:
+            return asyncio.run(coroutine)
+
+        def log(self, sink: str) -> StateTopic:
+            return keeper(LaggingLog(log.records, [len(log.records) - 1]))
+
+    cluster = Lagging(World(Random(1)), {"standing": known})
+    standing = read_on(cluster, "s", batch=2)
+    assert standing is not None and standing.next_batch == 2
+    assert cluster.standing("s") is standing
