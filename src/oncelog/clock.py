@@ -34,6 +34,11 @@ class ManualClock:
     def now(self) -> Now:
         return self._now
 
+    def set_wall(self, wall_ms: int) -> Now:
+        """As a person or a time server sets it."""
+        self._now = Now(wall_ms, self._now.monotonic_ms)
+        return self._now
+
     def advance(self, ms: int) -> Now:
         self._now = Now(self._now.wall_ms + ms, self._now.monotonic_ms + ms)
         return self._now

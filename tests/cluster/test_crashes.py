@@ -12,9 +12,9 @@ import pytest
 
 from oncelog.clock import ManualClock
 from oncelog.cluster import FileCluster
-from oncelog.log.memory_disk import Died, MemoryDisk
 from oncelog.producers.leases import BLOCK_PIDS
 from oncelog.server.ports import ClusterStorageError, PidKind
+from tests.log.memory_disk import Died, MemoryDisk
 
 FOLDER = "/data"
 

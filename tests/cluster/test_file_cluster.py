@@ -205,10 +205,10 @@ def test_a_wall_clock_that_is_set_while_it_runs_does_not_matter(tmp_path: Path) 
     clock = ManualClock(wall_ms=1_700_000_000_000)
     cluster = start(tmp_path, clock)
     pid = issuer_of(cluster).grant(clock.now()).pid
-    set_back = ManualClock(wall_ms=1_600_000_000_000, monotonic_ms=DAY_MS)
-    cluster._clock = set_back
+    clock.advance(DAY_MS)
+    set_back = clock.set_wall(1_600_000_000_000)
     cluster.reserve_pids(PidKind.LEASED, 100)
-    issuer, later = restarted(tmp_path, set_back.now().wall_ms)
+    issuer, later = restarted(tmp_path, set_back.wall_ms)
     assert issuer.may_be_new(pid, later.advance(DAY_MS - 1))
     assert not issuer.may_be_new(pid, later.advance(1))
 

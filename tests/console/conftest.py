@@ -29,9 +29,7 @@ class Shown:
 
     def run(self, coroutine: Any) -> Any:
         """On the server's loop, as the page does it."""
-        loop = self.server._loop
-        assert loop is not None
-        return asyncio.run_coroutine_threadsafe(coroutine, loop).result(ANSWER_SECONDS)
+        return self.server.call(lambda: asyncio.wait_for(coroutine, ANSWER_SECONDS))
 
     def view(self, view: View, **query: object) -> dict[str, Any]:
         given = Query({name: str(value) for name, value in query.items()})

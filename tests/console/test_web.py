@@ -171,14 +171,14 @@ def test_who_says_nothing_new_is_hung_up_on(console: Console, monkeypatch: pytes
 def test_who_asks_again_is_answered_for_as_long_as_that(console: Console, monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[object] = []
 
-    look = connection.Connection._end_if_silent
+    look = connection.Connection.end_if_silent
 
     def counted(self: connection.Connection) -> None:
         looks.append(self)
         look(self)
 
     monkeypatch.setattr(connection, "PATIENCE_S", 0.5)
-    monkeypatch.setattr(connection.Connection, "_end_if_silent", counted)
+    monkeypatch.setattr(connection.Connection, "end_if_silent", counted)
     page = http.client.HTTPConnection("127.0.0.1", console.port, timeout=30)
     page.connect()
     kept = page.sock

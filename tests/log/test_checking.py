@@ -10,7 +10,7 @@ from oncelog.log.checking import MOST_FINDINGS, Checked, check_partition
 from oncelog.log.compaction_swap import decide_swap
 from oncelog.log.config import LogConfig
 from oncelog.log.disk import Disk
-from oncelog.log.memory_disk import MemoryDisk
+from tests.log.memory_disk import MemoryDisk
 from tests.log.support import FOLDER, LEASED, NOW, SMALL, at, batch, open_log, put, values_in
 
 LARGE = LogConfig(retention_ms=-1, index_interval_bytes=200)

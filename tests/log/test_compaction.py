@@ -7,12 +7,12 @@ import pytest
 
 from oncelog.log.config import LogConfig
 from oncelog.log.errors import LogStorageError
-from oncelog.log.memory_disk import MemoryDisk
 from oncelog.log.partition import PartitionLog
 from oncelog.producers import Decision
 from oncelog.records.build import build_batch
 from oncelog.records.header import check_produced, read_header, restamp_crc
 from oncelog.records.read import Record, records_of
+from tests.log.memory_disk import MemoryDisk
 from tests.log.support import (
     FOLDER,
     KAFKA_PID,

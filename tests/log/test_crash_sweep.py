@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from oncelog.log.memory_disk import Died, MemoryDisk
 from oncelog.log.partition import PartitionLog
 from oncelog.producers import Decision
+from tests.log.memory_disk import Died, MemoryDisk
 from tests.log.support import LEASED, SMALL, append, at, batch, open_log, records_in, seed
 
 COMPACTED = replace(SMALL, cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.0, delete_retention_ms=1 << 40)

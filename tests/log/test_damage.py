@@ -7,8 +7,8 @@ import pytest
 
 from oncelog.log.config import LogConfig
 from oncelog.log.errors import OffsetOutOfRange
-from oncelog.log.memory_disk import MemoryDisk
 from oncelog.log.partition import PartitionLog
+from tests.log.memory_disk import MemoryDisk
 from tests.log.support import FOLDER, LEASED, NOW, SMALL, at, open_log, put, values_in
 
 COMPACTED = replace(SMALL, cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.01)

@@ -8,9 +8,9 @@ import pytest
 from oncelog.log.config import Flush, LogConfig
 from oncelog.log.disk import File
 from oncelog.log.errors import LogStorageError
-from oncelog.log.memory_disk import MemoryDisk
 from oncelog.log.partition import PartitionLog
 from oncelog.producers import Decision
+from tests.log.memory_disk import MemoryDisk
 from tests.log.support import LEASED, SMALL, open_log, put, values_in
 
 LARGE = LogConfig(retention_ms=-1)

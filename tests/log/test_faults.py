@@ -15,10 +15,10 @@ from oncelog.log.checkpoint import Checkpointer
 from oncelog.log.config import LogConfig
 from oncelog.log.disk import RealDisk
 from oncelog.log.errors import LogStorageError
-from oncelog.log.memory_disk import MemoryDisk
 from oncelog.log.partition import PartitionLog
 from oncelog.producers import Decision
 from oncelog.records.header import check_produced
+from tests.log.memory_disk import MemoryDisk
 from tests.log.support import LEASED, NOW, SMALL, batch, open_log, put, seed, values_in
 
 LARGE = LogConfig(retention_ms=-1)

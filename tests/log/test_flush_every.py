@@ -6,8 +6,8 @@ import pytest
 
 from oncelog.log.config import Flush
 from oncelog.log.errors import OffsetOutOfRange
-from oncelog.log.memory_disk import MemoryDisk
 from oncelog.log.partition import PartitionLog
+from tests.log.memory_disk import MemoryDisk
 from tests.log.support import LEASED, SMALL, open_log, put, values_in
 
 EVERY = replace(SMALL, flush=Flush.EVERY)

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from oncelog.log import lookup
-from oncelog.log.memory_disk import MemoryDisk
 from oncelog.log.partition import PartitionLog
 from oncelog.records.header import HEADER, BatchHeader, read_header, restamp_crc
 from oncelog.records.read import records_of
+from tests.log.memory_disk import MemoryDisk
 from tests.log.support import LEASED, SMALL, START_MS, append, at, batch, open_log, put
 
 ONE_SEGMENT = replace(SMALL, segment_bytes=1 << 20)

@@ -7,9 +7,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from oncelog.log.config import LogConfig
-from oncelog.log.memory_disk import MemoryDisk
 from oncelog.log.partition import PartitionLog
 from oncelog.producers import Decision
+from tests.log.memory_disk import MemoryDisk
 from tests.log.support import LEASED, append, at, batch, open_log, records_in
 
 CONFIG = LogConfig(segment_bytes=500, index_interval_bytes=100, retention_ms=-1, min_cleanable_dirty_ratio=0.0)

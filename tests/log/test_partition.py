@@ -7,12 +7,12 @@ import pytest
 from oncelog.log.config import Flush, LogConfig, TimestampType
 from oncelog.log.errors import OffsetOutOfRange
 from oncelog.log.handles import Handles
-from oncelog.log.memory_disk import MemoryDisk
 from oncelog.log.partition import PartitionLog
 from oncelog.producers import Decision, ProducerMap
 from oncelog.producers.fence import read_fence
 from oncelog.records.header import check_produced, headers, read_header
 from oncelog.records.read import records_of
+from tests.log.memory_disk import MemoryDisk
 from tests.log.support import (
     FOLDER,
     KAFKA_PID,

@@ -8,10 +8,10 @@ import pytest
 from oncelog.log.checkpoint import Checkpointer
 from oncelog.log.config import LogConfig
 from oncelog.log.errors import LogStorageError
-from oncelog.log.memory_disk import MemoryDisk
 from oncelog.log.partition import PartitionLog
 from oncelog.producers import Decision
 from oncelog.records.header import check_produced, read_header
+from tests.log.memory_disk import MemoryDisk
 from tests.log.support import FOLDER, LEASED, NOW, SMALL, batch, open_log, put, records_in, values_in
 
 FIRST_LOG = f"{FOLDER}/{0:020d}.log"

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from oncelog.log.errors import LogStorageError
-from oncelog.log.memory_disk import MemoryDisk
 from oncelog.log.partition import PartitionLog
 from oncelog.producers import Decision
+from tests.log.memory_disk import MemoryDisk
 from tests.log.support import LEASED, OTHER_LEASED, SMALL, START_MS, at, open_log, put, values_in
 
 SECOND_MS = 1000

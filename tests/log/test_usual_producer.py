@@ -9,10 +9,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from oncelog.log.config import LogConfig
 from oncelog.log.errors import LogStorageError
-from oncelog.log.memory_disk import MemoryDisk
 from oncelog.log.partition import PartitionLog
 from oncelog.producers import ProducerMap
 from oncelog.records.header import check_produced
+from tests.log.memory_disk import MemoryDisk
 from tests.log.support import FOLDER, KAFKA_PID, LEASED, OTHER_LEASED, at, batch
 
 CONFIG = LogConfig(segment_bytes=2000, index_interval_bytes=150, retention_ms=-1)

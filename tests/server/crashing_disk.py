@@ -34,7 +34,7 @@ class CrashingDisk(RealDisk):
         if create and not self.exists(path):
             self.change(lambda: super(CrashingDisk, self).open(path, create=True).close())
         real = super().open(path, write=write or create)
-        file = CrashingFile(real._fd)
+        file = CrashingFile(real.fd)
         file.disk = self
         return file
 

@@ -14,7 +14,6 @@ from oncelog.embedded import Server
 from oncelog.log.config import LogConfig
 from oncelog.log.disk import Disk, RealDisk
 from oncelog.log.errors import LogStorageError
-from oncelog.log.memory_disk import MemoryDisk
 from oncelog.log.partition import PartitionLog
 from oncelog.log.slices import Slice
 from oncelog.producers import ProducerMap
@@ -22,6 +21,7 @@ from oncelog.records.header import read_header
 from oncelog.server.connection import Connection
 from oncelog.server.errors import ErrorCode
 from oncelog.server.sending import LONG_RUN_ANSWERS, TRIAL_ANSWERS, Pace, Straight
+from tests.log.memory_disk import MemoryDisk
 from tests.raw import RawConnection, ServerClosed, batch, encode_request, make, message
 from tests.server.conftest import new_topic
 from tests.waiting import until

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from oncelog.log import memory_disk
 from oncelog.log.disk import Disk, RealDisk
-from oncelog.log.memory_disk import MemoryDisk
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.folders import Folders
+from oncelog.server.metadata_log import MetadataLog
 from oncelog.server.topics import DataFolderError, Topics
+from tests.log import memory_disk
+from tests.log.memory_disk import MemoryDisk
 from tests.server.crashing_disk import CrashingDisk, Died
 from tests.server.topics_support import NOW, append, grow_to, open_topics, refusal, state
 
@@ -40,7 +41,7 @@ def test_everything_is_there_again_after_a_start(topics: Topics, tmp_path: Path)
 
 
 def test_a_setting_kept_by_another_version_does_not_stop_the_start(topics: Topics, tmp_path: Path) -> None:
-    topics._metadata.put_broker_configs(
+    MetadataLog(next(iter(topics.logs()))).put_broker_configs(
         {"was.once.known": "1", "message.max.bytes": "big", "max.connections": "5"}, NOW
     )
     topics.close()

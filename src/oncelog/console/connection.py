@@ -30,9 +30,9 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
 
     def _look_later(self) -> None:
-        self._look = self.loop.call_later(PATIENCE_S, self._end_if_silent)
+        self._look = self.loop.call_later(PATIENCE_S, self.end_if_silent)
 
-    def _end_if_silent(self) -> None:
+    def end_if_silent(self) -> None:
         if self.cycle is self._asked_then:
             self.transport.abort()
         else:

@@ -1,7 +1,7 @@
 """The one seam to the disk. Nothing else in oncelog opens a file of a log.
 
 Paths are plain strings with "/" between names. Every method raises `OSError` when the disk refuses; the log turns that
-into `LogStorageError`. `memory_disk.MemoryDisk` is the twin that loses, tears and refuses writes.
+into `LogStorageError`. The tests' `MemoryDisk` is the twin that loses, tears and refuses writes.
 """
 
 import os
@@ -69,16 +69,16 @@ class Disk(Protocol):
 
 
 class RealFile:
-    __slots__ = ("_fd",)
+    __slots__ = ("fd",)
 
     def __init__(self, fd: int) -> None:
-        self._fd = fd
+        self.fd = fd
 
     def pread(self, size_bytes: int, position: int) -> bytes:
-        data = os.pread(self._fd, size_bytes, position)
+        data = os.pread(self.fd, size_bytes, position)
         # One call hands out at most 2 GiB, and a signal or an odd file system may shorten it.
         while 0 < len(data) < size_bytes:
-            more = os.pread(self._fd, size_bytes - len(data), position + len(data))
+            more = os.pread(self.fd, size_bytes - len(data), position + len(data))
             if not more:
                 break
             data += more
@@ -86,25 +86,25 @@ class RealFile:
 
     def send_to(self, socket_fd: int, size_bytes: int, position: int) -> int:
         try:
-            return os.sendfile(socket_fd, self._fd, position, size_bytes)
+            return os.sendfile(socket_fd, self.fd, position, size_bytes)
         except BlockingIOError:
             return 0
 
     def pwritev(self, buffers: Sequence[Buffer], position: int) -> int:
-        return os.pwritev(self._fd, buffers, position)
+        return os.pwritev(self.fd, buffers, position)
 
     def fdatasync(self) -> None:
-        os.fdatasync(self._fd)
+        os.fdatasync(self.fd)
 
     def truncate(self, size_bytes: int) -> None:
-        os.ftruncate(self._fd, size_bytes)
+        os.ftruncate(self.fd, size_bytes)
 
     def size(self) -> int:
-        return os.fstat(self._fd).st_size
+        return os.fstat(self.fd).st_size
 
     def close(self) -> None:
-        if self._fd >= 0:
-            fd, self._fd = self._fd, -1
+        if self.fd >= 0:
+            fd, self.fd = self.fd, -1
             os.close(fd)
 
 

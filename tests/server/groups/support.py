@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from oncelog.clock import ManualClock
 from oncelog.log.disk import Disk
-from oncelog.log.memory_disk import MemoryDisk
 from oncelog.producers import ProducerMap
 from oncelog.server.groups.coordinator import GroupCoordinator
 from oncelog.server.groups.messages import JoinRequest
@@ -14,6 +13,7 @@ from oncelog.server.groups.records import CommittedOffset
 from oncelog.server.settings import Settings
 from oncelog.server.settings_reading import read_settings
 from oncelog.server.topics import Partition, Topics
+from tests.log.memory_disk import MemoryDisk
 
 SESSION_MS = 10_000
 

@@ -6,13 +6,13 @@ from random import Random
 
 import pytest
 
-from oncelog.log.memory_disk import MemoryDisk
 from oncelog.server.errors import ErrorCode
 from oncelog.server.groups.messages import JoinAnswer, Leaving, SyncAnswer, SyncRequest
 from oncelog.server.groups.offsets import ENTRY_BYTES, Offsets, TopicPartition
 from oncelog.server.groups.records import CommittedOffset
 from oncelog.server.groups.state import State
 from oncelog.server.names import OFFSETS_TOPIC
+from tests.log.memory_disk import MemoryDisk
 from tests.server.groups.support import SESSION_MS, House, join_request
 
 DAY_MS = 24 * 60 * 60 * 1000

@@ -2,9 +2,9 @@
 
 import pytest
 
-from oncelog.log.memory_disk import MemoryDisk
 from oncelog.server.errors import ErrorCode
 from oncelog.server.groups.offsets_topic import partition_of_group
+from tests.log.memory_disk import MemoryDisk
 from tests.server.groups.support import House, join_request
 
 GROUP, OTHER = "g", "h"  # in different partitions
