@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from oncelog.chaos.process_tree import ticks_of
+
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = mmap.PAGESIZE
 ROOT = Path(__file__).parents[1]
@@ -16,8 +18,7 @@ ROOT = Path(__file__).parents[1]
 
 def cpu_seconds(pid: int) -> float:
     """User and system time of all threads, ended ones too."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+    return ticks_of(pid) / _TICKS_PER_S
 
 
 def resident_mb(pid: int) -> float:

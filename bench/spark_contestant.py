@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -12,6 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from bench.process import ROOT
+from oncelog.chaos.process_tree import end_session, session_of, ticks_of
 from tests.peers.jars import spark_connector_jars
 
 SPARK = "spark"
@@ -21,19 +21,9 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 STOP_S = 20
 
 
-def session_cpu_seconds(session_id: int) -> float:
+def session_cpu_seconds(leader: int) -> float:
     """Of all processes of a session, and of those that they have waited for."""
-    ticks = 0
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            fields = (entry / "stat").read_text().rpartition(")")[2].split()
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        if int(fields[3]) == session_id:
-            ticks += sum(int(field) for field in fields[11:15])
-    return ticks / _TICKS_PER_S
+    return sum(ticks_of(pid, with_children=True) for pid in session_of(leader)) / _TICKS_PER_S
 
 
 class JobFailed(RuntimeError):
@@ -100,8 +90,7 @@ class Contestant:
         try:
             process.wait(STOP_S)
         except subprocess.TimeoutExpired:
-            _end_session(process.pid)
-            process.wait()
+            end_session(process)
 
     @property
     def pid(self) -> int:
@@ -130,16 +119,3 @@ class Contestant:
             raise JobFailed(f"{self.kind} ended:\n{(self.folder / 'driver.log').read_text()[-4000:]}")
         found: dict[str, Any] = json.loads(line)
         return found
-
-
-def _end_session(session_id: int) -> None:
-    """Only what this contestant started: its driver, its JVM, its Python workers."""
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            if int(fields[3]) == session_id:
-                os.kill(int(entry.name), signal.SIGKILL)
-        except (FileNotFoundError, ProcessLookupError):
-            continue

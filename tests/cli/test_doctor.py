@@ -1,12 +1,12 @@
 """`oncelog doctor` as a command: what it prints, and its exit code."""
 
 import json
-import socket
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from oncelog.chaos.life import free_ports
 from oncelog.cli import main
 from oncelog.clock import monotonic_s
 from oncelog.embedded import Server
@@ -20,9 +20,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as before:
-        port: int = before.getsockname()[1]
-    return port
+    return free_ports(1)[0]
 
 
 def doctor(port: int, *arguments: str) -> Said:

@@ -4,7 +4,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from oncelog.chaos.life import free_ports, listens
 from tests.repo.tree import ROOT, project_files, read
 from tests.waiting import until
 
@@ -93,7 +93,7 @@ class PageRun:
 
     def __init__(self, page: str, folder: Path) -> None:
         self.folder = folder / "oncelog"
-        self.port = _free_port()
+        self.port = free_ports(1)[0]
         self._page = page
         self._server: subprocess.Popen[bytes] | None = None
         self._printed = ""
@@ -175,11 +175,7 @@ class PageRun:
     def _server_answers(self) -> bool:
         if self._server is None or self._server.poll() is not None:
             raise BlockFailed(f"{self._page}: its server ended:\n{(self.folder / 'page-server.log').read_text()}")
-        try:
-            with socket.create_connection(("127.0.0.1", self.port), timeout=1):
-                return True
-        except OSError:
-            return False
+        return listens(self.port)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -191,10 +187,3 @@ def _end(process: subprocess.Popen[bytes]) -> None:
                 process.wait(STOP_SECONDS)
             except subprocess.TimeoutExpired:
                 continue
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -1,15 +1,14 @@
 """The installed command serves, produces and consumes, and so does the installed package."""
 
 import os
-import re
-import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from oncelog.chaos.life import Life
+from oncelog.chaos.stopped import DidNotStart
 from tests.smoke.installing import Failed, run
-from tests.waiting import until
 
 LINES = [f"record {number}" for number in range(1000)]
 STOP_SECONDS = 30
@@ -55,26 +54,19 @@ def check(bin_folder: Path, folder: Path, version: str) -> None:
 @contextmanager
 def serving(command: list[str | Path], folder: Path) -> Iterator[str]:
     """The address of the server that the command is; at the end it is to stop by SIGTERM with exit code 0."""
-    log = folder / "serve.log"
+    server = Life("the server", folder / "serve.log")
+    server.log.unlink(missing_ok=True)  # of another check
     environment = environment_of(Path(command[0]).parent)
-    with open(log, "wb") as output:
-        server = subprocess.Popen(
-            command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, env=environment, cwd=folder
-        )
+    server.launch([str(word) for word in command], stdin=subprocess.DEVNULL, env=environment, cwd=folder)
     try:
-
-        def address() -> str:
-            _expect(server.poll() is None, f"the server ended: {log.read_text()}")
-            listening = re.search(r"oncelog listens on (127\.0\.0\.1:\d+)", log.read_text())
-            return "" if listening is None else listening[1]
-
-        yield until(address, "the server to listen")
-        server.send_signal(signal.SIGTERM)
-        _expect(server.wait(STOP_SECONDS) == 0, f"the server ended with {server.returncode}: {log.read_text()}")
+        yield server.await_words(r"oncelog listens on (127\.0\.0\.1:\d+)")
+        server.stop(STOP_SECONDS)
+        code = server.process.returncode
+        _expect(code == 0, f"the server ended with {code}: {server.log_text()}")
+    except DidNotStart as failure:
+        raise Failed(str(failure)) from failure
     finally:
-        if server.poll() is None:
-            server.kill()
-            server.wait(STOP_SECONDS)
+        server.kill()
 
 
 def environment_of(bin_folder: Path) -> dict[str, str]:

@@ -3,10 +3,12 @@
 import os
 import subprocess
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from oncelog.chaos.guard import PROCESSES, end, pids
 
-_PARENT, _USER_TICKS, _SYSTEM_TICKS = 1, 11, 12  # in `stat`, behind the name
+# In `stat`, behind the name. Four of the latter: in user and in system mode, its own and its children's.
+_PARENT, _TICKS = 1, 11
 
 
 def session_of(leader: int) -> list[int]:
@@ -14,7 +16,7 @@ def session_of(leader: int) -> list[int]:
     return [pid for pid in pids() if _session(pid) == leader]
 
 
-def end_session(leader: "subprocess.Popen[bytes]") -> None:
+def end_session(leader: "subprocess.Popen[Any]") -> None:
     """kill -9 of a process that leads a session, and of all that it has started."""
     for pid in session_of(leader.pid):
         end(pid)
@@ -41,10 +43,9 @@ def parent_of(pid: int) -> int:
     return int(fields[_PARENT]) if fields else -1
 
 
-def ticks_of(pid: int) -> int:
-    """How much of a processor's time it has used."""
-    fields = _stat(pid)
-    return int(fields[_USER_TICKS]) + int(fields[_SYSTEM_TICKS]) if fields else 0
+def ticks_of(pid: int, *, with_children: bool = False) -> int:
+    """How much of a processor's time it has used, or with the children that it has waited for."""
+    return sum(map(int, _stat(pid)[_TICKS : _TICKS + (4 if with_children else 2)]))
 
 
 def _stat(pid: int) -> Sequence[bytes]:

@@ -55,14 +55,14 @@ def run(
     can be removed in the end, whatever kind of end that is."""
     with Guard(folder if is_folder_removed else None) as guard:
         if options.servers:
-            experiment = _Experiment(options, folder, guard, options.servers, None, watch)
+            experiment = Experiment(options, folder, guard, options.servers, None, watch)
             return experiment.run_and_tidy()
         watch(Progress(phase="starting the server"))
         with ServerLives(guard, folder / "server", OUR_SETTINGS, serve_with) as server:
-            return _Experiment(options, folder, guard, server.servers, server, watch).run()
+            return Experiment(options, folder, guard, server.servers, server, watch).run()
 
 
-class _Experiment:
+class Experiment:
     def __init__(
         self, options: Options, folder: Path, guard: Guard, servers: str, server: ServerLives | None, watch: Watch
     ) -> None:
