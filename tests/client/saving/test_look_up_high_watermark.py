@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from oncelog.client.errors import KafkaException
+from oncelog.client.net.offsets import WHOLE_LOG
 from oncelog.client.saving import look_up
-from oncelog.client.saving.asking import WHOLE_LOG
 from oncelog.client.saving.look_up import _refuse_what_may_be_stored_yet
 from oncelog.slots import HighWater, Identity, Place
 from oncelog.slots.messages import Found, LookUp

@@ -2,13 +2,15 @@
 
 import asyncio
 from collections.abc import Callable
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from oncelog.client.errors import KafkaError, KafkaException
-from oncelog.client.saving.errors import CannotResume
+from oncelog.client.net.retry import Patience, ask
 from oncelog.client.saving.fencing import kafka_pid, lease
 from oncelog.client.saving.look_up import look_up
 from oncelog.clock import monotonic_s, wall_s
+from oncelog.slots import Identity
 from oncelog.slots.messages import LookUp, NeedIdentity
 from oncelog.slots.sender import Sender
 
@@ -30,7 +32,8 @@ class Identities:
     ) -> None:
         self._brokers = brokers
         self._sender = sender
-        self._settings = settings
+        # Without an end: records that are too old give up by themselves.
+        self._patience = Patience(inf, settings.retry_backoff_ms / 1000, settings.retry_backoff_max_ms / 1000)
         self._tell = tell
         self._wake = wake
         self._tasks: set[asyncio.Task[None]] = set()
@@ -47,48 +50,28 @@ class Identities:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _grant(self, asked: NeedIdentity) -> None:
-        attempt = 0
-        while True:
+        async def grant() -> Identity:
             asked_ms = int(wall_s() * 1000)
-            try:
-                is_leased = (await self._brokers.connection(None)).is_oncelog
-                if is_leased:
-                    granted = await lease(self._brokers, asked.places, asked_ms)
-                else:
-                    granted = await kafka_pid(self._brokers)
-            except KafkaException as failure:
-                error = failure.error
-                self._tell(error)
-                if not error.retriable():
-                    self._sender.not_granted(asked.places, error.code(), error.str(), int(monotonic_s() * 1000))
-                    break
-                attempt += 1
-                await self._pause(attempt)
-                continue
+            if (await self._brokers.connection(None)).is_oncelog:
+                return await lease(self._brokers, asked.places, asked_ms)
+            return await kafka_pid(self._brokers)
+
+        try:
+            granted = await ask(grant, self._patience, failed=self._tell)
+        except KafkaException as failure:
+            error = failure.error
+            self._sender.not_granted(asked.places, error.code(), error.str(), int(monotonic_s() * 1000))
+        else:
             self._sender.granted(asked.places, granted, int(monotonic_s() * 1000))
-            break
         self._wake()
 
     async def _find(self, asked: LookUp) -> None:
-        attempt = 0
-        while True:
-            try:
-                found = await look_up(self._brokers, asked)
-                break
-            except KafkaException as failure:
-                self._tell(failure.error)
-                if isinstance(failure, CannotResume) or not failure.error.retriable():
-                    found = None
-                    break
-                attempt += 1
-                await self._pause(attempt)
+        try:
+            found = await ask(lambda: look_up(self._brokers, asked), self._patience, failed=self._tell)
+        except KafkaException:
+            found = None
         self._sender.looked_up(asked.place, found, int(monotonic_s() * 1000))
         self._wake()
-
-    async def _pause(self, attempt: int) -> None:
-        settings = self._settings
-        pause_ms = min(settings.retry_backoff_ms * 2 ** min(attempt, 20), settings.retry_backoff_max_ms)
-        await asyncio.sleep(pause_ms / 1000)
 
     def _spawn(self, coroutine: Any) -> None:
         task = asyncio.ensure_future(coroutine)

@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.client.errors import KafkaError, KafkaException
+from oncelog.client.net.offsets import EARLIEST, end_offsets
 from oncelog.client.partitioners import KeylessCounter
 from oncelog.client.producer.accumulator import NEVER_S, Partition, Topic
 from oncelog.client.producer.delivery import Records
 from oncelog.client.producer.replaying import Replays
-from oncelog.client.saving.asking import EARLIEST, end_offsets
 from oncelog.client.saving.book import Book, Save
 from oncelog.client.saving.errors import TopicGone
 from oncelog.client.saving.fencing import kafka_pid, lease

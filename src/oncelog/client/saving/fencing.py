@@ -7,10 +7,12 @@ under a generation that nobody but us has seen.
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.client.errors import KafkaError, KafkaException
-from oncelog.client.saving.asking import Asked, ask_leaders, by_topic, milliseconds, passing
+from oncelog.client.net.leaders import answers_of_leaders, by_topic, refusal
+from oncelog.client.net.retry import ASK_AT_ONCE, Outcomes, Patience
 from oncelog.producers.sequences import GENERATIONS, is_newer_generation
 from oncelog.slots import HighWater, Identity, Place
 
@@ -29,7 +31,7 @@ async def fence(brokers: "Brokers", identities: Mapping[Place, Identity]) -> dic
     """For each place the generation that is ours now, and H(P); None where the lease is not known there (any more)."""
     generations = {place: generation_after(identity.generation) for place, identity in identities.items()}
 
-    async def ask(node_id: int, places: Sequence[Place]) -> Asked[HighWater | None]:
+    async def ask(node_id: int, places: Sequence[Place]) -> Outcomes[Place]:
         producers: dict[tuple[int, int], list[Place]] = defaultdict(list)
         for place in places:
             producers[identities[place].pid, generations[place]].append(place)
@@ -41,8 +43,7 @@ async def fence(brokers: "Brokers", identities: Mapping[Place, Identity]) -> dic
             for place in places:
                 generations[place] = generation_after(generations[place])
             raise
-        found: dict[Place, HighWater | None] = {}
-        may_ask_at_once = True
+        found: Outcomes[Place] = {}
         for producer in answer.producers:
             for topic in producer.topics:
                 for each in topic.partitions:
@@ -54,19 +55,20 @@ async def fence(brokers: "Brokers", identities: Mapping[Place, Identity]) -> dic
                         found[place] = None
                     elif code == INVALID_PRODUCER_EPOCH:
                         generations[place] = _newer(generations[place], each.generation)
+                        found[place] = ASK_AT_ONCE
                     else:
                         generations[place] = generation_after(generations[place])
-                        may_ask_at_once = code == REQUEST_TIMED_OUT and may_ask_at_once
-                        passing(place, code, each.error_message)
-        return found, may_ask_at_once
+                        is_at_once = code == REQUEST_TIMED_OUT  # the leader has waited already
+                        found[place] = ASK_AT_ONCE if is_at_once else refusal(code, place, each.error_message)
+        return found
 
-    return await ask_leaders(brokers, identities, ask)
+    return await answers_of_leaders(brokers, identities, ask, Patience())
 
 
 def _request(schema: Any, producers: Mapping[tuple[int, int], Sequence[Place]]) -> Any:
     return schema.new(
         "ResumePidRequest",
-        timeout=milliseconds(TIMEOUT_MS),
+        timeout=timedelta(milliseconds=TIMEOUT_MS),
         producers=tuple(
             schema.new(
                 "ResumePidProducer",
@@ -94,21 +96,21 @@ def _newer(given: int, known: int) -> int:
 async def lease(brokers: "Brokers", places: Sequence[Place], wall_ms: int) -> Identity:
     """One new lease for all these partitions (decision 11)."""
 
-    async def ask(node_id: int, places: Sequence[Place]) -> Asked[Identity]:
+    async def ask(node_id: int, places: Sequence[Place]) -> Outcomes[Place]:
         answer = await brokers.request(node_id, "lease_pid", lambda schema: _lease_request(schema, places))
-        found: dict[Place, Identity] = {}
+        found: Outcomes[Place] = {}
         for topic in answer.topics:
             for each in topic.partitions:
                 place = Place(topic.name, each.partition_index)
                 if each.error_code == 0:
                     found[place] = Identity(each.producer_id, each.generation, wall_ms + each.expire_ms)
                 else:
-                    passing(place, int(each.error_code), each.error_message)
-        return found, False
+                    found[place] = refusal(each.error_code, place, each.error_message)
+        return found
 
     # The pid is good for every partition, whoever leads it; so one answer is enough.
-    (identity,) = (await ask_leaders(brokers, places[:1], ask)).values()
-    return identity
+    found: dict[Place, Identity] = await answers_of_leaders(brokers, places[:1], ask, Patience())
+    return found[places[0]]
 
 
 def _lease_request(schema: Any, places: Sequence[Place]) -> Any:
@@ -128,7 +130,7 @@ async def kafka_pid(brokers: "Brokers") -> Identity:
         return schema.new(
             "InitProducerIdRequest",
             transactional_id=None,
-            transaction_timeout=milliseconds(60_000),
+            transaction_timeout=timedelta(milliseconds=60_000),
             producer_id=-1,
             producer_epoch=-1,
         )

@@ -13,10 +13,11 @@ session ended joins and looks again.
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.client.errors import KafkaError, KafkaException, error_of, is_retriable
-from oncelog.client.saving.asking import milliseconds
+from oncelog.client.net import retry
 from oncelog.client.saving.committed import DEFAULT_LIMIT_BYTES, LIMIT_SETTING, Committed, Entry, put_in, take_out
 from oncelog.client.saving.errors import BadSavedProducer, TakenOver
 from oncelog.client.saving.saved import SavedProducer
@@ -29,8 +30,6 @@ PROTOCOL: Final = "oncelog"  # not "consumer": then Kafka would forget offsets o
 SESSIONS_MS: Final = (1_800_000, 300_000, 30_000)  # the longest that the broker takes
 JOIN_PURPOSE: Final = "own"
 JOIN_TIMEOUT_MS: Final = 60_000
-PATIENCE_MS: Final = 60_000
-PAUSE_MS: Final = 100
 
 INVALID_SESSION_TIMEOUT: Final = 26
 OFFSET_METADATA_TOO_LARGE: Final = 12
@@ -75,7 +74,7 @@ async def fetch_committed(brokers: "Brokers", group: str) -> Committed:
                     entries.append(Entry(topic.name, each.partition_index, offset, each.metadata or "", epoch))
         return entries
 
-    return take_out(await _patiently(ask))
+    return take_out(await retry.ask(ask, retry.Patience()))
 
 
 class Ownership:
@@ -108,7 +107,7 @@ class Ownership:
 
         async with self._turn:
             entries((self._save or 0) + 1)  # refuse what does not fit before joining
-            await _patiently(lambda: self._commit_once(entries, saved))
+            await retry.ask(lambda: self._commit_once(entries, saved), retry.Patience())
 
     async def _commit_once(self, entries: Callable[[int], list[Entry]], saved: SavedProducer) -> None:
         if not self._member_id and await self._look(saved):
@@ -162,8 +161,8 @@ class Ownership:
         return schema.new(
             "JoinGroupRequest",
             group_id=self._group,
-            session_timeout=milliseconds(session_ms),
-            rebalance_timeout=milliseconds(JOIN_TIMEOUT_MS),
+            session_timeout=timedelta(milliseconds=session_ms),
+            rebalance_timeout=timedelta(milliseconds=JOIN_TIMEOUT_MS),
             member_id="",
             group_instance_id=INSTANCE_ID,
             protocol_type=PROTOCOL,
@@ -228,18 +227,6 @@ class Ownership:
             )
         for code in sorted(codes):
             _raise(code)
-
-
-async def _patiently(ask: Any) -> Any:
-    loop = asyncio.get_running_loop()
-    give_up_s = loop.time() + PATIENCE_MS / 1000
-    while True:
-        try:
-            return await ask()
-        except KafkaException as failure:
-            if not failure.error.retriable() or loop.time() > give_up_s:
-                raise
-        await asyncio.sleep(PAUSE_MS / 1000)
 
 
 def _raise(code: int) -> None:

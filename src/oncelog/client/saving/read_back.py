@@ -4,14 +4,15 @@ The broker may have forgotten a producer; the log has not. A partition is read f
 at a time, up to the high watermark as it was when the reading began. Nothing above that counts: it could still vanish.
 """
 
-import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
-from oncelog.client.errors import KafkaError, KafkaException, is_retriable
-from oncelog.client.saving.asking import EARLIEST, PATIENCE_MS, PAUSE_MS, end_offsets, passing
+from oncelog.client.errors import KafkaError, exception_of
+from oncelog.client.net.leaders import named, refusal
+from oncelog.client.net.offsets import EARLIEST, end_offsets
+from oncelog.client.net.retry import NoAnswer, Patience, ask
 from oncelog.client.saving.errors import CannotResume
 from oncelog.client.saving.replay import Slot
 from oncelog.client.saving.slots import SlotScan
@@ -126,37 +127,30 @@ class _Fetching:
         return self
 
     async def __anext__(self) -> Buffer:
-        if self._offset >= self._up_to:
+        found = await ask(self._next_batches, Patience(), refresh=self._refresh, gave_up=self._gave_up)
+        if found is None:
             self._end()
-        loop = asyncio.get_running_loop()
-        give_up_s = loop.time() + PATIENCE_MS / 1000
-        trouble = "the leader answered with nothing"
-        while loop.time() < give_up_s:
+        return found
+
+    async def _next_batches(self) -> Buffer | None:
+        while self._offset < self._up_to:
             leader, _ = self._brokers.metadata.leader(*self._place)
-            try:
-                if leader < 0:
-                    raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE, retriable=True))
-                records = await self._fetch(leader)
-            except KafkaException as failure:
-                if not failure.error.retriable():
-                    raise
-                trouble = failure.error.str()
-                await asyncio.sleep(PAUSE_MS / 1000)
-                await _refreshed(self._brokers, self._place.topic)
-                continue
+            if leader < 0:
+                raise exception_of(KafkaError.LEADER_NOT_AVAILABLE)
+            records = await self._fetch(leader)
             if _holds_a_batch(records):
                 return records
-            if self._offset >= self._up_to:
-                self._end()
             if records:
                 self._max_bytes = min(self._max_bytes * 2, LARGEST_FETCH_BYTES)
-        raise KafkaException(
-            KafkaError(
-                KafkaError._TIMED_OUT,
-                f"{self._place.topic}-{self._place.partition} could not be read back from offset {self._offset} "
-                f"to {self._up_to}: {trouble}",
-            )
-        )
+        return None
+
+    async def _refresh(self) -> None:
+        await self._brokers.refresh([self._place.topic])
+
+    def _gave_up(self, trouble: KafkaError | None) -> NoAnswer:
+        why = "the leader answered with nothing" if trouble is None else trouble.str()
+        words = f"{named([self._place])} could not be read back from offset {self._offset} to {self._up_to}: {why}"
+        return NoAnswer(KafkaError(KafkaError._TIMED_OUT, words))
 
     def go_on(self, offset: int) -> None:
         """What was answered is dealt with up to here."""
@@ -190,10 +184,8 @@ class _Fetching:
         if getattr(found, "log_start_offset", -1) > self._offset:
             self._begin_at(found.log_start_offset)
             return b""
-        if code:
-            if is_retriable(code):
-                raise KafkaException(KafkaError(code, retriable=True))
-            passing(self._place, code)
+        if refused := refusal(code, self._place):
+            raise refused
         return found.records or b""
 
     def _begin_at(self, log_start_offset: int) -> None:
@@ -216,11 +208,3 @@ class _Fetching:
 
 def _holds_a_batch(records: Buffer) -> bool:
     return len(records) >= HEADER_BYTES and read_header(records).size_bytes <= len(records)
-
-
-async def _refreshed(brokers: "Brokers", topic: str) -> None:
-    try:
-        await brokers.refresh([topic])
-    except KafkaException as failure:
-        if not failure.error.retriable():
-            raise

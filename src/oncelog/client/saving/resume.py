@@ -15,10 +15,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from oncelog.client.errors import KafkaError, KafkaException
-from oncelog.client.saving.asking import end_offsets, remembered
+from oncelog.client.net.offsets import end_offsets
 from oncelog.client.saving.errors import BadSavedProducer, CannotResume, TopicGone
 from oncelog.client.saving.fencing import fence, lease
 from oncelog.client.saving.read_back import last_sequence
+from oncelog.client.saving.remembered import remembered
 from oncelog.client.saving.saved import SavedPartition, SavedProducer
 from oncelog.producers.sequences import (
     NO_SEQUENCE,
