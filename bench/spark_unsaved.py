@@ -7,8 +7,9 @@ from pyspark.sql.datasource import DataSourceStreamWriter
 from pyspark.sql.types import StructType
 
 from oncelog.spark.datasource import OncelogDataSource
-from oncelog.spark.sink.direct import StreamWriter, Written, place_of_task
+from oncelog.spark.sink.direct import StreamWriter, place_of_task
 from oncelog.spark.sink.lane import LaneMessage
+from oncelog.spark.sink.written import Written
 from oncelog.spark.worker import settle
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from oncelog.spark.datasource import OncelogDataSource
-from oncelog.spark.sink.direct import StreamWriter, Written, place_of_task
+from oncelog.spark.sink.direct import StreamWriter, place_of_task
+from oncelog.spark.sink.written import Written
 
 NOTES = "notes"  # the option that names the folder in which tasks write down that they are done
 

@@ -208,10 +208,12 @@ def test_beside_rows_that_are_left_to_the_partitioner_none_names_a_partition_tha
     left, named = (table(RIGHT[:1], partition=pa.array([at], pa.int32())) for at in (None, 5))
     both = table(RIGHT[:2], partition=pa.array([5, None], pa.int32()))
     for lane, rows in enumerate(([both], [left, named])):
-        with pytest.raises(SinkRefused, match=r"row \d: .* has 4 partitions for this batch: where other rows"):
+        with pytest.raises(SinkRefused, match=r"row \d: there is no partition 5: .* has 4 for this batch: where other"):
             sink.lane(1, lane, rows)
-    with pytest.raises(SinkRefused, match=r"row 0: .* has 6 partitions"):
-        sink.lane(1, 2, [table(RIGHT[:1], partition=pa.array([6], pa.int32()))])
+    for lane, others in ((2, [6]), (3, [None, 6])):
+        rows = table(RIGHT[: len(others)], partition=pa.array(others, pa.int32()))
+        with pytest.raises(SinkRefused, match=rf"row {len(others) - 1}: there is no partition 6: {topic} has \d$"):
+            sink.lane(1, lane, [rows])
 
 
 def test_the_second_of_two_drivers_changes_nothing(server: ServerProcess, topic: str) -> None:

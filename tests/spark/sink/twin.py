@@ -11,8 +11,6 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from random import Random
 from typing import Any
 
-import pyarrow as pa
-
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.net.retry import Clock, Patience
 from oncelog.client.register.partition import Fetched
@@ -25,6 +23,7 @@ from oncelog.spark.sink.destination import Destination
 from oncelog.spark.sink.errors import SinkRefused
 from oncelog.spark.sink.lane import Json, topic_of
 from oncelog.spark.sink.lane_producer import LaneProducer
+from oncelog.spark.sink.rows import Portion
 from oncelog.spark.sink.saved_lanes import identity_of, only_added, together, untouched
 from oncelog.spark.sink.standing import Standing
 from oncelog.spark.sink.state_topic import KIND, StateTopic
@@ -296,7 +295,11 @@ class MemoryProducer:
     def replayed(self) -> int:
         return sum(self._to_drop.values())
 
-    def send(self, topic: str, rows: pa.RecordBatch) -> None:
+    def refused(self) -> None:
+        """A broker in memory takes every row."""
+
+    def send(self, portion: Portion) -> None:
+        topic, rows = portion.topic, portion.rows
         count = self.began.topics[topic].partition_count
         values = rows.column("value").to_pylist()
         named = rows.column("partition").to_pylist() if "partition" in rows.schema.names else [None] * len(values)

@@ -5,6 +5,7 @@ a piece is placed, encoded and handed over by the calling thread while earlier o
 """
 
 import random
+import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -25,6 +26,7 @@ from oncelog.client.producer.accumulator import (
 )
 from oncelog.client.producer.buffers import Buffers
 from oncelog.client.producer.delivery import AllGiven, Records, Report
+from oncelog.client.producer.delivery import Rows as TableRows
 from oncelog.client.producer.sealing import BulkRows
 from oncelog.clock import monotonic_s, wall_s
 from oncelog.records.arrow import bytes_column, headers_column, timestamps
@@ -37,6 +39,7 @@ from oncelog.waiting import until_set
 if TYPE_CHECKING:
     from oncelog.client.producer.engine import Engine
 
+RECORD: Final = re.compile(r"record (\d+) of its batch: ")  # as `requests.py` says it
 COLUMNS: Final = frozenset({"key", "value", "headers", "partition", "timestamp"})
 LEAST_PIECE_BATCHES: Final = 4
 MOST_PIECE_BYTES: Final = 32 << 20
@@ -149,7 +152,7 @@ class BulkSend:
                 )
             else:
                 self.failed_count += records.count
-                self.error = self.error or report.error
+                self.error = self.error or _with_row(report.error, records)
         self._look()
 
     def _look(self) -> None:
@@ -172,6 +175,15 @@ def _follows(last: Range, each: Range) -> bool:
     )
 
 
+def _with_row(error: KafkaError, records: Records) -> KafkaError:
+    """Which of the table's rows it was, where the broker named the record."""
+    named = RECORD.search(error.str())
+    if named is None or records.rows is None:
+        return error
+    words = f"row {records.rows.row(int(named[1]))}: {error.str()[: named.start()]}{error.str()[named.end() :]}"
+    return KafkaError(error.code(), words, fatal=error.fatal(), maybe_stored=error.maybe_stored())
+
+
 class _Rows(NamedTuple):
     """A record batch as columns."""
 
@@ -185,6 +197,7 @@ class _Rows(NamedTuple):
 
 class Piece(NamedTuple):
     rows: "_Rows"
+    first_row: int
     record_count: int
     size_bytes: int
 
@@ -214,7 +227,7 @@ class Sending:
         for rows in self._batches:
             if rows.partition is not None and len(rows.partition) and int(rows.partition.max()) >= count:
                 row = first + int(np.argmax(rows.partition >= count))
-                words = f"row {row}: {topic.name} has {count} partitions"
+                words = f"row {row}: there is no partition {int(rows.partition[row - first])}: {topic.name} has {count}"
                 raise KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION, words))
             first += len(rows.sizes)
         self._choice = random.randrange(count)
@@ -224,14 +237,16 @@ class Sending:
         most_kbytes = self._engine.settings.queue_buffering_max_kbytes
         wanted = min(max(LEAST_PIECE_BATCHES, len(self._topic.partitions)) * self._target_bytes, MOST_PIECE_BYTES)
         wanted = max(1, min(wanted, most_kbytes * 1024 // PIECES_AT_ONCE))
+        first_row = 0
         for rows in self._batches:
             ends = np.cumsum(rows.sizes)
             start, before = 0, 0
             while start < len(ends):
                 stop = max(start + 1, int(np.searchsorted(ends, before + wanted, "right")))
                 size_bytes = int(ends[stop - 1]) - before
-                yield Piece(_cut(rows, start, stop), stop - start, size_bytes)
+                yield Piece(_cut(rows, start, stop), first_row + start, stop - start, size_bytes)
                 start, before = stop, int(ends[stop - 1])
+            first_row += len(ends)
 
     def has_room(self, piece: Piece) -> bool:
         """Whether this one may follow already, as far as the queue and this send are concerned."""
@@ -342,10 +357,13 @@ class Sending:
             is_stamped_later=self._engine.settings.enable_idempotence,
         )
         batches: dict[int, list[Batch]] = {}
+        counts = [0] * len(places)
         for each in encoded:
             place = places[each.part]
             records = Records(place.topic, place.partition, each.record_count, each.plain_bytes)
             records.handle = self._handle
+            records.rows = TableRows(piece.first_row, parts, each.part, counts[each.part])
+            counts[each.part] += each.record_count
             if rows.times is not None and sealing.keeps_times:
                 records.times = AllGiven(each.record_count)
             data: Any = each.data

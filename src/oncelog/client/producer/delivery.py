@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
 from sys import getrefcount
 from threading import Condition, get_ident
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from oncelog.client.errors import KafkaError
 from oncelog.client.producer.accumulator import Budget, time_ms
@@ -34,6 +34,22 @@ class AllGiven(Sequence[float]):
         return AllGiven(len(range(*at.indices(self._count)))) if isinstance(at, slice) else GIVEN
 
 
+class Rows(NamedTuple):
+    """Which rows of a table a batch's records are."""
+
+    first_row: int  # of the piece of the table that was encoded at once
+    parts: Any  # for each row of that piece its partition; None where all go to one
+    part: int
+    first: int  # the batch's first record among those of its partition
+
+    def row(self, index: int) -> int:
+        found = self.first + index
+        return self.first_row + (found if self.parts is None else int((self.parts == self.part).nonzero()[0][found]))
+
+    def behind(self, count: int) -> "Rows":
+        return self._replace(first=self.first + count)
+
+
 class Records:
     """The application's side of a batch; the columns are there only where somebody is to be told."""
 
@@ -44,6 +60,7 @@ class Records:
         "headers",
         "keys",
         "partition",
+        "rows",
         "size_bytes",
         "times",
         "topic",
@@ -63,6 +80,7 @@ class Records:
         self.callbacks: Sequence[Any] | None = None
         self.wall_offset_s = 0.0  # what makes wall time of the monotonic clock
         self.handle: Any = None  # of a bulk send
+        self.rows: Rows | None = None  # of its table
 
     def give_back(self, budget: Budget) -> None:
         """They are done."""
@@ -82,6 +100,7 @@ class Records:
             part.callbacks = None if self.callbacks is None else self.callbacks[piece]
             part.times = self.times[piece]
             part.wall_offset_s, part.handle = self.wall_offset_s, self.handle
+            part.rows = None if self.rows is None else self.rows.behind(piece.start or 0)
         return parts[0][0], parts[1][0]
 
 

@@ -333,8 +333,8 @@ class Engine:
         self._done(batch)
         known = error_of(action.code, action.message)
         error = KafkaError(action.code, known.str(), retriable=known.retriable(), maybe_stored=action.maybe_stored)
-        self.saving.failed(batch, error)
         self._report(batch.payload, error, batch)  # type: ignore[arg-type]
+        self.saving.failed(batch, error)
 
     def report_failed(self, batch: Batch, error: KafkaError) -> None:
         """It is stored, or something in its place is; what that is was not what it should be."""

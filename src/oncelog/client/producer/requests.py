@@ -21,6 +21,7 @@ from oncelog.wire.hot_client import (
     PRODUCE_VERSIONS,
     PRODUCE_VERSIONS_BY_NAME,
     ProduceAnswer,
+    ProducedPartition,
     pack_produce,
     read_produce_answer,
 )
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 _log: Final = logging.getLogger("oncelog.client")
 
 ACKS_NOBODY: Final = 0
+RECORD: Final = "record {index} of its batch: "
 ANSWER_SLACK_MS: Final = 1000  # for the way there and back; librdkafka's
 OnAnswered = Callable[[int, list[Answer] | None, int], None]  # request, what it says, throttle time
 OnLost = Callable[[int, KafkaError, bool], None]  # request, why, whether any of it may have been sent
@@ -190,11 +192,19 @@ def _why(failure: BaseException) -> KafkaError:
     return KafkaError(KafkaError._FAIL, f"a Produce request could not be sent: {failure!r}")
 
 
+def _message(said: ProducedPartition) -> str | None:
+    """Which record it was, where the broker names one."""
+    if not said.record_errors:
+        return said.error_message
+    index, message = said.record_errors[0]
+    return RECORD.format(index=index) + (message or said.error_message or "")
+
+
 def _answers(answer: ProduceAnswer, asked: Mapping[bytes, str]) -> list[Answer]:
     if any(each.topic not in asked for each in answer.partitions):
         raise MalformedFrame("an answer about a topic that nothing was sent to")
     return [
         Answer(asked[each.topic], each.partition, each.error_code, each.base_offset, each.append_time_ms,
-               each.error_message)
+               _message(each))
         for each in answer.partitions
     ]  # fmt: skip

@@ -21,6 +21,7 @@ from oncelog.spark.sealed import steps
 from oncelog.spark.sealed.manifest import Manifest, SealedError, SealedFile
 from oncelog.spark.sink.lane import LaneMessage, LanePlace
 from oncelog.spark.sink.steps import reached
+from oncelog.spark.sink.written import Written, attempt, lanes_of
 
 FOLDER: Final = "oncelog.sealed.folder"  # where files are to be written
 MANIFEST: Final = "oncelog.sealed.manifest"  # what is to be sent, in full
@@ -110,11 +111,6 @@ def send_lane(
     return message
 
 
-@dataclass(frozen=True)
-class Sent(WriterCommitMessage):
-    lane: LaneMessage
-
-
 class _Sender(DataSourceArrowWriter):
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = sink_options({name: value for name, value in options.items() if name.lower() not in _OURS})
@@ -124,20 +120,20 @@ class _Sender(DataSourceArrowWriter):
     def commit(self, messages: list[Any]) -> None:
         from oncelog.spark.sink.driver import commit_batch
 
-        lanes = [None if message is None else message.lane for message in messages]
-        commit_batch(self._options, lanes, self._manifest.batch)
+        commit_batch(self._options, lanes_of(messages), self._manifest.batch)
 
     def abort(self, messages: list[Any]) -> None:
         """Nothing is taken back: what was sent stands in its slots, and the next run of the batch finds it."""
 
-    def _send(self, lane: int, batches: Iterator[pa.RecordBatch]) -> Sent:
-        return Sent(send_lane(self._options, self._manifest, lane, batches, TaskContext.get().attemptNumber()))
+    def _send(self, lane: int, batches: Iterator[pa.RecordBatch]) -> Written:
+        number = TaskContext.get().attemptNumber()
+        return attempt(lambda: send_lane(self._options, self._manifest, lane, batches, number), batches)
 
 
 class FileSender(_Sender):
     """Its input is one row, the number of the file, which it reads itself: no row goes through the JVM again."""
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Sent:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         numbers = [number for batch in iterator for number in batch.column(0).to_pylist()]
         if len(numbers) != 1:
             raise SealedError(f"a task of batch {self._manifest.batch} was given {numbers}: one file each is expected")
@@ -149,7 +145,7 @@ class FileSender(_Sender):
 class RowSender(_Sender):
     """Its input is the rows of one file, read by Spark; a column of theirs tells which."""
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Sent:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         first = next(iterator, None)
         if first is None:
             raise SealedError(

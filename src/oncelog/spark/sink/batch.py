@@ -3,18 +3,18 @@ so."""
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter
 from pyspark.sql.types import StructType
 
 from oncelog.spark.option import BadOption
 from oncelog.spark.options import sink_options
 from oncelog.spark.sink.checking import check_options
 from oncelog.spark.sink.columns import check_columns
-from oncelog.spark.sink.lane import LaneMessage, LanePlace
+from oncelog.spark.sink.lane import LanePlace
+from oncelog.spark.sink.written import Written, attempt, lanes_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,13 +26,6 @@ AT_LEAST_ONCE: Final = (
     "df.write.format('oncelog') without `job.id` writes at least once: a task or a job that is run again writes its "
     "rows again. With .option('job.id', NAME) they are written once, however often the job of that name is run."
 )
-
-
-@dataclass
-class Written(WriterCommitMessage):
-    """`lane` is None where there is no job id, and so nothing to save."""
-
-    lane: LaneMessage | None
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -52,18 +45,18 @@ class BatchWriter(DataSourceArrowWriter):
         from oncelog.spark.sink.plain_writer import write_plain
 
         if self._options.job_id is None:
-            write_plain(self._options, iterator)
-            return Written(None)
+            return attempt(lambda: write_plain(self._options, iterator), iterator)
         context = TaskContext.get()
         assert context is not None, "Spark writes in tasks"
         place = LanePlace(query_of(self._options.job_id), BATCH, context.partitionId(), context.attemptNumber())
-        return Written(write_lane(self._options, place, iterator))
+        return attempt(lambda: write_lane(self._options, place, iterator), iterator)
 
     def commit(self, messages: list[Any]) -> None:
         from oncelog.spark.sink.driver import commit_batch
 
+        lanes = lanes_of(messages)
         if self._options.job_id is not None:
-            commit_batch(self._options, [None if each is None else each.lane for each in messages], BATCH)
+            commit_batch(self._options, lanes, BATCH)
 
     def abort(self, messages: list[Any]) -> None:
         """Nothing is taken back: what was written stands in its slots, and the next run of the job finds it."""

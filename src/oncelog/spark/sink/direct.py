@@ -1,18 +1,18 @@
 """`writeStream.format("oncelog")`: the thin part that Spark calls."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceStreamArrowWriter
 from pyspark.sql.types import StructType
 
 from oncelog.spark.option import BadOption
 from oncelog.spark.options import sink_options
 from oncelog.spark.sink.checking import check_options
 from oncelog.spark.sink.columns import check_columns
-from oncelog.spark.sink.lane import LaneMessage, LanePlace
+from oncelog.spark.sink.lane import LanePlace
+from oncelog.spark.sink.written import Written, attempt, lanes_of
 from oncelog.spark.worker import settle
 
 if TYPE_CHECKING:
@@ -20,13 +20,6 @@ if TYPE_CHECKING:
 
 BATCH = "streaming.sql.batchId"
 QUERY = "sql.streaming.queryId"
-
-
-@dataclass
-class Written(WriterCommitMessage):
-    """What a task's `write` answers, and `commit` is given."""
-
-    lane: LaneMessage
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -46,7 +39,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         from oncelog.spark.sink.lane_writer import write_lane
 
         try:
-            return Written(write_lane(self._options, place_of_task(), iterator))
+            return attempt(lambda: write_lane(self._options, place_of_task(), iterator), iterator)
         finally:
             settle()
 
@@ -54,7 +47,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         from oncelog.spark.sink.driver import commit_batch
 
         try:
-            commit_batch(self._options, [None if each is None else each.lane for each in messages], batchId)
+            commit_batch(self._options, lanes_of(messages), batchId)
         finally:
             settle()
 

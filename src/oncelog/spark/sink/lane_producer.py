@@ -2,16 +2,15 @@
 
 import asyncio
 from collections.abc import Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from oncelog.client import KafkaException, Producer, SavedProducer
+from oncelog.client import KafkaError, KafkaException, Producer, SavedProducer
 from oncelog.client.door import ReplayDiffers
 from oncelog.spark.sink.lane import Json
+from oncelog.spark.sink.rows import Portion
 from oncelog.spark.sink.saved_lanes import together
+from oncelog.spark.sink.under_way import UnderWay
 from oncelog.waiting import result_of
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 T = TypeVar("T")
 
@@ -31,8 +30,11 @@ class LaneProducer(Protocol):
     def replayed(self) -> int:
         """Records that stand in the log already, of those that are to come."""
 
-    def send(self, topic: str, rows: "pa.RecordBatch") -> None:
+    def send(self, portion: Portion) -> None:
         """Waits while too much is under way."""
+
+    def refused(self) -> KafkaError | None:
+        """Why a row that was sent cannot be written, with its number in the lane, where it is known which it was."""
 
     def finish(self) -> Json:
         """The value behind all rows, once every one is in the log."""
@@ -47,10 +49,12 @@ class KafkaLaneProducer:
         self._producer = Producer({"oncelog.keyless.run": str(keyless_run), **properties})
         self.keyless_run = keyless_run
         self.began: SavedProducer
+        self._under_way = UnderWay()
 
     def start(self, saved: SavedProducer, *, is_fresh: bool) -> None:
         self._run(self._producer.saving.resume(saved, is_fresh=is_fresh, is_anew=True))
         self.began = saved
+        self._under_way = UnderWay()
 
     def extend(self, saved: SavedProducer, *, is_fresh: bool) -> None:
         self._run(self._producer.saving.resume(saved, is_fresh=is_fresh))
@@ -59,8 +63,11 @@ class KafkaLaneProducer:
     def replayed(self) -> int:
         return sum(self._producer.saving.missing().values())
 
-    def send(self, topic: str, rows: "pa.RecordBatch") -> None:
-        self._producer.send(topic, rows)
+    def send(self, portion: Portion) -> None:
+        self._under_way.add(self._producer.send(portion.topic, portion.rows), portion)
+
+    def refused(self) -> KafkaError | None:
+        return self._under_way.refused()
 
     def finish(self) -> Json:
         self._producer.flush()

@@ -10,7 +10,6 @@ first goes on from what was saved; who does not, asks the log how far the others
 """
 
 import asyncio
-import re
 from collections.abc import Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
@@ -27,7 +26,7 @@ from oncelog.spark.sink.claiming import claim_lane, claim_partitions, claim_sink
 from oncelog.spark.sink.comparing import Kept
 from oncelog.spark.sink.connected import Connected, read_on
 from oncelog.spark.sink.deciding import Doing, cannot_begin, cannot_go_on, decide, difference, other_rows, topic_gone
-from oncelog.spark.sink.errors import SinkRefused
+from oncelog.spark.sink.errors import MayPass, SinkRefused, refused
 from oncelog.spark.sink.hashing import RowHash
 from oncelog.spark.sink.lane import Json, LaneMessage, LanePlace, SinkState
 from oncelog.spark.sink.lane_producer import LaneProducer
@@ -35,11 +34,11 @@ from oncelog.spark.sink.rows import Portion, chosen, columns_of, named_partition
 from oncelog.spark.sink.saved_lanes import together
 from oncelog.spark.sink.standing import Standing
 from oncelog.spark.sink.steps import reached
+from oncelog.spark.sink.under_way import in_lane
 from oncelog.spark.sink.warm import cluster
 
 LAST_LOOK_S: Final = 3.0
 _GIVEN_UP: Final = (KafkaError._MSG_TIMED_OUT, KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID)
-_ROW: Final = re.compile(r"row (\d+): (.*)", re.DOTALL)
 
 
 def write_lane(options: SinkOptions, place: LanePlace, iterator: Iterable[pa.RecordBatch]) -> LaneMessage:
@@ -90,6 +89,9 @@ class Lane:
         try:
             yield
         except (KafkaException, ValueError, TypeError) as failure:
+            row = None if self._producer is None else self._producer.refused()
+            if row is not None:  # that ended all that was sent with it
+                raise self._refusal(KafkaException(row), None) from failure
             raise self._refusal(self._cause(failure), portion) from failure
 
     def _cause(self, failure: Exception) -> Exception:
@@ -120,15 +122,24 @@ class Lane:
         if error is not None and error.code() == KafkaError._INCONSISTENT:
             return SinkRefused(other_rows(self.sink, place.batch, place.lane, error.str()))
         words = str(failure) if error is None else error.str()
-        if error is not None and error.code() == KafkaError._UNKNOWN_PARTITION:
-            words += (
-                " for this batch: where other rows of it leave the choice to the partitioner, none can name a "
-                "partition that came after the batch before was saved"
-            )
-        named = _ROW.match(words)  # a row of what was sent in one piece
-        if named is not None and portion is not None:
-            words = f"row {portion.number(int(named[1]))}: {named[2]}"
-        return SinkRefused(f"batch {place.batch} of sink {self.sink!r}, lane {place.lane}, {words}")
+        if portion is not None:
+            words = in_lane(words, portion.numbers) or words
+            if error is not None and error.code() == KafkaError._UNKNOWN_PARTITION and self._is_later(portion):
+                words += (
+                    " for this batch: where other rows of it leave the choice to the partitioner, none can name a "
+                    "partition that came after the batch before was saved"
+                )
+        return refused(f"batch {place.batch} of sink {self.sink!r}, lane {place.lane}, {words}", failure)
+
+    def _is_later(self, portion: Portion) -> bool:
+        """Whether all partitions that these rows name are there by now, as far as the cluster says."""
+        assert self._producer is not None, "rows were sent"
+        counting = self._connected.destination.counts(self._producer.began)
+        try:
+            count = self._connected.run(asyncio.wait_for(counting, LAST_LOOK_S))[portion.topic]
+        except (KafkaException, TimeoutError):
+            return True
+        return named_partitions(portion.rows)[0] <= count
 
     # --- its beginning
 
@@ -155,7 +166,7 @@ class Lane:
     def _check_due(self) -> None:
         """What was read meanwhile may say that another driver has saved the batch."""
         if self._decide() is not Doing.WRITE:
-            raise SinkRefused(
+            raise MayPass(
                 f"batch {self._place.batch} of sink {self.sink!r} was saved by another driver while this task ran it"
             )
 
@@ -221,7 +232,7 @@ class Lane:
                 self._widen(producer, portion)
                 if not first_row:
                     self._reached(steps.FIRST_SEND, topic=portion.topic)
-                producer.send(portion.topic, portion.rows)
+                producer.send(portion)
         self._reached(steps.SENT, rows=first_row + rows.num_rows)
 
     def _widen(self, producer: LaneProducer, portion: Portion) -> None:

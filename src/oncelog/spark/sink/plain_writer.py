@@ -1,6 +1,5 @@
 """A task's rows, at least once: the idempotent producer, without anything that is saved."""
 
-import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -11,10 +10,10 @@ from oncelog.client import KafkaError, KafkaException, Producer
 from oncelog.client.door import BulkSend
 from oncelog.spark.options import SinkOptions
 from oncelog.spark.sink.checking import lane_properties
-from oncelog.spark.sink.errors import SinkRefused
+from oncelog.spark.sink.errors import refused
 from oncelog.spark.sink.rows import Portion, chosen, columns_of, portions
+from oncelog.spark.sink.under_way import in_lane
 
-_ROW: Final = re.compile(r"row (\d+): (.*)", re.DOTALL)
 _UNANSWERED: Final = (KafkaError._MSG_TIMED_OUT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN)
 
 
@@ -51,9 +50,9 @@ def _in_words(options: SinkOptions, portion: Portion) -> Iterator[None]:
     except (KafkaException, ValueError, TypeError) as failure:
         error = failure.error if isinstance(failure, KafkaException) else None
         words = str(failure) if error is None else error.str()
-        named = _ROW.match(words)
-        if named is not None:
-            words = f"row {portion.number(int(named[1]))}: {named[2]}"
+        row = in_lane(words, portion.numbers)
+        if row is not None:
+            words = row
         elif error is not None and error.code() in _UNANSWERED:
             words += f"; `bootstrap.servers` is {options.client['bootstrap.servers']}"
-        raise SinkRefused(f"rows cannot be written to topic {portion.topic!r}: {words}") from failure
+        raise refused(f"rows cannot be written to topic {portion.topic!r}: {words}", failure) from failure
