@@ -2,8 +2,9 @@
 
 import pytest
 
+from oncelog.slots.register import Record
 from oncelog.spark.copying.job import Order
-from oncelog.spark.copying.lane import BadState, Claim, Lane, Noted, Side, Standing, Start
+from oncelog.spark.copying.lane import BadState, Claim, Lane, Side, Standing, Start
 from oncelog.spark.copying.mapping import Mapping, Stretch
 from oncelog.spark.copying.tasks import shared_out
 
@@ -18,11 +19,11 @@ def noted(*records: "tuple[Lane, str] | Claim | bytes") -> Standing:
     standing = Standing()
     for offset, each in enumerate(records):
         if isinstance(each, bytes):
-            standing.read([Noted(offset, each, None)])
+            standing.read([Record(offset, each, None)])
         elif isinstance(each, Claim):
-            standing.read([Noted(offset, each.key, each.to_json())])
+            standing.read([Record(offset, each.key, each.to_json())])
         else:
-            standing.read([Noted(offset, each[0].key(each[1]), each[0].to_json())])
+            standing.read([Record(offset, each[0].key(each[1]), each[0].to_json())])
     return standing
 
 
@@ -111,12 +112,18 @@ def test_an_acknowledgement_moves_a_lane_on() -> None:
 )
 def test_what_a_copy_did_not_write_is_refused(value: bytes) -> None:
     with pytest.raises(BadState, match="offset 3"):
-        Standing().read([Noted(3, b"key", value)])
+        Standing().read([Record(3, b"lane/0/a", value)])
+
+
+def test_what_has_a_key_that_no_copy_writes_is_passed_over() -> None:
+    standing = noted(claim(1, 0))
+    standing.read([Record(1, key, b"what is this") for key in (None, b"", b"hello")])
+    assert standing.lanes.keys() == {0}
 
 
 def test_a_newer_version_is_told_as_that() -> None:
     with pytest.raises(BadState, match="newer oncelog"):
-        Standing().read([Noted(3, b"key", b'{"version":2,"kind":"lane"}')])
+        Standing().read([Record(3, b"claim/7", b'{"version":2,"kind":"lane"}')])
 
 
 def test_work_is_shared_out_by_its_size() -> None:

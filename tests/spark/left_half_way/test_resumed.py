@@ -12,7 +12,8 @@ import pytest
 from oncelog.client import Consumer, Producer, SavedProducer, TopicPartition
 from oncelog.client.saving.committed import DEFAULT_LIMIT_BYTES, Entry, put_in, take_out
 from oncelog.embedded import Server
-from oncelog.spark.copying.lane import CLAIM, Noted, Standing
+from oncelog.slots.register import Record
+from oncelog.spark.copying.lane import CLAIM, Standing
 from oncelog.spark.sink.lane import (
     LANE,
     MARK,
@@ -133,11 +134,11 @@ def _as_it_is_written_now(kind: str, value: bytes) -> bytes:
 def test_records_of_a_copys_topic_are_written_as_they_were(left: Server) -> None:
     found = stored(left, "oncelog.copy.half-way")[0]
     standing = Standing()
-    notes = standing.read(Noted(offset, key or b"", value) for offset, (key, value) in enumerate(found))
+    standing.read(Record(offset, key, value) for offset, (key, value) in enumerate(found))
     (claim,) = standing.claims
     assert (claim.key, claim.to_json()) == found[0]
     assert claim.key.startswith(CLAIM.encode())
-    assert [(lane.key(author), lane.to_json()) for author, lane in notes] == found[1:]
+    assert [(note.key, note.lane.to_json()) for note in standing.taken()] == found[1:]
 
 
 def test_committed_entries_of_a_saved_producer_are_written_as_they_were(left: Server) -> None:

@@ -1,20 +1,23 @@
 """What a copy writes down of itself, and what it comes to when it is read back. Pure.
 
 One lane copies one partition. A *claim* says under which producer id its slots are filled and where it began; of
-several claims to one lane the first in the log counts. A *lane* record says how far it got and which records fill the
-slots behind that: all of it facts, true whoever wrote them and however late, so nobody is kept from writing one.
+several claims to one lane the first in the log counts (`slots/register.py`). A *lane* record says how far it got and
+which records fill the slots behind that: all of it facts, true from any writer and however late, so
+nobody is kept from writing one.
 """
 
 import json
-from collections.abc import Iterable
 from collections.abc import Mapping as AnyMapping
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
+from oncelog.slots.register import Fact, Record, Register, Subject
 from oncelog.spark.copying.mapping import Mapping, Stretch
 
 VERSION: Final = 1
 CLAIM, LANE = "claim", "lane"
+_CLAIMS, _LANES = f"{CLAIM}/".encode(), f"{LANE}/".encode()
 
 
 class BadState(ValueError):
@@ -121,84 +124,83 @@ def _json(kind: str, **values: Any) -> bytes:
     return json.dumps({"version": VERSION, "kind": kind} | values, separators=(",", ":")).encode()
 
 
-class Noted(NamedTuple):
-    """A record of the copy's topic."""
+class Note(NamedTuple):
+    """A lane's record, with who wrote it."""
 
-    offset: int
     key: bytes
-    value: bytes | None
+    lane: Lane
+
+    @property
+    def author(self) -> str:
+        return self.key.decode().rpartition("/")[2]
 
 
-@dataclass(slots=True)
-class Standing:
-    """What the records read so far come to."""
+class Standing(Register):
+    """The plan: claims exclude each other, and what lanes wrote down does not."""
 
-    claims: list[Claim] = field(default_factory=list)  # those that count for a lane at least
-    lanes: dict[int, Lane] = field(default_factory=dict)
-    authors: dict[int, set[str]] = field(default_factory=dict)  # who left a record of a lane
-    writers: dict[int, set[str]] = field(default_factory=dict)  # of what stands in `lanes`
-    next_offset: int = 0
-
-    def read(self, records: Iterable[Noted]) -> list[tuple[str, Lane]]:
-        """In the order of the log. The answer is every lane's record that counts, with its author."""
-        found = []
-        for each in records:
-            self.next_offset = max(self.next_offset, each.offset + 1)
-            if each.value is None:
-                self._removed(each.key)
-                continue
-            kind, value = _parsed(each)
-            if kind == CLAIM:
-                self._claimed(value)
-            else:
-                lane, author = value, each.key.decode().rpartition("/")[2]
-                if self._noted(lane, author):
-                    found.append((author, lane))
-        return found
+    def __init__(self) -> None:
+        super().__init__()
+        self.claims: list[Claim] = []  # those that count for a lane at least
+        self.lanes: dict[int, Lane] = {}
+        self.heard: list[Note] = []  # those that count, since somebody took them from here
+        self._needed: dict[int, set[bytes]] = {}  # keys of what `lanes` is made of
 
     def claim_of(self, partition: int) -> Claim | None:
         return next((claim for claim in self.claims if partition in claim.starts), None)
 
-    def _claimed(self, claim: Claim) -> None:
-        fresh = {index: start for index, start in claim.starts.items() if self.claim_of(index) is None}
-        if fresh:
-            self.claims.append(replace(claim, starts=fresh))
-            for index, start in fresh.items():
-                self.lanes.setdefault(index, Lane(index, claim.pid, claim.epoch, 0, *start))
-
-    def _noted(self, lane: Lane, author: str) -> bool:
-        claim = self.claim_of(lane.partition)
-        if claim is None or (claim.pid, claim.epoch) != (lane.pid, lane.epoch):
-            return False
-        self.authors.setdefault(lane.partition, set()).add(author)
-        known, writers = self.lanes[lane.partition], self.writers.setdefault(lane.partition, set())
-        if lane.done < known.done:
-            known, lane = lane, known
-        else:
-            self.writers[lane.partition] = {author}
-        self.lanes[lane.partition] = lane.completed(known)
-        if self.lanes[lane.partition] is not lane:
-            self.writers[lane.partition] |= writers | {author}
-        return True
-
-    def _removed(self, key: bytes) -> None:
-        """Whoever removes a record has seen a better one."""
-        kind, _, rest = key.decode(errors="replace").partition("/")
-        partition, _, author = rest.partition("/")
-        if kind == LANE and partition.isdigit():
-            self.authors.get(int(partition), set()).discard(author)
+    def taken(self) -> list[Note]:
+        """Lanes' records that were read since this was asked last."""
+        found, self.heard = self.heard, []
+        return found
 
     def outlived(self) -> list[bytes]:
         """Keys of records that say less than what stands."""
-        return [
-            self.lanes[partition].key(author)
-            for partition, authors in sorted(self.authors.items())
-            for author in sorted(authors)
-            if author not in self.writers[partition]
-        ]
+        needed = set().union(*self._needed.values())
+        return [key for key in self.keys if key.startswith(_LANES) and key not in needed]
+
+    # --- the plan
+
+    def owns(self, key: bytes) -> bool:
+        return key.startswith((_CLAIMS, _LANES))
+
+    def fact_of(self, record: Record) -> Fact | None:
+        kind, value = _parsed(record)
+        if kind == CLAIM:
+            return Fact(value, value.pid, tuple((LANE, partition) for partition in value.starts))
+        return Fact(Note(record.key or b"", value))
+
+    def belongs(self, fact: Fact) -> bool:
+        """What was written under another producer than the lane's says nothing of the lane."""
+        if isinstance(fact.content, Claim):
+            return True
+        lane = fact.content.lane
+        claim = self.claim_of(lane.partition)
+        return claim is not None and (claim.pid, claim.epoch) == (lane.pid, lane.epoch)
+
+    def counted(self, fact: Fact, won: Sequence[Subject], offset: int) -> None:
+        if isinstance(fact.content, Claim):
+            self._claimed(fact.content, [partition for partition in fact.content.starts if (LANE, partition) in won])
+        else:
+            self.heard.append(fact.content)
+            self._noted(*fact.content)
+
+    def _claimed(self, claim: Claim, partitions: list[int]) -> None:
+        self.claims.append(replace(claim, starts={each: claim.starts[each] for each in partitions}))
+        for each in partitions:
+            self.lanes[each] = Lane(each, claim.pid, claim.epoch, 0, *claim.starts[each])
+
+    def _noted(self, key: bytes, lane: Lane) -> None:
+        known, needed = self.lanes[lane.partition], self._needed.get(lane.partition, set())
+        is_further = lane.done >= known.done
+        further, other = (lane, known) if is_further else (known, lane)
+        completed = self.lanes[lane.partition] = further.completed(other)
+        if completed is not further:
+            self._needed[lane.partition] = needed | {key}
+        elif is_further:
+            self._needed[lane.partition] = {key}
 
 
-def _parsed(record: Noted) -> tuple[str, Any]:
+def _parsed(record: Record) -> tuple[str, Any]:
     try:
         value = json.loads(record.value or b"")
         kind, version = value["kind"], value["version"]

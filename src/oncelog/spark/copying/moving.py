@@ -51,7 +51,8 @@ def run(task: Task, attempt: str) -> list[Copied]:
     with ExitStack() as stack:
         log = stack.enter_context(CopyLog(job.destination, job.name))
         standing = deepcopy(task.standing)
-        log.read(standing)
+        log.read_on(standing)
+        standing.taken()
         reached(STATE_READ)
         resumed = {order.partition: resume(job, _lane(standing, order)) for order in task.orders}
         reached(RESUMED)
@@ -114,14 +115,15 @@ class Notes:
         self._count += 1
         key = lane.key(f"{self._attempt}.{self._count}")
         before = self._before.get(lane.partition)
-        self._log.append([(key, lane.to_json()), *([] if before is None else [(before, None)])])
+        removed: list[tuple[bytes, None]] = [] if before is None else [(before, None)]
+        self._log.append(self._standing, [(key, lane.to_json()), *removed])
         self._before[lane.partition] = key
 
     def others(self, partition: int) -> list[Lane]:
-        """What others have written of a lane since it was looked at last."""
-        for author, lane in self._log.read(self._standing):
-            if author.rpartition(".")[0] != self._attempt:
-                self._others[lane.partition].append(lane)
+        """What others have written of a lane, up to what this attempt wrote last, since it was looked at last."""
+        for note in self._standing.taken():
+            if note.author.partition(".")[0] != self._attempt:
+                self._others[note.lane.partition].append(note.lane)
         return self._others.pop(partition, [])
 
 

@@ -127,31 +127,31 @@ class Plan:
 
     def standing(self, job: Job) -> Standing:
         """How far every lane got; those that nobody had claimed are claimed now."""
-        standing = Standing()
         if self._destination.find(self._log.topic) is None:
-            self._destination.create(self._log.topic, 1, self._log.config)
-        self._log.read(standing)
+            self._log.create()
+        standing = self._log.read()
         _check_claims(job, standing)
         missing = [index for index in range(job.source_partitions) if standing.claim_of(index) is None]
         if missing:
+            self._log.check_config()
             claim = self._claim(job, missing)
-            self._log.append([(claim.key, claim.to_json())])
-            self._log.read(standing)
+            self._log.append(standing, [(claim.key, claim.to_json())])
             _check_claims(job, standing)
-        self._remove(standing.outlived())
+        self._remove(standing, standing.outlived())
+        standing.taken()
         return standing
 
     def read_again(self, standing: Standing) -> None:
         """Each round leaves a record for each lane, and a copy that follows goes on for ever."""
-        self._log.read(standing)
+        self._log.read_on(standing)
         outlived = standing.outlived()
         if len(outlived) > MOST_OUTLIVED:
-            self._remove(outlived)
-            self._log.read(standing)
+            self._remove(standing, outlived)
+        standing.taken()  # tasks are told how lanes stand, and not of all that was written of them
 
-    def _remove(self, outlived: list[bytes]) -> None:
+    def _remove(self, standing: Standing, outlived: list[bytes]) -> None:
         if outlived:
-            self._log.append((key, None) for key in outlived)
+            self._log.append(standing, [(key, None) for key in outlived])
 
     def _claim(self, job: Job, partitions: list[int]) -> Claim:
         starts = self._source.starts(job.source_topic, partitions)

@@ -1,7 +1,6 @@
 """One cluster, asked and told about topics by the driver."""
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from threading import Event
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from oncelog.client import KafkaError, KafkaException, NewTopic
@@ -13,6 +12,7 @@ from oncelog.client.door import (
     ConfigResource,
     ConfigSource,
     Metadata,
+    Patience,
     ResourceType,
     Timeouts,
     cool,
@@ -21,12 +21,10 @@ from oncelog.client.door import (
     end_offsets,
     error_of,
     exception_of,
-    is_retriable,
     kafka_pid,
     list_offsets,
     warm,
 )
-from oncelog.clock import monotonic_s
 from oncelog.slots import Identity, Place
 from oncelog.spark.copying.job import CopyRefused
 from oncelog.spark.copying.lane import Side
@@ -35,9 +33,7 @@ T = TypeVar("T")
 
 REQUEST_MS: Final = 30_000
 CREATE_MS: Final = 30_000
-PATIENCE_S: Final = 60.0  # with a cluster that has answered before
-FIRST_CONTACT_S: Final = 20.0  # with one that has not: more likely a wrong address than a broker that is away
-PAUSE_S: Final = 0.2
+PATIENCE: Final = Patience(60.0, 0.2)
 CLUSTER_DEFAULT: Final = -1
 # What of a topic's configuration says how its records are kept. The rest is of the cluster (replicas, throttles), or
 # would change what is copied: with the log's own time the timestamps would be those of the copy.
@@ -91,7 +87,6 @@ class Topics:
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self._client = warm(properties)
-        self._has_answered = False
 
     def __enter__(self) -> Self:
         return self
@@ -178,23 +173,5 @@ class Topics:
 
         return self._asked(ask)
 
-    # --- patience
-
-    def _asked(self, ask: Callable[[Brokers], Coroutine[Any, Any, T]]) -> T:
-        """Again while the failure is one that passes, and not for ever."""
-        give_up_s = monotonic_s() + (PATIENCE_S if self._has_answered else FIRST_CONTACT_S)
-        while True:
-            try:
-                found = self._client.thread.run(ask(self._client.brokers))
-            except KafkaException as failure:
-                passes = failure.error.retriable() or is_retriable(failure.error.code())
-                if not passes or monotonic_s() >= give_up_s:
-                    raise
-            else:
-                self._has_answered = True
-                return found
-            pause(PAUSE_S)
-
-
-def pause(seconds: float) -> None:
-    Event().wait(seconds)
+    def _asked(self, question: Callable[[Brokers], Coroutine[Any, Any, T]]) -> T:
+        return self._client.ask(lambda: question(self._client.brokers), PATIENCE)
