@@ -3,7 +3,6 @@
 import signal
 import sys
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +13,9 @@ from bench import (
     table,
 )
 from bench.arena import KAFKA, Arena
-from bench.process import machine
+from bench.command import about_rows, chosen, circumstances, keep, kept_option, read
 from bench.rows import ROWS, Row
 from tests.peers.jars import MissingPeer, java, kafka_jars
-
-
-def chosen(only: tuple[str, ...], leave_out: tuple[str, ...]) -> list[Row]:
-    known = {row.name for row in ROWS}
-    wrong = {*only, *leave_out} - known
-    if wrong:
-        raise click.UsageError(f"no such row: {', '.join(sorted(wrong))}; there are {', '.join(sorted(known))}")
-    return [row for row in ROWS if (not only or row.name in only) and row.name not in leave_out]
 
 
 def measure(arena: Arena, wanted: list[Row], rounds: int, peers: set[str]) -> table.Measured:
@@ -50,25 +41,13 @@ def measure(arena: Arena, wanted: list[Row], rounds: int, peers: set[str]) -> ta
 
 
 @click.command(context_settings={"max_content_width": 120})
-@click.option("--only", multiple=True, help="A row to measure; may be given several times. All by default.")
-@click.option("--leave-out", multiple=True, help="A row not to measure.")
+@about_rows
+@kept_option
 @click.option("--seconds", default=3.0, help="How long a timed section runs.")
-@click.option("--rounds", default=5, help="How often each row is measured; the table shows medians.")
 @click.option("--fill-gb", default=2.0, help="The size of the log that is fetched from.")
 @click.option("--restart-gb", default=10.0, help="The size of the log that a server comes back to.")
 @click.option("--folder", type=click.Path(path_type=Path), help="Where the servers keep their data.")
 @click.option("--without-kafka", is_flag=True, help="Only oncelog and the bare programs.")
-@click.option("--list", "list_rows", is_flag=True, help="Name the rows and end.")
-@click.option(
-    "--from",
-    "kept",
-    multiple=True,
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="Measure nothing; write docs/benchmarks.md from what runs kept in bench/results/.",
-)
-@click.option(
-    "--page/--no-page", default=None, help="Write docs/benchmarks.md. By default when all rows were measured."
-)
 def main(
     only: tuple[str, ...],
     leave_out: tuple[str, ...],
@@ -82,13 +61,14 @@ def main(
     kept: tuple[Path, ...],
     page: bool | None,
 ) -> None:
-    wanted = chosen(only, leave_out)
+    names = chosen((row.name for row in ROWS), only, leave_out)
+    wanted = [row for row in ROWS if row.name in names]
     if kept:
-        table.write_page(sections([table.read(path) for path in kept]))
+        table.write_page(sections([read(path) for path in kept]))
         return
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # an exception, so that the servers are ended
     if list_rows:
-        print("\n".join(row.name for row in wanted))
+        print("\n".join(names))
         return
     peers = set() if without_kafka else {KAFKA}
     if not without_kafka:
@@ -97,20 +77,12 @@ def main(
             kafka_jars()
         except MissingPeer as missing:
             raise click.ClickException(f"{missing} (or leave Kafka out with --without-kafka)") from missing
-    about: dict[str, Any] = {
-        "when": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": machine(),
-        "seconds": seconds,
-        "rounds": rounds,
-        "fill_gb": fill_gb,
-        "restart_gb": restart_gb,
-        "kafka": "4.3.0",
-    }
+    about = circumstances(seconds=seconds, rounds=rounds, fill_gb=fill_gb, restart_gb=restart_gb, kafka="4.3.0")
     with Arena(seconds=seconds, fill_gb=fill_gb, restart_gb=restart_gb, folder=folder) as arena:
         measured = measure(arena, wanted, rounds, peers)
     text = section(about, measured)
     print("\n" + text)
-    print(f"\nkept in {table.keep(measured, about)}")
+    print(f"\nkept in {keep(about, measured)}")
     if page or (page is None and not only and not leave_out and not without_kafka):
         table.write_page(text)
     if any(not figures for peers_of in measured.values() for figures in peers_of.values()):

@@ -19,7 +19,8 @@ from typing import Any
 
 import click
 
-from bench import article_page, table
+from bench import article_page
+from bench.command import RESULTS
 from oncelog.chaos.outcome import Options, Outcome, Pipeline
 from oncelog.chaos.plan import Target
 from oncelog.chaos.report import as_json
@@ -121,8 +122,8 @@ def main(parts: tuple[str, ...], scale: float) -> None:
         if scale < 1:
             continue
         when = f"{datetime.now(UTC):%Y-%m-%d}"
-        table.RESULTS.mkdir(exist_ok=True)
-        (table.RESULTS / f"article-{part}-{when}.json").write_text(json.dumps(kept) + "\n")
+        RESULTS.mkdir(exist_ok=True)
+        (RESULTS / f"article-{part}-{when}.json").write_text(json.dumps(kept) + "\n")
         article_page.put(part, rows, when)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from bench.command import write_between
 from bench.process import machine
 from oncelog.chaos.outcome import Outcome
 from oncelog.chaos.report import counts, written_counts
@@ -85,12 +86,11 @@ def _hits(found: Outcome) -> int:
 
 def put(part: str, rows: Sequence[str], when: str) -> None:
     """Into the page, in the place of this table of before; the others stay."""
-    before, rest = PAGE.read_text().split(BEGIN, 1)
-    inside, after = rest.split(END, 1)
+    inside = PAGE.read_text().split(BEGIN, 1)[1].split(END, 1)[0]
     sections = {title: text.strip() for title, _, text in (each.partition("\n") for each in inside.split("### ")[1:])}
     sections[TITLES[part]] = _section(SENT if part != "spark" else WRITTEN, rows, when)
     tables = "\n\n".join(f"### {title}\n\n{sections[title]}" for title in TITLES.values() if title in sections)
-    PAGE.write_text(f"{before}{BEGIN}\n\n{tables}\n\n{END}{after}")
+    write_between(PAGE, BEGIN, END, tables)
 
 
 def _section(columns: Sequence[str], rows: Sequence[str], when: str) -> str:

@@ -8,12 +8,9 @@ oncelog writes its table into docs/benchmarks.md.
 """
 
 import gc
-import json
-import os
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cached_property, partial
 from pathlib import Path
 from statistics import median
@@ -24,7 +21,7 @@ import click
 from bench import client_consuming, client_lives, client_producing, table
 from bench.arena import Filled, fill
 from bench.client_producing import KEYED, KEYED_PARTITIONS, TOPIC, topic
-from bench.process import machine
+from bench.command import about_rows, chosen, circumstances, keep, write_between
 from tests.peers.apache import ApacheKafka
 from tests.peers.oncelog_process import OncelogProcess
 from tests.peers.server_process import ServerProcess
@@ -172,47 +169,37 @@ def section(found: Found, about: dict[str, Any]) -> str:
 
 
 def write_page(text: str) -> None:
-    page = table.PAGE.read_text()
-    before, rest = page.split(BEGIN, 1)
-    table.PAGE.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{rest.split(END, 1)[1]}")
+    write_between(table.PAGE, BEGIN, END, text)
 
 
 @click.command(help=__doc__)
 @click.option("--server", type=click.Choice(["oncelog", "kafka"]), default="oncelog")
-@click.option("--rounds", default=5, help="How often each row is measured.")
+@about_rows
 @click.option("--records", default=1_000_000, help="What a row of producers sends.")
 @click.option("--gb", default=0.3, help="The size of the log that is read.")
-@click.option("--only", multiple=True, help="A row to measure; may be given several times. All by default.")
-@click.option("--list", "list_rows", is_flag=True, help="Name the rows and end.")
-@click.option("--page/--no-page", default=None, help="Write docs/benchmarks.md.")
 def main(
-    server: str, rounds: int, records: int, gb: float, only: tuple[str, ...], list_rows: bool, page: bool | None
+    server: str,
+    rounds: int,
+    records: int,
+    gb: float,
+    only: tuple[str, ...],
+    leave_out: tuple[str, ...],
+    list_rows: bool,
+    page: bool | None,
 ) -> None:
     if list_rows:
         print("\n".join(ROWS))
         return
-    if wrong := sorted(set(only) - ROWS.keys()):
-        raise click.UsageError(f"no such row: {', '.join(wrong)}; --list names them")
-    names = [name for name in ROWS if not only or name in only]
-    about: dict[str, Any] = {
-        "when": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": machine(),
-        "server": server,
-        "rounds": rounds,
-        "records": records,
-        "load": os.getloadavg()[0],
-    }
+    names = chosen(ROWS, only, leave_out)
+    about = circumstances(server=server, rounds=rounds, records=records)
     with tempfile.TemporaryDirectory(prefix="oncelog-bench-") as folder:
         kind = ApacheKafka if server == "kafka" else OncelogProcess
         with kind(Path(folder) / "server") as running:
             found = measure(World(running, records=records, gb=gb), names, rounds)
     text = section(found, about)
     print("\n" + text)
-    table.RESULTS.mkdir(exist_ok=True)
-    kept = table.RESULTS / f"client-{datetime.now(UTC):%Y-%m-%dT%H%M%S}.json"
-    kept.write_text(json.dumps({"about": about, "figures": found}, indent=1) + "\n")
-    print(f"\nkept in {kept}")
-    if page or (page is None and not only and server == "oncelog"):
+    print(f"\nkept in {keep(about, found, 'client-')}")
+    if page or (page is None and names == list(ROWS) and server == "oncelog"):
         write_page(text)
 
 

@@ -8,13 +8,10 @@ are kept in bench/results/, and docs/benchmarks-spark.md is written from them: a
 `--from FILE ...`.
 """
 
-import json
-import os
 import signal
 import sys
 import tempfile
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +19,7 @@ import click
 import pyspark
 
 from bench import spark_page, table
-from bench.process import machine
+from bench.command import about_rows, chosen, circumstances, keep, kept_option, read
 from bench.spark_cold import KINDS as COLD_KINDS
 from bench.spark_cold import cold
 from bench.spark_page import Found
@@ -33,13 +30,6 @@ from tests.peers.jars import MissingPeer, java, kafka_jars, spark_connector_jars
 
 COLD = "cold"
 NAMES = (*(row.name for row in ROWS), COLD)
-
-
-def chosen(only: tuple[str, ...], leave_out: tuple[str, ...]) -> list[str]:
-    wrong = {*only, *leave_out} - set(NAMES)
-    if wrong:
-        raise click.UsageError(f"no such row: {', '.join(sorted(wrong))}; --list names them")
-    return [name for name in NAMES if (not only or name in only) and name not in leave_out]
 
 
 def measure(run: Run, row: Row, rounds: int) -> dict[str, dict[str, list[float]]]:
@@ -71,13 +61,6 @@ def _told(row: str, kind: str, kept: dict[str, list[float]], figures: dict[str, 
         kept.setdefault(name, []).append(value)
 
 
-def keep(about: dict[str, Any], found: Found) -> Path:
-    table.RESULTS.mkdir(exist_ok=True)
-    path = table.RESULTS / f"spark-{datetime.now(UTC):%Y-%m-%dT%H%M%S}.json"
-    path.write_text(json.dumps({"about": about, "figures": found}, indent=1) + "\n")
-    return path
-
-
 def write_page(kept: list[tuple[dict[str, Any], Found]]) -> None:
     """A row that was measured again stands in its last run only."""
     for server in dict.fromkeys(about["server"] for about, _ in kept):
@@ -104,21 +87,11 @@ def _is_plotted(name: str) -> bool:
 
 @click.command(help=__doc__, context_settings={"max_content_width": 120})
 @click.option("--server", type=click.Choice(["kafka", "oncelog", "embedded"]), default="kafka")
-@click.option("--rounds", default=5, help="How often each row is measured.")
+@about_rows
+@kept_option
 @click.option("--scale", default=1.0, help="The part of a row's records that is taken, for a look.")
 @click.option("--memory", default="2g", help="Of each driver's JVM.")
-@click.option("--only", multiple=True, help="A row to measure; may be given several times. All by default.")
-@click.option("--leave-out", multiple=True, help="A row not to measure.")
 @click.option("--folder", type=click.Path(path_type=Path), help="Where the server keeps its data.")
-@click.option("--list", "list_rows", is_flag=True, help="Name the rows and end.")
-@click.option(
-    "--from",
-    "kept",
-    multiple=True,
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="Measure nothing; write the page from what runs kept in bench/results/.",
-)
-@click.option("--page/--no-page", default=None, help="Write the page. By default when all rows were measured.")
 def main(
     server: str,
     rounds: int,
@@ -135,9 +108,9 @@ def main(
         print("\n".join(NAMES))
         return
     if kept:
-        write_page([table.read(path) for path in kept])
+        write_page([read(path) for path in kept])
         return
-    names = chosen(only, leave_out)
+    names = chosen(NAMES, only, leave_out)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # an exception, so that what was started is ended
     try:
         java()
@@ -145,15 +118,7 @@ def main(
         spark_connector_jars()
     except MissingPeer as missing:
         raise click.ClickException(str(missing)) from missing
-    about: dict[str, Any] = {
-        "when": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": machine(),
-        "server": server,
-        "rounds": rounds,
-        "scale": scale,
-        "spark": pyspark.__version__,
-        "load": os.getloadavg()[0],
-    }
+    about = circumstances(server=server, rounds=rounds, scale=scale, spark=pyspark.__version__)
     found: Found = {}
     with (
         tempfile.TemporaryDirectory(prefix="oncelog-bench-", dir=folder) as place,
@@ -170,8 +135,7 @@ def main(
                 continue
             print(f"{name}: {time.monotonic() - started:.0f} s", flush=True)
     print("\n" + spark_page.section(about, found))
-    path = keep(about, found)
-    print(f"\nkept in {path}")
+    print(f"\nkept in {keep(about, found, 'spark-')}")
     if page or (page is None and not only and not leave_out and scale == 1):
         write_page([(about, found)])
     if set(found) != set(names):

@@ -5,6 +5,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from bench.command import write_between
 from bench.spark_contestant import EMPTY, OURS, SPARK
 from bench.spark_plot import Plot, Series
 from bench.spark_rows import BY_PARTITIONS, BY_SIZE
@@ -192,7 +193,4 @@ def mark(server: str, end: bool = False) -> str:
 
 def write_page(server: str, text: str, page: Path = PAGE) -> None:
     """Replaces what stands between the marks of this server."""
-    whole = page.read_text()
-    before, rest = whole.split(mark(server), 1)
-    after = rest.split(mark(server, end=True), 1)[1]
-    page.write_text(f"{before}{mark(server)}\n\n{text}\n\n{mark(server, end=True)}{after}")
+    write_between(page, mark(server), mark(server, end=True), text)

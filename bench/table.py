@@ -1,16 +1,13 @@
 """From figures to the table that people read."""
 
-import json
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from bench.arena import KAFKA, ONCELOG
+from bench.command import write_between
 from bench.rows import BARE, SENDFILE, Line, Row
 
-RESULTS = Path(__file__).parent / "results"
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 BEGIN = "<!-- the table: written by ./dev bench -->"
 END = "<!-- end of the table -->"
@@ -61,23 +58,5 @@ def table(rows: Iterable[Row], measured: Measured) -> str:
     return "\n".join(lines)
 
 
-def keep(measured: Measured, about: dict[str, Any]) -> Path:
-    """All values of all rounds, as JSON."""
-    RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"{datetime.now(UTC):%Y-%m-%dT%H%M%S}.json"
-    path.write_text(json.dumps({"about": about, "figures": measured}, indent=1) + "\n")
-    return path
-
-
-def read(path: Path) -> tuple[dict[str, Any], Measured]:
-    """What `keep` wrote."""
-    kept = json.loads(path.read_text())
-    return kept["about"], kept["figures"]
-
-
 def write_page(text: str) -> None:
-    """Replaces what stands between the two marks."""
-    page = PAGE.read_text()
-    before, rest = page.split(BEGIN, 1)
-    after = rest.split(END, 1)[1]
-    PAGE.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}")
+    write_between(PAGE, BEGIN, END, text)
