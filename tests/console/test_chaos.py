@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import pytest
 
-from oncelog.chaos.life import free_ports
+from oncelog.chaos.life import free_ports, listens
 from oncelog.chaos.outcome import Progress
 from oncelog.chaos.plan import Target
 from oncelog.cli._chaos_page import Page
@@ -34,14 +34,6 @@ def browser(tmp_path: Path) -> Iterator[Browser]:
         yield found
 
 
-def answers(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=1).close()
-    except OSError:
-        return False
-    return True
-
-
 @pytest.mark.thorough
 def test_every_view_opens_while_the_server_is_killed_again_and_again(browser: Browser, tmp_path: Path) -> None:
     (port,) = free_ports(1)
@@ -52,7 +44,7 @@ def test_every_view_opens_while_the_server_is_killed_again_and_again(browser: Br
         text=True,
     )
     try:
-        until(lambda: answers(port), "the server of the experiment")
+        until(lambda: listens(port), "the server of the experiment")
         browser.open(f"http://127.0.0.1:{port}/#/faults")
         browser.wait("document.querySelectorAll('tbody tr').length > 0", "the first fault", 60)
         for view, heading in VIEWS.items():

@@ -1,6 +1,5 @@
 """`oncelog serve --console`: what it says at its start, and what it refuses."""
 
-import signal
 import subprocess
 import sys
 import urllib.request
@@ -8,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from oncelog.chaos.life import free_ports
-from tests.waiting import until
+from oncelog.chaos.life import Life, free_ports
 
 SERVE = [sys.executable, "-m", "oncelog", "serve", "--listen", "127.0.0.1:0"]
 WITHOUT = "import sys; sys.modules[{!r}] = None; from oncelog.cli import main; main(prog_name='oncelog')"
@@ -24,22 +22,18 @@ def refusal(command: list[str], folder: Path) -> str:
 
 
 def test_the_page_is_named_when_the_server_is_ready_and_goes_with_it(tmp_path: Path) -> None:
-    log = tmp_path / "said"
-    with open(log, "w") as said:
-        server = subprocess.Popen(
-            [*SERVE, "--data", str(tmp_path / "data"), "--console", "127.0.0.1:0"], stdout=said, stderr=said
-        )
+    server = Life("the server", tmp_path / "said")
+    server.launch([*SERVE, "--data", str(tmp_path / "data"), "--console", "127.0.0.1:0"])
     try:
-        line = until(lambda: log.read_text() if "\n" in log.read_text() else "", "the server's first line")
-        address = line.rpartition("; the page is at ")[2].strip()
+        address = server.await_words(r"; the page is at (\S+)\n")
+        line = server.log_text()
         with urllib.request.urlopen(address, timeout=30) as answer:
             assert b"<title>oncelog</title>" in answer.read()
-        server.send_signal(signal.SIGTERM)
-        assert server.wait(30) == 0
-        assert log.read_text() == line, "nothing more is said"
+        server.stop()
+        assert server.process.returncode == 0
+        assert server.log_text() == line, "nothing more is said"
     finally:
         server.kill()
-        server.wait()
 
 
 @pytest.mark.parametrize("module", ["starlette", "uvicorn"])

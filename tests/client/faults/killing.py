@@ -28,6 +28,7 @@ from tests.client.faults.sending import Told, value_of
 from tests.lives.stored import Stored
 from tests.peers.oncelog_process import OncelogProcess
 from tests.raw import RawConnection
+from tests.waiting import until
 
 TOPIC: Final = "killed"
 WAIT_S: Final = 120.0
@@ -173,10 +174,10 @@ def kill_a_leader(cluster: KafkaCluster, *, comes_back: bool = True) -> Kill:
     def kill() -> None:
         leader = partitions_of(cluster)[0].leader_id
         cluster.broker(leader).kill()
-        until(cluster, lambda each: each.leader_id not in (-1, leader))
+        await_all(cluster, lambda each: each.leader_id not in (-1, leader))
         if comes_back:
             cluster.broker(leader).begin()
-            until(cluster, lambda each: len(each.isr_nodes) == BROKERS)
+            await_all(cluster, lambda each: len(each.isr_nodes) == BROKERS)
 
     return kill
 
@@ -190,10 +191,10 @@ def move_leaders(cluster: KafkaCluster) -> Kill:
         with RawConnection(one_broker(cluster), timeout_s=30) as raw:
             topics = [{"name": TOPIC, "partitions": moves}]
             raw.call("alter_partition_reassignments", 0, timeout=20_000, topics=topics)
-            until(cluster, lambda each: list(each.replica_nodes) == wanted[each.partition_index])
+            await_all(cluster, lambda each: list(each.replica_nodes) == wanted[each.partition_index])
             places = [{"topic": TOPIC, "partitions": list(wanted)}]
             raw.call("elect_leaders", 2, election_type=0, topic_partitions=places, timeout=20_000)
-        until(cluster, lambda each: each.leader_id == wanted[each.partition_index][0])
+        await_all(cluster, lambda each: each.leader_id == wanted[each.partition_index][0])
 
     return move
 
@@ -210,12 +211,8 @@ def one_broker(cluster: KafkaCluster) -> int:
     return next(broker.port for broker in cluster.brokers if broker.is_running)
 
 
-def until(cluster: KafkaCluster, is_so: Callable[[Any], bool]) -> None:
-    give_up_s = time.monotonic() + WAIT_S
-    while not all(map(is_so, partitions_of(cluster))):
-        if time.monotonic() > give_up_s:
-            raise TimeoutError(f"the cluster did not get there: {partitions_of(cluster)}")
-        time.sleep(0.05)
+def await_all(cluster: KafkaCluster, is_so: Callable[[Any], bool]) -> None:
+    until(lambda: all(map(is_so, partitions_of(cluster))), "every partition to get there", give_up_seconds=WAIT_S)
 
 
 def partitions_of(cluster: KafkaCluster) -> list[Any]:
@@ -239,7 +236,7 @@ def make_replicated_topic(cluster: KafkaCluster, partitions: int) -> None:
                  "configs": []}  # fmt: skip
         answer = raw.call("create_topics", 5, topics=[topic], timeout=20_000, validate_only=False)
         assert answer.topics[0].error_code == 0, answer
-    until(cluster, lambda each: len(each.isr_nodes) == BROKERS)
+    await_all(cluster, lambda each: len(each.isr_nodes) == BROKERS)
 
 
 def on_kafka(folder: Path, case: Case, kills: int, between: int, moves: int) -> Result:
