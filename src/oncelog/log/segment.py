@@ -12,8 +12,8 @@ from oncelog.log.index import ENTRY_BYTES, Entry, Index
 from oncelog.log.names import index_path, log_path
 from oncelog.records.header import HEADER_BYTES, LENGTH_PREFIX_BYTES, MAGIC, BatchHeader, Buffer, read_header
 
-_place = struct.Struct(">qi11xi").unpack_from  # base offset, batch length, last offset delta
-_PLACE_BYTES = 27
+_offsets_at = struct.Struct(">qi11xi").unpack_from  # base offset, batch length, last offset delta
+_OFFSETS_BYTES = 27
 _WALK_BYTES = 64 * 1024
 _LOOK_BYTES = 4096 + 512
 DEFAULT_INTERVAL_BYTES = 4096
@@ -65,9 +65,9 @@ class Segment:
         position, promised, end = entry.position, entry.offset, self.size_bytes
         while position < end:
             chunk = file.pread(min(_LOOK_BYTES, end - position), position)
-            at, last = 0, len(chunk) - _PLACE_BYTES
+            at, last = 0, len(chunk) - _OFFSETS_BYTES
             while at <= last:
-                base_offset, length, delta = _place(chunk, at)
+                base_offset, length, delta = _offsets_at(chunk, at)
                 if promised >= 0 and base_offset != promised:
                     # The index is believed only where the batch that it promises stands at the place it names.
                     self.rebuild_index(DEFAULT_INTERVAL_BYTES)
@@ -102,9 +102,9 @@ class Segment:
             return True
         if entry.position == self.size_bytes:
             return entry.offset == self.end_offset
-        if not 0 < entry.position <= self.size_bytes - _PLACE_BYTES:
+        if not 0 < entry.position <= self.size_bytes - _OFFSETS_BYTES:
             return False
-        (base_offset, _, _) = _place(self.batch(entry.position, _PLACE_BYTES))
+        (base_offset, _, _) = _offsets_at(self.batch(entry.position, _OFFSETS_BYTES))
         return bool(base_offset == entry.offset)
 
     def rebuild_index(self, interval_bytes: int, *, end: int | None = None) -> None:

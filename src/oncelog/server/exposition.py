@@ -131,21 +131,21 @@ def _committed(broker: Broker) -> Iterator[tuple[str, str, int, int, int]]:
                     yield group, topic, index, committed.offset, lag
 
 
-def _each_commit(place: int) -> Callable[[Broker], Iterator[Sample]]:
+def _each_commit(column: int) -> Callable[[Broker], Iterator[Sample]]:
     def samples(broker: Broker) -> Iterator[Sample]:
         for found in _committed(broker):
             group, topic, index = found[:3]
-            yield labels(consumergroup=group, topic=topic, partition=index), int(found[place])
+            yield labels(consumergroup=group, topic=topic, partition=index), int(found[column])
 
     return samples
 
 
-def _sum_of_commits(place: int) -> Callable[[Broker], Iterator[Sample]]:
+def _sum_of_commits(column: int) -> Callable[[Broker], Iterator[Sample]]:
     def samples(broker: Broker) -> Iterator[Sample]:
         sums: dict[tuple[str, str], int] = {}
         for found in _committed(broker):
             key = found[:2]
-            sums[key] = sums.get(key, 0) + int(found[place])
+            sums[key] = sums.get(key, 0) + int(found[column])
         for (group, topic), total in sums.items():
             yield labels(consumergroup=group, topic=topic), total
 

@@ -12,7 +12,7 @@ from oncelog.log.slices import Slice
 from oncelog.server.call import Call, Encoded
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.partitions import partition_of, topic_of
-from oncelog.server.sending import STRAIGHT_BYTES
+from oncelog.server.straight import STRAIGHT_BYTES
 from oncelog.server.topics import Partition, Topic, Topics
 from oncelog.wire.fetch_request import FetchPartition, FetchRequest
 from oncelog.wire.hot import FETCH_TOPIC_IDS, Fetched, encode_fetched

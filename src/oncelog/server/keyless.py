@@ -18,17 +18,17 @@ def records_without_key(batch: Buffer, header: BatchHeader) -> list[int]:
     """The first of them, by their place in the batch. Raises InvalidRecord for a body that cannot be read."""
     body = bytes(body_of(batch, 0, header, MAX_UNFOLDED_BYTES))
     found: list[int] = []
-    place = 0
+    at = 0
     for index in range(header.record_count):
-        record_end, place = field_end(body, place, len(body))
-        _, place = number(body, place + ATTRIBUTES_BYTES, record_end)  # timestamp delta
-        offset_delta, place = number(body, place, record_end)
+        record_end, at = field_end(body, at, len(body))
+        _, at = number(body, at + ATTRIBUTES_BYTES, record_end)  # timestamp delta
+        offset_delta, at = number(body, at, record_end)
         if offset_delta != index:
             raise InvalidRecord(f"record {index} has the offset delta {offset_delta}")
-        key_bytes, _ = number(body, place, record_end)
+        key_bytes, _ = number(body, at, record_end)
         if key_bytes == -1:
             found.append(index)
             if len(found) == MAX_NAMED:
                 break
-        place = record_end
+        at = record_end
     return found

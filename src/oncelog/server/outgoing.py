@@ -10,7 +10,7 @@ from typing import cast
 from oncelog.log.slices import Slice
 from oncelog.server.broker import Broker
 from oncelog.server.call import Encoded
-from oncelog.server.sending import Answer, Straight, read_all
+from oncelog.server.straight import Answer, Straight, read_all
 
 WRITE_HIGH_BYTES = 256 * 1024
 JOIN_BELOW_BYTES = 64 * 1024  # answers up to this size are copied together for one write

@@ -1,5 +1,6 @@
 """Finding the partition that a request names, with the checks that Kafka makes on the way."""
 
+from typing import Any
 from uuid import UUID
 
 from oncelog.server.errors import ErrorCode, KafkaError
@@ -43,3 +44,16 @@ def partition_of(topic: Topic, index: int, leader_epoch: int = ANY_EPOCH) -> Par
         if leader_epoch > own_epoch:
             raise KafkaError(ErrorCode.unknown_leader_epoch)
     return partition
+
+
+def leadership(partition: Partition, node_id: int) -> dict[str, Any]:
+    """What an answer about topics says of a partition: who leads it, and who has its records."""
+    return {
+        "error_code": ErrorCode.none if partition.log.offline is None else ErrorCode.kafka_storage_error,
+        "partition_index": partition.index,
+        "leader_id": node_id,
+        "leader_epoch": partition.log.leader_epoch,
+        "replica_nodes": (node_id,),
+        "isr_nodes": (node_id,),
+        "offline_replicas": (),
+    }

@@ -16,6 +16,7 @@ from struct import Struct
 from struct import error as StructError
 from typing import Generic, NamedTuple, TypeVar
 
+from oncelog.wire.fields import count_bytes, sized_bytes
 from oncelog.wire.frames import (
     SIZE,
     SIZE_BYTES,
@@ -184,10 +185,10 @@ def pack_produced_one(version: int, topic: bytes) -> tuple[Callable[..., bytes],
 def encode_produced(version: int, correlation_id: int, topics: Sequence[tuple[bytes, Sequence[Produced]]]) -> bytes:
     """The whole frame of any answer to Produce."""
     flexible = version >= PRODUCE_FLEXIBLE
-    parts = [_int32.pack(correlation_id), b"\0" if flexible else b"", _array(flexible, len(topics))]
+    parts = [_int32.pack(correlation_id), b"\0" if flexible else b"", count_bytes(flexible, len(topics))]
     for topic, partitions in topics:
         parts.append(_topic(version, flexible, topic, PRODUCE_TOPIC_IDS))
-        parts.append(_array(flexible, len(partitions)))
+        parts.append(count_bytes(flexible, len(partitions)))
         for each in partitions:
             parts.append(_produced.pack(each.partition_index, each.error_code, each.base_offset, each.append_time_ms))
             if version >= 5:
@@ -213,7 +214,7 @@ def _produced_end(version: int, record_errors: Sequence[tuple[int, str | None]],
         return b""
     flexible = version >= PRODUCE_FLEXIBLE
     tags = b"\0" if flexible else b""
-    parts = [_array(flexible, len(record_errors))]
+    parts = [count_bytes(flexible, len(record_errors))]
     for index, text in record_errors:
         parts.append(_int32.pack(index) + _string(flexible, text) + tags)
     parts.append(_string(flexible, message) + tags)
@@ -259,11 +260,11 @@ def encode_fetched(
     head += b"\0\0\0\0\0" if flexible else b"\0\0\0\0"
     if version >= 7:
         head += _error_session.pack(error_code, 0)
-    head += _array(flexible, len(topics))
+    head += count_bytes(flexible, len(topics))
     layout, middle = _fetch_layout(version, read_committed)
     for topic, partitions in topics:
         head += _topic(version, flexible, topic, FETCH_TOPIC_IDS)
-        head += _array(flexible, len(partitions))
+        head += count_bytes(flexible, len(partitions))
         for index, error, high_watermark, log_start_offset, records in partitions:
             if version >= 5:
                 head += layout.pack(index, error, high_watermark, high_watermark, log_start_offset, middle)
@@ -320,9 +321,9 @@ def _fetch_layout_of_one(version: int, topic: bytes, read_committed: bool) -> tu
         (
             b"\0\0\0\0\0" if flexible else b"\0\0\0\0",
             _error_session.pack(0, 0) if version >= 7 else b"",
-            _array(flexible, 1),
+            count_bytes(flexible, 1),
             _topic(version, flexible, topic, FETCH_TOPIC_IDS),
-            _array(flexible, 1),
+            count_bytes(flexible, 1),
         )
     )
     partition, middle = _fetch_layout(version, read_committed)
@@ -350,23 +351,16 @@ def _answer_start(
     flexible = version >= flexible_from
     if flexible:
         yield b"\0"
-    yield _array(flexible, topics)
+    yield count_bytes(flexible, topics)
     yield _topic(version, flexible, topic, ids_from)
-    yield _array(flexible, partitions)
-
-
-def _array(flexible: bool, count: int) -> bytes:
-    return write_uvarint(count + 1) if flexible else _int32.pack(count)
+    yield count_bytes(flexible, partitions)
 
 
 def _topic(version: int, flexible: bool, topic: bytes, ids_from: int) -> bytes:
-    if version >= ids_from:
-        return topic
-    return (write_uvarint(len(topic) + 1) if flexible else _int16.pack(len(topic))) + topic
+    return topic if version >= ids_from else sized_bytes(flexible, topic)
 
 
 def _string(flexible: bool, text: str | None) -> bytes:
     if text is None:
         return b"\0" if flexible else b"\xff\xff"
-    data = text.encode()
-    return (write_uvarint(len(data) + 1) if flexible else _int16.pack(len(data))) + data
+    return sized_bytes(flexible, text.encode())

@@ -12,6 +12,7 @@ from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.names import INTERNAL_TOPICS
 from oncelog.server.operations import CLUSTER, NOT_ASKED, TOPIC
 from oncelog.server.packing import packed_aside
+from oncelog.server.partitions import leadership
 from oncelog.server.topics import Topic
 
 ALL_TOPICS_IS_EMPTY_BEFORE = 1  # in version 0 an empty list asks for every topic, later null does
@@ -85,17 +86,7 @@ def _found(topic: Topic, call: Call, operations: int) -> Any:
         topic_id=topic.id,
         is_internal=topic.is_internal,
         partitions=tuple(
-            call.new(
-                "MetadataResponsePartition",
-                error_code=ErrorCode.none if partition.log.offline is None else ErrorCode.kafka_storage_error,
-                partition_index=partition.index,
-                leader_id=node_id,
-                leader_epoch=partition.log.leader_epoch,
-                replica_nodes=(node_id,),
-                isr_nodes=(node_id,),
-                offline_replicas=(),
-            )
-            for partition in topic.partitions
+            call.new("MetadataResponsePartition", **leadership(partition, node_id)) for partition in topic.partitions
         ),
         topic_authorized_operations=operations,
     )

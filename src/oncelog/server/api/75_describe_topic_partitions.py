@@ -12,7 +12,7 @@ from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.operations import NOT_ASKED, TOPIC
 from oncelog.server.packing import LOOKS_IN_A_TURN, packed_aside
-from oncelog.server.partitions import topic_of
+from oncelog.server.partitions import leadership, topic_of
 from oncelog.server.topics import Topic
 
 MAX_PARTITIONS_A_PAGE = 2000
@@ -55,7 +55,6 @@ def _names(request: Any, call: Call) -> Iterator[str]:
 
 
 def _found(topic: Topic, page: list[Any], call: Call) -> Any:
-    node = (call.broker.node_id,)
     return call.new(
         "DescribeTopicPartitionsResponseTopic",
         error_code=ErrorCode.none,
@@ -65,15 +64,9 @@ def _found(topic: Topic, page: list[Any], call: Call) -> Any:
         partitions=tuple(
             call.new(
                 "DescribeTopicPartitionsResponsePartition",
-                error_code=ErrorCode.none if partition.log.offline is None else ErrorCode.kafka_storage_error,
-                partition_index=partition.index,
-                leader_id=node[0],
-                leader_epoch=partition.log.leader_epoch,
-                replica_nodes=node,
-                isr_nodes=node,
+                **leadership(partition, call.broker.node_id),
                 eligible_leader_replicas=(),
                 last_known_elr=(),
-                offline_replicas=(),
             )
             for partition in page
         ),

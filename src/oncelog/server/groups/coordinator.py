@@ -209,9 +209,9 @@ class GroupCoordinator:
             return ErrorCode.group_id_not_found
         return group.check_delete_offsets()
 
-    def delete_offsets(self, group_id: str, places: Iterable[TopicPartition], now: Now) -> Settled:
+    def delete_offsets(self, group_id: str, partitions: Iterable[TopicPartition], now: Now) -> Settled:
         try:
-            found = [place for place in places if self._store.offsets.get(group_id, *place) is not None]
+            found = [each for each in partitions if self._store.offsets.get(group_id, *each) is not None]
             return self._store.remove_offsets(group_id, found, now)
         except KafkaError as refusal:
             return refusal.code
@@ -345,8 +345,8 @@ class GroupCoordinator:
 
     def _forget_offsets(self, exists: Callable[[str], bool], now: Now) -> None:
         try:
-            for group_id, places in self._store.offsets.of_missing_topics(exists).items():
-                self._store.remove_offsets(group_id, places, now)
+            for group_id, partitions in self._store.offsets.of_missing_topics(exists).items():
+                self._store.remove_offsets(group_id, partitions, now)
         except KafkaError as refusal:
             logger.warning("offsets of deleted topics stay until the next look: %s", refusal)
 

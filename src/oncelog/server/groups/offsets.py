@@ -88,13 +88,13 @@ def expired(group: Group, offsets: Offsets, retention_ms: int, wall_ms: int) -> 
         return []
     idle_since_ms = 0 if has_members or group.is_simple else group.state_since_wall_ms
     found = []
-    for place, committed in offsets.of_group(group.group_id):
-        if has_members and group.is_subscribed_to(place.topic):
+    for partition, committed in offsets.of_group(group.group_id):
+        if has_members and group.is_subscribed_to(partition.topic):
             continue
         if committed.expire_wall_ms >= 0:
             is_over = wall_ms >= committed.expire_wall_ms
         else:
             is_over = wall_ms - max(committed.commit_wall_ms, idle_since_ms) >= retention_ms
         if is_over:
-            found.append(place)
+            found.append(partition)
     return found

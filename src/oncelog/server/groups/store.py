@@ -81,9 +81,9 @@ class GroupStore:
             self.offsets.put(group_id, topic, partition, each)
         return settled
 
-    def remove_offsets(self, group_id: str, places: Iterable[TopicPartition], now: Now) -> Settled:
+    def remove_offsets(self, group_id: str, partitions: Iterable[TopicPartition], now: Now) -> Settled:
         settled: Settled = ErrorCode.none
-        gone = list(places)
+        gone = list(partitions)
         for start in range(0, len(gone), TOMBSTONES_A_BATCH):
             some = gone[start : start + TOMBSTONES_A_BATCH]
             settled = self._append(group_id, [(records.encode_offset_key(group_id, *at), None) for at in some], now)

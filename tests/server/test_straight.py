@@ -20,7 +20,7 @@ from oncelog.producers import ProducerMap
 from oncelog.records.header import read_header
 from oncelog.server.connection import Connection
 from oncelog.server.errors import ErrorCode
-from oncelog.server.sending import LONG_RUN_ANSWERS, TRIAL_ANSWERS, Pace, Straight
+from oncelog.server.straight import LONG_RUN_ANSWERS, TRIAL_ANSWERS, Pace, Straight
 from tests.log.memory_disk import MemoryDisk
 from tests.raw import RawConnection, ServerClosed, batch, encode_request, make, message
 from tests.server.conftest import new_topic
