@@ -7,8 +7,6 @@ from threading import Event
 
 from oncelog.log.disk import write_all
 from oncelog.log.handles import Handles
-from oncelog.log.index import Index
-from oncelog.log.names import CLEANED, cleaned_path
 from oncelog.log.segment import Segment
 from oncelog.records.errors import InvalidRecord
 from oncelog.records.header import HEADER, BatchHeader, body_crc
@@ -31,16 +29,9 @@ class Rules:
     wall_ms: int
 
 
-def reader_of(handles: Handles, segment: Segment) -> Segment:
-    """The same closed segment for another thread, with files of its own."""
-    reader = Segment(handles, segment.log_path.rpartition("/")[0], segment.base_offset)
-    reader.size_bytes = segment.size_bytes
-    return reader
-
-
 def whole_batches(handles: Handles, segment: Segment, stop: Event) -> Iterator[tuple[BatchHeader, bytes]]:
     """Every batch of a closed segment. LogStorageError where it is not what was written."""
-    reader = reader_of(handles, segment)
+    reader = segment.reader(handles)
     for position, header in reader.walk():
         if stop.is_set():
             raise Stopped
@@ -104,7 +95,7 @@ class LastBatches:
     def __init__(self, live_pids: frozenset[int], handles: Handles, segments: list[Segment], stop: Event) -> None:
         self._offsets: dict[tuple[int, bool], int] = {}
         for segment in segments:
-            for _, header in reader_of(handles, segment).walk():
+            for _, header in segment.reader(handles).walk():
                 if stop.is_set():
                     raise Stopped
                 if header.producer_id in live_pids:
@@ -136,18 +127,13 @@ class Cleaner:
         self._interval_bytes = interval_bytes
 
     def clean(self, segments: list[Segment], base_offset: int, end_offset: int) -> None:
-        written = Segment(self._handles, self._folder, base_offset)
-        written.log_path = cleaned_path(written.log_path, end_offset, CLEANED)
-        written.index = Index(self._handles, cleaned_path(written.index.path, end_offset, CLEANED), 0)
-        written.index.cut_to_entries(0)
-        self._handles.get(written.log_path, create=True).truncate(0)
+        written = Segment.cleaned(self._handles, self._folder, base_offset, end_offset)
         for segment in segments:
             for header, batch in whole_batches(self._handles, segment, self._stop):
                 # The last one stays in any case, so that a segment tells by itself where it ends.
                 ends = header.last_offset + 1 == end_offset
                 self._write(written, self._cleaned(header, batch, ends or self._last_batches.holds(header)))
-        written.end_offset = end_offset
-        written.close_index()
+        written.close_index(end_offset)
         written.index.write()
         self._handles.get(written.log_path).fdatasync()
         self._handles.get(written.index.path).fdatasync()

@@ -3,13 +3,13 @@
 import struct
 import sys
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from oncelog.clock import Now
 from oncelog.log.errors import LogStorageError
 from oncelog.log.handles import Handles
 from oncelog.log.index import ENTRY_BYTES, Entry, Index
-from oncelog.log.names import index_path, log_path
+from oncelog.log.names import CLEANED, cleaned_path, index_path, log_path
 from oncelog.records.header import HEADER_BYTES, LENGTH_PREFIX_BYTES, MAGIC, BatchHeader, Buffer, read_header
 
 _offsets_at = struct.Struct(">qi11xi").unpack_from  # base offset, batch length, last offset delta
@@ -54,6 +54,26 @@ class Segment:
         self.next_index_at = 0  # the size from which the next batch gets an entry in the index
         self.roll_at_ms = NEVER_MS  # wall clock; begins with the first batch
         self.is_sendable = True  # whether answers may go from the file to a socket without being read first
+
+    @classmethod
+    def cleaned(cls, handles: Handles, folder: str, base_offset: int, end_offset: int) -> Self:
+        """Beside the old ones, empty: what compaction will put in the place of those from the one to the other."""
+        segment = cls(handles, folder, base_offset)
+        segment.log_path = cleaned_path(segment.log_path, end_offset, CLEANED)
+        segment.index = Index(handles, cleaned_path(segment.index.path, end_offset, CLEANED), 0)
+        segment.index.cut_to_entries(0)
+        handles.get(segment.log_path, create=True).truncate(0)
+        return segment
+
+    def reader(self, handles: Handles) -> Self:
+        """The same closed segment for another thread, with files of its own."""
+        reader = type(self)(handles, self.log_path.rpartition("/")[0], self.base_offset)
+        reader.size_bytes = self.size_bytes
+        return reader
+
+    def not_sendable(self) -> None:
+        """Readers get an error code from here on instead of half an answer."""
+        self.is_sendable = False
 
     def find(self, offset: int) -> tuple[int, int, int] | None:
         """Position, size and base offset of the batch that holds the offset, or of the first one after it."""
@@ -215,8 +235,10 @@ class Segment:
         self.end_offset = header.base_offset + header.last_offset_delta + 1
         self.max_timestamp_ms = max(self.max_timestamp_ms, header.max_timestamp)
 
-    def close_index(self) -> None:
-        """Its last entry tells where the segment ends."""
+    def close_index(self, end_offset: int | None = None) -> None:
+        """Its last entry tells where the segment ends, which is behind its last record where offsets are missing."""
+        if end_offset is not None:
+            self.end_offset = end_offset
         self.index.add(self.end_offset, self.size_bytes, self.max_timestamp_ms)
 
     def adopt_index(self, index_bytes: int) -> None:

@@ -49,10 +49,10 @@ class Slice:
         try:
             data = segment.handles.get(segment.log_path).pread(size_bytes, self._position + sent_bytes)
         except OSError as error:
-            segment.is_sendable = False  # the next reader gets an error code instead of half an answer
+            segment.not_sendable()
             raise LogStorageError(f"{segment.log_path}: {error}") from error
         if len(data) < size_bytes:
-            segment.is_sendable = False
+            segment.not_sendable()
             raise segment.damaged(
                 self._position + sent_bytes + len(data), f"{size_bytes - len(data)} bytes are missing"
             )

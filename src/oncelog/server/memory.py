@@ -27,6 +27,10 @@ class Budget:
     def left_bytes(self) -> int:
         return max(self.limit_bytes - self.held_bytes, 0) if self.limit_bytes >= 0 else 2**63 - 1
 
+    def hold(self, size_bytes: int) -> None:
+        """What is held already, whether there is room for it or not."""
+        self.held_bytes += size_bytes
+
     def take(self, size_bytes: int) -> bool:
         if self.left_bytes == 0:
             return False

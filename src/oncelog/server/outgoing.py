@@ -80,7 +80,7 @@ class Outgoing:
     def pause(self) -> None:
         self.unread_since_ms = self._clock.now().monotonic_ms
         self._unsent_bytes = self._transport.get_write_buffer_size()
-        self._unsent.held_bytes += self._unsent_bytes
+        self._unsent.hold(self._unsent_bytes)
 
     def resume(self) -> None:
         self._forget_unsent()
@@ -95,5 +95,5 @@ class Outgoing:
             self._straight = None
 
     def _forget_unsent(self) -> None:
-        self._unsent.held_bytes -= self._unsent_bytes
+        self._unsent.give_back(self._unsent_bytes)
         self._unsent_bytes = 0

@@ -293,7 +293,7 @@ class GroupCoordinator:
     def _store_group(self, group: Group, effect: Store, now: Now) -> list[Effect]:
         """What the group has to say when it is stored, if that is known at once."""
         pending = effect.pending
-        group.assigned_bytes = sum(len(member.assignment) for member in effect.group.members)
+        group.note_assigned(effect.group)
         try:
             settled = self._store.put_group(group.group_id, effect.group, now)
         except KafkaError as refusal:

@@ -44,13 +44,16 @@ class Group:
         self._deadlines = rebalance.deadlines
         self._outbox = rebalance.outbox
         self.members = rebalance.members
-        self.assigned_bytes = 0  # of the assignments that were last stored
+        self._assigned_bytes = 0  # of the assignments that were last stored
 
     @classmethod
     def restore(cls, group_id: str, stored: StoredGroup, limits: GroupLimits, now: Now) -> "Group":
         group = cls(group_id, limits, now)
         group._rebalance.restore(stored, now)
         return group
+
+    def note_assigned(self, stored: StoredGroup) -> None:
+        self._assigned_bytes = sum(len(member.assignment) for member in stored.members)
 
     # What others may ask without changing anything
 
@@ -90,7 +93,7 @@ class Group:
     @property
     def held_bytes(self) -> int:
         """What clients made it keep; nothing when nobody is in it."""
-        return self.members.protocols_bytes + self.assigned_bytes if self.members else 0
+        return self.members.protocols_bytes + self._assigned_bytes if self.members else 0
 
     @property
     def has_pending_ids(self) -> bool:
