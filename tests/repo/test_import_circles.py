@@ -17,12 +17,6 @@ KNOWN: list[set[str]] = [
         "oncelog.client.saving.saved",
         "oncelog.client.saving.saved_json",
     },
-    {
-        "oncelog.client.producer.engine",
-        "oncelog.client.producer.resuming",
-        "oncelog.client.producer.sealing",
-        "oncelog.client.statistics.producing",
-    },
 ]
 
 

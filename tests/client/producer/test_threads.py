@@ -88,7 +88,7 @@ class _Saving:
 
 def _sealing(owner: _Owner) -> Sealing:
     sealing = Sealing(producer_settings({"bootstrap.servers": "localhost:1", "batch.num.messages": 1}), owner)
-    sealing.saving = _Saving()  # type: ignore[assignment]
+    sealing.saving = _Saving()
     return sealing
 
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from oncelog.client.errors import invalid_argument
 from oncelog.client.saving.saved import SavedProducer
+from oncelog.client.statistics import producing
 
 if TYPE_CHECKING:
     from oncelog.client.producer.engine import Engine
@@ -24,6 +25,7 @@ async def begin(engine: "Engine", saved: SavedProducer | None) -> None:
         raise invalid_argument(
             "a saved producer needs `enable.idempotence`: without it nothing tells its records apart"
         )
+    producing.count(engine)
     await engine.start()
     if saved is not None:
         await engine.saving.resume(saved)

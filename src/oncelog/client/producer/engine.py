@@ -21,10 +21,10 @@ from oncelog.client.producer.identities import Identities
 from oncelog.client.producer.remembering import UNKNOWN_MS, forgotten_after_ms
 from oncelog.client.producer.requests import Requests
 from oncelog.client.producer.resuming import Saving
+from oncelog.client.producer.saving_engine import Prepare
 from oncelog.client.producer.sealing import Sealing
 from oncelog.client.producer.telling import Repeats, Unheard
 from oncelog.client.producer.topics import Topics
-from oncelog.client.statistics.producing import Producing
 from oncelog.client.statistics.statistics import Statistics
 from oncelog.clock import monotonic_s
 from oncelog.slots import Place
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 LEAST_WAIT_S: Final = 0.001  # the resolution of the loop
 
-Prepare = Callable[[Topic, Sequence[Partition]], None]
 Deliver = Callable[[Report], None]
 Tell = Callable[[KafkaError], None]
 
@@ -81,13 +80,9 @@ class Engine:
         self._is_held = False
         self.bulk_buffers: Any = None  # kept by bulk.py from one send to the next
         self.reports_waiting = reports_waiting
-        self._producing: Producing | None = None
-        self._statistics: Statistics | None = None
-        if settings.statistics_interval_ms and settings.stats_cb is not None and tell_statistics is not None:
-            self._producing = Producing(self)
-            self._statistics = Statistics(
-                "producer", self.brokers, self._producing.fields, tell_statistics, settings.statistics_interval_ms
-            )
+        self.tell_statistics = tell_statistics
+        self.statistics: Statistics | None = None
+        self.on_produce: Callable[[Produce], None] | None = None
         self._is_memory_asked = not settings.enable_idempotence
         self.saving = self.sealing.saving = Saving(self)
 
@@ -124,8 +119,8 @@ class Engine:
     async def start(self) -> None:
         self._loop = asyncio.get_running_loop()
         await self.brokers.start()
-        if self._statistics is not None:
-            self._statistics.start()
+        if self.statistics is not None:
+            self.statistics.start()
         self._is_woken = False
         self.wake()
 
@@ -137,8 +132,8 @@ class Engine:
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
-        if self._statistics is not None:
-            self._statistics.stop()
+        if self.statistics is not None:
+            self.statistics.stop()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -224,8 +219,8 @@ class Engine:
         match action:
             case Produce():
                 self._requests.send(action)
-                if self._producing is not None:
-                    self._producing.produced(action)
+                if self.on_produce is not None:
+                    self.on_produce(action)
                 if not self._is_memory_asked:
                     self._is_memory_asked = True
                     self._spawn(self._ask_memory())

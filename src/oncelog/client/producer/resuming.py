@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.net.offsets import EARLIEST, end_offsets
@@ -18,6 +18,7 @@ from oncelog.client.partitioners import KeylessCounter
 from oncelog.client.producer.accumulator import NEVER_S, Partition, Topic
 from oncelog.client.producer.delivery import Records
 from oncelog.client.producer.replaying import Replays
+from oncelog.client.producer.saving_engine import SavingEngine
 from oncelog.client.saving.book import Book, Save
 from oncelog.client.saving.errors import TopicGone
 from oncelog.client.saving.fencing import kafka_pid, lease
@@ -28,9 +29,6 @@ from oncelog.slots import Identity, Place, Span, is_lease
 from oncelog.slots.batch import Batch
 from oncelog.slots.lease import ends_by
 from oncelog.slots.messages import Boundary, Delivered
-
-if TYPE_CHECKING:
-    from oncelog.client.producer.engine import Engine
 
 PAUSE_S: Final = 0.1
 MOVE_EVERY_S: Final = 3_600.0
@@ -61,7 +59,7 @@ class CounterChoice:
 
 
 class Saving:
-    def __init__(self, engine: "Engine") -> None:
+    def __init__(self, engine: SavingEngine) -> None:
         self._engine = engine
         self._book: Book | None = None
         self._is_leased = False

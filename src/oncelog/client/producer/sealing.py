@@ -6,10 +6,11 @@ over from a thread that produces without a pause costs milliseconds, so such a t
 """
 
 from collections import OrderedDict, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from oncelog.client.errors import KafkaError
 from oncelog.client.producer.accumulator import COLUMNS, TIME, Partition
 from oncelog.client.producer.delivery import Records, Report
 from oncelog.client.producer.encoding import Encoder
@@ -18,7 +19,6 @@ from oncelog.records.codecs import CODECS
 from oncelog.slots.batch import Batch
 
 if TYPE_CHECKING:
-    from oncelog.client.producer.resuming import Saving
     from oncelog.client.properties import ProducerSettings
 
 # Batches of a partition that are encoded and not acknowledged; records behind them wait as they are, in less memory.
@@ -44,8 +44,17 @@ class BulkRows(list[Any]):
     handle: Any = None
 
 
+class Replaying(Protocol):
+    """Whether anything may be written, and what is compared with what stands in the log already."""
+
+    @property
+    def failure(self) -> KafkaError | None: ...
+
+    def offer(self, partition: Partition, rows: list[Any], records: Callable[[list[Any]], Records]) -> list[Any]: ...
+
+
 class Sealing:
-    saving: "Saving"
+    saving: Replaying
 
     def __init__(self, settings: "ProducerSettings", owner: Owner) -> None:
         self.most_batch_records = settings.batch_num_messages

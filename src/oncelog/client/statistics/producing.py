@@ -1,15 +1,25 @@
 """What a producer tells of itself: its queue, its identity, and each partition that it has written to."""
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from oncelog.client.producer.engine import Engine
+from oncelog.client.statistics.statistics import Statistics
 from oncelog.client.statistics.traffic import Window
 from oncelog.clock import monotonic_s
 from oncelog.slots import Place
 from oncelog.slots.messages import Produce
 
-if TYPE_CHECKING:
-    from oncelog.client.producer.engine import Engine
+
+def count(engine: Engine) -> None:
+    """Have the producer's statistics told, where the application wants them."""
+    settings = engine.settings
+    if settings.statistics_interval_ms and settings.stats_cb is not None and engine.tell_statistics is not None:
+        producing = Producing(engine)
+        engine.on_produce = producing.produced
+        engine.statistics = Statistics(
+            "producer", engine.brokers, producing.fields, engine.tell_statistics, settings.statistics_interval_ms
+        )
 
 
 class _Sent:
@@ -23,7 +33,7 @@ class _Sent:
 
 
 class Producing:
-    def __init__(self, engine: "Engine") -> None:
+    def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._sent: defaultdict[Place, _Sent] = defaultdict(_Sent)
         self._batch_bytes: defaultdict[str, Window] = defaultdict(Window)
