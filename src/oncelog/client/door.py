@@ -1,9 +1,9 @@
 """The client's inner parts for those that build upon it (Spark, flows): these names and no others.
 
 They take everything else from `oncelog.client`, by its public names; import-linter holds that. What is here: asking a
-cluster again while a failure passes, topics and their configurations, registers, saved producers with what stands in a
-log already, columns, and the tables of settings. Each name is imported when it is first used: whoever asks for an
-offset does not pay for numba.
+cluster again while a failure passes, topics and their configurations, saved producers with what stands in a log
+already, columns, and the tables of settings. Each name is imported when it is first used: whoever asks for an offset
+does not pay for numba.
 """
 
 from importlib import import_module
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from oncelog.client.net.offsets import LATEST as LATEST
     from oncelog.client.net.offsets import OffsetFound as OffsetFound
     from oncelog.client.net.offsets import end_offsets as end_offsets
-    from oncelog.client.net.offsets import list_offsets as list_offsets
     from oncelog.client.net.offsets import offsets_at as offsets_at
     from oncelog.client.net.retry import UNKNOWN as UNKNOWN
     from oncelog.client.net.retry import Patience as Patience
@@ -96,7 +95,6 @@ _HOMES: Final = {
         "LATEST",
         "OffsetFound",
         "end_offsets",
-        "list_offsets",
         "offsets_at",
     ),
     "oncelog.client.net.retry": (
@@ -119,12 +117,6 @@ _HOMES: Final = {
         "ConfigSource",
         "ResourceType",
     ),
-    # Registers that a topic keeps.
-    "oncelog.client.register.topic": (
-        "RegisterKind",
-        "TopicKeeper",
-        "topic_keeper",
-    ),
     # Producers as they are saved, and what stands in a log already.
     "oncelog.client.saving.errors": (
         "BadSavedProducer",
@@ -146,6 +138,12 @@ _HOMES: Final = {
     "oncelog.client.saving.saved": (
         "SavedPartition",
         "SavedTopic",
+    ),
+    # Registers.
+    "oncelog.client.register.topic": (
+        "RegisterKind",
+        "TopicKeeper",
+        "topic_keeper",
     ),
     # Columns: read, and placed in partitions.
     "oncelog.client.consumer.arrow": ("PartitionColumns",),

@@ -19,10 +19,7 @@ from oncelog.client.door import (
     create_topics,
     describe_configs,
     end_offsets,
-    error_of,
-    exception_of,
     kafka_pid,
-    list_offsets,
     warm,
 )
 from oncelog.slots import Identity, Place
@@ -136,12 +133,18 @@ class Topics:
         """The first record of that time or later; -1 where there is none."""
         return self._offsets(topic, partitions, time_ms)
 
-    def _offsets(self, topic: str, partitions: Iterable[int], which: int) -> dict[int, int]:
+    def stable_ends(self, topic: str, partitions: Iterable[int]) -> dict[int, int]:
+        """Up to where no transaction is open."""
+        return self._offsets(topic, partitions, LATEST, read_committed=True)
+
+    def _offsets(
+        self, topic: str, partitions: Iterable[int], which: int, *, read_committed: bool = False
+    ) -> dict[int, int]:
         places = [Place(topic, index) for index in partitions]
 
         async def ask(brokers: Brokers) -> dict[Place, int]:
             await brokers.refresh([topic])
-            return await end_offsets(brokers, places, which)
+            return await end_offsets(brokers, places, which, read_committed=read_committed)
 
         return {place.partition: offset for place, offset in self._asked(ask).items()}
 
@@ -150,28 +153,6 @@ class Topics:
         metadata: Metadata = self._asked(lambda brokers: brokers.refresh([topic]))
         found = metadata.topics.get(topic)
         return 0 if found is None else len(found.partitions)
-
-    def stable_ends(self, topic: str, partitions: Iterable[int]) -> dict[int, int]:
-        """Up to where no transaction is open."""
-
-        async def ask(brokers: Brokers) -> dict[int, int]:
-            by_leader: dict[int, list[tuple[tuple[str, int], int, int]]] = {}
-            for index in partitions:
-                leader, epoch = brokers.metadata.leader(topic, index)
-                if leader < 0:
-                    await brokers.refresh([topic])
-                    raise exception_of(KafkaError.LEADER_NOT_AVAILABLE, f"{topic}-{index}")
-                by_leader.setdefault(leader, []).append(((topic, index), epoch, LATEST))
-            found = {}
-            for leader, asked in by_leader.items():
-                for each in await list_offsets(brokers, leader, asked, read_committed=True):
-                    if each.error_code:
-                        await brokers.refresh([topic])
-                        raise KafkaException(error_of(each.error_code, f"{topic}-{each.partition[1]}"))
-                    found[each.partition[1]] = each.offset
-            return found
-
-        return self._asked(ask)
 
     def _asked(self, question: Callable[[Brokers], Coroutine[Any, Any, T]]) -> T:
         return self._client.ask(lambda: question(self._client.brokers), PATIENCE)
