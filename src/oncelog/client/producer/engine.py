@@ -18,12 +18,12 @@ from oncelog.client.partitioners import Partitioner, partitioner
 from oncelog.client.producer.accumulator import Budget, Held, Partition, Topic
 from oncelog.client.producer.delivery import Records, Report, split
 from oncelog.client.producer.identities import Identities
+from oncelog.client.producer.notices import Repeats, Unheard
 from oncelog.client.producer.remembering import UNKNOWN_MS, forgotten_after_ms
 from oncelog.client.producer.requests import Requests
 from oncelog.client.producer.resuming import Saving
 from oncelog.client.producer.saving_engine import Prepare
 from oncelog.client.producer.sealing import Sealing
-from oncelog.client.producer.telling import Repeats, Unheard
 from oncelog.client.producer.topics import Topics
 from oncelog.client.statistics.statistics import Statistics
 from oncelog.clock import monotonic_s

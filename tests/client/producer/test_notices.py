@@ -6,8 +6,8 @@ import pytest
 
 from oncelog.client.errors import KafkaError
 from oncelog.client.producer.delivery import Records, Report
+from oncelog.client.producer.notices import MOST_KNOWN, Repeats, Unheard
 from oncelog.client.producer.producer import Producer
-from oncelog.client.producer.telling import MOST_KNOWN, Repeats, Unheard
 
 DOWN = KafkaError(KafkaError._TRANSPORT, "there: connect failed")
 
