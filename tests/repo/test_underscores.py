@@ -19,7 +19,7 @@ OF_OTHERS = {"_asdict", "_fields", "_make", "_replace", "_jdf", "_jsparkSession"
 LEFT: dict[str, int] = {
     "chaos": 6,
     "cli": 9,
-    "client": 97,
+    "client": 90,
     "console": 2,
     "spark": 4,
 }

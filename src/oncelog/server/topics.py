@@ -8,7 +8,6 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 from oncelog.clock import Now
@@ -19,6 +18,7 @@ from oncelog.log.disk import Disk
 from oncelog.log.errors import LogStorageError
 from oncelog.log.handles import Handles
 from oncelog.log.partition import PartitionLog
+from oncelog.producers import ProducerMap
 from oncelog.server import topic_configs, topic_rules
 from oncelog.server.errors import ErrorCode, KafkaError, Unsettled
 from oncelog.server.folders import Folders
@@ -27,9 +27,6 @@ from oncelog.server.names import METADATA_TOPIC
 from oncelog.server.settings import Settings
 from oncelog.server.topic import Partition, Topic
 from oncelog.settings import SettingsError
-
-if TYPE_CHECKING:
-    from oncelog.producers import ProducerMap
 
 __all__ = ["DataFolderError", "Partition", "Topic", "Topics"]
 
@@ -47,7 +44,7 @@ def _nothing() -> None:
 
 
 class Topics:
-    def __init__(self, settings: Settings, disk: Disk, new_producers: "Callable[[], ProducerMap]", now: Now) -> None:
+    def __init__(self, settings: Settings, disk: Disk, new_producers: Callable[[], ProducerMap], now: Now) -> None:
         """Open every log below the data folder; what a crash left behind is finished or put right first."""
         self.settings = settings
         self._disk = disk

@@ -7,17 +7,15 @@ An entry that is refused (unknown topic, oversized metadata) is refused alone; t
 
 from collections.abc import Awaitable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from oncelog.server.api import Api
+from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode
 from oncelog.server.groups.offsets import TopicPartition
 from oncelog.server.groups.records import NO_EPOCH, CommittedOffset
 from oncelog.server.packing import packed_aside
-
-if TYPE_CHECKING:
-    from oncelog.server.call import Call
-    from oncelog.server.topics import Topic
+from oncelog.server.topics import Topic
 
 TOPIC_IDS = 10
 GROUP_NOT_FOUND = 9
@@ -28,7 +26,7 @@ Errors = list[list[ErrorCode]]  # of each partition of each topic, in the order 
 
 
 @packed_aside
-def handle(request: Any, call: "Call") -> Any | Awaitable[Any]:
+def handle(request: Any, call: Call) -> Any | Awaitable[Any]:
     groups = call.broker.groups
     error = groups.check_commit(
         request.group_id,
@@ -48,11 +46,11 @@ def handle(request: Any, call: "Call") -> Any | Awaitable[Any]:
     return _answer_later(request, call, errors, settled)
 
 
-async def _answer_later(request: Any, call: "Call", errors: Errors, settled: Awaitable[ErrorCode]) -> Any:
+async def _answer_later(request: Any, call: Call, errors: Errors, settled: Awaitable[ErrorCode]) -> Any:
     return _answer(request, call, _fail(errors, await settled))
 
 
-def _look_through(request: Any, call: "Call") -> tuple[Errors, dict[TopicPartition, CommittedOffset]]:
+def _look_through(request: Any, call: Call) -> tuple[Errors, dict[TopicPartition, CommittedOffset]]:
     errors: Errors = []
     accepted: dict[TopicPartition, CommittedOffset] = {}
     expire_wall_ms = _expire_wall_ms(request, call)
@@ -74,14 +72,14 @@ def _look_through(request: Any, call: "Call") -> tuple[Errors, dict[TopicPartiti
     return errors, accepted
 
 
-def _topic(wanted: Any, call: "Call") -> "Topic | None":
+def _topic(wanted: Any, call: Call) -> Topic | None:
     topics = call.broker.topics
     if call.version >= TOPIC_IDS:
         return None if wanted.topic_id is None else topics.by_id(wanted.topic_id)
     return topics.get(wanted.name)
 
 
-def _check(entry: Any, topic: "Topic | None", call: "Call") -> ErrorCode:
+def _check(entry: Any, topic: Topic | None, call: Call) -> ErrorCode:
     if topic is None:
         return ErrorCode.unknown_topic_id if call.version >= TOPIC_IDS else ErrorCode.unknown_topic_or_partition
     if not 0 <= entry.partition_index < len(topic.partitions):
@@ -96,7 +94,7 @@ def _utf16_units(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2
 
 
-def _expire_wall_ms(request: Any, call: "Call") -> int:
+def _expire_wall_ms(request: Any, call: Call) -> int:
     retention: timedelta | None = getattr(request, "retention_time", None)
     retention_ms = BY_SERVER if retention is None else retention // MS
     return BY_SERVER if retention_ms == BY_SERVER else call.now.wall_ms + max(retention_ms, 0)
@@ -108,7 +106,7 @@ def _fail(errors: Errors, error: ErrorCode, *also: ErrorCode) -> Errors:
     return [[error if each in hidden else each for each in of_topic] for of_topic in errors]
 
 
-def _answer(request: Any, call: "Call", errors: Errors) -> Any:
+def _answer(request: Any, call: Call, errors: Errors) -> Any:
     return call.new(
         "OffsetCommitResponse",
         topics=tuple(

@@ -8,17 +8,15 @@ An offset is not told before it would survive a crash.
 
 import asyncio
 from collections.abc import Awaitable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from oncelog.server.api import Api, once
+from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode
 from oncelog.server.groups.offsets import NO_OFFSET
 from oncelog.server.groups.records import NO_EPOCH
 from oncelog.server.groups.store import Settled
 from oncelog.server.packing import packed_aside
-
-if TYPE_CHECKING:
-    from oncelog.server.call import Call
 
 MANY_GROUPS = 8
 TOPIC_IDS = 10
@@ -26,7 +24,7 @@ GROUP_ERROR = 2  # before this version an error of the group stands at each part
 
 
 @packed_aside
-def handle(request: Any, call: "Call") -> Any | Awaitable[Any]:
+def handle(request: Any, call: Call) -> Any | Awaitable[Any]:
     groups = request.groups if call.version >= MANY_GROUPS else (request,)
     wanted = tuple({each.group_id: each for each in groups}.values())
     settled = [call.broker.groups.settled(each.group_id) for each in wanted]
@@ -35,12 +33,12 @@ def handle(request: Any, call: "Call") -> Any | Awaitable[Any]:
     return _answer_later(wanted, settled, call)
 
 
-async def _answer_later(wanted: Iterable[Any], settled: list[Settled], call: "Call") -> Any:
+async def _answer_later(wanted: Iterable[Any], settled: list[Settled], call: Call) -> Any:
     errors = [each if isinstance(each, ErrorCode) else await asyncio.shield(each) for each in settled]
     return _answer(wanted, errors, call)
 
 
-def _answer(wanted: Iterable[Any], errors: list[ErrorCode], call: "Call") -> Any:
+def _answer(wanted: Iterable[Any], errors: list[ErrorCode], call: Call) -> Any:
     if call.version >= MANY_GROUPS:
         groups = tuple(_group(each, error, call) for each, error in zip(wanted, errors, strict=True))
         return call.new("OffsetFetchResponse", groups=groups)
@@ -48,13 +46,13 @@ def _answer(wanted: Iterable[Any], errors: list[ErrorCode], call: "Call") -> Any
     return call.new("OffsetFetchResponse", topics=_topics(only, error, call), error_code=error)
 
 
-def _group(wanted: Any, error: ErrorCode, call: "Call") -> Any:
+def _group(wanted: Any, error: ErrorCode, call: Call) -> Any:
     return call.new(
         "OffsetFetchResponseGroup", group_id=wanted.group_id, topics=_topics(wanted, error, call), error_code=error
     )
 
 
-def _topics(wanted: Any, error: ErrorCode, call: "Call") -> tuple[Any, ...]:
+def _topics(wanted: Any, error: ErrorCode, call: Call) -> tuple[Any, ...]:
     if error is not ErrorCode.none and call.version >= GROUP_ERROR:
         return ()
     topics = call.broker.topics
@@ -77,7 +75,7 @@ def _topics(wanted: Any, error: ErrorCode, call: "Call") -> tuple[Any, ...]:
     return tuple(answers)
 
 
-def _topic(group_id: str, name: str, topic_id: Any, partitions: Iterable[int], error: ErrorCode, call: "Call") -> Any:
+def _topic(group_id: str, name: str, topic_id: Any, partitions: Iterable[int], error: ErrorCode, call: Call) -> Any:
     plural = "s" if call.version >= MANY_GROUPS else ""
     return call.new(
         f"OffsetFetchResponseTopic{plural}",
@@ -90,7 +88,7 @@ def _topic(group_id: str, name: str, topic_id: Any, partitions: Iterable[int], e
     )
 
 
-def _partition(type_name: str, group_id: str, topic: str, index: int, error: ErrorCode, call: "Call") -> Any:
+def _partition(type_name: str, group_id: str, topic: str, index: int, error: ErrorCode, call: Call) -> Any:
     committed = call.broker.groups.committed(group_id, topic, index) if error is ErrorCode.none else None
     return call.new(
         type_name,

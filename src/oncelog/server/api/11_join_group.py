@@ -6,14 +6,12 @@ KIP-559 (v7: protocol type), KIP-800 (v8: reason), KIP-814 (v9: a static leader 
 
 from collections.abc import Awaitable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 from oncelog.server.api import Api
+from oncelog.server.call import Call
 from oncelog.server.groups.messages import JoinAnswer, JoinRequest
-
-if TYPE_CHECKING:
-    from oncelog.server.call import Call
 
 KNOWN_ID = 4
 NULLABLE_PROTOCOL = 7
@@ -21,16 +19,16 @@ SKIP_ASSIGNMENT = 9
 MS = timedelta(milliseconds=1)
 
 
-def handle(request: Any, call: "Call") -> Any | Awaitable[Any]:
+def handle(request: Any, call: Call) -> Any | Awaitable[Any]:
     answer = call.broker.groups.join(request.group_id, _join_request(request, call), call.now)
     return _answer(answer, call) if isinstance(answer, JoinAnswer) else _answer_later(answer, call)
 
 
-async def _answer_later(answer: Awaitable[JoinAnswer], call: "Call") -> Any:
+async def _answer_later(answer: Awaitable[JoinAnswer], call: Call) -> Any:
     return _answer(await answer, call)
 
 
-def _join_request(request: Any, call: "Call") -> JoinRequest:
+def _join_request(request: Any, call: Call) -> JoinRequest:
     instance_id = getattr(request, "group_instance_id", None)
     client_id = call.client_id or ""
     return JoinRequest(
@@ -48,7 +46,7 @@ def _join_request(request: Any, call: "Call") -> JoinRequest:
     )
 
 
-def _answer(answer: JoinAnswer, call: "Call") -> Any:
+def _answer(answer: JoinAnswer, call: Call) -> Any:
     protocol_name = answer.protocol_name
     if protocol_name is None and call.version < NULLABLE_PROTOCOL:
         protocol_name = ""

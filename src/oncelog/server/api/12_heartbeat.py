@@ -3,15 +3,13 @@
 Versions 0 to 4. KIP-345 (v3: static members).
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from oncelog.server.api import Api
-
-if TYPE_CHECKING:
-    from oncelog.server.call import Call
+from oncelog.server.call import Call
 
 
-def handle(request: Any, call: "Call") -> Any:
+def handle(request: Any, call: Call) -> Any:
     error = call.broker.groups.heartbeat(
         request.group_id,
         request.member_id,

@@ -3,21 +3,19 @@
 Versions 0 to 5. KIP-345 (v3: many at once, static members by their instance id), KIP-800 (v5: reason).
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from oncelog.server.api import Api
+from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode
 from oncelog.server.groups.messages import Leaving
 from oncelog.server.packing import packed_aside
-
-if TYPE_CHECKING:
-    from oncelog.server.call import Call
 
 MANY_MEMBERS = 3
 
 
 @packed_aside
-def handle(request: Any, call: "Call") -> Any:
+def handle(request: Any, call: Call) -> Any:
     if call.version >= MANY_MEMBERS:
         leavings = [Leaving(member_id=each.member_id, instance_id=each.group_instance_id) for each in request.members]
     else:

@@ -4,26 +4,24 @@ Versions 0 to 5. KIP-345 (v3: static members), KIP-559 (v5: protocol type and na
 """
 
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from oncelog.server.api import Api
+from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode
 from oncelog.server.groups.messages import SyncAnswer, SyncRequest
-
-if TYPE_CHECKING:
-    from oncelog.server.call import Call
 
 PROTOCOL = 5
 
 
-def handle(request: Any, call: "Call") -> Any | Awaitable[Any]:
+def handle(request: Any, call: Call) -> Any | Awaitable[Any]:
     if call.version >= PROTOCOL and (request.protocol_type is None or request.protocol_name is None):
         return _answer(SyncAnswer(error=ErrorCode.inconsistent_group_protocol), call)
     answer = call.broker.groups.sync(request.group_id, _sync_request(request), call.now)
     return _answer(answer, call) if isinstance(answer, SyncAnswer) else _answer_later(answer, call)
 
 
-async def _answer_later(answer: Awaitable[SyncAnswer], call: "Call") -> Any:
+async def _answer_later(answer: Awaitable[SyncAnswer], call: Call) -> Any:
     return _answer(await answer, call)
 
 
@@ -38,7 +36,7 @@ def _sync_request(request: Any) -> SyncRequest:
     )
 
 
-def _answer(answer: SyncAnswer, call: "Call") -> Any:
+def _answer(answer: SyncAnswer, call: Call) -> Any:
     return call.new(
         "SyncGroupResponse",
         error_code=answer.error,

@@ -4,9 +4,10 @@ Versions 0 to 6. KIP-430 (v3: what the client may do), KIP-345 (v4: static membe
 an error; before that it is a group that is dead).
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from oncelog.server.api import Api
+from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode
 from oncelog.server.groups.group import Group
 from oncelog.server.groups.member import Member
@@ -14,20 +15,17 @@ from oncelog.server.groups.state import State
 from oncelog.server.operations import GROUP, NOT_ASKED
 from oncelog.server.packing import packed_aside
 
-if TYPE_CHECKING:
-    from oncelog.server.call import Call
-
 NOT_FOUND = 6
 
 
 @packed_aside
-def handle(request: Any, call: "Call") -> Any:
+def handle(request: Any, call: Call) -> Any:
     allowed = GROUP if getattr(request, "include_authorized_operations", False) else NOT_ASKED
     groups = tuple(_described(group_id, allowed, call) for group_id in dict.fromkeys(request.groups))
     return call.new("DescribeGroupsResponse", groups=groups)
 
 
-def _described(group_id: str, allowed: int, call: "Call") -> Any:
+def _described(group_id: str, allowed: int, call: Call) -> Any:
     group = call.broker.groups.groups.get(group_id)
     if group is None:
         is_error = call.version >= NOT_FOUND
@@ -56,7 +54,7 @@ def _described(group_id: str, allowed: int, call: "Call") -> Any:
     )
 
 
-def _member(member: Member, group: Group, is_stable: bool, call: "Call") -> Any:
+def _member(member: Member, group: Group, is_stable: bool, call: Call) -> Any:
     return call.new(
         "DescribedGroupMember",
         member_id=member.member_id,

@@ -3,20 +3,18 @@
 Versions 0 to 5. KIP-518 (v4: state, and a filter of states), KIP-848 (v5: type, and a filter of types).
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from oncelog.server.api import Api
+from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode
 from oncelog.server.packing import packed_aside
-
-if TYPE_CHECKING:
-    from oncelog.server.call import Call
 
 CLASSIC = "classic"
 
 
 @packed_aside
-def handle(request: Any, call: "Call") -> Any:
+def handle(request: Any, call: Call) -> Any:
     states = {state.strip().lower() for state in getattr(request, "states_filter", ())}
     types = {each.strip().lower() for each in getattr(request, "types_filter", ())}
     groups = [] if types and CLASSIC not in types else call.broker.groups.groups.values()

@@ -4,21 +4,19 @@ Version 0. KIP-496.
 """
 
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from oncelog.server.api import Api
+from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode
 from oncelog.server.groups.offsets import TopicPartition
 from oncelog.server.packing import packed_aside
-
-if TYPE_CHECKING:
-    from oncelog.server.call import Call
 
 Errors = list[list[ErrorCode]]  # of each partition of each topic, in the order of the request
 
 
 @packed_aside
-def handle(request: Any, call: "Call") -> Any | Awaitable[Any]:
+def handle(request: Any, call: Call) -> Any | Awaitable[Any]:
     groups = call.broker.groups
     error = groups.check_delete_offsets(request.group_id)
     if error is not ErrorCode.none:
@@ -44,11 +42,11 @@ def handle(request: Any, call: "Call") -> Any | Awaitable[Any]:
     return _answer_later(request, call, errors, settled)
 
 
-async def _answer_later(request: Any, call: "Call", errors: Errors, settled: Awaitable[ErrorCode]) -> Any:
+async def _answer_later(request: Any, call: Call, errors: Errors, settled: Awaitable[ErrorCode]) -> Any:
     return _answer(request, call, await settled, errors)
 
 
-def _answer(request: Any, call: "Call", error: ErrorCode, errors: Errors) -> Any:
+def _answer(request: Any, call: Call, error: ErrorCode, errors: Errors) -> Any:
     topics = zip(request.topics, errors, strict=True) if error is ErrorCode.none else ()
     return call.new(
         "OffsetDeleteResponse",

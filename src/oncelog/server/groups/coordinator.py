@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from oncelog.clock import Clock, Now
 from oncelog.server.errors import ErrorCode, KafkaError
@@ -32,9 +32,7 @@ from oncelog.server.groups.records import CommittedOffset
 from oncelog.server.groups.state import State
 from oncelog.server.groups.store import GroupStore, Settled
 from oncelog.server.settings import Settings
-
-if TYPE_CHECKING:
-    from oncelog.server.topics import Partition, Topics
+from oncelog.server.topics import Partition, Topics
 
 logger = logging.getLogger(__name__)
 
@@ -61,10 +59,10 @@ class GroupCoordinator:
     def __init__(
         self,
         settings: Settings,
-        topics: "Topics",
+        topics: Topics,
         clock: Clock,
         call_later: CallLater | None = None,
-        request_flush: "Callable[[Partition], None]" = lambda partition: None,
+        request_flush: Callable[[Partition], None] = lambda partition: None,
     ) -> None:
         self.settings = settings
         self._topics = topics

@@ -7,7 +7,6 @@ What one request stores is one batch: after a crash it is there as a whole or no
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from oncelog.clock import Now
 from oncelog.log.errors import LogStorageError
@@ -17,9 +16,7 @@ from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.names import OFFSETS_TOPIC
 from oncelog.server.replay import records_in
 from oncelog.server.settings import Settings
-
-if TYPE_CHECKING:
-    from oncelog.server.topics import Partition, Topic, Topics
+from oncelog.server.topics import Partition, Topic, Topics
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +45,7 @@ def partition_of_group(group_id: str, partition_count: int) -> int:
 
 
 class OffsetsTopic:
-    def __init__(self, settings: Settings, topics: "Topics", request_flush: "Callable[[Partition], None]") -> None:
+    def __init__(self, settings: Settings, topics: Topics, request_flush: Callable[[Partition], None]) -> None:
         self._settings = settings
         self._topics = topics
         self._request_flush = request_flush
@@ -74,12 +71,12 @@ class OffsetsTopic:
         partition = self.partition_of(group_id)
         return partition is not None and partition.log.offline is not None
 
-    def partition_of(self, group_id: str) -> "Partition | None":
+    def partition_of(self, group_id: str) -> Partition | None:
         """None as long as nothing was ever stored."""
         topic = self._topics.get(OFFSETS_TOPIC)
         return None if topic is None else topic.partitions[partition_of_group(group_id, len(topic.partitions))]
 
-    def append(self, group_id: str, records: Sequence[KeyValue], now: Now) -> "tuple[Partition, int]":
+    def append(self, group_id: str, records: Sequence[KeyValue], now: Now) -> tuple[Partition, int]:
         """Where the records end; whoever must be sure of them waits with `when_settled`."""
         topic = self._topics.get(OFFSETS_TOPIC) or self._create(now)
         partition = topic.partitions[partition_of_group(group_id, len(topic.partitions))]
@@ -105,7 +102,7 @@ class OffsetsTopic:
         partition.wake()
         return partition, staged.end_offset
 
-    def when_settled(self, partition: "Partition", offset: int, settled: OnSettled) -> None:
+    def when_settled(self, partition: Partition, offset: int, settled: OnSettled) -> None:
         """Call back when the high watermark has reached the offset: at once, unless answers wait for the disk."""
 
         def look() -> None:
@@ -118,7 +115,7 @@ class OffsetsTopic:
 
         look()
 
-    def _create(self, now: Now) -> "Topic":
+    def _create(self, now: Now) -> Topic:
         configs = {
             "cleanup.policy": "compact",
             "compression.type": "producer",

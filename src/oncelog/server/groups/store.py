@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from struct import error as StructError
-from typing import TYPE_CHECKING
 
 from oncelog.clock import Now
 from oncelog.server.errors import ErrorCode
@@ -16,9 +15,7 @@ from oncelog.server.groups.offsets_topic import KeyValue, OffsetsTopic
 from oncelog.server.groups.records import BadRecord, CommittedOffset, GroupKey, OffsetKey
 from oncelog.server.groups.state import State
 from oncelog.server.settings import Settings
-
-if TYPE_CHECKING:
-    from oncelog.server.topics import Partition, Topics
+from oncelog.server.topics import Partition, Topics
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +25,7 @@ Settled = ErrorCode | asyncio.Future[ErrorCode]
 
 
 class GroupStore:
-    def __init__(self, settings: Settings, topics: "Topics", request_flush: "Callable[[Partition], None]") -> None:
+    def __init__(self, settings: Settings, topics: Topics, request_flush: Callable[[Partition], None]) -> None:
         self.groups: dict[str, Group] = {}
         self.offsets = Offsets()
         self._topic = OffsetsTopic(settings, topics, request_flush)
@@ -111,7 +108,7 @@ class GroupStore:
     def _append(self, group_id: str, key_values: list[KeyValue], now: Now) -> Settled:
         return self._settled_at(*self._topic.append(group_id, key_values, now))
 
-    def _settled_at(self, partition: "Partition", offset: int) -> Settled:
+    def _settled_at(self, partition: Partition, offset: int) -> Settled:
         if partition.log.high_watermark >= offset:
             return ErrorCode.none
         future: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
