@@ -1,0 +1,1 @@
+"""States that earlier versions left half-way."""
