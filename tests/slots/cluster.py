@@ -5,7 +5,7 @@ answered with an error after it; batches that are too large; stock Kafka's memor
 timestamps of its records, and remembers five batches.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import NamedTuple
 
@@ -17,7 +17,6 @@ from oncelog.producers.producer_map import FIRST_KAFKA_PID, ProducerLimits, Prod
 from oncelog.producers.sequences import is_newer_generation, sequence_after
 from oncelog.slots import Identity, Place
 from oncelog.slots.messages import Found, StoredSpan
-from oncelog.slots.standing import furthest
 from tests.slots.flavours import Flavour
 
 NODES = 3
@@ -203,7 +202,7 @@ class Log:
                     return Found(known[1], generation, self._spans(pid, -1, None))
                 return Found(-1, generation)
         spans = self._spans(pid, from_offset, None if must_fence else generation)
-        return Found(furthest(spans), generation, spans)
+        return Found(spans[-1].last_sequence if spans else -1, generation, spans)
 
     def _spans(self, pid: int, from_offset: int, epoch: int | None) -> list[StoredSpan]:
         return [
@@ -223,8 +222,12 @@ class Log:
                 where.setdefault(record, []).append(base_offset + index)
         return where
 
-    def records(self) -> list[int]:
-        return [record for stored in self.batches for record in stored.wire.records]
+    def records(self, without: Sequence[Wire] = ()) -> list[int]:
+        """`without`: the last time that each of these was stored."""
+        batches = list(self.batches)
+        for wire in without:
+            batches.remove(next(stored for stored in reversed(batches) if stored.wire is wire))
+        return [record for stored in batches for record in stored.wire.records]
 
 
 class Cluster:

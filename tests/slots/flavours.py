@@ -24,6 +24,8 @@ class Flavour:
     forget_after_ms: int = FOREVER  # stock Kafka, by the records' timestamps
     record_age_ms: int = 0  # how old the records' timestamps are
     sleep_ms: int = 0  # one of two clients has nothing to send for so long, in the middle of all
+    doze_ms: int = 0  # one of two clients sleeps for so long between stamping a batch and sending it
+    dozes_in_write: bool = False  # so late that no look at a clock comes between
     linger_ms: int = 800  # how long a request may live on in the network after its connection was cut
     limits: SenderLimits = field(default_factory=SenderLimits)
     batches: int = 24
@@ -31,14 +33,25 @@ class Flavour:
     duration_ms: int = 6_000
 
 
-NAMES = ("leased", "short leases", "stock", "impatient", "forgetful", "old records", "shared", "sleeper", "plain")
+NAMES = (
+    "leased",
+    "short leases",
+    "stock",
+    "impatient",
+    "forgetful",
+    "old records",
+    "shared",
+    "sleeper",
+    "dozer",
+    "plain",
+)
 
 
 def flavour_of(seed: int, name: str | None = None) -> Flavour:
     rng = Random(seed * 7919 + 17)
     name = name or NAMES[seed % len(NAMES)]
     is_impatient = name == "impatient"  # gives records up while others are under way
-    is_shared = name in ("shared", "sleeper")
+    is_shared = name in ("shared", "sleeper", "dozer")
     is_brief = is_impatient or (rng.random() < 0.3 and not is_shared)
     limits = SenderLimits(
         is_idempotent=name != "plain",
@@ -49,7 +62,7 @@ def flavour_of(seed: int, name: str | None = None) -> Flavour:
         retry_backoff_ms=rng.choice((5, 50)),
         retry_backoff_max_ms=200,
         settle_ms=2_000,
-        forget_after_ms={"forgetful": 4_000, "old records": 5_000, "sleeper": 5_000}.get(name, FOREVER),
+        forget_after_ms={"forgetful": 4_000, "old records": 5_000, "sleeper": 5_000, "dozer": 5_000}.get(name, FOREVER),
     )
     is_leased = name in ("leased", "short leases")
     return Flavour(
@@ -63,6 +76,8 @@ def flavour_of(seed: int, name: str | None = None) -> Flavour:
         forget_after_ms=limits.forget_after_ms,
         record_age_ms=10_000 if name == "old records" else 0,
         sleep_ms=rng.choice((6_000, 20_000)) if name == "sleeper" else 0,
+        doze_ms=rng.choice((6_000, 20_000)) if name == "dozer" else 0,
+        dozes_in_write=name == "dozer" and rng.random() < 0.5,
         linger_ms=3_500 if is_leased else 800,
         limits=limits,
         batches=rng.randrange(6, 40),

@@ -140,6 +140,21 @@ def _unsure_is_no(verdict_of: Any) -> Any:
     return broken
 
 
+def _believe_what_came_late(row: Any) -> Any:
+    def broken(partition: Partition, now_ms: int, *about: Any) -> Any:
+        assert partition.tenure is not None
+        known_at_ms, partition.tenure.known_at_ms = partition.tenure.known_at_ms, now_ms
+        found = row[0](partition, now_ms, *about)
+        partition.tenure.known_at_ms = known_at_ms
+        return found
+
+    return broken, row[1]
+
+
+def _nothing_twice(stands_twice: Any) -> Any:
+    return lambda spans: None
+
+
 def _refused_for_good(verdict_of: Any) -> Any:
     def broken(code: int) -> Verdict:
         return Verdict(Event.REFUSED) if code == Code.NOT_LEADER_FOR_PARTITION else verdict_of(code)
@@ -193,17 +208,17 @@ MUTANTS = (
         "what stock Kafka forgets is sent again",
         "forgetful",
         "duplicate",
-        Partition,
-        "is_forgettable",
-        lambda _: lambda *_: False,
+        Context,
+        "forgotten_at_ms",
+        lambda _: lambda *_: FOREVER_MS,
     ),
     Mutant(
         "old records are sent again unasked",
         "old records",
         "duplicate",
-        Partition,
-        "is_forgettable",
-        lambda _: lambda *_: False,
+        Context,
+        "forgotten_at_ms",
+        lambda _: lambda *_: FOREVER_MS,
     ),
     Mutant(
         "in doubt is reported as not stored",
@@ -224,8 +239,25 @@ MUTANTS = (
         "sleeper",
         "duplicate",
         Partition,
-        "may_be_passed",
-        lambda _: lambda *_: False,
+        "known_until_ms",
+        lambda _: lambda *_: FOREVER_MS,
     ),
+    Mutant(
+        "a late acknowledgement is believed",
+        "dozer",
+        "duplicate",
+        TABLE[State.SENDING],
+        Event.STORED,
+        _believe_what_came_late,
+    ),
+    Mutant(
+        "who slept before it sent looks at no clock",
+        "dozer",
+        "duplicate",
+        Partition,
+        "sent_until_ms",
+        lambda _: lambda *_: FOREVER_MS,
+    ),
+    Mutant("a slot that stands twice is passed over", "dozer", "duplicate", actions, "stands_twice", _nothing_twice),
     Mutant("what the log holds is cut one too far", "shared", "", actions, "report_found", _cut_one_too_far),
 )

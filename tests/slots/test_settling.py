@@ -2,7 +2,8 @@
 
 from oncelog.error_codes import ErrorCodes as Code
 from oncelog.slots import Identity, Place
-from oncelog.slots.messages import Boundary, StoredSpan
+from oncelog.slots.actions import PARTLY_THERE
+from oncelog.slots.messages import Boundary, Found, Parted, StoredSpan
 from oncelog.slots.tenure import LAST_EPOCH
 from tests.slots.stage import (
     LEASED,
@@ -278,3 +279,90 @@ def test_the_boundary_names_what_is_stored_and_is_not_there_while_anything_is_op
     assert stage.sender.boundary(PLACE) is None
     stage.answer(stage.sent()[0], base_offset=40)
     assert stage.sender.boundary(PLACE) == Boundary(STOCK, 2, 42)
+
+
+def test_an_acknowledgement_that_comes_too_late_proves_nothing_and_the_log_is_read_from_before_it() -> None:
+    """Whoever filled these slots meanwhile may be forgotten, so the broker took them again."""
+    stage = Stage(forget_after_ms=100_000)
+    stage.sender.resume(PLACE, STOCK, 10, stage.now_ms, is_shared=True, next_offset=30)
+    stage.add("a", "b")
+    stage.add("c")
+    (request,) = stage.sent()
+    stage.pass_ms(200_000)
+    stage.answer(request, base_offset=60)
+    (asked,) = stage.take(LookUp)
+    assert asked.from_offset == 30
+    stage.sender.looked_up(PLACE, Found(11, 0, [StoredSpan(10, 12, 30), StoredSpan(10, 11, 60)]), stage.now_ms)
+    failed = stage.take(Failed)
+    assert [each.maybe_stored for each in failed] == [True, False]
+    assert "slots 10 to 11" in str(failed[0].message) and "offset 60" in str(failed[0].message)
+    assert stage.sent() == []
+
+
+def test_a_late_acknowledgement_of_what_nobody_else_has_written_is_good() -> None:
+    stage = Stage(forget_after_ms=100_000)
+    stage.sender.resume(PLACE, STOCK, 10, stage.now_ms, is_shared=True, next_offset=30)
+    stage.add("a", "b")
+    stage.add("c")
+    (request,) = stage.sent()
+    stage.pass_ms(200_000)
+    stage.answer(request, base_offset=60)
+    stage.tell(11, None, StoredSpan(10, 11, 60))
+    assert [each.base_offset for each in stage.take(Delivered)] == [60]
+    assert stage.slots() == [(PID, 0, 12)]
+
+
+def test_a_shared_request_says_until_when_it_may_leave_and_is_checked_again_behind_a_new_connection() -> None:
+    stage = Stage(forget_after_ms=100_000, settle_ms=5_000)
+    stage.sender.resume(PLACE, STOCK, 10, stage.now_ms, is_shared=True)
+    stage.add("a")
+    (request,) = stage.sent()
+    assert (request.until_ms, request.is_checked) == (stage.now_ms + 5_000, True), "nothing is proven yet"
+    stage.sender.unchecked(request.request_id, stage.now_ms)
+    assert stage.sent() == []
+    stage.tell(-1)
+    (request,) = stage.sent()
+    stage.answer(request, base_offset=7)
+    stage.add("b")
+    (request,) = stage.sent()
+    assert request.until_ms == stage.now_ms + 95_000
+    stage.lose(request)
+    stage.pass_ms(1_000)
+    assert stage.sent() == [] and len(stage.take(LookUp)) == 1, "nothing is sent again before the log was asked"
+
+
+def test_a_request_under_a_lease_leaves_before_its_end() -> None:
+    stage = Stage(is_leased=True, expires_at_ms=25_000)
+    stage.add("a")
+    (request,) = stage.sent()
+    assert (request.until_ms, request.is_checked) == (25_000, False)
+
+
+def test_a_batch_that_may_not_be_cut_is_refused_as_a_whole_and_stops_where_a_part_of_it_stands() -> None:
+    stage = Stage()
+    stage.sender.resume(PLACE, STOCK, 10, stage.now_ms, is_shared=True, cuts=False)
+    stage.add("a", "b")
+    stage.answer(stage.sent()[0], Code.MSG_SIZE_TOO_LARGE)
+    assert [each.batch.payload for each in stage.take(Failed)] == [["a", "b"]]
+    stage = Stage()
+    stage.sender.resume(PLACE, STOCK, 10, stage.now_ms, is_shared=True, cuts=False)
+    stage.add("a", "b")
+    stage.answer(stage.sent()[0], Code.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    stage.tell(10, None, StoredSpan(10, 10, 40))
+    (failed,) = stage.take(Failed)
+    assert failed.message == PARTLY_THERE
+    assert stage.sent() == []
+
+
+def test_a_lost_connection_is_its_users_to_decide_about_where_he_wants_it() -> None:
+    stage = Stage()
+    stage.sender.resume(PLACE, STOCK, 10, stage.now_ms, is_shared=True, waits_after_loss=True)
+    stage.add("a")
+    stage.lose(stage.sent()[0])
+    stage.pass_ms(10_000)
+    assert stage.sent() == [] and stage.take(LookUp) == []
+    assert stage.take(Parted) == [(PLACE,)]
+    stage.sender.go_on(PLACE, stage.now_ms)
+    assert stage.sent() == []
+    stage.tell(-1)
+    assert stage.slots() == [(PID, 0, 10)]

@@ -152,6 +152,8 @@ class Conn:
         world.after(self._replies_ms - world.now_ms, lambda: self._answered(request))
 
     def _answered(self, request: Request) -> None:
+        if self.client.is_asleep(lambda: self._answered(request)):
+            return
         if self.is_open and self.outstanding.pop(request.id, None) is not None:
             self.client.landed(request.wires)
             world = self.client.world
@@ -160,6 +162,8 @@ class Conn:
             self.client.pump()
 
     def _time_out(self, request: Request) -> None:
+        if self.client.is_asleep(lambda: self._time_out(request)):
+            return
         if request.id in self.outstanding:
             self.cut(Code._TIMED_OUT)
 
@@ -178,10 +182,15 @@ class Conn:
                 world.after(late_ms, lambda request=request: self._arrive(request, True))  # type: ignore[misc]
             else:
                 request.is_dropped = True
+        self._lose(code)
+
+    def _lose(self, code: int) -> None:
+        if self.client.is_asleep(lambda: self._lose(code)):
+            return
         lost, self.outstanding = self.outstanding, {}
         for request_id, request in lost.items():
             self.client.landed(request.wires)
-            self.client.sender.lost(request_id, world.now_ms, code=code)
+            self.client.sender.lost(request_id, self.client.world.now_ms, code=code)
         self.client.pump()
 
 
@@ -199,11 +208,23 @@ class Client:
         self.sent: list[tuple[int, Wire]] = []
         self.violations: list[str] = []
         self.is_dead = False
+        self.late: list[Wire] = []  # sent when nothing could look at a clock any more
         self._flying: dict[Place, int] = {}
         self._due_ms = 1 << 62
+        self._asleep_until_ms = 0
+        self._dozes_at = world.rng.randrange(1, 12) if world.flavour.doze_ms and index else 0  # which request
         sender.set_wall_clock(WALL_MS + world.now_ms, world.now_ms)
 
+    def is_asleep(self, what: Callable[[], None]) -> bool:
+        """Whether this process stands still; then it is done when it wakes up."""
+        asleep_ms = self._asleep_until_ms - self.world.now_ms
+        if asleep_ms > 0:
+            self.world.after(asleep_ms, what)
+        return asleep_ms > 0
+
     def add(self, place: Place, records: tuple[int, ...]) -> None:
+        if self.is_asleep(lambda: self.add(place, records)):
+            return
         world = self.world
         stamp_ms = WALL_MS + world.now_ms - world.flavour.record_age_ms
         data = build_batch([(None, b"", (), stamp_ms)] * len(records))
@@ -211,7 +232,7 @@ class Client:
         self.pump()
 
     def pump(self) -> None:
-        if self.is_dead:
+        if self.is_dead or self.is_asleep(self.pump):
             return
         world, sender = self.world, self.sender
         actions = sender.actions(world.now_ms)
@@ -242,7 +263,7 @@ class Client:
                 self._look_up(action, self._fence_of(action.identity))
 
     def _produce(self, action: Produce) -> None:
-        world, node = self.world, action.node_id
+        world = self.world
         wires = [self._wire(batch) for batch in action.batches]
         if len({wire.place for wire in wires}) < len(wires):
             self.violations.append("two batches of one partition in one request")
@@ -250,19 +271,43 @@ class Client:
             self._flying[wire.place] = flying = self._flying.get(wire.place, 0) + 1
             if flying > world.flavour.limits.max_in_flight:
                 self.violations.append(f"{flying} requests in flight for {wire.place}")
+        self._dozes_at -= 1
+        if self._dozes_at == 0:
+            world.after(world.flavour.doze_ms, lambda: self._write(action, wires, is_late=world.flavour.dozes_in_write))
+            self._asleep_until_ms = world.now_ms + world.flavour.doze_ms
+        elif not self.is_asleep(lambda: self._write(action, wires)):
+            self._write(action, wires)
+
+    def _write(self, action: Produce, wires: list[Wire], *, is_late: bool = False) -> None:
+        world, node = self.world, action.node_id
         conn = self.conns.get(node)
+        is_open = conn is not None and conn.is_open
+        if (not is_open and action.is_checked) or (world.now_ms >= action.until_ms and not is_late):
+            if not is_open and world.now_ms >= world.cluster.down_until[node]:
+                self.conns[node] = Conn(self, node)
+            world.after(1, lambda: self._unchecked(action.request_id, wires))
+            return
         if conn is None or not conn.is_open:
             if world.now_ms < world.cluster.down_until[node]:
                 world.after(1, lambda: self._not_sent(action.request_id, wires))
                 return
             conn = self.conns[node] = Conn(self, node)
+        if is_late:
+            self.late += wires
         conn.send(Request(conn, action.request_id, wires, world.flavour.limits.acks))
+
+    def _unchecked(self, request_id: int, wires: list[Wire]) -> None:
+        self.landed(wires)
+        self.sender.unchecked(request_id, self.world.now_ms)
+        self.pump()
 
     def landed(self, wires: list[Wire]) -> None:
         for wire in wires:
             self._flying[wire.place] -= 1
 
     def _not_sent(self, request_id: int, wires: list[Wire]) -> None:
+        if self.is_asleep(lambda: self._not_sent(request_id, wires)):
+            return
         self.landed(wires)
         self.sender.lost(request_id, self.world.now_ms, was_sent=False)
         self.pump()
@@ -285,6 +330,8 @@ class Client:
         return wire
 
     def learn_leaders(self) -> None:
+        if self.is_asleep(self.learn_leaders):
+            return
         world = self.world
         stale = world.rng.random() < 0.2 and world.flavour.has_faults
         known: dict[Place, int | None] = {}
@@ -321,6 +368,8 @@ class Client:
         self.world.after(self.world.latency_ms(), lambda: self._ask(action, fence_with))
 
     def _ask(self, action: LookUp, fence_with: int) -> None:
+        if self.is_asleep(lambda: self._ask(action, fence_with)):
+            return
         world = self.world
         log = world.cluster.logs[action.place]
         found = None

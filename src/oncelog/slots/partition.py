@@ -119,9 +119,9 @@ class Partition:
         """Whether another process may have filled the slots that are next here, so long ago that the broker has
         forgotten it and would take them again. Only where slots are shared, and only after a silence: with old
         timestamps a broker may forget at any time, but who never stops is told of it by the sequences."""
-        return now_ms >= self._known_until_ms(tenure, now_ms)
+        return now_ms >= self.known_until_ms(tenure, now_ms)
 
-    def _known_until_ms(self, tenure: Tenure, now_ms: int) -> int:
+    def known_until_ms(self, tenure: Tenure, now_ms: int) -> int:
         context = self.context
         is_proven = tenure.proven_timestamp_ms > context.remembered_since_ms(now_ms)
         return tenure.known_at_ms + (
@@ -134,8 +134,8 @@ class Partition:
         tenure = self.tenure
         if tenure is None or tenure.is_leased:
             return False
-        since_ms = self.context.remembered_since_ms(now_ms)
-        return any(batch.in_doubt and batch.max_timestamp_ms <= since_ms for batch in self.open)
+        forgotten_at_ms = self.context.forgotten_at_ms
+        return any(batch.in_doubt and now_ms >= forgotten_at_ms(batch.max_timestamp_ms) for batch in self.open)
 
     def sent_until_ms(self, batch: Batch, now_ms: int) -> int:
         """Until when it may leave: what was known when it was stamped does not hold for longer."""
@@ -144,7 +144,7 @@ class Partition:
             return FOREVER_MS
         if tenure.is_leased:
             return tenure.expires_at_ms
-        until_ms = self._known_until_ms(tenure, now_ms) if tenure.is_shared else FOREVER_MS
+        until_ms = self.known_until_ms(tenure, now_ms) if tenure.is_shared else FOREVER_MS
         if batch.in_doubt:
             until_ms = min(until_ms, self.context.forgotten_at_ms(batch.max_timestamp_ms))
         return until_ms

@@ -1,14 +1,13 @@
 """Where it is decided that a record stands in the log already.
 
 A slot is filled when it is not beyond H, the last slot of its identity that the log or the broker has. So everything
-here is arithmetic on sequences: how many slots were filled since one (`filled_since`), how far the batches that a log
-holds reach, and whether one of them fills a slot that was filled before (`furthest`, `stands_twice`), and which open
-batches that makes stored (`report_found`).
+here is arithmetic on sequences: how many slots were filled since one (`filled_since`), whether a batch fills slots that
+one before it has filled (`stands_twice`), and which open batches are stored by that (`report_found`).
 """
 
 from collections.abc import Sequence
 
-from oncelog.producers.sequences import NO_SEQUENCE, SEQUENCE_MASK, SEQUENCE_WINDOW, records_behind, sequence_after
+from oncelog.producers.sequences import NO_SEQUENCE, SEQUENCE_MASK, SEQUENCE_WINDOW, records_behind
 from oncelog.slots.batch import Batch
 from oncelog.slots.messages import Delivered, Found, StoredSpan
 from oncelog.slots.partition import Partition
@@ -21,16 +20,6 @@ def filled_since(last_sequence: int, next_sequence: int) -> int | None:
     before `next_sequence`, so that something which was filled is not any more."""
     ahead = records_behind(last_sequence, next_sequence)
     return ahead if ahead < SEQUENCE_WINDOW else None
-
-
-def furthest(spans: Sequence[StoredSpan]) -> int:
-    """H, by an identity's batches in the order of the log. The last one need not reach the furthest: a broker that has
-    forgotten the identity takes an early slot again."""
-    last = NO_SEQUENCE
-    for span in spans:
-        if last == NO_SEQUENCE or filled_since(span.last_sequence, sequence_after(last)):
-            last = span.last_sequence
-    return last
 
 
 def stands_twice(spans: Sequence[StoredSpan]) -> StoredSpan | None:

@@ -137,3 +137,28 @@ async def test_an_answer_is_waited_for_as_long_as_the_broker_may_take(
     requests._write(cast(Connection, connection), Produce(0, 1, []))
     assert connection.timeouts_ms == [waited_ms]
     assert settings.request_timeout_ms <= waited_ms
+
+
+async def test_what_is_known_too_long_or_from_before_the_connection_is_not_sent() -> None:
+    async with FakeBroker() as broker:
+        brokers = Brokers(broker.settings())
+        await brokers.refresh(["t"])
+        unchecked: list[int] = []
+        is_told = asyncio.Event()
+
+        def told(request_id: int) -> None:
+            unchecked.append(request_id)
+            is_told.set()
+
+        settings = producer_settings({"bootstrap.servers": f"{broker.host}:{broker.port}"})
+        requests = Requests(brokers, settings, lambda *said: None, lambda *said: None, told)
+        batch = Batch("t", 0, build_batch([(None, b"a", (), 0)]), 1, 0)
+        (await brokers.connection(broker.node_id)).close()
+        requests.send(Produce(broker.node_id, 7, [batch], is_checked=True))
+        async with asyncio.timeout(20):
+            await is_told.wait()
+        requests.send(Produce(broker.node_id, 8, [batch], until_ms=0))
+        assert unchecked == [7, 8]
+        assert not broker.asked_for("produce")
+        await requests.close()
+        await brokers.close()

@@ -18,7 +18,6 @@ from oncelog.producers.sequences import (
 )
 from oncelog.slots import HighWater, Identity, Place
 from oncelog.slots.messages import Found, LookUp, StoredSpan
-from oncelog.slots.standing import furthest
 
 if TYPE_CHECKING:
     from oncelog.client.net.brokers import Brokers
@@ -47,7 +46,7 @@ async def look_up(brokers: "Brokers", asked: LookUp) -> Found:
             await _until_it_counts(brokers, place, leader)
             return Found(remembered.last_sequence, identity.generation)
     spans = await _spans(brokers, asked, place)
-    last_sequence = furthest(spans)
+    last_sequence = spans[-1].last_sequence if spans else NO_SEQUENCE
     if remembered is not None:
         _refuse_what_may_be_stored_yet(place, remembered, last_sequence, asked.acknowledged)
     return Found(last_sequence, identity.generation, spans)
