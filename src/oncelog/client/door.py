@@ -69,7 +69,6 @@ if TYPE_CHECKING:
     from oncelog.client.saving.read_back import slots as slots
     from oncelog.client.saving.replay import Output as Output
     from oncelog.client.saving.replay import Slot as Slot
-    from oncelog.client.saving.replay import check_equal as check_equal
     from oncelog.client.saving.resume import check_metadata as check_metadata
     from oncelog.client.saving.resume import remembered_or_none as remembered_or_none
     from oncelog.client.saving.saved import SavedPartition as SavedPartition
@@ -129,7 +128,6 @@ _HOMES: Final = {
     "oncelog.client.saving.replay": (
         "Output",
         "Slot",
-        "check_equal",
     ),
     "oncelog.client.saving.resume": (
         "check_metadata",

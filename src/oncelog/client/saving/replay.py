@@ -8,15 +8,12 @@ Two streams meet here, outputs from the application and slots read back from the
 """
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from oncelog.client.saving.errors import CannotResume, ReplayDiffers
 from oncelog.slots import Identity
-
-SHOWN_BYTES = 60
-
-Headers = Sequence[tuple[str | bytes, bytes | str | None]]
+from oncelog.slots.comparing import Content, Headers, difference
 
 
 class Output(NamedTuple):
@@ -27,6 +24,10 @@ class Output(NamedTuple):
     headers: Headers
     timestamp_ms: int | None  # None: the user set none, so it is not compared
     payload: Any = None
+
+    @property
+    def content(self) -> Content:
+        return Content(self.key, self.value, self.headers, self.timestamp_ms)
 
 
 class Slot(NamedTuple):
@@ -40,6 +41,17 @@ class Slot(NamedTuple):
     headers: Headers
     timestamp_ms: int
     is_append_time: bool = False  # then its timestamp is the broker's, and is not compared
+
+    @property
+    def content(self) -> Content:
+        return Content(self.key, self.value, self.headers, None if self.is_append_time else self.timestamp_ms)
+
+    def place_in(self, topic: str, partition: int) -> str:
+        pid, generation, _ = self.identity
+        return (
+            f"{topic}-{partition}, sequence {self.sequence} of producer {pid} (generation {generation}), "
+            f"offset {self.offset}"
+        )
 
 
 class Dropped(NamedTuple):
@@ -119,38 +131,10 @@ class PartitionReplay:
 
 def check_equal(topic: str, partition: int, output: Output, slot: Slot) -> None:
     """Raises ReplayDiffers where the slot holds something else than the output."""
-    difference = _difference(output, slot)
-    if difference is not None:
+    found = difference(output.content, slot.content)
+    if found is not None:
         raise ReplayDiffers(
-            f"{topic}-{partition}, sequence {slot.sequence} of producer {slot.identity.pid} "
-            f"(generation {slot.identity.generation}), offset {slot.offset}: {difference}. The replay did not produce "
+            f"{slot.place_in(topic, partition)}: {found}. The replay did not produce "
             "what the first run did, so it cannot be told which outputs are missing; nothing more is written. "
             "What feeds this producer must give the same records in the same order"
         )
-
-
-def _difference(output: Output, slot: Slot) -> str | None:
-    if output.key != slot.key:
-        return f"the key is {_shown(output.key)} where {_shown(slot.key)} stands"
-    if output.value != slot.value:
-        return f"the value is {_shown(output.value)} where {_shown(slot.value)} stands"
-    produced, standing = plain_headers(output.headers), plain_headers(slot.headers)
-    if produced != standing:
-        return f"the headers are {produced!r:.200} where {standing!r:.200} stand"
-    if output.timestamp_ms is not None and not slot.is_append_time and output.timestamp_ms != slot.timestamp_ms:
-        return f"the timestamp is {output.timestamp_ms} where {slot.timestamp_ms} stands"
-    return None
-
-
-def plain_headers(headers: Headers) -> tuple[tuple[bytes, bytes | None], ...]:
-    """Names and values as the bytes that go into the log."""
-    return tuple(
-        (name.encode() if isinstance(name, str) else bytes(name), value.encode() if isinstance(value, str) else value)
-        for name, value in headers
-    )
-
-
-def _shown(data: bytes | None) -> str:
-    if data is None or len(data) <= SHOWN_BYTES:
-        return repr(data)
-    return f"{bytes(data[:SHOWN_BYTES])!r}... ({len(data)} bytes)"

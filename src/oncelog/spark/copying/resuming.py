@@ -18,7 +18,7 @@ from oncelog.records.column_types import Columns, Int64s
 from oncelog.records.decode_columns import decode
 from oncelog.records.header import headers
 from oncelog.slots import HighWater, Place
-from oncelog.spark.copying.comparing import Rows, difference
+from oncelog.slots.comparing_columns import Rows, first_difference
 from oncelog.spark.copying.job import CopyRefused, Job
 from oncelog.spark.copying.lane import Lane
 from oncelog.spark.copying.mapping import NotMapped
@@ -203,7 +203,7 @@ class _Resuming:
                 raise self.refusal(f"the record at offset {missing} of {asked.topic}-{asked.partition} was left out")
             mine = Rows(copied.columns, copied.rows[pairs[is_there]])
             source = Rows(columns, np.flatnonzero(is_there))
-            found = difference(mine, source)
+            found = first_difference(mine, source)
             if found is not None:
                 here, there = mine.offsets[found.pair], source.offsets[found.pair]
                 where = f"{asked.topic}-{asked.partition} has at {there}"

@@ -19,10 +19,8 @@ from oncelog.client.door import (
     KeylessCounter,
     Output,
     Partitioner,
-    ReplayDiffers,
     SavedPartition,
     Slot,
-    check_equal,
     partitioner,
     partitions_of,
     slots,
@@ -30,6 +28,7 @@ from oncelog.client.door import (
 from oncelog.producers.sequences import records_behind
 from oncelog.records.arrow import bytes_column, headers_column, timestamps
 from oncelog.slots import Place, Span
+from oncelog.slots.comparing import difference
 from oncelog.spark.sink.rows import Portion, portions
 
 KEPT_BYTES: Final = 64 << 20
@@ -90,10 +89,9 @@ def _difference(
 ) -> Iterator[tuple[int, str]]:
     """The first one of a partition, with the row that it is found at."""
     for slot, each in zip(standing, rows, strict=False):
-        try:
-            check_equal(*place, each.output, slot)
-        except ReplayDiffers as difference:
-            yield each.row, f"row {each.row}: {difference.error.str().partition('. The replay')[0]}"
+        words = difference(each.output.content, slot.content)
+        if words is not None:
+            yield each.row, f"row {each.row}: {slot.place_in(*place)}: {words}"
             return
     if len(rows) > len(standing):
         extra = rows[len(standing)]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from oncelog.records.build import NewRecord, build_batch
 from oncelog.records.decode_columns import decode
 from oncelog.records.header import stamp_append_time
-from oncelog.spark.copying.comparing import Rows, difference
+from oncelog.slots.comparing_columns import Rows, first_difference
 
 cell = st.none() | st.binary(max_size=3)
 record = st.tuples(cell, cell, st.lists(st.tuples(st.sampled_from(["a", "b"]), cell), max_size=2), st.integers(1, 3))
@@ -33,13 +33,13 @@ def test_the_first_pair_that_differs_is_found(drawn: list[tuple[NewRecord, NewRe
         source.append(one if other is None else other)
         if other is not None and other != one and first is None:
             first = number
-    found = difference(
+    found = first_difference(
         Rows(decode(bytes(build_batch(copied))), np.array(mine)),
         Rows(decode(bytes(build_batch(source))), np.array(theirs)),
     )
     assert (None if found is None else found.pair) == first
     if found is not None:
-        assert " in the source and " in found.words
+        assert " where " in found.words
 
 
 def rows(records: list[NewRecord], chosen: list[int]) -> Rows:
@@ -52,7 +52,7 @@ def test_the_time_that_a_log_gave_is_as_good_as_any() -> None:
     stamp_append_time(own_time, 0, 99)
     rows = np.array([0])
     here, there = Rows(decode(bytes(own_time)), rows), Rows(decode(bytes(given_time)), rows)
-    assert difference(here, there) is None
-    found = difference(there, here)
+    assert first_difference(here, there) is None
+    found = first_difference(there, here)
     assert found is not None
-    assert found.words == "the timestamp is 99 in the source and 1 in the copy"
+    assert found.words == "the timestamp is 99 where 1 stands"

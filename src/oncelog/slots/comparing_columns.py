@@ -1,4 +1,4 @@
-"""Whether records of two logs are the same, column by column. Pure.
+"""The first of many records that is not the same, column by column (extra `[columns]`).
 
 Rows that lie side by side in both are compared as one piece of bytes, so it costs little more than having read them.
 """
@@ -11,8 +11,7 @@ import numpy as np
 
 from oncelog.records.column_types import Bools, BytesColumn, Columns, HeadersColumn, Int64s
 from oncelog.records.header import LOG_APPEND_TIME
-
-SHOWN_BYTES = 60
+from oncelog.slots import comparing
 
 
 class Rows(NamedTuple):
@@ -33,13 +32,13 @@ class Difference(NamedTuple):
     words: str
 
 
-def difference(copied: Rows, source: Rows) -> Difference | None:
-    """The first pair that is not the same record; a time that the destination's log gave counts as equal to any."""
-    for at, end in _stretches(copied.rows, source.rows):
-        mine = slice(int(copied.rows[at]), int(copied.rows[end - 1]) + 1)
-        theirs = slice(int(source.rows[at]), int(source.rows[end - 1]) + 1)
-        if not _is_equal(copied.columns, mine, source.columns, theirs):
-            return _first(copied.columns, mine, source.columns, theirs, at)
+def first_difference(stand: Rows, came: Rows) -> Difference | None:
+    """The first pair that is not the same record; a time that the log gave to what stands is as good as any."""
+    for at, end in _stretches(stand.rows, came.rows):
+        mine = slice(int(stand.rows[at]), int(stand.rows[end - 1]) + 1)
+        theirs = slice(int(came.rows[at]), int(came.rows[end - 1]) + 1)
+        if not _is_equal(stand.columns, mine, came.columns, theirs):
+            return _first(stand.columns, mine, came.columns, theirs, at)
     return None
 
 
@@ -94,25 +93,19 @@ def _same_times(one: Columns, rows: slice, two: Columns, others: slice) -> Bools
     return same
 
 
-def _first(one: Columns, rows: slice, two: Columns, others: slice, index: int) -> Difference:
+def _first(stand: Columns, rows: slice, came: Columns, others: slice, index: int) -> Difference:
     for at in range(rows.stop - rows.start):
-        words = _words(one, rows.start + at, two, others.start + at)
+        words = comparing.difference(
+            _content(came, others.start + at), _content(stand, rows.start + at, may_be_the_logs=True)
+        )
         if words:
             return Difference(index + at, words)
     raise AssertionError("rows that differ have a first one that does")
 
 
-def _words(one: Columns, row: int, two: Columns, other: int) -> str:
-    for name in ("key", "value", "headers", "timestamp_ms"):
-        here, there = getattr(one, name)[row], getattr(two, name)[other]
-        if name == "timestamp_ms":
-            if not _same_times(one, slice(row, row + 1), two, slice(other, other + 1))[0]:
-                return f"the timestamp is {there} in the source and {here} in the copy"
-        elif here != there:
-            return f"the {name} is {_shown(there)} in the source and {_shown(here)} in the copy"
-    return ""
-
-
-def _shown(cell: object) -> str:
-    text = repr(cell)
-    return text if len(text) <= SHOWN_BYTES else f"{text[:SHOWN_BYTES]}..."
+def _content(columns: Columns, row: int, *, may_be_the_logs: bool = False) -> comparing.Content:
+    assert columns.key is not None and columns.value is not None and columns.headers is not None
+    assert columns.timestamp_ms is not None
+    is_the_logs = may_be_the_logs and columns.timestamp_type()[row] == 1
+    time_ms = None if is_the_logs else int(columns.timestamp_ms[row])
+    return comparing.Content(columns.key[row], columns.value[row], columns.headers[row] or (), time_ms)
