@@ -153,6 +153,7 @@ BANS = [
             "src/oncelog/records/*column*.py",
             "src/oncelog/records/*arrow*.py",
             "src/oncelog/records/*_loops.py",
+            "src/oncelog/slots/*_columns.py",
             "src/oncelog/client/*",
             "src/oncelog/spark/*",
             "src/oncelog/flow/*",

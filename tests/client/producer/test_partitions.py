@@ -42,7 +42,7 @@ def test_what_is_produced_while_the_engine_holds_waits_without_a_turn_and_goes_t
     producer._thread.call_soon(engine.hold, True)
     producer._thread.run(asyncio.sleep(0))
     producer.produce(topic, b"held", on_delivery=lambda error, _: delivered.append(error))
-    until(lambda: bool(engine.sealing.sealed), "it is in a batch")
+    until(lambda: bool(engine.closing.made), "it is in a batch")
     assert engine.is_idle(place), "what is held back does not count"
     turns = turns_of(producer)
     for _ in range(100):
@@ -64,7 +64,7 @@ def test_what_is_held_back_is_given_up_by_a_purge_as_all_else(raw: RawConnection
     producer._thread.call_soon(producer._engine.hold, True)
     producer._thread.run(asyncio.sleep(0))
     producer.produce(topic, b"held", on_delivery=lambda error, _: codes.append(error.code() if error else 0))
-    until(lambda: bool(producer._engine.sealing.sealed), "it is in a batch")
+    until(lambda: bool(producer._engine.closing.made), "it is in a batch")
     producer.purge()
     producer.poll(0)
     assert codes == [KafkaError._PURGE_QUEUE]

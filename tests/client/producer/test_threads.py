@@ -12,8 +12,8 @@ from oncelog.client.net.brokers import Brokers
 from oncelog.client.partitioners import partitioner
 from oncelog.client.producer.accumulator import Budget, Partition, Topic
 from oncelog.client.producer.asynchronous import AsyncProducer
+from oncelog.client.producer.closing import Closing
 from oncelog.client.producer.delivery import Outbox, Records, Report
-from oncelog.client.producer.sealing import Sealing
 from oncelog.client.producer.topics import Topics
 from oncelog.client.properties import producer_settings
 from oncelog.embedded import Server
@@ -68,7 +68,7 @@ def test_flush_ends_at_once_beside_a_thread_that_polls(topic: str, make_producer
 
 
 class _Owner:
-    """What sealing asks of the engine."""
+    """What closing asks of the engine."""
 
     def __init__(self) -> None:
         self.woken = 0
@@ -86,10 +86,10 @@ class _Saving:
         raise AssertionError("nothing is compared any more once the producer has failed")
 
 
-def _sealing(owner: _Owner) -> Sealing:
-    sealing = Sealing(producer_settings({"bootstrap.servers": "localhost:1", "batch.num.messages": 1}), owner)
-    sealing.saving = _Saving()
-    return sealing
+def _closing(owner: _Owner) -> Closing:
+    closing = Closing(producer_settings({"bootstrap.servers": "localhost:1", "batch.num.messages": 1}), owner)
+    closing.saving = _Saving()
+    return closing
 
 
 def _row(value: bytes) -> tuple[Any, ...]:
@@ -98,24 +98,24 @@ def _row(value: bytes) -> tuple[Any, ...]:
 
 def test_batches_that_nobody_could_make_while_another_thread_was_at_it_are_made_in_the_next_turn() -> None:
     owner = _Owner()
-    sealing = _sealing(owner)
+    closing = _closing(owner)
     partition = Partition("t", 0, 1)
     partition.chunks.append([*_row(b"left behind")])
     with partition.lock:  # by a thread that saw so many batches under way that it made no more
-        sealing.done(partition)
-    assert not sealing.sealed
-    sealing.seal_due(2.0)
-    assert [batch.record_count for batch in sealing.sealed] == [1]
+        closing.done(partition)
+    assert not closing.made
+    closing.close_due(2.0)
+    assert [batch.record_count for batch in closing.made] == [1]
 
 
 def test_a_failed_producer_reports_what_comes_during_a_replay() -> None:
     owner = _Owner()
-    sealing = _sealing(owner)
+    closing = _closing(owner)
     partition = Partition("t", 0, 1)
     partition.replay = object()  # type: ignore[assignment]
-    sealing.saving.failure = KafkaError(KafkaError._STATE)  # type: ignore[misc]
+    closing.saving.failure = KafkaError(KafkaError._STATE)  # type: ignore[misc]
     partition.rows += _row(b"late")
-    sealing.seal(partition, everything=True)
+    closing.close(partition, everything=True)
     assert [report.error.code() for report in owner.reports if report.error] == [KafkaError._STATE]
 
 
@@ -143,7 +143,7 @@ def test_who_waits_for_room_is_told_that_the_producer_was_closed(topic: str, mak
 @pytest.mark.parametrize("name", ["consistent_random", "murmur2_random"])
 def test_partitions_that_come_in_the_middle_of_a_piece_lose_no_row(name: str) -> None:
     pa = pytest.importorskip("pyarrow")
-    from oncelog.client.producer.bulk import BulkSend, Sending
+    from oncelog.client.producer.bulk import BulkSend, BulkWriter
 
     sent: list[int] = []
 
@@ -164,14 +164,14 @@ def test_partitions_that_come_in_the_middle_of_a_piece_lose_no_row(name: str) ->
         settings = producer_settings({"bootstrap.servers": "localhost:1"})
         budget = Budget(1000, 1 << 20)
         bulk_buffers = None
-        sealing = _sealing(_Owner())
+        closing = _closing(_Owner())
         partitioner = partitioner(name)
 
     engine = Engine()
-    engine.sealing.put = lambda place, batches: sent.extend(each.record_count for each in batches)  # type: ignore[assignment, method-assign]
+    engine.closing.put = lambda place, batches: sent.extend(each.record_count for each in batches)  # type: ignore[assignment, method-assign]
     handle = BulkSend("t")
     table = pa.table({"value": [b"v"] * 200, "key": [b"%d" % number for number in range(200)]})
-    sending = Sending(engine, table, handle)  # type: ignore[arg-type]
+    sending = BulkWriter(engine, table, handle)  # type: ignore[arg-type]
     sending.know(Growing())  # type: ignore[arg-type]
     for piece in sending.pieces():
         sending.send(piece)

@@ -1,6 +1,6 @@
 """Records on their way into batches: one list for each partition, and the bound on all of them.
 
-An application thread only appends to a list; whoever seals a batch takes a piece off its front. Both are one step of
+An application thread only appends to a list; whoever closes a batch takes a piece off its front. Both are one step of
 the interpreter, so a record costs no lock. Five entries of the list are one record: a tuple for each would be an object
 more for the garbage collector to look at, and columns are wanted in the end.
 """
@@ -108,13 +108,13 @@ class Partition:
         "is_noticed",
         "is_wanted",
         "lock",
+        "made_batches",
         "most_entries",
         "opened_s",
         "partition",
         "place",
         "replay",
         "rows",
-        "sealed_batches",
         "size_bytes",
         "topic",
     )
@@ -122,8 +122,8 @@ class Partition:
     def __init__(self, topic: str, partition: int, most_records: int = 1) -> None:
         self.topic = topic
         self.partition = partition
-        self.most_entries = most_records * COLUMNS  # with so many entries `produce` seals
-        self.is_wanted = False  # the engine would have them sealed now, however few
+        self.most_entries = most_records * COLUMNS  # with so many entries `produce` closes a batch
+        self.is_wanted = False  # the engine would have them in a batch now, however few
         self.place = Place(topic, partition)
         self.rows: list[Any] = []
         self.size_bytes = 0  # of what was appended since the last piece was taken; about right while many threads add
@@ -132,7 +132,7 @@ class Partition:
         )  # pieces of a batch's size that wait until fewer batches are on their way
         self.is_noticed = False  # the engine knows that there are records
         self.opened_s = 0.0
-        self.sealed_batches = 0  # counted by whoever has the lock
+        self.made_batches = 0  # counted by whoever has the lock
         self.added_batches = 0  # of these at the Sender, and those it is done with: counted by the engine's thread
         self.done_batches = 0
         self.replay: PartitionReplay | None = None  # a resumed producer's first records are compared, not sent
@@ -153,7 +153,7 @@ class Partition:
 
     @property
     def batches_under_way(self) -> int:
-        return self.sealed_batches - self.done_batches
+        return self.made_batches - self.done_batches
 
 
 class Held(NamedTuple):

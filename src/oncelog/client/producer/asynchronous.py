@@ -30,8 +30,8 @@ from oncelog.clock import monotonic_s
 
 if TYPE_CHECKING:
     from oncelog.client.producer.bulk import BulkSend
-    from oncelog.client.producer.resuming import Saving
     from oncelog.client.saving.saved import SavedProducer
+    from oncelog.client.saving.saving import Saving
     from oncelog.records.header import Buffer
     from oncelog.records.passing_columns import Passed
 
@@ -118,9 +118,9 @@ class AsyncProducer(NoTransactions):
         place.rows += row
         place.size_bytes += size_bytes
         if not place.is_noticed:
-            self._engine.sealing.notice(place, now_s)
-        if self._engine.sealing.is_full(place):
-            self._engine.sealing.seal(place)
+            self._engine.closing.notice(place, now_s)
+        if self._engine.closing.is_full(place):
+            self._engine.closing.close(place)
         return future
 
     async def send(self, topic: str, value: Any = None, *arguments: Any, **more: Any) -> "asyncio.Future[Any]":
@@ -138,18 +138,18 @@ class AsyncProducer(NoTransactions):
         loop = asyncio.get_running_loop()
         future: asyncio.Future[BulkSend] = loop.create_future()
         handle: BulkSend = bulk.BulkSend(topic)
-        sending = bulk.Sending(self._engine, data, handle)
-        sending.know(await self._engine.know(topic))
+        writer = bulk.BulkWriter(self._engine, data, handle)
+        writer.know(await self._engine.know(topic))
         handle.watch(lambda: loop.call_soon_threadsafe(_settle, future, handle))
         try:
-            for piece in sending.pieces():
-                while not sending.has_room(piece):
+            for piece in writer.pieces():
+                while not writer.has_room(piece):
                     await self._changed()
                     self._check_usable()
                 # In a thread, since a piece takes some milliseconds and other work of this loop need not wait for it.
-                await asyncio.to_thread(sending.send, piece)
+                await asyncio.to_thread(writer.send, piece)
         finally:
-            sending.finish()
+            writer.finish()
         return future
 
     async def send_batches(
@@ -164,21 +164,21 @@ class AsyncProducer(NoTransactions):
         loop = asyncio.get_running_loop()
         future: asyncio.Future[BulkSend] = loop.create_future()
         handle: BulkSend = raw.BulkSend(topic)
-        sending = raw.RawSending(self._engine, batches, handle)
-        sending.know(await self._engine.know(topic), partition)
+        writer = raw.RawWriter(self._engine, batches, handle)
+        writer.know(await self._engine.know(topic), partition)
         handle.watch(lambda: loop.call_soon_threadsafe(_settle, future, handle))
         try:
-            for part in sending.parts():
+            for part in writer.parts():
                 if part is None:
                     await asyncio.sleep(raw.REPLAY_PAUSE_S)
                     self._engine.saving.check(topic)
                     continue
-                while not sending.has_room(part):
+                while not writer.has_room(part):
                     await self._changed()
                     self._check_usable()
-                sending.put(part)
+                writer.put(part)
         finally:
-            sending.finish()
+            writer.finish()
         return future
 
     async def produce_and_wait(self, *arguments: Any, **more: Any) -> ProducedMessage:

@@ -25,9 +25,9 @@ from oncelog.client.producer.accumulator import (
     given_time,
 )
 from oncelog.client.producer.buffers import Buffers
+from oncelog.client.producer.closing import BulkRows
 from oncelog.client.producer.delivery import AllGiven, Records, Report
 from oncelog.client.producer.delivery import Rows as TableRows
-from oncelog.client.producer.sealing import BulkRows
 from oncelog.clock import monotonic_s, wall_s
 from oncelog.records.arrow import bytes_column, headers_column, timestamps
 from oncelog.records.column_types import BytesColumn, HeadersColumn
@@ -202,7 +202,7 @@ class Piece(NamedTuple):
     size_bytes: int
 
 
-class Sending:
+class BulkWriter:
     """One `send`."""
 
     def __init__(self, engine: "Engine", data: Any, handle: BulkSend) -> None:
@@ -215,7 +215,7 @@ class Sending:
         self._buffers: Buffers = engine.bulk_buffers
         self._handle = handle
         self._most_bytes = engine.settings.message_max_bytes
-        self._target_bytes = engine.sealing.most_batch_bytes
+        self._target_bytes = engine.closing.most_batch_bytes
         self._batches = [self._columns(batch, at) for at, batch in _record_batches(data)]
         handle.record_count = sum(len(rows.sizes) for rows in self._batches)
 
@@ -333,14 +333,14 @@ class Sending:
             mine = np.flatnonzero(chosen == index)
             if len(mine):
                 self._take(int(piece.rows.sizes[mine].sum()), len(mine))
-                self._engine.sealing.put_rows(place, self._as_rows(piece.rows, mine))
+                self._engine.closing.put_rows(place, self._as_rows(piece.rows, mine))
                 self._handed_over += len(mine)
                 chosen[mine] = NO_PART
         return chosen
 
     def _encode(self, piece: Piece, parts: Parts | None, places: Sequence[Partition]) -> None:
         """To all other partitions, their rows as batches."""
-        rows, sealing = piece.rows, self._engine.sealing
+        rows, closing = piece.rows, self._engine.closing
         now_s = monotonic_s()
         times: Times = int(wall_s() * 1000) if rows.times is None else rows.times
         encoded = encode(
@@ -350,8 +350,8 @@ class Sending:
             timestamp_ms=times,
             parts=parts,
             part_count=len(places),
-            codec=sealing.codec,
-            level=sealing.level,
+            codec=closing.codec,
+            level=closing.level,
             target_bytes=self._target_bytes,
             allocate=self._buffers.take,
             is_stamped_later=self._engine.settings.enable_idempotence,
@@ -364,14 +364,14 @@ class Sending:
             records.handle = self._handle
             records.rows = TableRows(piece.first_row, parts, each.part, counts[each.part])
             counts[each.part] += each.record_count
-            if rows.times is not None and sealing.keeps_times:
+            if rows.times is not None and closing.keeps_times:
                 records.times = AllGiven(each.record_count)
             data: Any = each.data
             batch = Batch(place.topic, place.partition, data, each.record_count, int(now_s * 1000), records)
             batches.setdefault(each.part, []).append(batch)
         self._take(sum(each.plain_bytes for each in encoded), sum(each.record_count for each in encoded))
         for part, mine in batches.items():
-            sealing.put(places[part], mine)
+            closing.put(places[part], mine)
             self._handed_over += sum(batch.record_count for batch in mine)
 
     def _take(self, size_bytes: int, count: int) -> None:

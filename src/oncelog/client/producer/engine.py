@@ -16,15 +16,15 @@ from oncelog.client.errors import KafkaError, KafkaException, error_of, is_retri
 from oncelog.client.net.brokers import Brokers
 from oncelog.client.partitioners import Partitioner, partitioner
 from oncelog.client.producer.accumulator import Budget, Held, Partition, Topic
+from oncelog.client.producer.closing import Closing
 from oncelog.client.producer.delivery import Records, Report, split
 from oncelog.client.producer.identities import Identities
 from oncelog.client.producer.notices import Repeats, Unheard
 from oncelog.client.producer.remembering import UNKNOWN_MS, forgotten_after_ms
 from oncelog.client.producer.requests import Requests
-from oncelog.client.producer.resuming import Saving
-from oncelog.client.producer.saving_engine import Prepare
-from oncelog.client.producer.sealing import Sealing
 from oncelog.client.producer.topics import Topics
+from oncelog.client.saving.saving import Saving
+from oncelog.client.saving.saving_engine import Prepare
 from oncelog.client.statistics.statistics import Statistics
 from oncelog.clock import monotonic_s
 from oncelog.slots import Place
@@ -60,7 +60,7 @@ class Engine:
         self.partitioner: Partitioner = partitioner(settings.partitioner)
         self.brokers = Brokers(settings)
         self.sender = Sender(_limits(settings), random.random, split)
-        self.sealing = Sealing(settings, self)
+        self.closing = Closing(settings, self)
         self._deliver = deliver
         self._unheard = Unheard(monotonic_s)
         self._repeats = Repeats(tell, monotonic_s)
@@ -84,7 +84,7 @@ class Engine:
         self.statistics: Statistics | None = None
         self.on_produce: Callable[[Produce], None] | None = None
         self._is_memory_asked = not settings.enable_idempotence
-        self.saving = self.sealing.saving = Saving(self)
+        self.saving = self.closing.saving = Saving(self)
 
     # --- from any thread
 
@@ -111,7 +111,7 @@ class Engine:
 
     def flush(self, by: int) -> None:
         """While anybody flushes (+1 when it begins, -1 when it is over) nothing lingers."""
-        self.sealing.flushes += by
+        self.closing.flushes += by
         self.wake()
 
     # --- its life
@@ -167,7 +167,7 @@ class Engine:
             records
             for topic in tuple(self.topics.values())
             for partition in topic.partitions
-            for records in self.sealing.drop(partition)
+            for records in self.closing.drop(partition)
         ]
         for records in dropped:
             self._report(records, error)
@@ -176,7 +176,7 @@ class Engine:
     # --- a turn of the loop
 
     def _turn(self) -> None:
-        self._is_woken = self.sealing.is_timed = False
+        self._is_woken = self.closing.is_timed = False
         if self._is_closed:
             return
         now_s = monotonic_s()
@@ -188,11 +188,11 @@ class Engine:
             self._topics.look()
             self.saving.look()
             self.sender.leaders(self._topics.leaders(), now_ms)
-        self.sealing.seal_due(now_s)
+        self.closing.close_due(now_s)
         if not self._is_held:
             self._hand_over(now_ms)
         self.saving.turn()
-        self.sender.set_wall_clock(now_ms + int(self.sealing.wall_offset_s() * 1000), now_ms)
+        self.sender.set_wall_clock(now_ms + int(self.closing.wall_offset_s() * 1000), now_ms)
         self.sender.tick(now_ms)
         self._act(now_ms)
         self._unheard.say_due()
@@ -200,7 +200,7 @@ class Engine:
 
     def _hand_over(self, now_ms: int) -> None:
         """To the Sender, what was made of records since the last turn."""
-        inbox = self.sealing.sealed
+        inbox = self.closing.made
         while inbox:
             batch = inbox.popleft()
             partition = self._partition(batch)
@@ -212,7 +212,7 @@ class Engine:
     def _act(self, now_ms: int) -> None:
         for action in self.sender.actions(now_ms):
             self._do(action)
-        if self.sealing.sealed and not self._is_held:
+        if self.closing.made and not self._is_held:
             self.wake()
 
     def _do(self, action: Action) -> None:
@@ -237,7 +237,7 @@ class Engine:
 
     def _plan(self, now_s: float, held_due_s: float | None) -> None:
         """When to have the next turn though nobody wakes us."""
-        due = [due_s for due_s in (held_due_s, self.sealing.next_due_s()) if due_s is not None]
+        due = [due_s for due_s in (held_due_s, self.closing.next_due_s()) if due_s is not None]
         line_due_s = self._unheard.due_s()
         if line_due_s is not None:
             due.append(line_due_s)
@@ -250,7 +250,7 @@ class Engine:
         if due:
             wait_s = max(min(due) - now_s, LEAST_WAIT_S)
             self._timer = self._loop.call_later(wait_s, self._turn)
-            self.sealing.timed(wait_s)
+            self.closing.timed(wait_s)
 
     # --- what the Sender wants done
 
@@ -347,7 +347,7 @@ class Engine:
         if partition is None:
             return
         partition.done_batches += 1
-        self.sealing.done(partition)
+        self.closing.done(partition)
 
     def _partition(self, batch: Batch) -> Partition | None:
         topic = self.topics.get(batch.topic)
@@ -363,7 +363,7 @@ class Engine:
 
     def keep_times(self) -> None:
         """Which records were given a time by the user is to be known of every batch."""
-        self.sealing.keeps_times = True
+        self.closing.keeps_times = True
 
     def pin_topic(self, name: str, topic_id: UUID | None, count: int, prepare: Prepare) -> None:
         """This very topic with this many partitions, whatever the cluster has by now; `prepare` comes before anything
@@ -390,7 +390,7 @@ class Engine:
         partition = self._topics.partition(place)
         if partition is None:
             return 0
-        return self.sealing.pending(partition)
+        return self.closing.pending(partition)
 
     def is_idle(self, place: Place) -> bool:
         """Nothing of the partition is under way; what is held back does not count."""
@@ -417,17 +417,17 @@ class Engine:
         partition.rows += held.row
         partition.size_bytes += held.size_bytes
         if not partition.is_noticed:
-            self.sealing.notice(partition, held.since_s)
+            self.closing.notice(partition, held.since_s)
 
     def _fail_held(self, topic: Topic, late: list[Held], error: KafkaError) -> None:
         for each in late:
-            self._report(self.sealing.records(Partition(topic.name, each.partition), list(each.row)), error)
+            self._report(self.closing.records(Partition(topic.name, each.partition), list(each.row)), error)
 
     def _gone(self, partitions: Sequence[Partition]) -> None:
         """What was meant for them is reported, and what is under way as perhaps stored: nobody leads them any more."""
         error = KafkaError(KafkaError._UNKNOWN_PARTITION)
         for partition in partitions:
-            for records in self.sealing.drop(partition):
+            for records in self.closing.drop(partition):
                 self._report(records, error)
         now_ms = _now_ms()
         self._hand_over(now_ms)

@@ -39,8 +39,8 @@ from oncelog.clock import monotonic_s
 
 if TYPE_CHECKING:
     from oncelog.client.producer.bulk import BulkSend
-    from oncelog.client.producer.resuming import Saving
     from oncelog.client.saving.saved import SavedProducer
+    from oncelog.client.saving.saving import Saving
     from oncelog.records.header import Buffer
     from oncelog.records.passing_columns import Passed
 
@@ -79,7 +79,7 @@ class Producer(NoTransactions):
         )
         self._on_delivery: Any = settings.on_delivery
         self._most_bytes = settings.message_max_bytes
-        self._batch_bytes = self._engine.sealing.most_batch_bytes
+        self._batch_bytes = self._engine.closing.most_batch_bytes
         self._blocks = settings.oncelog_queue_full == "block"
         self._sticky_ms = settings.sticky_partitioning_linger_ms
         self._unusable: str | None = None
@@ -152,9 +152,9 @@ class Producer(NoTransactions):
         rows += (key, value, None, now_s, on_delivery or self._on_delivery)
         place.size_bytes = batch_bytes = place.size_bytes + size_bytes
         if not place.is_noticed:
-            self._engine.sealing.notice(place, now_s)
+            self._engine.closing.notice(place, now_s)
         if batch_bytes >= self._batch_bytes or len(rows) >= place.most_entries:
-            self._engine.sealing.seal(place)
+            self._engine.closing.close(place)
 
     def _produce(
         self, topic: Any, value: Any, key: Any, partition: Any, on_delivery: Any, timestamp: Any, headers: Any
@@ -194,9 +194,9 @@ class Producer(NoTransactions):
         place.rows += row
         place.size_bytes += size_bytes
         if not place.is_noticed:
-            self._engine.sealing.notice(place, now_s)
+            self._engine.closing.notice(place, now_s)
         if place.size_bytes >= self._batch_bytes or len(place.rows) >= place.most_entries:
-            self._engine.sealing.seal(place)
+            self._engine.closing.close(place)
 
     def _known(self, topic: str) -> Topic:
         known = self._topics.get(topic)
@@ -257,17 +257,17 @@ class Producer(NoTransactions):
         check_callback(on_delivery)
         self._engine.saving.check(topic)
         handle: BulkSend = bulk.BulkSend(topic)
-        sending = bulk.Sending(self._engine, data, handle)
-        sending.know(self._thread.run(self._engine.know(topic)))
+        writer = bulk.BulkWriter(self._engine, data, handle)
+        writer.know(self._thread.run(self._engine.know(topic)))
         if on_delivery is not None:
             outbox = self._outbox
             handle.watch(lambda: outbox.put(handle.error, on_delivery, handle))
         try:
-            for piece in sending.pieces():
-                self._wait_until(lambda piece=piece: sending.has_room(piece))  # type: ignore[misc]
-                sending.send(piece)
+            for piece in writer.pieces():
+                self._wait_until(lambda piece=piece: writer.has_room(piece))  # type: ignore[misc]
+                writer.send(piece)
         finally:
-            sending.finish()
+            writer.finish()
         return handle
 
     def send_batches(self, topic: str, partition: int, batches: "Buffer | Sequence[Passed]") -> "BulkSend":
@@ -278,19 +278,19 @@ class Producer(NoTransactions):
         check_topic(topic)
         self._engine.saving.check(topic)
         handle: BulkSend = raw.BulkSend(topic)
-        sending = raw.RawSending(self._engine, batches, handle)
-        sending.know(self._thread.run(self._engine.know(topic)), partition)
+        writer = raw.RawWriter(self._engine, batches, handle)
+        writer.know(self._thread.run(self._engine.know(topic)), partition)
         pause = threading.Event()
         try:
-            for part in sending.parts():
+            for part in writer.parts():
                 if part is None:
                     pause.wait(raw.REPLAY_PAUSE_S)
                     self._engine.saving.check(topic)
                 else:
-                    self._wait_until(lambda part=part: sending.has_room(part))  # type: ignore[misc]
-                    sending.put(part)
+                    self._wait_until(lambda part=part: writer.has_room(part))  # type: ignore[misc]
+                    writer.put(part)
         finally:
-            sending.finish()
+            writer.finish()
         return handle
 
     def _wait_until(self, has_room: Callable[[], bool]) -> None:

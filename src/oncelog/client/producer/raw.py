@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.producer.accumulator import Partition, Topic, given_time
 from oncelog.client.producer.bulk import BulkSend
+from oncelog.client.producer.closing import BulkRows
 from oncelog.client.producer.delivery import AllGiven, Records
-from oncelog.client.producer.sealing import BulkRows
 from oncelog.clock import monotonic_s
 from oncelog.records.header import NO_PRODUCER_ID, NO_SEQUENCE, Buffer, stamp, stamp_producer
 from oncelog.records.passing_columns import Passed, pass_on
@@ -27,7 +27,7 @@ REPLAY_PAUSE_S: Final = 0.005  # between two looks whether a replay is over
 NO_EPOCH: Final = -1
 
 
-class RawSending:
+class RawWriter:
     """One call's batches: `parts` gives them one by one as they may be handed over, which `put` does; None in between
     asks to wait until the replay of this partition is over."""
 
@@ -76,7 +76,7 @@ class RawSending:
             records.times = AllGiven(part.record_count)
         made: Any = data
         batch = Batch(place.topic, place.partition, made, part.record_count, int(monotonic_s() * 1000), records)
-        self._engine.sealing.put(place, [batch])
+        self._engine.closing.put(place, [batch])
 
     def finish(self) -> None:
         """No batch follows, be it because one failed."""
@@ -94,8 +94,8 @@ class RawSending:
             # Before 1970 no time can be told from one that the producer gave; such a one is not compared.
             time = given_time(record.timestamp_ms) if record.timestamp_ms >= 0 else monotonic_s()
             rows += (record.key, record.value, list(record.headers) or None, time, None)
-        self._count(self._engine.sealing.records(self._place, rows).size_bytes, count)
-        self._engine.sealing.put_rows(self._place, rows)
+        self._count(self._engine.closing.records(self._place, rows).size_bytes, count)
+        self._engine.closing.put_rows(self._place, rows)
         return count
 
     def _count(self, size_bytes: int, record_count: int) -> None:

@@ -9,8 +9,8 @@ from oncelog.client.errors import KafkaError
 from oncelog.client.net.brokers import Brokers
 from oncelog.client.partitioners import Partitioner
 from oncelog.client.producer.accumulator import Partition, Topic
+from oncelog.client.producer.closing import Closing
 from oncelog.client.producer.delivery import Report
-from oncelog.client.producer.sealing import Sealing
 from oncelog.slots import Place
 from oncelog.slots.batch import Batch
 from oncelog.slots.messages import Delivered
@@ -27,7 +27,7 @@ class SavingEngine(Protocol):
     partitioner: Partitioner
     brokers: Brokers
     sender: Sender
-    sealing: Sealing
+    closing: Closing
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop: ...

@@ -1,7 +1,7 @@
 """Records into batches: when, by whom, and how many at a time.
 
 A batch is made as soon as there is enough for a full one, by the thread that brought the last record: it may as well
-work as wait. What is too little is sealed by the engine when it has lingered long enough. But taking the interpreter
+work as wait. What is too little is closed by the engine when it has lingered long enough. But taking the interpreter
 over from a thread that produces without a pause costs milliseconds, so such a thread is asked first to do it itself.
 """
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from oncelog.client.properties import ProducerSettings
 
 # Batches of a partition that are encoded and not acknowledged; records behind them wait as they are, in less memory.
-MOST_SEALED: Final = 10
+MOST_MADE: Final = 10
 # What a request takes beside its batches; message.max.bytes counts it too.
 REQUEST_OVERHEAD_BYTES: Final = 1024
-# So long before records are due, whoever produces is asked to seal them.
+# So long before records are due, whoever produces is asked to close the batch.
 ASK_S: Final = 0.002
 WALL_OFFSET_KEPT_S: Final = 1.0
 
@@ -53,7 +53,7 @@ class Replaying(Protocol):
     def offer(self, partition: Partition, rows: list[Any], records: Callable[[list[Any]], Records]) -> list[Any]: ...
 
 
-class Sealing:
+class Closing:
     saving: Replaying
 
     def __init__(self, settings: "ProducerSettings", owner: Owner) -> None:
@@ -61,7 +61,7 @@ class Sealing:
         self.most_batch_bytes = max(1, min(settings.batch_size, settings.message_max_bytes - REQUEST_OVERHEAD_BYTES))
         self.codec = CODECS[settings.compression_type]
         self.level = settings.compression_level
-        self.sealed: deque[Batch] = deque()  # on their way to the Sender
+        self.made: deque[Batch] = deque()  # on their way to the Sender
         self.flushes = 0  # how many are flushing: then nothing lingers
         self.is_timed = False  # the engine will look before anything new is due
         self.keeps_times = False
@@ -94,14 +94,14 @@ class Sealing:
     def is_full(self, partition: Partition) -> bool:
         return partition.size_bytes >= self.most_batch_bytes or partition.record_count >= self.most_batch_records
 
-    def seal(self, partition: Partition, *, everything: bool = False) -> bool:
+    def close(self, partition: Partition, *, everything: bool = False) -> bool:
         """Make batches of what is there, of what is too little for a full one only with `everything`. False: somebody
         else is at it, and wakes the engine when it is done."""
         if not partition.lock.acquire(blocking=False):
             return False
         try:
             self._take(partition, everything=everything or partition.is_wanted)
-            while partition.chunks and partition.batches_under_way < MOST_SEALED:
+            while partition.chunks and partition.batches_under_way < MOST_MADE:
                 if not self._encode_next(partition):
                     break
         finally:
@@ -118,8 +118,8 @@ class Sealing:
             failure = self.saving.failure
             for batch in batches:
                 if failure is None:
-                    partition.sealed_batches += 1
-                    self.sealed.append(batch)
+                    partition.made_batches += 1
+                    self.made.append(batch)
                 else:
                     self._owner.report(Report(batch.payload, error=failure))  # type: ignore[arg-type]
         self._owner.wake()
@@ -129,7 +129,7 @@ class Sealing:
         with partition.lock:
             self._take(partition, everything=True)
             partition.chunks.append(rows)
-        self.seal(partition)
+        self.close(partition)
 
     def wall_offset_s(self) -> float:
         """What makes wall time of the monotonic clock."""
@@ -182,19 +182,19 @@ class Sealing:
         for data, records in encoded:
             records.handle = handle
             batch = Batch(partition.topic, partition.partition, data, records.count, int(first_s * 1000), records)
-            partition.sealed_batches += 1
-            self.sealed.append(batch)
+            partition.made_batches += 1
+            self.made.append(batch)
         remaining = partition.rows[TIME : TIME + 1]
         if remaining and remaining[0] >= 0:
             partition.opened_s = remaining[0]
 
     # --- from the engine's thread
 
-    def seal_due(self, now_s: float) -> None:
+    def close_due(self, now_s: float) -> None:
         """What has lingered long enough."""
         if self._refused:
             refused, self._refused = self._refused, set()
-            self._refused.update(each for each in refused if each.chunks and not self.seal(each))
+            self._refused.update(each for each in refused if each.chunks and not self.close(each))
         waiting = self._open
         while self._noticed:
             partition = self._noticed.popleft()
@@ -204,7 +204,7 @@ class Sealing:
                 break
             really_due_s = partition.opened_s + self._linger_s
             if self.flushes or not self._ask_s or (partition.is_wanted and really_due_s <= now_s):
-                if self._seal_now(partition):
+                if self._close_now(partition):
                     del waiting[partition]
                 continue
             del waiting[partition]
@@ -215,7 +215,7 @@ class Sealing:
                 waiting[partition] = really_due_s - self._ask_s
 
     def _ask(self, partition: Partition, until_s: float) -> None:
-        """Have it sealed by whoever produces, or by the engine when nobody did until then."""
+        """Have it closed by whoever produces, or by the engine when nobody did until then."""
         partition.is_wanted = True
         partition.most_entries = 0
         self._open[partition] = until_s
@@ -235,7 +235,7 @@ class Sealing:
         if partition in self._deferred and not self._is_backed_up(partition):
             self._deferred.discard(partition)
             self._ask(partition, monotonic_s() + self._ask_s)
-        elif partition.chunks and not self.seal(partition):
+        elif partition.chunks and not self.close(partition):
             # Whoever has the lock may have found too many batches under way a moment ago, and do no more.
             self._refused.add(partition)
 
@@ -243,7 +243,7 @@ class Sealing:
         """Records that were handed over and did not go to the Sender."""
         with partition.lock:  # nobody is making batches of them now
             count = partition.record_count + sum(len(rows) // COLUMNS for rows in partition.chunks)
-            mine = (each for each in self.sealed if (each.topic, each.partition) == partition.place)
+            mine = (each for each in self.made if (each.topic, each.partition) == partition.place)
             return count + sum(batch.record_count for batch in mine)
 
     def drop(self, partition: Partition) -> list[Records]:
@@ -254,11 +254,11 @@ class Sealing:
             partition.chunks.clear()
         return [self.records(partition, rows, getattr(rows, "handle", None)) for rows in chunks]
 
-    def _seal_now(self, partition: Partition) -> bool:
+    def _close_now(self, partition: Partition) -> bool:
         if self._is_backed_up(partition) and not self.is_full(partition):
             self._deferred.add(partition)  # a small batch behind others would only wait there
             return True
-        return self.seal(partition, everything=True)
+        return self.close(partition, everything=True)
 
     def _is_backed_up(self, partition: Partition) -> bool:
         return partition.batches_under_way >= self._max_in_flight

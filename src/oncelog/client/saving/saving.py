@@ -17,13 +17,13 @@ from oncelog.client.net.offsets import EARLIEST, end_offsets
 from oncelog.client.partitioners import KeylessCounter
 from oncelog.client.producer.accumulator import NEVER_S, Partition, Topic
 from oncelog.client.producer.delivery import Records
-from oncelog.client.producer.replaying import Replays
-from oncelog.client.producer.saving_engine import SavingEngine
 from oncelog.client.saving.book import Book, Save
 from oncelog.client.saving.errors import TopicGone
 from oncelog.client.saving.fencing import kafka_pid, lease
+from oncelog.client.saving.replaying import Replays
 from oncelog.client.saving.resume import Resumed, ResumedPartition, high_waters, resume, resume_partitions, unchanged
 from oncelog.client.saving.saved import SavedPartition, SavedProducer
+from oncelog.client.saving.saving_engine import SavingEngine
 from oncelog.clock import monotonic_s, wall_s
 from oncelog.slots import Identity, Place, Span, is_lease
 from oncelog.slots.batch import Batch
@@ -460,7 +460,7 @@ class Saving:
                 waiting[1].set_result(None)
 
     def _over(self, partition: Partition) -> None:
-        self._engine.sealing.seal(partition)
+        self._engine.closing.close(partition)
 
     def _spawn(self, coroutine: Any) -> None:
         task = asyncio.ensure_future(coroutine)
