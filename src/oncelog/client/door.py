@@ -67,11 +67,8 @@ if TYPE_CHECKING:
     from oncelog.client.saving.errors import TopicGone as TopicGone
     from oncelog.client.saving.fencing import kafka_pid as kafka_pid
     from oncelog.client.saving.read_back import slots as slots
-    from oncelog.client.saving.replay import Output as Output
-    from oncelog.client.saving.replay import Slot as Slot
     from oncelog.client.saving.resume import check_metadata as check_metadata
     from oncelog.client.saving.resume import remembered_or_none as remembered_or_none
-    from oncelog.client.saving.saved import SavedPartition as SavedPartition
     from oncelog.client.saving.saved import SavedTopic as SavedTopic
 
 _HOMES: Final = {
@@ -125,18 +122,11 @@ _HOMES: Final = {
     ),
     "oncelog.client.saving.fencing": ("kafka_pid",),
     "oncelog.client.saving.read_back": ("slots",),
-    "oncelog.client.saving.replay": (
-        "Output",
-        "Slot",
-    ),
     "oncelog.client.saving.resume": (
         "check_metadata",
         "remembered_or_none",
     ),
-    "oncelog.client.saving.saved": (
-        "SavedPartition",
-        "SavedTopic",
-    ),
+    "oncelog.client.saving.saved": ("SavedTopic",),
     # Registers.
     "oncelog.client.register.topic": (
         "RegisterKind",

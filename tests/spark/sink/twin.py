@@ -15,9 +15,10 @@ from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.net.retry import Clock, Patience
 from oncelog.client.register.partition import Fetched
 from oncelog.client.register.topic import TopicKeeper
-from oncelog.client.saving.saved import SavedPartition, SavedProducer, SavedTopic
+from oncelog.client.saving.saved import SavedProducer, SavedTopic
 from oncelog.records.read import records_of
 from oncelog.slots import Identity, Place, Span
+from oncelog.slots.chain import SavedPartition
 from oncelog.slots.register import Record
 from oncelog.spark.sink.destination import Destination
 from oncelog.spark.sink.errors import SinkRefused

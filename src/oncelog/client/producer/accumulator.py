@@ -15,7 +15,7 @@ from oncelog.client.partitioners import StickyChoice
 from oncelog.slots import Place
 
 if TYPE_CHECKING:
-    from oncelog.client.saving.replay import PartitionReplay
+    from oncelog.slots.replay import PartitionReplay
 
 # One record is five entries: key, value, headers, time, and what is called when it is delivered. The time is in seconds
 # on the monotonic clock, or negative milliseconds since 1970 where the user gave one: floats alone are quicker to read.

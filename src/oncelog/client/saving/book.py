@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from oncelog.client.partitioners import KeylessCounter
-from oncelog.client.saving.errors import CannotResume
-from oncelog.client.saving.saved import NO_TOPIC_ID, SavedPartition, SavedProducer, SavedTopic, check_topic_id
-from oncelog.producers.sequences import records_behind, sequence_after
+from oncelog.client.saving.errors import in_words
+from oncelog.client.saving.saved import NO_TOPIC_ID, SavedProducer, SavedTopic, check_topic_id
+from oncelog.producers.sequences import records_behind
 from oncelog.slots import Identity, Place, Span
+from oncelog.slots.chain import SavedPartition, behind
 
 if TYPE_CHECKING:
     from oncelog.client.net.metadata import Metadata
@@ -118,7 +119,7 @@ class Book:
         before, stored_before = account.partition, account.stored
         account.stored += records
         offset = max(next_offset, before.next_offset)
-        account.partition = SavedPartition(next_offset=offset, spans=_after(place, before.spans, records))
+        account.partition = SavedPartition(next_offset=offset, spans=_behind(before.spans, records))
         complete = []
         for save in self._saves:
             goal = save.waiting.get(place)
@@ -127,7 +128,7 @@ class Book:
                 save.partitions[place] = account.partition
                 if goal < account.stored:
                     # The boundary lies inside of what was stored in one piece; below it nothing later can be.
-                    spans = _after(place, before.spans, goal - stored_before)
+                    spans = _behind(before.spans, goal - stored_before)
                     save.partitions[place] = SavedPartition(next_offset=before.next_offset, spans=spans)
                 if save.is_complete:
                     complete.append(save)
@@ -191,19 +192,6 @@ class Book:
         )
 
 
-def _after(place: Place, spans: tuple[Span, ...], records: int) -> tuple[Span, ...]:
-    """The chain without its first so many records."""
-    while records:
-        first = spans[0]
-        if first.records is None:
-            return (first._replace(next_sequence=sequence_after(first.next_sequence, records)), *spans[1:])
-        step = min(records, first.records)
-        records -= step
-        if step == first.records:
-            spans = spans[1:]
-        else:
-            left = first.records - step
-            spans = (Span(first.identity, sequence_after(first.next_sequence, step), left), *spans[1:])
-    if not spans:
-        raise CannotResume(f"{place.topic}-{place.partition} has no open span: this is a defect of the client")
-    return spans
+def _behind(spans: tuple[Span, ...], records: int) -> tuple[Span, ...]:
+    with in_words():
+        return behind(spans, records)

@@ -1,6 +1,10 @@
 """What can be wrong with a saved producer, before anything is sent and while a replay is checked."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from oncelog.client.errors import KafkaError, KafkaException
+from oncelog.slots.errors import CannotTell, Differs
 
 
 class BadSavedProducer(KafkaException, ValueError):
@@ -38,6 +42,17 @@ class TakenOver(KafkaException):
 
     def __init__(self, message: str) -> None:
         super().__init__(KafkaError(KafkaError._FENCED, message, fatal=True))
+
+
+@contextmanager
+def in_words() -> Iterator[None]:
+    """What is found of slots, as an error of the client."""
+    try:
+        yield
+    except CannotTell as found:
+        raise CannotResume(found.what, found.remedy) from None
+    except Differs as found:
+        raise ReplayDiffers(str(found)) from None
 
 
 def _both(what: str, remedy: str) -> str:

@@ -13,12 +13,12 @@ from oncelog.client.errors import KafkaError, exception_of
 from oncelog.client.net.leaders import named, refusal
 from oncelog.client.net.offsets import EARLIEST, end_offsets
 from oncelog.client.net.retry import NoAnswer, Patience, ask
-from oncelog.client.saving.errors import CannotResume
-from oncelog.client.saving.replay import Slot
-from oncelog.client.saving.slots import SlotScan
+from oncelog.client.saving.errors import CannotResume, in_words
 from oncelog.producers.sequences import SEQUENCE_MASK, sequence_after
 from oncelog.records.header import HEADER_BYTES, Buffer, headers, read_header
 from oncelog.slots import Identity, Place, Span
+from oncelog.slots.replay import Slot
+from oncelog.slots.scan import SlotScan
 
 if TYPE_CHECKING:
     from oncelog.client.net.brokers import Brokers
@@ -55,7 +55,8 @@ async def last_sequence(
         up_to = (await end_offsets(brokers, [place]))[place]
     fetching = _Fetching(brokers, Place(topic, partition), from_offset, up_to, scan)
     async for records in fetching:
-        fetching.go_on(scan.count(records, up_to))
+        with in_words():
+            fetching.go_on(scan.count(records, up_to))
     return Found((scan.next_sequence - 1) & SEQUENCE_MASK, scan.records, scan.next_offset, up_to)
 
 
@@ -76,7 +77,8 @@ async def slots(
         up_to = (await end_offsets(brokers, [place]))[place]
     fetching = _Fetching(brokers, Place(topic, partition), from_offset, up_to, scan)
     async for records in fetching:
-        found, place_after = scan.slots(records, up_to)
+        with in_words():
+            found, place_after = scan.slots(records, up_to)
         over = 0 if span.records is None else max(0, scan.records - span.records)
         fetching.go_on(up_to if over or scan.records == span.records else place_after)
         if found:

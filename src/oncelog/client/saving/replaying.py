@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, Final
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.producer.accumulator import COLUMNS, HEADERS, KEY, TIME, VALUE, Partition
 from oncelog.client.producer.delivery import Records, Report
+from oncelog.client.saving.errors import in_words
 from oncelog.client.saving.read_back import slots
-from oncelog.client.saving.replay import Dropped, Output, PartitionReplay
 from oncelog.clock import monotonic_s
 from oncelog.records.read import records_of
 from oncelog.slots import Place, Span
 from oncelog.slots.messages import Delivered
+from oncelog.slots.replay import Dropped, Output, PartitionReplay
 
 if TYPE_CHECKING:
     from oncelog.client.net.brokers import Brokers
@@ -129,9 +130,12 @@ class Replays:
         base_offset = -1
         async for portion in slots(self._brokers, *place, span, from_offset, any_generation=any_generation):
             replay.stands(portion)
-            for each in replay.dropped():
-                base_offset = each.slot.offset if base_offset < 0 else base_offset
-        replay.ended()
+            with in_words():
+                dropped = replay.dropped()
+            if dropped and base_offset < 0:
+                base_offset = dropped[0].slot.offset
+        with in_words():
+            replay.ended()
         return base_offset
 
     async def _read_back(self, replay: Replay) -> None:
@@ -147,14 +151,16 @@ class Replays:
                     while replay.both.slots_waiting > SLOTS_AHEAD:
                         replay.offered.clear()
                         await replay.offered.wait()
-            replay.both.ended()
+            with in_words():
+                replay.both.ended()
         except KafkaException as failure:
             self._stop(failure)
 
     def _match(self, replay: Replay) -> None:
         replay.offered.set()
         try:
-            dropped = replay.both.dropped()
+            with in_words():
+                dropped = replay.both.dropped()
         except KafkaException as difference:
             self._stop(difference)
             return

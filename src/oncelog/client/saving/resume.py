@@ -20,16 +20,17 @@ from oncelog.client.saving.errors import BadSavedProducer, CannotResume, TopicGo
 from oncelog.client.saving.fencing import fence, lease
 from oncelog.client.saving.read_back import last_sequence
 from oncelog.client.saving.remembered import remembered
-from oncelog.client.saving.saved import SavedPartition, SavedProducer
+from oncelog.client.saving.saved import SavedProducer
 from oncelog.producers.sequences import (
     NO_SEQUENCE,
-    SEQUENCE_WINDOW,
     is_newer_generation,
     records_behind,
     sequence_after,
 )
 from oncelog.slots import NEVER, HighWater, Identity, Place, Span, is_lease
+from oncelog.slots.chain import SavedPartition, closed
 from oncelog.slots.lease import ends_by
+from oncelog.slots.standing import filled_since
 
 if TYPE_CHECKING:
     from oncelog.client.net.brokers import Brokers
@@ -129,7 +130,7 @@ def check_metadata(metadata: "Metadata", saved: SavedProducer) -> None:
 
 def _resumed(place: Place, saved: SavedPartition, standing: _Standing, fresh: Identity | None) -> ResumedPartition:
     start = saved.last.next_sequence
-    drops = _joined((*saved.spans[:-1], Span(standing.identity, start, standing.records)))
+    drops = closed(saved.spans, standing.identity, standing.records)
     opened = Span(standing.identity, sequence_after(start, standing.records))
     if standing.is_spent:
         assert fresh is not None
@@ -143,24 +144,6 @@ def _resumed(place: Place, saved: SavedPartition, standing: _Standing, fresh: Id
         saved.next_offset,
         replace(saved, spans=(*drops, opened)),
     )
-
-
-def _joined(spans: tuple[Span, ...]) -> tuple[Span, ...]:
-    """Closed spans without empty ones, and neighbours of one pid as one, so that a chain does not grow with resumes."""
-    joined: list[Span] = []
-    for span in spans:
-        last = joined[-1] if joined else None
-        assert span.records is not None
-        if (
-            last is not None
-            and last.records is not None
-            and last.identity.pid == span.identity.pid
-            and sequence_after(last.next_sequence, last.records) == span.next_sequence
-        ):
-            joined[-1] = Span(span.identity, last.next_sequence, last.records + span.records)
-        elif span.records:
-            joined.append(span)
-    return tuple(joined)
 
 
 async def _leased(
@@ -225,9 +208,9 @@ def _refuse_epoch(place: Place, identity: Identity, high_water: HighWater) -> No
 
 def _records_since(place: Place, span: Span, high_water: HighWater) -> int:
     """How many slots were filled since the save."""
-    ahead = records_behind(high_water.last_sequence, span.next_sequence)
-    if ahead < SEQUENCE_WINDOW:
-        return ahead
+    filled = filled_since(high_water.last_sequence, span.next_sequence)
+    if filled is not None:
+        return filled
     raise CannotResume(
         f"{place.topic}-{place.partition}: the saved producer {span.identity.pid} goes on at sequence "
         f"{span.next_sequence}, and the broker knows it only up to {high_water.last_sequence}: records that were "

@@ -4,9 +4,7 @@ It says, for each output partition, where the producer stands: all slots before 
 below `next_offset`, and belong to the input position that the value is stored beside. Everything written later is
 found again by identity and sequence, in the broker's memory or in the log itself.
 
-A partition holds a chain of spans rather than one identity, because a lease can end between two saves. Then the span of
-the old lease is closed (so many records, found in the log) and an open one under the new lease follows it. A replay
-from the same input position drops the records of the closed spans and then those that the open one already has.
+A partition holds a chain of spans rather than one identity: `slots/chain.py`.
 """
 
 from collections.abc import Mapping
@@ -15,23 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from oncelog.client.saving import saved_json
 from oncelog.client.saving.errors import BadSavedProducer, TopicGone
-from oncelog.slots import Identity, Span
+from oncelog.slots import Identity
+from oncelog.slots.chain import SavedPartition
 
 if TYPE_CHECKING:
     from oncelog.client.types import TopicPartition
 
 NO_TOPIC_ID = "00000000-0000-0000-0000-000000000000"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SavedPartition:
-    next_offset: int  # nothing that belongs to a later slot stands below it
-    spans: tuple[Span, ...]
-
-    @property
-    def last(self) -> Span:
-        """The open span: under its identity the producer goes on."""
-        return self.spans[-1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

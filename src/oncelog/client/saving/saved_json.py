@@ -23,9 +23,10 @@ from oncelog.client.saving import saved as values
 from oncelog.client.saving.errors import BadSavedProducer
 from oncelog.producers.sequences import GENERATIONS, SEQUENCES
 from oncelog.slots import NEVER, Identity, Span
+from oncelog.slots.chain import SavedPartition
 
 if TYPE_CHECKING:
-    from oncelog.client.saving.saved import SavedPartition, SavedProducer, SavedTopic
+    from oncelog.client.saving.saved import SavedProducer, SavedTopic
 
 VERSION = 1
 VERSION_KEY = "oncelog.saved"
@@ -65,7 +66,7 @@ def value_of(saved: "SavedProducer") -> dict[str, Any]:
     return value
 
 
-def _row(partition: "SavedPartition", index: Mapping[Identity, int]) -> list[int]:
+def _row(partition: SavedPartition, index: Mapping[Identity, int]) -> list[int]:
     row = [partition.next_offset]
     for span in partition.spans:
         row += [index[span.identity], span.next_sequence]
@@ -162,7 +163,7 @@ def _topic(name: str, value: Any, identities: list[Identity]) -> "SavedTopic":
     )
 
 
-def _partition(where: str, row: Any, identities: list[Identity]) -> "SavedPartition":
+def _partition(where: str, row: Any, identities: list[Identity]) -> SavedPartition:
     if not isinstance(row, list) or len(row) < 3 or len(row) % 3:
         raise BadSavedProducer(f"{where} stands at {row!r}, which is not [next_offset, identity, next_sequence]")
     next_offset = _number(row[0], f"the offset of {where}", INT64_MAX)
@@ -170,7 +171,7 @@ def _partition(where: str, row: Any, identities: list[Identity]) -> "SavedPartit
         _span(where, row[at], row[at + 1], row[at + 2] if at + 2 < len(row) else None, identities)
         for at in range(1, len(row), 3)
     )
-    return values.SavedPartition(next_offset=next_offset, spans=spans)
+    return SavedPartition(next_offset=next_offset, spans=spans)
 
 
 def _span(where: str, at: Any, sequence: Any, records: Any, identities: list[Identity]) -> Span:

@@ -22,11 +22,12 @@ from oncelog.client.saving.errors import TopicGone
 from oncelog.client.saving.fencing import kafka_pid, lease
 from oncelog.client.saving.replaying import Replays
 from oncelog.client.saving.resume import Resumed, ResumedPartition, high_waters, resume, resume_partitions, unchanged
-from oncelog.client.saving.saved import SavedPartition, SavedProducer
+from oncelog.client.saving.saved import SavedProducer
 from oncelog.client.saving.saving_engine import SavingEngine
 from oncelog.clock import monotonic_s, wall_s
 from oncelog.slots import Identity, Place, Span, is_lease
 from oncelog.slots.batch import Batch
+from oncelog.slots.chain import SavedPartition
 from oncelog.slots.lease import ends_by
 from oncelog.slots.messages import Boundary, Delivered
 

@@ -12,11 +12,12 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oncelog.client import Producer, SavedProducer
-from oncelog.client.door import Buffers, DataLost, Range, SavedPartition, SavedTopic, read_batches
+from oncelog.client.door import Buffers, DataLost, Range, SavedTopic, read_batches
 from oncelog.clock import monotonic_s, wall_s
 from oncelog.producers.sequences import SEQUENCE_MASK
 from oncelog.records.passing_columns import Passing, pass_on
 from oncelog.slots import Identity, Span
+from oncelog.slots.chain import SavedPartition
 from oncelog.spark.copying.job import Copied, CopyRefused, Job, Order, Task
 from oncelog.spark.copying.lane import Lane, Standing
 from oncelog.spark.copying.log import CopyLog

@@ -17,10 +17,7 @@ from oncelog.client.door import (
     Brokers,
     CannotResume,
     KeylessCounter,
-    Output,
     Partitioner,
-    SavedPartition,
-    Slot,
     partitioner,
     partitions_of,
     slots,
@@ -28,7 +25,9 @@ from oncelog.client.door import (
 from oncelog.producers.sequences import records_behind
 from oncelog.records.arrow import bytes_column, headers_column, timestamps
 from oncelog.slots import Place, Span
+from oncelog.slots.chain import SavedPartition
 from oncelog.slots.comparing import difference
+from oncelog.slots.replay import Output, Slot
 from oncelog.spark.sink.rows import Portion, portions
 
 KEPT_BYTES: Final = 64 << 20

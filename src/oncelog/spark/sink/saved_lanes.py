@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from oncelog.client import SavedProducer
-from oncelog.client.door import SavedPartition, SavedTopic
+from oncelog.client.door import SavedTopic
 from oncelog.slots import Identity, Place, Span
+from oncelog.slots.chain import SavedPartition
 
 
 def identity_of(lane: SavedProducer) -> Identity:

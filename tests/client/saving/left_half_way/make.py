@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from oncelog.client import Producer, SavedProducer
-from oncelog.client.saving.saved import SavedPartition, SavedTopic
+from oncelog.client.saving.saved import SavedTopic
 from oncelog.embedded import Server
+from oncelog.slots.chain import SavedPartition
 from tests.client.saving.test_resumed_producer import PARTITIONS, feed
 from tests.raw import RawConnection
 from tests.waiting import until

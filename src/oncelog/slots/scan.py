@@ -7,17 +7,16 @@ batch's base sequence plus its distance from the base offset.
 
 from dataclasses import dataclass
 
-from oncelog.client.saving.errors import CannotResume
-from oncelog.client.saving.replay import Slot
 from oncelog.producers.sequences import (
-    SEQUENCE_WINDOW,
     is_newer_generation,
-    records_behind,
     sequence_after,
 )
 from oncelog.records.header import BatchHeader, Buffer, headers
 from oncelog.records.read import records_of
-from oncelog.slots import Identity
+from oncelog.slots.errors import CannotTell
+from oncelog.slots.identity import Identity
+from oncelog.slots.replay import Slot
+from oncelog.slots.standing import filled_since
 
 
 @dataclass(slots=True)
@@ -64,15 +63,15 @@ class SlotScan:
         generation = self.identity.generation
         if not self.any_generation and header.producer_epoch != generation:
             if is_newer_generation(generation, header.producer_epoch):
-                raise CannotResume(
+                raise CannotTell(
                     f"{self.topic}-{self.partition}: at offset {header.base_offset} producer {header.producer_id} goes "
                     f"on with epoch {header.producer_epoch}, and was saved with {generation}: somebody took it over "
                     "with InitProducerId, and its sequences began anew",
                     "Find out who, and start from a known position",
                 )
             return None
-        behind = records_behind(self.next_sequence - 1, header.base_sequence)
-        if behind >= SEQUENCE_WINDOW:
+        behind = filled_since(self.next_sequence - 1, header.base_sequence)
+        if behind is None:
             raise self._hole(header.base_sequence, header.base_offset)
         return min(behind, header.last_offset_delta + 1)
 
@@ -106,8 +105,8 @@ class SlotScan:
             self.records += records
             self.next_offset = next_offset
 
-    def _hole(self, sequence: int, offset: int) -> CannotResume:
-        return CannotResume(
+    def _hole(self, sequence: int, offset: int) -> CannotTell:
+        return CannotTell(
             f"{self.topic}-{self.partition}: slot {self.next_sequence} of producer {self.identity.pid} is due, and the "
             f"next that the log holds is {sequence} at offset {offset}. What lies between is gone by retention or "
             "compaction, or the saved producer is not of this log: it cannot be told what was written",

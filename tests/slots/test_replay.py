@@ -4,9 +4,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oncelog.client.saving import CannotResume, ReplayDiffers
-from oncelog.client.saving.replay import Output, PartitionReplay, Slot, check_equal
+from oncelog.client.errors import KafkaException
+from oncelog.client.saving.errors import in_words
 from oncelog.slots import Identity
+from oncelog.slots.errors import CannotTell
+from oncelog.slots.replay import Output, PartitionReplay, Slot, check_equal
 
 IDENTITY = Identity(4711, 3)
 
@@ -56,7 +58,7 @@ def test_the_first_difference_names_topic_partition_sequence_and_offset(change: 
     replay.offer(output(0))
     assert [each.slot.offset for each in replay.dropped()] == [900]
     replay.offer(output(1))
-    with pytest.raises(ReplayDiffers) as raised:
+    with pytest.raises(KafkaException) as raised, in_words():
         replay.dropped()
     said = raised.value.error.str()
     assert words in said
@@ -85,5 +87,5 @@ def test_headers_given_as_text_equal_their_bytes() -> None:
 def test_slots_that_cannot_be_read_back_stop_the_replay() -> None:
     replay = PartitionReplay("out", 0, 3)
     replay.stands([slot(0)])
-    with pytest.raises(CannotResume, match="2 of 3 records"):
+    with pytest.raises(CannotTell, match="2 of 3 records"):
         replay.ended()

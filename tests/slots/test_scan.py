@@ -2,11 +2,11 @@
 
 import pytest
 
-from oncelog.client.saving import CannotResume
-from oncelog.client.saving.slots import SlotScan
 from oncelog.records.build import build_batch
 from oncelog.records.trim import retain
 from oncelog.slots import Identity
+from oncelog.slots.errors import CannotTell
+from oncelog.slots.scan import SlotScan
 
 LAST = (1 << 31) - 1
 PID = 4711
@@ -69,7 +69,7 @@ def test_others_batches_and_control_batches_are_passed_over() -> None:
 
 
 def test_a_gap_stops() -> None:
-    with pytest.raises(CannotResume, match="slot 0 of producer 4711 is due, and the next that the log holds is 3"):
+    with pytest.raises(CannotTell, match="slot 0 of producer 4711 is due, and the next that the log holds is 3"):
         scan(0).count(batch(0, 3, 2), 5)
 
 
@@ -78,7 +78,7 @@ def test_a_record_that_compaction_took_is_still_counted_and_cannot_be_compared()
     counted = scan(0)
     counted.count(kept, 4)
     assert counted.records == 4
-    with pytest.raises(CannotResume, match="slot 2 of producer 4711 is due"):
+    with pytest.raises(CannotTell, match="slot 2 of producer 4711 is due"):
         scan(0).slots(kept, 4)
 
 
@@ -87,7 +87,7 @@ def test_a_leased_pid_goes_on_through_generations_and_a_kafka_pid_does_not() -> 
     counted = scan(0, any_generation=True)
     counted.count(log, 4)
     assert counted.records == 4
-    with pytest.raises(CannotResume, match="goes on with epoch 5, and was saved with 0"):
+    with pytest.raises(CannotTell, match="goes on with epoch 5, and was saved with 0"):
         scan(0).count(log, 4)
 
 

@@ -11,9 +11,9 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from oncelog.client.saving.errors import CannotResume, ReplayDiffers
-from oncelog.slots import Identity
 from oncelog.slots.comparing import Content, Headers, difference
+from oncelog.slots.errors import CannotTell, Differs
+from oncelog.slots.identity import Identity
 
 
 class Output(NamedTuple):
@@ -110,7 +110,7 @@ class PartitionReplay:
     def ended(self) -> None:
         """The log has no more slots of this producer."""
         if self._unread:
-            raise CannotResume(
+            raise CannotTell(
                 f"{self.topic}-{self.partition}: {self._unread} of {self.records} records that are there by their "
                 "numbers could not be read back (compacted, deleted, or beyond the high watermark): "
                 "they cannot be compared with the replay",
@@ -130,10 +130,10 @@ class PartitionReplay:
 
 
 def check_equal(topic: str, partition: int, output: Output, slot: Slot) -> None:
-    """Raises ReplayDiffers where the slot holds something else than the output."""
+    """Raises Differs where the slot holds something else than the output."""
     found = difference(output.content, slot.content)
     if found is not None:
-        raise ReplayDiffers(
+        raise Differs(
             f"{slot.place_in(topic, partition)}: {found}. The replay did not produce "
             "what the first run did, so it cannot be told which outputs are missing; nothing more is written. "
             "What feeds this producer must give the same records in the same order"

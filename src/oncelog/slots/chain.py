@@ -1,0 +1,61 @@
+"""The chain of spans of one partition: what a saved producer says of it.
+
+A partition holds a chain rather than one identity, because a lease can end between two saves. Then the span of the old
+lease is closed (so many records, found in the log) and an open one under the new lease follows it. A replay from the
+same input position drops the records of the closed spans and then those that the open one already has.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from oncelog.producers.sequences import sequence_after
+from oncelog.slots.errors import CannotTell
+from oncelog.slots.identity import Identity, Span
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedPartition:
+    next_offset: int  # nothing that belongs to a later slot stands below it
+    spans: tuple[Span, ...]
+
+    @property
+    def last(self) -> Span:
+        """The open span: under its identity the producer goes on."""
+        return self.spans[-1]
+
+
+def behind(spans: tuple[Span, ...], records: int) -> tuple[Span, ...]:
+    """The chain without its first so many records."""
+    while records:
+        first = spans[0]
+        if first.records is None:
+            return (first._replace(next_sequence=sequence_after(first.next_sequence, records)), *spans[1:])
+        step = min(records, first.records)
+        records -= step
+        if step == first.records:
+            spans = spans[1:]
+        else:
+            left = first.records - step
+            spans = (Span(first.identity, sequence_after(first.next_sequence, step), left), *spans[1:])
+    if not spans:
+        raise CannotTell("a chain has no open span: this is a defect of the client")
+    return spans
+
+
+def closed(spans: Sequence[Span], identity: Identity, records: int) -> tuple[Span, ...]:
+    """The chain with its open span closed behind so many records, which identity has filled: empty ones left out, and
+    neighbours of one pid as one, so that a chain does not grow with resumes."""
+    joined: list[Span] = []
+    for span in (*spans[:-1], Span(identity, spans[-1].next_sequence, records)):
+        last = joined[-1] if joined else None
+        assert span.records is not None
+        if (
+            last is not None
+            and last.records is not None
+            and last.identity.pid == span.identity.pid
+            and sequence_after(last.next_sequence, last.records) == span.next_sequence
+        ):
+            joined[-1] = Span(span.identity, last.next_sequence, last.records + span.records)
+        elif span.records:
+            joined.append(span)
+    return tuple(joined)
