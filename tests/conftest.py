@@ -1,29 +1,52 @@
-"""How the tests share a machine: what takes seconds to start is started once, in one of the processes that run them."""
+"""What all tests share, and how they share a machine.
 
+What takes seconds to start is started once in each of the processes that run the tests.
+"""
+
+import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-# The files below each of these run in one process, and share what they start there: a Spark session, a Kafka.
-# Every other file is by itself. The order is that of their beginning, the longest first.
-TOGETHER = (
-    "tests/spark/kills/",
-    "tests/spark/sink/",
-    "tests/spark/source/",
-    "tests/spark/",
-    "tests/peers/",
-    "tests/client/faults/",
-    "tests/client/saving/",
-)
+from tests.peers.apache import quick_kafka
+from tests.peers.server_process import ServerProcess
+from tests.raw import RawConnection
+
+_numbers = itertools.count()
+
+# Where a path begins with this, the files run in one process, which has what is named behind it: they share a Spark
+# session or a Kafka. Every other file is by itself. They begin in this order, the longest first.
+TOGETHER = {
+    "tests/spark/kills/": "drivers that are killed",
+    "tests/spark/source/": "Spark",
+    "tests/spark/sink/": "Spark, sinks",
+    "tests/spark/sealed/": "Spark, sinks",
+    "tests/spark/copying/": "Spark",
+    "tests/peers/": "Kafka",
+    "tests/client/faults/": "Kafka",
+    "tests/client/consumer/test_against_kafka.py": "Kafka",
+    "tests/client/groups/test_mixed_kafka.py": "Kafka",
+    "tests/client/producer/test_on_kafka.py": "Kafka",
+    "tests/records/test_kafka_reads_ours.py": "Kafka",
+    "tests/client/saving/": "a Kafka that forgets",
+}
+ORDER = list(dict.fromkeys(TOGETHER.values()))
+OF_PEERS = ("tests/peers/", "tests/spark/")
 
 
 def together(nodeid: str) -> str:
+    """The name of what runs in one process."""
     path = nodeid.split("::", 1)[0]
-    return next((place for place in TOGETHER if path.startswith(place)), path)
+    return next((name for place, name in TOGETHER.items() if path.startswith(place)), path)
 
 
 class ByWhatIsShared(LoadScopeScheduling):
+    def __init__(self, config: pytest.Config, log: Any) -> None:
+        config.option.loadscopereorder = False
+        super().__init__(config, log)
+
     def _split_scope(self, nodeid: str) -> str:
         return together(nodeid)
 
@@ -33,9 +56,38 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByWhatIsShar
     return ByWhatIsShared(config, log)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    def begins(item: pytest.Item) -> int:
-        place = together(item.nodeid)
-        return TOGETHER.index(place) if place in TOGETHER else len(TOGETHER)
+def needs_a_peer(item: pytest.Item) -> bool:
+    of_a_case = getattr(getattr(item, "callspec", None), "id", "")
+    return (
+        item.nodeid.startswith(OF_PEERS)
+        or "kafka" in getattr(item, "fixturenames", ())
+        or (item.nodeid.startswith("tests/client/") and "kafka" in of_a_case)
+    )
 
-    items.sort(key=begins)
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if needs_a_peer(item):
+            item.add_marker(pytest.mark.peers)
+    items.sort(key=lambda item: ORDER.index(found) if (found := together(item.nodeid)) in ORDER else len(ORDER))
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """A real one with its defaults, for all who make topics and groups of their own in it."""
+    with quick_kafka(tmp_path_factory.mktemp("kafka"), {"log.cleaner.backoff.ms": "100"}) as server:
+        yield server
+
+
+@pytest.fixture
+def raw(server: Any) -> Iterator[RawConnection]:
+    """To the server of this folder or file."""
+    with RawConnection(server.bootstrap_servers) as connection:
+        yield connection
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A name of its own for every test."""
+    letters = "".join(letter if letter.isalnum() else "-" for letter in request.node.name.lower())
+    return f"{letters[:120]}-{next(_numbers)}"

@@ -73,6 +73,7 @@ def libs() -> Iterator[str]:
         need_or_skip(missing)
 
 
+@pytest.mark.thorough
 @pytest.mark.peers
 def test_javas_client_is_exact_with_idempotence_and_is_not_without(tmp_path: Path, libs: str) -> None:
     options = Options(messages=30_000, rate=10_000, every=2_000, client="java", kafka_libs=libs, partitions=2)

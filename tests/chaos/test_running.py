@@ -48,6 +48,7 @@ def test_without_idempotence_what_was_sent_again_is_found_twice(tmp_path: Path, 
     assert "JUMP BACK" in "\n".join(lines(found))
 
 
+@pytest.mark.thorough
 def test_a_producer_that_saves_only_its_position_writes_again_what_it_cannot_know(tmp_path: Path) -> None:
     """The sink that retries blindly."""
     found = outcome_of(tmp_path, targets={Target.PRODUCER}, client="librdkafka", every=5_000)
@@ -94,6 +95,7 @@ def test_a_fault_that_was_asked_for_and_hit_nothing_proves_nothing(tmp_path: Pat
     assert "server" in lines(found)[-1]
 
 
+@pytest.mark.thorough
 def test_the_same_seed_plans_the_same_and_the_report_says_both(tmp_path: Path) -> None:
     one, other = (
         outcome_of(tmp_path / name, targets={Target.CONNECTIONS}, every=1_000, seed=9) for name in ("one", "other")
@@ -136,6 +138,7 @@ def test_what_is_asked_for_wrongly_is_said_in_one_line(arguments: tuple[str, ...
     assert words in done.output
 
 
+@pytest.mark.thorough
 def test_a_reader_that_has_seen_enough_changes_no_verdict(tmp_path: Path) -> None:
     """Without idempotence a killed producer writes again what came after its last position."""
     order = ["--messages", "4000", "--rate", "8000", "--idempotence", "off", "--kill", "producer", "--every", "1000"]

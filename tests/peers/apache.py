@@ -1,14 +1,17 @@
 """A real Apache Kafka (KRaft, one node) from its published jars."""
 
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from oncelog.chaos.life import free_ports
-from tests.peers.jars import BROKER_JVM, kafka_java
+from tests.peers.jars import BROKER_JVM, MissingPeer, kafka_jars, kafka_java, need_or_skip
 from tests.peers.server_process import ServerProcess
 from tests.raw import RawConnection
 
 CLUSTER_ID = "b25jZWxvZy1wZWVyLTAwMA"
+QUICK_BROKER = ("-Xmx512m", "-XX:TieredStopAtLevel=1")
 
 
 class ApacheKafka(ServerProcess):
@@ -56,3 +59,14 @@ class ApacheKafka(ServerProcess):
             return False
         connection.init_producer_id()
         return True
+
+
+@contextmanager
+def quick_kafka(folder: Path, settings: dict[str, str] | None = None) -> Iterator[ApacheKafka]:
+    """One that is up soon and small; the test that asks for it is left out where a machine has no Kafka."""
+    try:
+        kafka_jars()
+    except MissingPeer as missing:
+        need_or_skip(missing)
+    with ApacheKafka(folder, settings=settings, jvm=QUICK_BROKER) as server:
+        yield server

@@ -1,7 +1,5 @@
 """A real Kafka decompresses and reads every record of a batch before it takes it: so it says whether ours are right."""
 
-from collections.abc import Iterator
-
 import pytest
 from kio.schema.errors import ErrorCode
 
@@ -10,40 +8,32 @@ from oncelog.records.columns import encode
 from oncelog.records.header import stamp
 from oncelog.records.read import records_of
 from oncelog.records.trim import trim
-from tests.peers.apache import ApacheKafka
-from tests.peers.jars import MissingPeer, kafka_jars, need_or_skip
+from tests.peers.server_process import ServerProcess
 from tests.raw import RawConnection
 from tests.records.samples import CODECS, columns_of, some_records
 
 pytestmark = pytest.mark.peers
-QUICK_BROKER = ("-Xmx512m", "-XX:TieredStopAtLevel=1")
 # Long enough that every codec makes several blocks of it.
 RECORDS: list[NewRecord] = some_records(60) * 3
 
 
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawConnection]:
-    try:
-        kafka_jars()
-    except MissingPeer as missing:
-        need_or_skip(missing)
-    folder = tmp_path_factory.mktemp("kafka")
-    with ApacheKafka(folder, jvm=QUICK_BROKER) as server, RawConnection(server.port) as connection:
-        yield connection
+@pytest.fixture
+def server(kafka: ServerProcess) -> ServerProcess:
+    return kafka
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_kafka_takes_and_gives_back_what_we_build_trim_and_encode(kafka: RawConnection, codec: int) -> None:
+def test_kafka_takes_and_gives_back_what_we_build_trim_and_encode(raw: RawConnection, codec: int) -> None:
     topic = f"codec-{codec}"
-    kafka.create_topic(topic)
+    raw.create_topic(topic)
     built = bytes(build_batch(RECORDS, codec=codec))
     [encoded] = encode(**columns_of(RECORDS), codec=codec, target_bytes=1 << 24)
     trimmed = trim(built, 100)
     stamp(trimmed, 0, 0, -1)
     sent = [built, bytes(trimmed), bytes(encoded.data)]
     for batch in sent:
-        assert kafka.produce(topic, 0, batch).error_code is ErrorCode.none
-    stored = kafka.fetch(topic, 0, 0).records
+        assert raw.produce(topic, 0, batch).error_code is ErrorCode.none
+    stored = raw.fetch(topic, 0, 0, min_bytes=sum(map(len, sent)), max_wait_ms=20_000).records
     at = 0
     for batch in sent:
         found, expected = records_of(stored, at), records_of(batch)

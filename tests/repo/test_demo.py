@@ -74,6 +74,7 @@ def test_it_can_be_told_how_long_in_the_place_of_how_many(dev: ModuleType, minut
     assert (told["messages"], told["minutes"]) == (None, 3)
 
 
+@pytest.mark.thorough
 def test_it_ends_with_the_verdict_the_place_of_the_report_and_how_to_go_on(tmp_path: Path) -> None:
     with run(tmp_path) as demonstration:
         assert demonstration.stdout is not None

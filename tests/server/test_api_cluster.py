@@ -10,7 +10,7 @@ from oncelog.embedded import Server
 from oncelog.server.api import apis
 from oncelog.server.errors import ErrorCode
 from tests.raw import RawConnection, message
-from tests.server.conftest import new_topic
+from tests.raw.topics import new_topic
 
 
 def listed(answer: Any) -> dict[int, tuple[int, int]]:

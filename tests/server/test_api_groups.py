@@ -7,7 +7,7 @@ import pytest
 
 from oncelog.server.api import apis
 from tests.raw import RawConnection
-from tests.server.conftest import new_topic
+from tests.raw.topics import new_topic
 from tests.waiting import until
 
 _numbers = count()

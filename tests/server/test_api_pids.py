@@ -7,7 +7,7 @@ import pytest
 from oncelog.embedded import Server
 from oncelog.server.errors import ErrorCode
 from tests.raw import RawConnection, Rec, batch
-from tests.server.conftest import new_topic
+from tests.raw.topics import new_topic
 from tests.waiting import until
 
 

@@ -14,7 +14,7 @@ from oncelog.server.errors import ErrorCode
 from oncelog.server.keyless import MAX_UNFOLDED_BYTES
 from tests.raw import CODECS, RawConnection, Rec, batch, message_set
 from tests.raw.batches import HEADER_BYTES, squeeze
-from tests.server.conftest import new_topic
+from tests.raw.topics import new_topic
 
 FULL_RANGE = range(3, 14)
 

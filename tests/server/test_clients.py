@@ -7,7 +7,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from oncelog.embedded import Server
 from tests.raw import CODECS, RawConnection, batch
-from tests.server.conftest import new_topic
+from tests.raw.topics import new_topic
 
 
 @pytest.mark.parametrize("codec", CODECS)

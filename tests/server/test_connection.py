@@ -10,7 +10,7 @@ from oncelog.embedded import Server
 from oncelog.server.connections import LineLimit
 from oncelog.server.errors import ErrorCode
 from tests.raw import RawConnection, ServerClosed, batch, encode_request, make, message
-from tests.server.conftest import new_topic
+from tests.raw.topics import new_topic
 from tests.waiting import until
 
 Payload = bytes

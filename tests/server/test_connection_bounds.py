@@ -15,7 +15,7 @@ from oncelog.server.errors import ErrorCode
 from oncelog.server.memory import Budget
 from oncelog.server.receiver import HELD_BYTES, LEAST_RECEIVED_BYTES
 from tests.raw import RawConnection, ServerClosed, batch, encode_request, make, message
-from tests.server.conftest import new_topic
+from tests.raw.topics import new_topic
 from tests.waiting import until
 
 MEGABYTE = 1 << 20

@@ -9,7 +9,7 @@ from oncelog.embedded import Server
 from oncelog.server.produce_pattern import Pattern, pattern_of
 from oncelog.wire.hot import read_produce
 from tests.raw import RawConnection, encode_request, make, message
-from tests.server.conftest import new_topic
+from tests.raw.topics import new_topic
 
 HEAD_BYTES = 8  # key, version and correlation id: not what is compared
 

@@ -10,7 +10,7 @@ from oncelog.embedded import Server
 from oncelog.log.compaction import CompactionJob
 from oncelog.log.flush import Flusher
 from tests.raw import RawConnection, Rec, batch
-from tests.server.conftest import new_topic
+from tests.raw.topics import new_topic
 from tests.waiting import until
 
 

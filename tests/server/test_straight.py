@@ -23,7 +23,7 @@ from oncelog.server.errors import ErrorCode
 from oncelog.server.straight import LONG_RUN_ANSWERS, TRIAL_ANSWERS, Pace, Straight
 from tests.log.memory_disk import MemoryDisk
 from tests.raw import RawConnection, ServerClosed, batch, encode_request, make, message
-from tests.server.conftest import new_topic
+from tests.raw.topics import new_topic
 from tests.waiting import until
 
 MEGABYTE = 1 << 20

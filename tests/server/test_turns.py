@@ -16,7 +16,7 @@ from oncelog.server.topics import Topics
 from oncelog.wire.bounds import MOST_ELEMENTS
 from oncelog.wire.messages import Schema
 from tests.raw import RawConnection, Rec, ServerClosed, batch, message
-from tests.server.conftest import new_topic
+from tests.raw.topics import new_topic
 from tests.server.test_connection_bounds import frame
 from tests.waiting import until
 

@@ -1,23 +1,18 @@
 """One Spark session and one of each server for all tests that need no more: a JVM takes seconds to start."""
 
-import itertools
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import oncelog.spark
-from tests.peers.apache import ApacheKafka
-from tests.peers.jars import MissingPeer, java, kafka_jars, need_or_skip, spark_connector_jars
+from tests.peers.apache import quick_kafka
+from tests.peers.jars import MissingPeer, java, need_or_skip, spark_connector_jars
 from tests.peers.oncelog_process import OncelogProcess
 from tests.peers.server_process import ServerProcess
-from tests.raw import RawConnection
 
-_numbers = itertools.count()
 BOTH = ("oncelog", "kafka")
-QUICK_BROKER = ("-Xmx512m", "-XX:TieredStopAtLevel=1")
 SETTINGS = {
     "auto.create.topics.enable": "false",
     "group.initial.rebalance.delay.ms": "0",
@@ -30,10 +25,7 @@ IS_ALL = os.environ.get("KILLS_SCOPE") == "all"
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """What is long is left out of the test command; docs/spark-kills.md and docs/spark.md say what that is."""
-    mine = [item for item in items if Path(__file__).parent in item.path.parents]
-    for item in mine:
-        item.add_marker(pytest.mark.peers)
-    long = [item for item in mine if item.get_closest_marker("long")]
+    long = [item for item in items if item.get_closest_marker("long")]
     if long and not IS_ALL:
         config.hook.pytest_deselected(items=long)
         items[:] = [item for item in items if item not in long]
@@ -41,11 +33,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    try:
-        kafka_jars()
-    except MissingPeer as missing:
-        need_or_skip(missing)
-    with ApacheKafka(tmp_path_factory.mktemp("kafka"), settings=SETTINGS, jvm=QUICK_BROKER) as server:
+    with quick_kafka(tmp_path_factory.mktemp("kafka"), SETTINGS) as server:
         yield server
 
 
@@ -61,19 +49,6 @@ def server(request: pytest.FixtureRequest) -> ServerProcess:
     """Each of the two in turn: everything must hold on both."""
     found: ServerProcess = request.getfixturevalue("oncelog_server" if request.param == "oncelog" else "kafka")
     return found
-
-
-@pytest.fixture
-def raw(server: ServerProcess) -> Iterator[RawConnection]:
-    with RawConnection(server.port) as connection:
-        yield connection
-
-
-@pytest.fixture
-def topic(request: pytest.FixtureRequest) -> str:
-    """A name of its own for every test."""
-    letters = "".join(letter if letter.isalnum() else "-" for letter in request.node.name.lower())
-    return f"{letters[:120]}-{next(_numbers)}"
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Callable, Iterator
-from itertools import count
 from typing import Any
 
 import pytest
@@ -10,8 +9,7 @@ import pytest
 from oncelog.client.consumer.consumer import Consumer
 from oncelog.embedded import Server
 from tests.raw import RawConnection
-
-_numbers = count(1)
+from tests.raw.topics import new_topic
 
 MakeConsumer = Callable[..., Consumer]
 
@@ -20,12 +18,6 @@ MakeConsumer = Callable[..., Consumer]
 def server() -> Iterator[Server]:
     with Server(settings={"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "100"}) as server:
         yield server
-
-
-@pytest.fixture
-def raw(server: Server) -> Iterator[RawConnection]:
-    with RawConnection(server.bootstrap_servers) as connection:
-        yield connection
 
 
 @pytest.fixture
@@ -49,12 +41,6 @@ def make_consumer(server: Server) -> Iterator[MakeConsumer]:
     for consumer in made:
         consumer.close()
     assert set(threading.enumerate()) <= before, "a closed consumer leaves no thread behind"
-
-
-def new_topic(raw: RawConnection, partitions: int = 1, **configs: str) -> str:
-    name = f"topic-{next(_numbers)}"
-    assert raw.create_topic(name, partitions, {key.replace("_", "."): value for key, value in configs.items()}) == 0
-    return name
 
 
 @pytest.fixture

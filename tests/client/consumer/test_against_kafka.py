@@ -1,7 +1,6 @@
 """Our consumer and librdkafka's read the same of a real Kafka: transactions, codecs, compacted logs, restarts."""
 
 import random
-from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
@@ -13,28 +12,15 @@ from oncelog.client.consumer.message import Message
 from oncelog.client.errors import KafkaError
 from oncelog.client.types import OFFSET_BEGINNING, TopicPartition
 from tests.peers.apache import ApacheKafka
-from tests.peers.jars import MissingPeer, kafka_jars, need_or_skip
 from tests.raw import CODECS, RawConnection
 from tests.waiting import until
 
 pytestmark = pytest.mark.peers
 
-QUICK_BROKER = ("-Xmx512m", "-XX:TieredStopAtLevel=1")
-SETTINGS = {"log.cleaner.backoff.ms": "100", "log.cleaner.min.compaction.lag.ms": "0"}
 PATIENCE_S = 30.0
 _numbers = count(1)
 
 Row = tuple[int, bytes | None, bytes | None]
-
-
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
-    try:
-        kafka_jars()
-    except MissingPeer as missing:
-        need_or_skip(missing)
-    with ApacheKafka(tmp_path_factory.mktemp("consumed"), settings=SETTINGS, jvm=QUICK_BROKER) as server:
-        yield server
 
 
 def new_topic(kafka: ApacheKafka, **configs: str) -> str:

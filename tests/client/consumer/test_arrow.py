@@ -7,9 +7,10 @@ from oncelog.client.consumer.arrow import SCHEMA
 from oncelog.client.consumer.message import Message
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.types import OFFSET_BEGINNING, TopicPartition
-from tests.client.consumer.conftest import MakeConsumer, new_topic
+from tests.client.consumer.conftest import MakeConsumer
 from tests.client.consumer.reading import PATIENCE_S, beginning, take, values, write
 from tests.raw import CODECS, RawConnection, Rec
+from tests.raw.topics import new_topic
 
 
 @pytest.mark.parametrize("codec", CODECS)

@@ -9,9 +9,9 @@ from oncelog.client.consumer.asynchronous import AsyncConsumer
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.types import TopicPartition
 from oncelog.embedded import Server
-from tests.client.consumer.conftest import new_topic
 from tests.client.consumer.reading import PATIENCE_S, beginning, values, write
 from tests.raw import RawConnection
+from tests.raw.topics import new_topic
 
 
 def consumer_of(server: Server, **more: Any) -> AsyncConsumer:

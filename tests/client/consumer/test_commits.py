@@ -15,9 +15,10 @@ from oncelog.client.groups.commits import ToCommit
 from oncelog.client.groups.membership_steps import Member
 from oncelog.client.types import OFFSET_INVALID, TopicPartition
 from oncelog.embedded import Server
-from tests.client.consumer.conftest import MakeConsumer, new_topic
+from tests.client.consumer.conftest import MakeConsumer
 from tests.client.consumer.reading import PATIENCE_S, beginning, take, values, write
 from tests.raw import RawConnection
+from tests.raw.topics import new_topic
 from tests.waiting import until
 
 _groups = count(1)

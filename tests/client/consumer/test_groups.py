@@ -11,9 +11,10 @@ from oncelog.client.consumer.consumer import Consumer
 from oncelog.client.consumer.message import Message
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.types import OFFSET_BEGINNING, OFFSET_INVALID, TopicPartition
-from tests.client.consumer.conftest import MakeConsumer, new_topic
+from tests.client.consumer.conftest import MakeConsumer
 from tests.client.consumer.reading import PATIENCE_S, take, values, write
 from tests.raw import RawConnection
+from tests.raw.topics import new_topic
 from tests.waiting import until
 
 _groups = count(1)

@@ -4,9 +4,10 @@ import pytest
 
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.types import OFFSET_BEGINNING, OFFSET_END, OFFSET_INVALID, TopicPartition
-from tests.client.consumer.conftest import MakeConsumer, new_topic
+from tests.client.consumer.conftest import MakeConsumer
 from tests.client.consumer.reading import PATIENCE_S, beginning, take, values, write
 from tests.raw import RawConnection, Rec
+from tests.raw.topics import new_topic
 from tests.waiting import until
 
 

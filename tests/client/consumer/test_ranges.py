@@ -24,9 +24,9 @@ from oncelog.client.types import TopicPartition
 from oncelog.embedded import Server
 from oncelog.records.build import build_batch
 from oncelog.records.header import stamp
-from tests.client.consumer.conftest import new_topic
 from tests.client.consumer.reading import PATIENCE_S, write
 from tests.raw import CODECS, RawConnection, Rec
+from tests.raw.topics import new_topic
 from tests.waiting import until
 
 BATCHES = 30

@@ -5,9 +5,10 @@ import pytest
 from oncelog.client.consumer import decoding
 from oncelog.client.errors import KafkaError
 from oncelog.client.types import OFFSET_BEGINNING, TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, TopicPartition
-from tests.client.consumer.conftest import MakeConsumer, new_topic
+from tests.client.consumer.conftest import MakeConsumer
 from tests.client.consumer.reading import PATIENCE_S, beginning, take, values, write
 from tests.raw import CODECS, RawConnection, Rec
+from tests.raw.topics import new_topic
 
 MANY = decoding.FEW_RECORDS + 100
 

@@ -34,6 +34,7 @@ def cluster(tmp_path: Path) -> KafkaCluster:
     return KafkaCluster(tmp_path)
 
 
+@pytest.mark.thorough
 def test_leaders_of_a_kafka_cluster_may_move_and_be_killed_under_load(cluster: KafkaCluster) -> None:
     with cluster:
         make_replicated_topic(cluster, 3)

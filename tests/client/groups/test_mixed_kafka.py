@@ -1,26 +1,17 @@
 """Our members and librdkafka's in one group of a real Apache Kafka, with each assignor that both have."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.client.groups.mixed import come_and_go, make_topic
 from tests.client.groups.support import Ours, until
 from tests.peers.apache import ApacheKafka
-from tests.peers.jars import MissingPeer, kafka_jars, need_or_skip
 
 pytestmark = pytest.mark.peers
 
 
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    try:
-        kafka_jars()
-    except MissingPeer as missing:
-        need_or_skip(missing)
-    settings = {"group.initial.rebalance.delay.ms": "0"}
-    with ApacheKafka(tmp_path_factory.mktemp("kafka"), settings=settings) as kafka:
-        yield kafka.bootstrap_servers
+@pytest.fixture
+def servers(kafka: ApacheKafka) -> str:
+    return kafka.bootstrap_servers
 
 
 @pytest.mark.parametrize("assignor", ["range", "roundrobin", "cooperative-sticky"])

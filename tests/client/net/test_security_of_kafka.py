@@ -20,7 +20,7 @@ from oncelog.client.properties import admin_settings
 from oncelog.wire.requests import RequestSchema
 from tests.client.net.certificates import PASSWORD, Authority, Certificate
 from tests.client.net.fake_broker import dotted
-from tests.peers.apache import CLUSTER_ID, ApacheKafka
+from tests.peers.apache import CLUSTER_ID, QUICK_BROKER, ApacheKafka
 from tests.peers.jars import MissingPeer, kafka_jars, kafka_java, need_or_skip
 
 pytestmark = pytest.mark.peers
@@ -36,7 +36,6 @@ LISTENERS = {
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 USER, SECRET = "me", "s3cret word"
 REAUTH_MS = 2000  # Kafka refuses a proof less than a second after the last one
-QUICK_BROKER = ("-Xmx512m", "-XX:TieredStopAtLevel=1")
 
 
 class SecuredKafka(ApacheKafka):

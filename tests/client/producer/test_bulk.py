@@ -12,9 +12,10 @@ from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.producer import arguments, bulk
 from oncelog.client.producer.producer import Producer
 from oncelog.embedded import Server
-from tests.client.producer.conftest import MakeProducer, new_topic
+from tests.client.producer.conftest import MakeProducer
 from tests.client.producer.stored import Heard, stored
 from tests.raw import RawConnection
+from tests.raw.topics import new_topic
 
 HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 

@@ -6,10 +6,10 @@ import pyarrow as pa
 import pytest
 
 from oncelog.client.producer.producer import Producer
-from tests.client.producer.conftest import new_topic
 from tests.client.producer.stored import Heard, stored
 from tests.peers.apache import ApacheKafka
 from tests.raw import RawConnection
+from tests.raw.topics import new_topic
 
 
 @pytest.fixture

@@ -9,8 +9,9 @@ from oncelog.client.producer.asynchronous import AsyncProducer
 from oncelog.client.producer.producer import Producer
 from oncelog.slots import Place
 from tests.client.net.fake_broker import Answer, Asked, FakeBroker
-from tests.client.producer.conftest import MakeProducer, new_topic
+from tests.client.producer.conftest import MakeProducer
 from tests.raw import RawConnection
+from tests.raw.topics import new_topic
 from tests.waiting import until
 
 PATIENCE_S = 20

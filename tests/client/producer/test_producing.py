@@ -10,9 +10,10 @@ import pytest
 
 from oncelog.embedded import Server
 from oncelog.records.codecs import GZIP
-from tests.client.producer.conftest import MakeProducer, new_topic
+from tests.client.producer.conftest import MakeProducer
 from tests.client.producer.stored import Heard, stored
 from tests.raw import RawConnection
+from tests.raw.topics import new_topic
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 

@@ -15,9 +15,9 @@ from oncelog.records.build import build_batch
 from oncelog.records.header import headers
 from oncelog.records.passing_columns import pass_on
 from oncelog.records.read import records_of
-from tests.client.producer.conftest import new_topic
 from tests.lives.stored import records
 from tests.raw import RawConnection
+from tests.raw.topics import new_topic
 
 TIMESTAMP_MS = 1_500_000_000_000  # long enough ago for any Kafka to forget who wrote it
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}

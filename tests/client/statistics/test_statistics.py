@@ -14,8 +14,8 @@ from oncelog.client import AsyncConsumer, AsyncProducer, Consumer, Producer
 from oncelog.client.net.brokers import Brokers
 from oncelog.client.properties import producer_settings
 from oncelog.embedded import Server
-from tests.client.producer.conftest import new_topic
 from tests.raw import RawConnection
+from tests.raw.topics import new_topic
 from tests.waiting import until
 
 PAGE = Path(__file__).parents[3] / "docs" / "client-statistics.md"

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from oncelog.embedded import Server
-from tests.peers.apache import ApacheKafka
-from tests.peers.jars import MissingPeer, kafka_jars, need_or_skip
+from tests.peers.apache import quick_kafka
 from tests.server.groups.questions import QUESTIONS, answers
 
 # Kafka's is an accident of its implementation; ours makes the client take a new id and join again.
@@ -15,11 +14,7 @@ DIFFERENCES = {"a pending id with an instance": ("unknown_server_error", "unknow
 
 @pytest.mark.peers
 def test_every_answer_about_groups_is_kafkas(tmp_path: Path) -> None:
-    try:
-        kafka_jars()
-    except MissingPeer as missing:
-        need_or_skip(missing)
-    with ApacheKafka(tmp_path, settings={"group.initial.rebalance.delay.ms": "0"}) as kafka:
+    with quick_kafka(tmp_path) as kafka:
         kafkas = answers(kafka.bootstrap_servers, "asked")
     with Server() as server:
         ours = answers(server.bootstrap_servers, "asked")

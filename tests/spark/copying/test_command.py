@@ -107,7 +107,13 @@ def test_it_follows_what_comes_and_new_partitions_until_it_is_told_to_stop(
 
 
 @pytest.mark.parametrize(
-    ("server", "who"), [("oncelog", "the JVM"), ("kafka", "the worker"), ("kafka", "the command")], indirect=["server"]
+    ("server", "who"),
+    [
+        ("oncelog", "the JVM"),
+        pytest.param("kafka", "the worker", marks=pytest.mark.thorough),
+        pytest.param("kafka", "the command", marks=pytest.mark.thorough),
+    ],
+    indirect=["server"],
 )
 @pytest.mark.usefixtures("spark")
 def test_whoever_is_killed_the_same_command_makes_it_whole(

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import click
 
-from tests.peers.apache import ApacheKafka
+from tests.peers.apache import QUICK_BROKER, ApacheKafka
 from tests.peers.oncelog_process import OncelogProcess
 from tests.peers.server_process import ServerProcess
-from tests.spark.conftest import QUICK_BROKER, SETTINGS
+from tests.spark.conftest import SETTINGS
 from tests.spark.kills.soak import Plan, Soak
 
 SERVERS = ("oncelog", "kafka")

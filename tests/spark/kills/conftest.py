@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.peers.apache import ApacheKafka
+from tests.peers.apache import quick_kafka
 from tests.peers.jars import MissingPeer, java, need_or_skip
 from tests.peers.oncelog_process import OncelogProcess
 from tests.peers.server_process import ServerProcess
 from tests.spark.cluster import StandaloneCluster
-from tests.spark.conftest import BOTH, IS_ALL, QUICK_BROKER, SETTINGS
+from tests.spark.conftest import BOTH, IS_ALL, SETTINGS
 from tests.spark.kills.cells import ARROW_ROWS
 from tests.spark.kills.cluster_cells import CONF, UNBUFFERED
 from tests.spark.kills.control import Controller
@@ -57,7 +57,7 @@ def forgetful(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
         with OncelogProcess(folder, settings=settings) as server:
             yield server
         return
-    with ApacheKafka(folder, settings=FORGETFUL, jvm=QUICK_BROKER) as kafka:
+    with quick_kafka(folder, FORGETFUL) as kafka:
         yield kafka
 
 
@@ -66,7 +66,7 @@ def mortal(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     """A server that is killed in some tests, and is there again after each."""
     folder = tmp_path_factory.mktemp("mortal")
     if request.param == "kafka":
-        with ApacheKafka(folder, settings=SETTINGS, jvm=QUICK_BROKER) as kafka:
+        with quick_kafka(folder, SETTINGS) as kafka:
             yield kafka
         return
     with OncelogProcess(folder, settings=SETTINGS) as server:

@@ -73,6 +73,7 @@ def test_files_and_folders_are_removed_once_or_twice(storage: HadoopStorage, tmp
     assert storage.names() == [] and storage.sizes("1-a") == {}
 
 
+@pytest.mark.thorough
 def test_a_query_without_repeats_is_written_once(
     spark: Any, server: ServerProcess, topic: str, tmp_path: Path, mounted: str, crashes: Crashes
 ) -> None:

@@ -84,6 +84,7 @@ def test_counts_in_update_mode_are_those_of_a_run_without_crashes(
     assert len({file.name.partition("-")[0] for file in Path(job.path).glob("*-*")}) == 2, "two batches are kept"
 
 
+@pytest.mark.thorough
 def test_windows_in_append_mode_are_those_of_a_run_without_crashes(
     query: NewQuery, server: ServerProcess, topic: str, crashes: Crashes
 ) -> None:

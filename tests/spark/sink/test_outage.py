@@ -11,28 +11,23 @@ import pyarrow as pa
 import pytest
 
 from oncelog.spark.sink.errors import SinkRefused
-from tests.peers.apache import ApacheKafka
-from tests.peers.jars import MissingPeer, kafka_jars, need_or_skip
+from tests.peers.apache import quick_kafka
 from tests.peers.oncelog_process import OncelogProcess
 from tests.peers.server_process import ServerProcess
-from tests.spark.conftest import QUICK_BROKER, SETTINGS
+from tests.spark.conftest import SETTINGS
 from tests.spark.sink.support import Sink, cut, make_topic, numbers, table, values, values_of
 
 ROWS = numbers(0, 6000)
 
 
-@pytest.fixture(params=["oncelog", "kafka"])
+@pytest.fixture(params=["oncelog", pytest.param("kafka", marks=pytest.mark.thorough)])
 def mortal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ServerProcess]:
     """A server of the test's own, to be killed."""
     if request.param == "oncelog":
         with OncelogProcess(tmp_path, settings=SETTINGS) as server:
             yield server
         return
-    try:
-        kafka_jars()
-    except MissingPeer as missing:
-        need_or_skip(missing)
-    with ApacheKafka(tmp_path, settings=SETTINGS, jvm=QUICK_BROKER) as server:
+    with quick_kafka(tmp_path, SETTINGS) as server:
         yield server
 
 
