@@ -14,12 +14,12 @@ from oncelog.client.types import NewPartitions
 from oncelog.spark.copying.planning import Plan
 from oncelog.spark.copying.running import Copying
 from oncelog.spark.copying.tasks import words_of
-from oncelog.spark.sink.steps import SENT
+from oncelog.spark.sink.milestones import SENT
 from tests.cli.running import START, Oncelog, ended
 from tests.peers.server_process import ServerProcess
 from tests.raw import RawConnection
 from tests.spark.copying.support import Copy, records, some, written
-from tests.spark.kills.control import Controller
+from tests.spark.kills.control import SITE, Controller
 from tests.waiting import until
 
 PARTITIONS = 3
@@ -148,7 +148,11 @@ def start(server: ServerProcess, source: str, controller: Controller) -> "subpro
     words += ["-X", "fetch.message.max.bytes=5000"]
     for each in ("spark.driver.memory=512m", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1"):
         words += ["--conf", each]
-    environ = os.environ | controller.variables | {"PYTHONPATH": os.pathsep.join([os.path.join(ROOT, "src"), ROOT])}
+    environ = (
+        os.environ
+        | controller.variables
+        | {"PYTHONPATH": os.pathsep.join([str(SITE), os.path.join(ROOT, "src"), ROOT])}
+    )
     return subprocess.Popen(
         [sys.executable, "-c", START, *words], env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )

@@ -16,7 +16,7 @@ from oncelog.spark.copying import moving, planning
 from oncelog.spark.copying.job import Copied, CopyRefused, Task
 from oncelog.spark.copying.moving import run
 from oncelog.spark.copying.planning import Plan
-from oncelog.spark.sink.steps import ACKNOWLEDGED, BEGUN, FIRST_SEND, RESUMED, RETURNING, SENT, STATE_READ
+from oncelog.spark.sink.milestones import ACKNOWLEDGED, BEGUN, FIRST_SEND, RESUMED, RETURNING, SENT, STATE_READ
 from tests.peers.server_process import ServerProcess
 from tests.raw import CODECS, RawConnection
 from tests.spark.copying.support import LONG_AGO_MS, Copy, records, some, stored, written

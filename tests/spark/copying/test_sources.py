@@ -16,7 +16,7 @@ from oncelog.spark.copying import moving
 from oncelog.spark.copying.job import CopyRefused
 from oncelog.spark.copying.lane import Lane
 from oncelog.spark.copying.planning import Plan
-from oncelog.spark.sink.steps import FIRST_SEND, SENT
+from oncelog.spark.sink.milestones import FIRST_SEND, SENT
 from tests.peers.server_process import ServerProcess
 from tests.raw import RawConnection
 from tests.spark.copying.support import Copy, Record, records, some, stored, written

@@ -6,7 +6,7 @@ Every function answers with what was killed where; that each step was reached is
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from oncelog.spark.sink import steps
+from oncelog.spark.sink import milestones
 from tests.lives.processes import await_end
 from tests.peers.server_process import ServerProcess
 from tests.spark.kills.control import Controller, Stop, Visit
@@ -16,18 +16,18 @@ from tests.spark.kills.pipeline import Pipeline
 # `python -m tests.spark.kills matrix` runs everything, on both servers; the test command what fits into two minutes.
 # A lane claims once, in the first batch of all; so this step comes first.
 TASK_STEPS = (
-    steps.CLAIMED,
-    steps.STATE_READ,
-    steps.RESUMED,
-    steps.FIRST_SEND,
-    steps.SENT,
-    steps.INPUT_ENDED,
-    steps.ACKNOWLEDGED,
-    steps.RETURNING,
+    milestones.CLAIMED,
+    milestones.STATE_READ,
+    milestones.RESUMED,
+    milestones.FIRST_SEND,
+    milestones.SENT,
+    milestones.INPUT_ENDED,
+    milestones.ACKNOWLEDGED,
+    milestones.RETURNING,
 )
 # Rows come to the sink in portions of this size, so that it has a middle.
 ARROW_ROWS = 100
-DRIVER_STEPS = (steps.COMMITTING, steps.BEFORE_SAVE, steps.SAVED, steps.COMMITTED)
+DRIVER_STEPS = (milestones.COMMITTING, milestones.BEFORE_SAVE, milestones.SAVED, milestones.COMMITTED)
 
 EVERY_STEP = (*TASK_STEPS, *DRIVER_STEPS)
 
@@ -57,7 +57,7 @@ def kill_workers(pipeline: Pipeline, driver: Driver, controller: Controller) -> 
         if visit.step in TASK_STEPS:
             visit.kill()
         else:
-            controller.seen(steps.RETURNING, lane=0, batch=visit.facts["batch"])[-1].kill()
+            controller.seen(milestones.RETURNING, lane=0, batch=visit.facts["batch"])[-1].kill()
             visit.release()
     request.wait()
     return cells
@@ -160,7 +160,7 @@ def _is_dead(driver: Driver, request: Request) -> None:
 def at_step(controller: Controller, step: str) -> Stop:
     """Lane 0 in its first attempt where a task has this step, else the driver. In the middle of sending: behind the
     second Arrow batch, with more to come."""
-    if step == steps.SENT:
+    if step == milestones.SENT:
         return controller.at(step, lane=0, attempt=0, when=lambda facts: bool(facts["rows"] > ARROW_ROWS))
     if step in TASK_STEPS:
         return controller.at(step, lane=0, attempt=0)

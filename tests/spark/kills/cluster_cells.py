@@ -4,7 +4,7 @@ import os
 import signal
 
 from oncelog.chaos.process_tree import parent_of
-from oncelog.spark.sink import steps
+from oncelog.spark.sink import milestones
 from tests.lives.processes import await_end, kill
 from tests.spark.cluster import StandaloneCluster
 from tests.spark.kills.cells import DRIVER_STEPS, TASK_STEPS, Cell
@@ -45,7 +45,9 @@ def kill_executors(
         orphan = stop.reached(request)
         cells.append(Cell.of("executor", orphan))
         # Whoever comes after a claim finds it when it reads the state, and claims nothing itself.
-        again = other_attempt(controller, orphan, steps.RESUMED if orphan.step == steps.CLAIMED else orphan.step)
+        again = other_attempt(
+            controller, orphan, milestones.RESUMED if orphan.step == milestones.CLAIMED else orphan.step
+        )
         orphan.orphan()
         successor = again.reached(request)
         orphan.release()
@@ -69,7 +71,7 @@ def kill_one_of_two(pipeline: Pipeline, driver: Driver, controller: Controller) 
     """Two attempts of lane 0 stand at each step of a task at once, on two hosts; one of them dies there, the first and
     the second in turn."""
     cells = []
-    stop = controller.at(steps.STATE_READ, lane=0)
+    stop = controller.at(milestones.STATE_READ, lane=0)
     request = driver.run(pipeline.query())
     for number, following in enumerate((*TASK_STEPS[1:], None)):
         first = stop.reached(request)
@@ -99,7 +101,7 @@ def late_attempts(pipeline: Pipeline, driver: Driver, controller: Controller) ->
     """The first attempt of lane 0 stands in the middle of sending while the second one wins; it goes on, and ends, only
     when the driver stands at each step of its commit."""
     cells = []
-    stop = controller.at(steps.SENT, lane=0)
+    stop = controller.at(milestones.SENT, lane=0)
     request = driver.run(pipeline.query())
     for number, step in enumerate(DRIVER_STEPS):
         first = stop.reached(request)
@@ -110,7 +112,7 @@ def late_attempts(pipeline: Pipeline, driver: Driver, controller: Controller) ->
             await_end(first.pid)
         cells.append(Cell("one of two attempts", step, int(first.facts["batch"])))
         if number + 1 < len(DRIVER_STEPS):
-            stop = _later(controller, steps.SENT, first)
+            stop = _later(controller, milestones.SENT, first)
         visit.release()
     request.wait()
     return cells
@@ -135,7 +137,7 @@ def _later(controller: Controller, step: str, visit: Visit) -> Stop:
 
 def in_lockstep(pipeline: Pipeline, driver: Driver, controller: Controller) -> int:
     """Two attempts of lane 0 take turns in one batch, an Arrow batch at a time; how many turns there were."""
-    stop = controller.at(steps.FIRST_SEND, lane=0)
+    stop = controller.at(milestones.FIRST_SEND, lane=0)
     request = driver.run(pipeline.query())
     first = stop.reached(request)
     turns = [first, other_attempt(controller, first).reached(request)]
@@ -145,7 +147,7 @@ def in_lockstep(pipeline: Pipeline, driver: Driver, controller: Controller) -> i
         following = _next_of(controller, visit)
         visit.release()
         reached = following.reached(request)
-        if reached.step == steps.SENT:
+        if reached.step == milestones.SENT:
             turns.append(reached)
         else:
             reached.release()
@@ -157,7 +159,7 @@ def in_lockstep(pipeline: Pipeline, driver: Driver, controller: Controller) -> i
 def _next_of(controller: Controller, visit: Visit) -> Stop:
     """Where this very attempt comes to its next step of sending, or to its end."""
     task = visit.facts["task"]
-    return controller.at_any((steps.SENT, steps.ACKNOWLEDGED), task=task)
+    return controller.at_any((milestones.SENT, milestones.ACKNOWLEDGED), task=task)
 
 
 class CutOff:

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -20,8 +21,7 @@ from tests.spark.kills.hooks import CONTROLLER, GO
 from tests.waiting import ASK_AGAIN_SECONDS
 
 PATIENCE_S = float(os.environ.get("KILLS_PATIENCE_S", "120"))
-STEPS = "ONCELOG_TEST_STEPS"
-HOOK = "tests.spark.kills.hooks:reached"
+SITE = Path(__file__).parent / "site"  # in the path of every process under test: there stands what tells us of it
 
 
 class Answered(Protocol):
@@ -128,7 +128,7 @@ class Controller:
     @property
     def variables(self) -> dict[str, str]:
         """What the environment of every process under test needs."""
-        return {CONTROLLER: f"127.0.0.1:{self._listener.getsockname()[1]}", STEPS: HOOK}
+        return {CONTROLLER: f"127.0.0.1:{self._listener.getsockname()[1]}"}
 
     def __enter__(self) -> Self:
         self._thread.start()

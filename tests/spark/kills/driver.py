@@ -13,6 +13,7 @@ from typing import Any, Self
 from oncelog.chaos.life import Life
 from tests.lives.processes import await_end, children, kill, lives
 from tests.peers.jars import spark_connector_jars
+from tests.spark.kills.control import SITE
 from tests.spark.kills.queries import Query
 from tests.waiting import until
 
@@ -199,7 +200,7 @@ class Driver:
         requests.clear()
 
     def _environment(self) -> dict[str, str]:
-        paths = [str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")]
+        paths = [str(SITE), str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")]
         return {
             **os.environ,
             "PYTHONPATH": os.pathsep.join(path for path in paths if path),

@@ -1,6 +1,6 @@
 """What the processes under test do at each named step: they ask the controller whether they may go on.
 
-Runs in Spark's Python workers and in the driver's, found there by `ONCELOG_TEST_STEPS`. The controller answers at once
+Runs in Spark's Python workers and in the driver's, called by `site/sitecustomize.py`. The controller answers at once
 unless a test wants the process to stand at this step; then no answer comes until the test says so, or kills it.
 """
 

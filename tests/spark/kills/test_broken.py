@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from oncelog.spark.sink import steps
+from oncelog.spark.sink import milestones
 from tests.lives.processes import await_end
 from tests.peers.server_process import ServerProcess
 from tests.spark.kills.broken import NOTES, CompletedByTask, WithoutState
@@ -21,11 +21,11 @@ def _orphaned_half_way(pipeline: Pipeline, driver: Driver, controller: Controlle
     """The JVM is killed while it waits for more rows to hand on, so that the sink's input ends as if it were over; the
     orphaned worker writes what it has and comes to its end. Then the query is started again and runs to its end."""
     gate = controller.at("gate", batch=1, lane=0, number=4)
-    middle = controller.at(steps.SENT, batch=1, lane=0, when=lambda facts: bool(facts["rows"] >= 200))
+    middle = controller.at(milestones.SENT, batch=1, lane=0, when=lambda facts: bool(facts["rows"] >= 200))
     request = driver.run(pipeline.query())
     waiting, orphan = gate.reached(request), middle.reached(request)
     task = orphan.facts["task"]
-    ended = controller.at(steps.INPUT_ENDED, task=task)
+    ended = controller.at(milestones.INPUT_ENDED, task=task)
     orphan.orphan()
     waiting.kill()
     driver.kill()
@@ -34,7 +34,7 @@ def _orphaned_half_way(pipeline: Pipeline, driver: Driver, controller: Controlle
     assert 200 <= early.facts["rows"] < LANE_ROWS, early.facts
     early.release()
     await_end(orphan.pid)
-    assert controller.seen(steps.RETURNING, task=task), "the orphan did not come to its end"
+    assert controller.seen(milestones.RETURNING, task=task), "the orphan did not come to its end"
     driver.start()
     driver.run(pipeline.query()).wait()
 
@@ -68,7 +68,7 @@ def test_with_the_saved_state_switched_off_rows_stand_twice(
     pipeline = Pipeline(
         tmp_path, oncelog_server, "no-state", rows=3 * BATCH, rows_a_batch=BATCH, sink=WithoutState.name()
     )
-    stop = at_step(shared_controller, steps.ACKNOWLEDGED)
+    stop = at_step(shared_controller, milestones.ACKNOWLEDGED)
     request = driver.run(pipeline.query())
     stop.reached(request).kill()
     request.wait()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from oncelog.spark.sink import steps
+from oncelog.spark.sink import milestones
 from tests.lives.processes import await_end
 from tests.peers.server_process import ServerProcess
 from tests.raw import RawConnection
@@ -25,8 +25,8 @@ def test_lanes_that_come_and_go_repeat_nothing(
     pipeline = Pipeline(tmp_path, server, "lanes", rows=0, partitions=3, placed="without key")
     for only in ([0], [1, 2], [0, 1, 2], [2], [0, 2]):
         pipeline.more(300, only)
-        worker = at_step(shared_controller, steps.SENT)
-        saver = shared_controller.at(steps.BEFORE_SAVE)
+        worker = at_step(shared_controller, milestones.SENT)
+        saver = shared_controller.at(milestones.BEFORE_SAVE)
         request = driver.run(pipeline.query())
         worker.reached(request).kill()
         saver.reached(request).kill()
@@ -41,8 +41,8 @@ def test_a_topic_that_gains_partitions_in_the_middle_of_a_batch_repeats_nothing(
     tmp_path: Path, server: ServerProcess, driver: Driver, shared_controller: Controller
 ) -> None:
     pipeline = Pipeline(tmp_path, server, "gains", rows=ROWS, rows_a_batch=600, placed="without key")
-    worker = shared_controller.at(steps.SENT, batch=1, lane=0, attempt=0)
-    saver = shared_controller.at(steps.BEFORE_SAVE, batch=2)
+    worker = shared_controller.at(milestones.SENT, batch=1, lane=0, attempt=0)
+    saver = shared_controller.at(milestones.BEFORE_SAVE, batch=2)
     request = driver.run(pipeline.query())
     visit = worker.reached(request)
     _grow(server, pipeline.write, 5)
@@ -70,7 +70,7 @@ def test_a_restart_with_other_cores_repeats_nothing(
     options = {"minPartitions": "5"}
     pipeline = Pipeline(tmp_path, server, "cores", rows=ROWS, rows_a_batch=800, reading=options)
     cores = itertools.cycle((3, 1))
-    for step in (steps.SENT, steps.BEFORE_SAVE, None):
+    for step in (milestones.SENT, milestones.BEFORE_SAVE, None):
         master = f"local[{next(cores)}]"
         with Driver(tmp_path / "driver", master=master, variables=shared_controller.variables) as driver:
             if step is None:
@@ -91,10 +91,10 @@ def test_two_drivers_on_one_checkpoint_write_every_row_once(
     """Once both stand before the save of the same batch; and once the second one runs from beginning to end while the
     first one stands in the middle of a batch. Spark lets only one of them commit a batch, and stops the other."""
     pipeline = Pipeline(tmp_path, server, "two", rows=ROWS, rows_a_batch=800, middle="many")
-    middle = at_step(shared_controller, steps.SENT)
+    middle = at_step(shared_controller, milestones.SENT)
     first = driver.run(pipeline.query())
     standing = middle.reached(first)
-    saves = [shared_controller.at(steps.BEFORE_SAVE, batch=0) for _ in range(2)]
+    saves = [shared_controller.at(milestones.BEFORE_SAVE, batch=0) for _ in range(2)]
     with Driver(tmp_path / "second", variables=shared_controller.variables) as other:
         second = other.run(pipeline.query())
         ahead = saves[0].reached(second)
@@ -106,7 +106,7 @@ def test_two_drivers_on_one_checkpoint_write_every_row_once(
         assert ended.count(None) <= 1, "two drivers came to the end of one checkpoint"
         driver.run(pipeline.query()).wait()
         pipeline.more(ROWS)
-        middle = at_step(shared_controller, steps.SENT)
+        middle = at_step(shared_controller, milestones.SENT)
         first = driver.run(pipeline.query())
         standing = middle.reached(first)
         other.run(pipeline.query()).wait()
@@ -129,12 +129,12 @@ def test_producers_that_the_broker_has_forgotten_repeat_nothing(
 ) -> None:
     """Batch 1 is written and not saved when the query stops, for longer than the broker remembers who wrote it."""
     pipeline = Pipeline(tmp_path, forgetful, "forgotten", rows=ROWS, rows_a_batch=600, middle="many")
-    stop = shared_controller.at(steps.BEFORE_SAVE, batch=1)
+    stop = shared_controller.at(milestones.BEFORE_SAVE, batch=1)
     request = driver.run(pipeline.query())
     stop.reached(request).kill()
     request.error()
     pipeline.await_forgotten()
-    stop = at_step(shared_controller, steps.SENT)
+    stop = at_step(shared_controller, milestones.SENT)
     request = driver.run(pipeline.query())
     stop.reached(request).kill()
     request.wait()
@@ -149,7 +149,7 @@ def test_a_worker_that_slept_until_its_producer_was_forgotten_repeats_nothing(
     of them meanwhile, and the broker would take the rest of it for the first records of a new producer."""
     pipeline = Pipeline(tmp_path, forgetful, "slept", rows=ROWS, rows_a_batch=600)
     with Driver(tmp_path / "first", variables=shared_controller.variables, arrow_rows=100) as first:
-        stop = at_step(shared_controller, steps.SENT)
+        stop = at_step(shared_controller, milestones.SENT)
         request = first.run(pipeline.query())
         sleeper = stop.reached(request)
         sleeper.orphan()

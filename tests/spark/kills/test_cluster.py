@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from oncelog.spark.sink import steps
+from oncelog.spark.sink import milestones
 from tests.lives.processes import await_end, kill
 from tests.peers.server_process import ServerProcess
 from tests.spark.cluster import StandaloneCluster
@@ -88,10 +88,10 @@ def test_a_lost_executor_whose_task_goes_on_sending_repeats_nothing(
 ) -> None:
     """Its host stands still until the driver has given it up and has gone on to the next batch; then it goes on."""
     pipeline = Pipeline(tmp_path, server, "lost", rows=2400, rows_a_batch=600)
-    stop = shared_controller.at(steps.SENT, lane=0, batch=1)
+    stop = shared_controller.at(milestones.SENT, lane=0, batch=1)
     request = cluster_driver.run(pipeline.query())
     visit = stop.reached(request)
-    following = shared_controller.at(steps.SENT, batch=2)
+    following = shared_controller.at(milestones.SENT, batch=2)
     with CutOff(cluster, visit):
         cluster_driver.await_log("Lost executor")
         ahead = following.reached(request)
@@ -111,13 +111,13 @@ def test_a_stage_that_is_run_again_repeats_nothing(
     """The sink's tasks read a shuffle, of which half is lost with an executor: the stage begins anew, while a task of
     its first attempt still writes."""
     pipeline = Pipeline(tmp_path, server, "stage", rows=2400, rows_a_batch=600, middle="shuffled", placed="by lane")
-    stop = shared_controller.at(steps.SENT, lane=0, batch=1)
-    neighbour = shared_controller.at(steps.BEGUN, lane=1, batch=1)
+    stop = shared_controller.at(milestones.SENT, lane=0, batch=1)
+    neighbour = shared_controller.at(milestones.BEGUN, lane=1, batch=1)
     request = calm_driver.run(pipeline.query())
     first, other = stop.reached(request), neighbour.reached(request)
     assert first.jvm != other.jvm
     again = shared_controller.at(
-        steps.ACKNOWLEDGED, lane=0, batch=1, attempt=0, when=lambda facts: facts["task"] != first.facts["task"]
+        milestones.ACKNOWLEDGED, lane=0, batch=1, attempt=0, when=lambda facts: facts["task"] != first.facts["task"]
     )
     kill(other.jvm)
     await_end(other.jvm)

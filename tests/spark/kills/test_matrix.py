@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from oncelog.spark.sink import steps
+from oncelog.spark.sink import milestones
 from tests.peers.server_process import ServerProcess
 from tests.spark.conftest import IS_ALL
 from tests.spark.kills.cells import (
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.long  # drivers live and die for minutes
 ROWS = 6000
 # A driver's life takes seconds, so the test command has one of each kind: in the middle of sending, and on both sides
 # of the save. The others are killed by `python -m tests.spark.kills matrix`.
-DRIVER_KILLS = EVERY_STEP if IS_ALL else (steps.SENT, steps.BEFORE_SAVE, steps.SAVED)
+DRIVER_KILLS = EVERY_STEP if IS_ALL else (milestones.SENT, milestones.BEFORE_SAVE, milestones.SAVED)
 
 
 def test_a_tasks_worker_killed_at_each_step_repeats_nothing(
@@ -73,7 +73,7 @@ def test_processes_killed_between_batches_repeat_nothing(
 
     pipeline = Pipeline(tmp_path, mortal, "idle", rows=300, rows_a_batch=200)
     victims = {
-        "worker": lambda: shared_controller.seen(steps.RETURNING)[-1].kill(),
+        "worker": lambda: shared_controller.seen(milestones.RETURNING)[-1].kill(),
         "server": restart_server,
         "driver": driver.kill,
     }

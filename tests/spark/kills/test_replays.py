@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from oncelog.spark.sink import steps
+from oncelog.spark.sink import milestones
 from tests.peers.server_process import ServerProcess
 from tests.spark.kills.cells import at_step
 from tests.spark.kills.control import Controller
@@ -32,7 +32,7 @@ def _killed_in_batch_1(pipeline: Pipeline, driver: Driver, controller: Controlle
     return pipeline.written()
 
 
-@pytest.mark.parametrize("step", [steps.BEFORE_SAVE, steps.SAVED])
+@pytest.mark.parametrize("step", [milestones.BEFORE_SAVE, milestones.SAVED])
 def test_a_replay_with_other_rows_is_refused_by_batch_lane_and_first_difference(
     tmp_path: Path, server: ServerProcess, driver: Driver, shared_controller: Controller, step: str
 ) -> None:
@@ -63,7 +63,7 @@ def _names_the_first_difference(said: str, pipeline: Pipeline) -> None:
     assert int(offset) == np.flatnonzero(of_lane & (column < 0))[0], said
 
 
-@pytest.mark.parametrize("step", [steps.BEFORE_SAVE, steps.SAVED])
+@pytest.mark.parametrize("step", [milestones.BEFORE_SAVE, milestones.SAVED])
 def test_a_replay_with_fewer_rows_is_refused(
     tmp_path: Path, server: ServerProcess, driver: Driver, shared_controller: Controller, step: str
 ) -> None:
@@ -76,8 +76,8 @@ def test_a_replay_with_fewer_rows_is_refused(
 @pytest.mark.parametrize(
     ("step", "words"),
     [
-        (steps.BEFORE_SAVE, "runs in 1 tasks and ran in at least 2 before"),
-        (steps.SAVED, "lane 0: the replay is not what was written: 600 rows where 300 were written"),
+        (milestones.BEFORE_SAVE, "runs in 1 tasks and ran in at least 2 before"),
+        (milestones.SAVED, "lane 0: the replay is not what was written: 600 rows where 300 were written"),
     ],
 )
 def test_a_replay_in_fewer_tasks_is_refused_by_both_numbers(
@@ -91,7 +91,7 @@ def test_a_replay_in_fewer_tasks_is_refused_by_both_numbers(
     said = driver.run(pipeline.query()).error()
     _is_told(said)
     assert words in said, said
-    if step == steps.SAVED:
+    if step == milestones.SAVED:
         assert pipeline.written() == written
     after = pipeline.written()
     _is_told(driver.run(pipeline.query()).error())
@@ -102,7 +102,7 @@ def test_a_task_tried_again_with_other_rows_is_refused(
     tmp_path: Path, server: ServerProcess, driver: Driver, shared_controller: Controller
 ) -> None:
     pipeline = _pipeline(tmp_path, server, "differs between attempts")
-    stop = at_step(shared_controller, steps.ACKNOWLEDGED)
+    stop = at_step(shared_controller, milestones.ACKNOWLEDGED)
     request = driver.run(pipeline.query())
     visit = stop.reached(request)
     ends = pipeline.written()

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from oncelog.spark.sealed import steps as sealed_steps
-from oncelog.spark.sink import steps
+from oncelog.spark.sealed import milestones as sealed_milestones
+from oncelog.spark.sink import milestones
 from tests.lives.processes import await_end
 from tests.peers.server_process import ServerProcess
 from tests.spark.conftest import IS_ALL
@@ -19,7 +19,7 @@ ROWS, BATCH = 15_000, 5000
 
 pytestmark = pytest.mark.long  # drivers live and die for minutes
 # A driver's life takes seconds, so the test command has one.
-DRIVER_KILLS = (steps.SENT, sealed_steps.WRITING) if IS_ALL else (steps.SENT,)
+DRIVER_KILLS = (milestones.SENT, sealed_milestones.WRITING) if IS_ALL else (milestones.SENT,)
 
 
 def test_workers_and_drivers_that_die_while_they_seal_or_send_repeat_nothing(
@@ -27,8 +27,8 @@ def test_workers_and_drivers_that_die_while_they_seal_or_send_repeat_nothing(
 ) -> None:
     pipeline = Pipeline(tmp_path, server, "sealed", rows=ROWS, rows_a_batch=BATCH, sink=SEALED, placed="by chance")
     # Spark starts these tasks again, in the same JVM.
-    writing = shared_controller.at(sealed_steps.WRITING, skip=5)
-    sending = shared_controller.at(steps.SENT, skip=5)
+    writing = shared_controller.at(sealed_milestones.WRITING, skip=5)
+    sending = shared_controller.at(milestones.SENT, skip=5)
     request = driver.run(pipeline.query())
     writing.reached(request).kill()
     sending.reached(request).kill()

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import oncelog.spark
-from oncelog.spark.sink import steps as sink_steps
 from oncelog.spark.sink.direct import QUERY
 from tests.peers.server_process import ServerProcess
+from tests.spark import milestones as here
 from tests.spark.sink.queries import END_S, Query
 
 
@@ -71,7 +71,7 @@ class Crashes:
 @pytest.fixture
 def crashes(monkeypatch: pytest.MonkeyPatch) -> Crashes:
     made = Crashes()
-    monkeypatch.setattr(sink_steps, "_reached", made.reached)
+    monkeypatch.setattr(here, "reached", made.reached)
     return made
 
 

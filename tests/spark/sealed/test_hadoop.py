@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 import oncelog.spark
-from oncelog.spark.sealed import steps
+from oncelog.spark.sealed import milestones
 from oncelog.spark.sealed.hadoop import HadoopStorage
 from oncelog.spark.sealed.manifest import Manifest, SealedError
 from oncelog.spark.sealed.parquet_files import ParquetFiles
 from oncelog.spark.sealed.surroundings import storage_of
-from oncelog.spark.sink import steps as sink_steps
+from oncelog.spark.sink import milestones as sink_milestones
 from tests.peers.server_process import ServerProcess
+from tests.spark import milestones as here
 from tests.spark.sealed.queries import Crashes, SealedQuery, batch_of, crashes
 from tests.spark.sink.support import make_topic, stored, values
 
@@ -86,11 +87,11 @@ def test_a_query_without_repeats_is_written_once(
     job.add(*range(30))
     job.add()
     job.add(*range(30, 50))
-    wanted = [(steps.WRITTEN, 0), (steps.SENDING, 0), (steps.SAVED, 2)]
+    wanted = [(milestones.WRITTEN, 0), (milestones.SENDING, 0), (milestones.SAVED, 2)]
     crashes.wanted = list(wanted)
     for step, batch in wanted:
         assert f"at '{step}' of batch {batch}" in job.crash()
-    assert (sink_steps.SENT, 0) not in crashes.seen, "the driver sent nothing itself"
+    assert (sink_milestones.SENT, 0) not in crashes.seen, "the driver sent nothing itself"
     job.run()
     found = stored(server, topic)
     numbers = {at: [int((value or b"").split()[0]) for _, value in rows] for at, rows in found.items()}
@@ -111,12 +112,12 @@ def test_two_drivers_that_run_one_batch_at_once_send_the_rows_of_one(
     won: list[bool] = []
 
     def reached(step: str, facts: dict[str, Any]) -> None:
-        if step == steps.WRITTEN:
+        if step == milestones.WRITTEN:
             barrier.wait(60)
-        elif step == steps.PUBLISHED:
+        elif step == milestones.PUBLISHED:
             won.append(bool(facts["won"]))
 
-    monkeypatch.setattr(sink_steps, "_reached", reached)
+    monkeypatch.setattr(here, "reached", reached)
     # HDFS decides one rename after the other. A local folder that Hadoop sees does not: two at once leave the file of
     # the one beside the checksum of the other. So they take turns here, as they do there.
     turns, create = threading.Lock(), HadoopStorage.create
@@ -155,7 +156,7 @@ def test_files_that_are_gone_are_found_before_they_are_sent(
     job = SealedQuery(spark, oncelog_server, tmp_path / "query", topic=topic)
     job.path = f"{mounted}/path"
     job.add(1, 2, 3)
-    crashes.wanted = [(steps.SENDING, 0)]
+    crashes.wanted = [(milestones.SENDING, 0)]
     job.crash()
     for path in (tmp_path / "mounted" / "path").glob("0-*/part-*.parquet"):
         path.unlink()

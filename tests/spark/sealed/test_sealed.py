@@ -11,12 +11,13 @@ from pyspark.sql import functions as F
 
 import oncelog.spark
 from oncelog.spark.option import BadOption
-from oncelog.spark.sealed import steps
+from oncelog.spark.sealed import milestones
 from oncelog.spark.sealed.manifest import SealedError
 from oncelog.spark.sealed.sealing import Sealed
-from oncelog.spark.sink import steps as sink_steps
+from oncelog.spark.sink import milestones as sink_milestones
 from oncelog.spark.sink.errors import SinkRefused
 from tests.peers.server_process import ServerProcess
+from tests.spark import milestones as here
 from tests.spark.sealed.queries import Crashes, SealedQuery, batch_of, crashes
 from tests.spark.sink.support import make_topic, messages_of, stored, values
 
@@ -55,13 +56,13 @@ def running_counts(batches: list[list[str]]) -> list[str]:
 
 
 CRASHES = [
-    (steps.WRITTEN, 0),
-    (steps.PUBLISHED, 1),
-    (steps.ADVANCED, 1),
-    (sink_steps.SENT, 2),
-    (sink_steps.BEFORE_SAVE, 2),
-    (steps.REMOVING, 3),
-    (steps.SAVED, 3),
+    (milestones.WRITTEN, 0),
+    (milestones.PUBLISHED, 1),
+    (milestones.ADVANCED, 1),
+    (sink_milestones.SENT, 2),
+    (sink_milestones.BEFORE_SAVE, 2),
+    (milestones.REMOVING, 3),
+    (milestones.SAVED, 3),
 ]
 
 
@@ -99,7 +100,7 @@ def test_windows_in_append_mode_are_those_of_a_run_without_crashes(
     )
     for batch in range(3):
         job.add(*range(100 + batch * 20, 125 + batch * 20))
-    wanted = [(steps.PUBLISHED, 1), (sink_steps.SENT, 1), (steps.SAVED, 3)]
+    wanted = [(milestones.PUBLISHED, 1), (sink_milestones.SENT, 1), (milestones.SAVED, 3)]
     crashes.wanted = list(wanted)
     for _ in wanted:
         job.crash()
@@ -118,7 +119,7 @@ def test_rows_of_a_shuffle_with_random_values_in_many_tasks_stand_once(
     job.frame = lambda rows: rows.selectExpr(
         "CAST(value % 7 AS STRING) AS key", "concat(value, ' x ', uuid(), repeat('.', 200)) AS value"
     ).repartition(3)
-    crashes.wanted = wanted = [(steps.WRITTEN, 0), (steps.SENDING, 0), (steps.SAVED, 1)]
+    crashes.wanted = wanted = [(milestones.WRITTEN, 0), (milestones.SENDING, 0), (milestones.SAVED, 1)]
     job.add(*range(6000))
     job.add(*range(6000, 12_000))
     for _ in list(wanted):
@@ -126,7 +127,7 @@ def test_rows_of_a_shuffle_with_random_values_in_many_tasks_stand_once(
     job.run()
     found = [(each or b"").split()[0] for each in values(server, topic)]
     assert sorted(found, key=int) == [str(number).encode() for number in range(12_000)]
-    assert (sink_steps.SENT, 0) not in crashes.seen, "the driver sent nothing itself"
+    assert (sink_milestones.SENT, 0) not in crashes.seen, "the driver sent nothing itself"
     keys = [{key for key, _ in rows} for rows in stored(server, topic).values()]
     assert sum(map(len, keys)) == len(set().union(*keys)) == 7
 
@@ -147,7 +148,7 @@ def test_a_table_that_changes_before_a_batch_is_run_again_changes_nothing(
     )
     save("old")
     job.add(*range(5))
-    crashes.wanted = [(sink_steps.SENT, 0)]
+    crashes.wanted = [(sink_milestones.SENT, 0)]
     job.crash()
     save("new")
     job.add(*range(5, 8))
@@ -202,19 +203,19 @@ class Meeting:
         self.won: list[bool] = []
 
     def reached(self, step: str, facts: dict[str, Any]) -> None:
-        if step == steps.PUBLISHED:
+        if step == milestones.PUBLISHED:
             self.won.append(bool(facts["won"]))
         if step == self.step:
             self.barrier.wait(60)
 
 
-@pytest.mark.parametrize("step", [steps.SEALING, steps.WRITTEN, steps.SENDING])
+@pytest.mark.parametrize("step", [milestones.SEALING, milestones.WRITTEN, milestones.SENDING])
 def test_two_drivers_that_run_one_batch_at_once_send_the_rows_of_one(
     spark: Any, server: ServerProcess, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     make_topic(server, topic)
     meeting = Meeting(step)
-    monkeypatch.setattr(sink_steps, "_reached", meeting.reached)
+    monkeypatch.setattr(here, "reached", meeting.reached)
     failures: list[BaseException] = []
 
     def drive() -> None:
@@ -299,7 +300,7 @@ def test_lost_files_of_a_written_batch_stop_the_query(
 ) -> None:
     job = query()
     job.add(1, 2, 3)
-    crashes.wanted = [(steps.SAVED, 0)]
+    crashes.wanted = [(milestones.SAVED, 0)]
     job.crash()
     for path in Path(job.path).glob("0*"):
         path.rename(path.parent.parent / path.name)

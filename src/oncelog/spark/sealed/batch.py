@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from oncelog.spark.sealed import steps
+from oncelog.spark.sealed import milestones
 from oncelog.spark.sealed.manifest import (
     OWNER,
     Manifest,
@@ -26,7 +26,7 @@ from oncelog.spark.sealed.manifest import (
     outdated,
 )
 from oncelog.spark.sealed.storage import Storage
-from oncelog.spark.sink.steps import reached
+from oncelog.spark.sink.milestones import reached
 
 _log: Final = logging.getLogger("oncelog.spark")
 
@@ -78,16 +78,16 @@ class Sealing:
         if manifest is None:
             manifest = self._overlooked(batch)
         if manifest is None:
-            reached(steps.SEALING, batch=batch)
+            reached(milestones.SEALING, batch=batch)
             manifest = self._seal(frame, batch)
         else:
             self.rows.check(manifest)
             self.rows.advance(frame)
-            reached(steps.ADVANCED, batch=batch)
-        reached(steps.SENDING, batch=batch)
+            reached(milestones.ADVANCED, batch=batch)
+        reached(milestones.SENDING, batch=batch)
         self.lanes.send(frame, manifest)
         self._done = batch
-        reached(steps.SAVED, batch=batch)
+        reached(milestones.SAVED, batch=batch)
 
     def _take_path(self) -> None:
         """A path belongs to the query that came first: another one's manifests would be taken for its own."""
@@ -141,7 +141,7 @@ class Sealing:
             if before is not None:
                 published[batch - 1] = before.folder
         for name in outdated(names, batch, published):
-            reached(steps.REMOVING, batch=batch, name=name)
+            reached(milestones.REMOVING, batch=batch, name=name)
             self._remove(name)
 
     def _remove(self, name: str) -> None:
@@ -170,7 +170,7 @@ class Sealing:
     def _seal(self, frame: Any, batch: int) -> Manifest:
         folder = folder_name(batch, self.unique())
         files = self.rows.write(frame, folder)
-        reached(steps.WRITTEN, batch=batch, folder=folder)
+        reached(milestones.WRITTEN, batch=batch, folder=folder)
         mine = Manifest(query=self.owner.query, batch=batch, folder=folder, layout=self.rows.layout, files=files)
         self.rows.check(mine)
         self.storage.create(manifest_name(batch), mine.to_bytes())
@@ -181,7 +181,7 @@ class Sealing:
                 f"{self.storage.where(manifest_name(batch))} was published and is gone: somebody removes files from "
                 "the path of a running query. Nothing was written"
             )
-        reached(steps.PUBLISHED, batch=batch, won=published == mine)
+        reached(milestones.PUBLISHED, batch=batch, won=published == mine)
         if published != mine:
             _log.info("Another driver has sealed batch %s before this one: its files are sent", batch)
             self._remove(folder)

@@ -17,10 +17,10 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from oncelog.spark.options import SinkOptions, sink_options
-from oncelog.spark.sealed import steps
+from oncelog.spark.sealed import milestones
 from oncelog.spark.sealed.manifest import Manifest, SealedError, SealedFile
 from oncelog.spark.sink.lane import LaneMessage, LanePlace
-from oncelog.spark.sink.steps import reached
+from oncelog.spark.sink.milestones import reached
 from oncelog.spark.sink.written import Written, attempt, lanes_of
 
 FOLDER: Final = "oncelog.sealed.folder"  # where files are to be written
@@ -81,7 +81,7 @@ def write_file(folder: str, partition: int, batches: Iterator[pa.RecordBatch]) -
                 writer = pa.ipc.new_file(path, batch.schema)
             writer.write_batch(batch)
             rows += batch.num_rows
-            reached(steps.WRITING, folder=folder, partition=partition, rows=rows)
+            reached(milestones.WRITING, folder=folder, partition=partition, rows=rows)
     finally:
         if writer is not None:
             writer.close()

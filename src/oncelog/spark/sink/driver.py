@@ -10,7 +10,7 @@ from oncelog.client import KafkaException
 from oncelog.client.door import TopicGone
 from oncelog.slots.register import Outcome
 from oncelog.spark.options import SinkOptions
-from oncelog.spark.sink import steps
+from oncelog.spark.sink import milestones
 from oncelog.spark.sink.checking import lane_properties
 from oncelog.spark.sink.connected import Connected, read_on
 from oncelog.spark.sink.deciding import Doing, check_claimed, check_same, check_topic, decide, other_lanes, topic_gone
@@ -18,9 +18,9 @@ from oncelog.spark.sink.destination import Destination
 from oncelog.spark.sink.errors import SinkRefused
 from oncelog.spark.sink.following import following
 from oncelog.spark.sink.lane import STATE, LaneMessage, SinkState, encode, key_of, state_fields
+from oncelog.spark.sink.milestones import reached
 from oncelog.spark.sink.standing import Standing
 from oncelog.spark.sink.state_topic import StateTopic
-from oncelog.spark.sink.steps import reached
 from oncelog.spark.sink.warm import cluster
 
 NO_MESSAGE = (
@@ -35,7 +35,7 @@ def commit_batch(
     """Raises where the batch cannot be called written; then Spark does not commit it either."""
     lanes = _checked(messages, batch)
     sink, query = lanes[0].sink, lanes[0].query
-    reached(steps.COMMITTING, sink=sink, batch=batch)
+    reached(milestones.COMMITTING, sink=sink, batch=batch)
     connected = connected or cluster(lane_properties(options))
     try:
         standing = read_on(connected, sink, batch=batch, back=1) or Standing()
@@ -46,7 +46,7 @@ def commit_batch(
     except KafkaException as failure:
         words = failure.error.str()
         raise SinkRefused(f"the state of batch {batch} of sink {sink!r} could not be saved: {words}") from failure
-    reached(steps.COMMITTED, sink=sink, batch=batch)
+    reached(milestones.COMMITTED, sink=sink, batch=batch)
 
 
 def _checked(messages: Sequence[LaneMessage | None], batch: int) -> list[LaneMessage]:
@@ -88,9 +88,9 @@ class _Committing:
             check_claimed(self._standing, sink, batch, self._lanes)
             state = await following(self._topic, self._destination, self._standing, self._lanes, batch)
             self._check_all_lanes(state)
-            reached(steps.BEFORE_SAVE, sink=sink, batch=batch)
+            reached(milestones.BEFORE_SAVE, sink=sink, batch=batch)
             await self._save(state)
-        reached(steps.SAVED, sink=sink, batch=batch)
+        reached(milestones.SAVED, sink=sink, batch=batch)
 
     def _check_all_lanes(self, state: SinkState) -> None:
         others = self._standing.unwritten(state)

@@ -20,7 +20,7 @@ import pyarrow as pa
 from oncelog.client import KafkaError, KafkaException, SavedProducer
 from oncelog.client.door import BadSavedProducer, CannotResume, TopicGone
 from oncelog.spark.options import SinkOptions
-from oncelog.spark.sink import steps
+from oncelog.spark.sink import milestones
 from oncelog.spark.sink.checking import lane_properties
 from oncelog.spark.sink.claiming import claim_lane, claim_partitions, claim_sink, claim_topic, mark
 from oncelog.spark.sink.comparing import Kept
@@ -30,10 +30,10 @@ from oncelog.spark.sink.errors import MayPass, SinkRefused, refused
 from oncelog.spark.sink.hashing import RowHash
 from oncelog.spark.sink.lane import Json, LaneMessage, LanePlace, SinkState
 from oncelog.spark.sink.lane_producer import LaneProducer
+from oncelog.spark.sink.milestones import reached
 from oncelog.spark.sink.rows import Portion, chosen, columns_of, named_partitions, portions
 from oncelog.spark.sink.saved_lanes import together
 from oncelog.spark.sink.standing import Standing
-from oncelog.spark.sink.steps import reached
 from oncelog.spark.sink.under_way import in_lane
 from oncelog.spark.sink.warm import cluster
 
@@ -65,14 +65,14 @@ class Lane:
         self._producer: LaneProducer | None = None
         self._kept = Kept()
         self._left: set[str] = set()  # topics of which rows of this batch were left to the partitioner
-        self._reached(steps.BEGUN)
+        self._reached(milestones.BEGUN)
         self._connected: Connected = connected or cluster(lane_properties(options))
         self._topic = self._connected.log(self.sink)
         self._standing = Standing()
         try:
             with self._in_words():
                 self._doing = self._begin()
-                self._reached(steps.STATE_READ, doing=self._doing.value)
+                self._reached(milestones.STATE_READ, doing=self._doing.value)
                 if self._doing is Doing.WRITE and place.lane in self._standing.marked():
                     self._go_on(is_fresh=False)
         except BaseException:
@@ -195,7 +195,7 @@ class Lane:
     def _say(self, saying: Coroutine[Any, Any, bool]) -> bool:
         is_first = self._connected.run(saying)
         self._check_due()
-        self._reached(steps.CLAIMED, first=is_first)
+        self._reached(milestones.CLAIMED, first=is_first)
         return is_first
 
     def _go_on(self, *, is_fresh: bool) -> None:
@@ -208,7 +208,7 @@ class Lane:
         producer.start(saved, is_fresh=is_fresh)
         for claim in self._standing.further_topics(number):
             producer.extend(SavedProducer.from_json(claim.producer), is_fresh=False)
-        self._reached(steps.RESUMED, replayed=producer.replayed())
+        self._reached(milestones.RESUMED, replayed=producer.replayed())
 
     # --- rows
 
@@ -231,9 +231,9 @@ class Lane:
                 producer = self._ready_for(portion.topic)
                 self._widen(producer, portion)
                 if not first_row:
-                    self._reached(steps.FIRST_SEND, topic=portion.topic)
+                    self._reached(milestones.FIRST_SEND, topic=portion.topic)
                 producer.send(portion)
-        self._reached(steps.SENT, rows=first_row + rows.num_rows)
+        self._reached(milestones.SENT, rows=first_row + rows.num_rows)
 
     def _widen(self, producer: LaneProducer, portion: Portion) -> None:
         """Rows may name partitions that the topic has got since the batch before was saved. That is only well as long
@@ -248,7 +248,7 @@ class Lane:
             self._check_due()
             if claim is None:
                 return  # there are no more; the producer says so, with the row
-            self._reached(steps.CLAIMED, first=is_fresh)
+            self._reached(milestones.CLAIMED, first=is_fresh)
             producer.extend(SavedProducer.from_json(claim.producer), is_fresh=is_fresh)
 
     # --- its end
@@ -256,7 +256,7 @@ class Lane:
     def finish(self) -> LaneMessage:
         """All rows were written; wait until all are in the log."""
         place, rows = self._place, self._hash.rows
-        self._reached(steps.INPUT_ENDED, rows=rows)
+        self._reached(milestones.INPUT_ENDED, rows=rows)
         producer: Json | None = None
         if self._doing is Doing.VERIFY:
             self._verify()
@@ -273,12 +273,12 @@ class Lane:
             order_hash=self._hash.digest(),
             producer=producer,
         )
-        self._reached(steps.RETURNING, rows=rows)
+        self._reached(milestones.RETURNING, rows=rows)
         return message
 
     def _acknowledged(self, producer: LaneProducer) -> Json:
         saved = producer.finish()
-        self._reached(steps.ACKNOWLEDGED, rows=self._hash.rows)
+        self._reached(milestones.ACKNOWLEDGED, rows=self._hash.rows)
         self._producer = None
         self._connected.release(producer)
         return saved

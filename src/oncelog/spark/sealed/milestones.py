@@ -1,5 +1,5 @@
-"""The steps of a sealed batch on the driver, where tests stop or kill it. Between them come the steps of the lanes and
-of the driver that saves them (`sink/steps.py`)."""
+"""The milestones of a sealed batch on the driver. Between them come those of the lanes and of the driver that saves
+them (`sink/milestones.py`)."""
 
 from typing import Final
 

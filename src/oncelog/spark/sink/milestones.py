@@ -1,15 +1,13 @@
-"""Where a sink can be stopped or killed by a test: the named steps of a batch, in their order.
+"""The named milestones of a batch, in their order, each an audit event of Python's (`sys.audit`) as it is reached.
 
-`ONCELOG_TEST_STEPS` names a function (`package.module:function`) that is called with the step and what is known there.
-Where it is not set, a step costs one look into a module's variable: a worker reads the environment when it starts.
+Whoever wants to know, or to keep a process there, adds an audit hook: for an operator that is a log, for the tests the
+place at which a process is stopped or killed. Without a hook a milestone costs next to nothing.
 """
 
-import os
-from collections.abc import Callable
-from importlib import import_module
+import sys
 from typing import Any, Final
 
-VARIABLE: Final = "ONCELOG_TEST_STEPS"
+EVENT: Final = "oncelog.spark"  # its arguments are the milestone, and what is known there as a dictionary
 
 # A task, which writes as one lane
 BEGUN: Final = "begun"
@@ -31,22 +29,7 @@ COMMITTED: Final = "committed"  # Spark is about to be told
 TASK_STEPS: Final = (BEGUN, STATE_READ, CLAIMED, RESUMED, FIRST_SEND, SENT, INPUT_ENDED, ACKNOWLEDGED, RETURNING)
 DRIVER_STEPS: Final = (COMMITTING, BEFORE_SAVE, SAVED, COMMITTED)
 
-Hook = Callable[[str, dict[str, Any]], object]
 
-
-def _hook() -> Hook | None:
-    named = os.environ.get(VARIABLE)
-    if not named:
-        return None
-    module, _, function = named.partition(":")
-    found: Hook = getattr(import_module(module), function)
-    return found
-
-
-_reached: Hook | None = _hook()
-
-
-def reached(step: str, **facts: Any) -> None:
-    """This process is here now; a test may keep it."""
-    if _reached is not None:
-        _reached(step, facts)
+def reached(milestone: str, **facts: Any) -> None:
+    """This process is here now."""
+    sys.audit(EVENT, milestone, facts)
