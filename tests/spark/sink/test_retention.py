@@ -70,3 +70,18 @@ def test_a_half_sent_batch_of_which_something_was_removed_is_refused_as_such(ser
     with pytest.raises(SinkRefused, match=r"retention") as refused:
         sink.run(1, [ROWS])
     assert "rand()" not in str(refused.value) and "sealed" not in str(refused.value)
+
+
+def test_rows_that_are_older_than_the_topic_keeps_are_warned_of_once(
+    server: ServerProcess, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    kept = f"{topic}-kept"
+    make_topic(server, kept, 1, retention_ms="-1")
+    for name in (topic, kept):
+        sink = Sink(server, name)
+        for batch in range(2):
+            times = pa.array([1_500_000_000_000] * 10, pa.int64()).view(pa.timestamp("ms", "UTC"))
+            sink.commit(batch, [sink.lane(batch, 0, [table(FIRST[:10], timestamp=times)])])
+    (warning,) = [record.getMessage() for record in caplog.records if record.name == "oncelog.spark"]
+    assert f"{topic} keeps records for 7 days (retention.ms), and some of the rows of sink" in warning
+    assert "removed soon after they were written" in warning

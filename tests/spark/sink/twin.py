@@ -244,6 +244,9 @@ class MemoryDestination:
         step()
         return {place: len(self.world.partitions[place]) for place in places}
 
+    async def kept_ms(self, topic: str) -> None:
+        """For ever."""
+
     async def first_difference(self, *_: Any) -> str | None:
         return None
 

@@ -10,8 +10,8 @@ from oncelog.spark.copying.job import CopyRefused, Job, Order
 from oncelog.spark.copying.lane import Claim, Side, Standing, Start
 from oncelog.spark.copying.log import CopyLog, check_name, usual_name
 from oncelog.spark.copying.topics import Topic, Topics
+from oncelog.spark.retention import kept_ms, soon_gone
 
-FOR_EVER_MS: Final = -1
 MOST_OUTLIVED: Final = 1000  # records of a copy's topic that say less than what stands; tasks are told of all
 DEFAULT_BATCH_BYTES: Final = 1_048_588  # Kafka's own max.message.bytes
 
@@ -105,18 +105,15 @@ class Plan:
         found = []
         if kept.value("message.timestamp.type") == "LogAppendTime":
             found.append(f"{name} gives records the time of their arrival, so the source's timestamps are not kept")
-        kept_ms = int(kept.value("retention.ms") or FOR_EVER_MS)
-        if kept_ms >= 0 and "delete" in (kept.value("cleanup.policy") or ""):
-            at_ms = int(wall_s() * 1000) - kept_ms
+        keeps_ms = kept_ms(kept.value)
+        if keeps_ms is not None:
+            at_ms = int(wall_s() * 1000) - keeps_ms
             partitions = range(job.source_partitions)
             starts = self._source.starts(job.source_topic, partitions)
             ends = self._source.ends(job.source_topic, partitions)
             since = self._source.at_time(job.source_topic, partitions, at_ms)
             if any((since[each] if since[each] >= 0 else ends[each]) > starts[each] for each in partitions):
-                found.append(
-                    f"{name} keeps records for {kept_ms / 86_400_000:g} days (retention.ms), and some of "
-                    f"{job.source_topic} are older: they may be removed soon after they were copied"
-                )
+                found.append(soon_gone(name, keeps_ms, job.source_topic, "copied"))
         return found
 
     def has_grown(self, job: Job) -> bool:

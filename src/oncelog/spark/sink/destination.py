@@ -7,24 +7,30 @@ from typing import TYPE_CHECKING, Final, Protocol
 from oncelog.client import KafkaError, KafkaException, SavedProducer
 from oncelog.client.door import (
     Brokers,
+    ConfigResource,
     Metadata,
     Patience,
     ProducerSettings,
+    ResourceType,
     SavedTopic,
+    Timeouts,
     ask,
     check_metadata,
+    describe_configs,
     end_offsets,
     error_of,
     kafka_pid,
 )
 from oncelog.clock import wall_s
 from oncelog.slots import Identity, Place
+from oncelog.spark.retention import kept_ms
 from oncelog.spark.sink.errors import SinkRefused
 from oncelog.spark.sink.saved_lanes import identity_of, only_added, untouched
 
 if TYPE_CHECKING:
     from oncelog.spark.sink.comparing import Kept
 
+CONFIG_MS: Final = 10_000
 LAG_S: Final = 3.0  # so long a broker may lag behind that does not know a topic
 
 
@@ -47,6 +53,9 @@ class Destination(Protocol):
     async def ends(self, places: Iterable[Place]) -> dict[Place, int]:
         """Their high watermarks."""
 
+    async def kept_ms(self, topic: str) -> int | None:
+        """For how long the topic keeps records, by their timestamps; None: for ever, or it cannot be told."""
+
     async def first_difference(
         self, before: SavedProducer, after: SavedProducer, kept: "Kept", topic: str | None
     ) -> str | None:
@@ -57,6 +66,7 @@ class KafkaDestination:
     def __init__(self, brokers: Brokers, settings: ProducerSettings) -> None:
         self._brokers = brokers
         self._settings = settings  # the user's
+        self._kept_ms: dict[str, int | None] = {}
 
     async def new_lane(self, topic: str, count: int | None) -> SavedProducer:
         pid, epoch, _ = await kafka_pid(self._brokers)
@@ -101,6 +111,18 @@ class KafkaDestination:
 
     async def ends(self, places: Iterable[Place]) -> dict[Place, int]:
         return await end_offsets(self._brokers, places)
+
+    async def kept_ms(self, topic: str) -> int | None:
+        if topic not in self._kept_ms:
+            resource = ConfigResource(ResourceType.TOPIC, topic)
+            try:
+                found = (await describe_configs(self._brokers, [resource], Timeouts(CONFIG_MS)))[resource]
+            except KafkaException as failure:
+                found = failure
+            self._kept_ms[topic] = None
+            if not isinstance(found, KafkaException):
+                self._kept_ms[topic] = kept_ms({name: entry.value for name, entry in found.items()}.get)
+        return self._kept_ms[topic]
 
     async def first_difference(
         self, before: SavedProducer, after: SavedProducer, kept: "Kept", topic: str | None

@@ -4,12 +4,16 @@ Until that record stands, the batch may be run again in full; from then on it is
 the same batch the first in the log has saved it, and the other one compares too.
 """
 
+import logging
 from collections.abc import Sequence
+from typing import Final
 
 from oncelog.client import KafkaException
 from oncelog.client.door import TopicGone
+from oncelog.clock import wall_s
 from oncelog.slots.register import Outcome
 from oncelog.spark.options import SinkOptions
+from oncelog.spark.retention import soon_gone
 from oncelog.spark.sink import milestones
 from oncelog.spark.sink.checking import lane_properties
 from oncelog.spark.sink.connected import Connected, read_on
@@ -22,6 +26,9 @@ from oncelog.spark.sink.milestones import reached
 from oncelog.spark.sink.standing import Standing
 from oncelog.spark.sink.state_topic import StateTopic
 from oncelog.spark.sink.warm import cluster
+
+_log: Final = logging.getLogger("oncelog.spark")
+_warned: Final[set[str]] = set()
 
 NO_MESSAGE = (
     "a task of batch {batch} has told nothing: its rows may not be written. Continuous and real-time triggers end that "
@@ -41,12 +48,26 @@ def commit_batch(
         standing = read_on(connected, sink, batch=batch, back=1) or Standing()
         committing = _Committing(connected.log(sink), connected.destination, standing, lanes, batch)
         connected.run(committing.commit(query, options))
+        _warn_of_old(connected, lanes)
     except TopicGone as gone:
         raise SinkRefused(topic_gone(sink, batch, gone.what, is_job=options.job_id is not None)) from gone
     except KafkaException as failure:
         words = failure.error.str()
         raise SinkRefused(f"the state of batch {batch} of sink {sink!r} could not be saved: {words}") from failure
     reached(milestones.COMMITTED, sink=sink, batch=batch)
+
+
+def _warn_of_old(connected: Connected, lanes: Sequence[LaneMessage]) -> None:
+    """Once for each topic and process: nothing is wrong with the batch, but with what becomes of it."""
+    oldest_ms: dict[str, int] = {}
+    for lane in lanes:
+        for topic, each_ms in lane.oldest_ms.items():
+            oldest_ms[topic] = min(each_ms, oldest_ms.get(topic, each_ms))
+    for topic, each_ms in oldest_ms.items():
+        kept = None if topic in _warned else connected.run(connected.destination.kept_ms(topic))
+        if kept is not None and each_ms < int(wall_s() * 1000) - kept:
+            _warned.add(topic)
+            _log.warning(soon_gone(topic, kept, f"the rows of sink {lanes[0].sink!r}", "written"))
 
 
 def _checked(messages: Sequence[LaneMessage | None], batch: int) -> list[LaneMessage]:

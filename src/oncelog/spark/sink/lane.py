@@ -44,6 +44,7 @@ class LaneMessage:
     rows: int
     order_hash: str
     producer: Json | None  # the saved producer behind these rows; None where the lane had nothing to write
+    oldest_ms: Mapping[str, int] = field(default_factory=dict)  # by topic, of the timestamps that rows brought
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from oncelog.spark.sink.hashing import RowHash
 from oncelog.spark.sink.lane import Json, LaneMessage, LanePlace, SinkState
 from oncelog.spark.sink.lane_producer import LaneProducer
 from oncelog.spark.sink.milestones import reached
-from oncelog.spark.sink.rows import Portion, chosen, columns_of, named_partitions, portions
+from oncelog.spark.sink.rows import Portion, chosen, columns_of, named_partitions, oldest_ms, portions
 from oncelog.spark.sink.saved_lanes import together
 from oncelog.spark.sink.standing import Standing
 from oncelog.spark.sink.under_way import in_lane
@@ -64,6 +64,7 @@ class Lane:
         self._columns: tuple[str, ...] | None = None
         self._producer: LaneProducer | None = None
         self._kept = Kept()
+        self._oldest_ms: dict[str, int] = {}
         self._left: set[str] = set()  # topics of which rows of this batch were left to the partitioner
         self._reached(milestones.BEGUN)
         self._connected: Connected = connected or cluster(lane_properties(options))
@@ -233,7 +234,13 @@ class Lane:
                 if not first_row:
                     self._reached(milestones.FIRST_SEND, topic=portion.topic)
                 producer.send(portion)
+                self._note_oldest(portion)
         self._reached(milestones.SENT, rows=first_row + rows.num_rows)
+
+    def _note_oldest(self, portion: Portion) -> None:
+        oldest = oldest_ms(portion.rows)
+        if oldest is not None:
+            self._oldest_ms[portion.topic] = min(oldest, self._oldest_ms.get(portion.topic, oldest))
 
     def _widen(self, producer: LaneProducer, portion: Portion) -> None:
         """Rows may name partitions that the topic has got since the batch before was saved. That is only well as long
@@ -272,6 +279,7 @@ class Lane:
             rows=rows,
             order_hash=self._hash.digest(),
             producer=producer,
+            oldest_ms=self._oldest_ms,
         )
         self._reached(milestones.RETURNING, rows=rows)
         return message

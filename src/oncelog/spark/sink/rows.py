@@ -66,6 +66,14 @@ def named_partitions(rows: pa.RecordBatch) -> tuple[int, bool]:
     return int(pc.max(column).as_py()) + 1, column.null_count > 0
 
 
+def oldest_ms(rows: pa.RecordBatch) -> int | None:
+    """Of the timestamps that these rows bring, the first."""
+    if "timestamp" not in rows.schema.names:
+        return None
+    oldest = pc.min(rows.column("timestamp"))
+    return int(oldest.cast(pa.timestamp("ms", "UTC"), safe=False).value) if oldest.is_valid else None
+
+
 def _check_partitions(batch: pa.RecordBatch, first_row: int) -> None:
     """Null leaves it to the partitioner; the producer would take -1 for that."""
     if "partition" not in batch.schema.names:
