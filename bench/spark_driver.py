@@ -16,6 +16,7 @@ STARTED = time.perf_counter()
 def session(conf: dict[str, str]) -> Any:
     from pyspark.sql import SparkSession
 
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master("local[2]").appName("oncelog bench")
     for key, value in conf.items():
         builder = builder.config(key, value)
@@ -39,7 +40,6 @@ def main() -> None:
     os.dup2(2, 1)
     orders = iter(sys.stdin.readline, "")
     about = json.loads(next(orders))
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     spark = our_session(about["conf"]) if about["ours"] else session(about["conf"])
 

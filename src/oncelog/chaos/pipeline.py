@@ -15,14 +15,14 @@ from oncelog.chaos.audit import Numbers
 from oncelog.chaos.guard import Guard, end
 from oncelog.chaos.life import Life
 from oncelog.chaos.outcome import Pipeline
-from oncelog.chaos.process_tree import command_of, end_session, parent_of, session_of, ticks_of
+from oncelog.chaos.process_tree import command_of, end_session, name_of, parent_of, session_of, ticks_of
 from oncelog.chaos.sinks import KAFKA
 from oncelog.chaos.stopped import Stopped
 
 MOST_RESTARTS: Final = 20  # of a driver that ended by itself
 MOST_FALSE_STARTS: Final = 2  # before its first batch: it will not get any further
 TASKS: Final = 2  # at once
-_WORKER: Final = b"pyspark.daemon\0pyspark.worker"
+_WORKER: Final = b"pyspark.worker"
 _JARS, _PACKAGES = "spark.jars", "spark.jars.packages"
 # What is killed again and again lives for seconds: the second compiler does not pay off.
 _QUICK: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -124,4 +124,9 @@ class PipelineLives(Life):
 
 def _is_worker(pid: int) -> bool:
     """Workers are forked by a daemon, and are called the same. Those that plan queries have daemons of other names."""
-    return _WORKER in command_of(pid) and _WORKER in command_of(parent_of(pid))
+    return _runs_tasks(pid) and _runs_tasks(parent_of(pid))
+
+
+def _runs_tasks(pid: int) -> bool:
+    """Its name where it was forked from a process that runs no tasks, else what it was started with."""
+    return name_of(pid) == _WORKER or b"pyspark.daemon\0" + _WORKER in command_of(pid)

@@ -37,6 +37,14 @@ def command_of(pid: int) -> bytes:
         return b""
 
 
+def name_of(pid: int) -> bytes:
+    """What it calls itself, of which Linux keeps 15 bytes."""
+    try:
+        return (PROCESSES / str(pid) / "comm").read_bytes().rstrip(b"\n")
+    except OSError:
+        return b""
+
+
 def parent_of(pid: int) -> int:
     """-1 where it has ended."""
     fields = _stat(pid)

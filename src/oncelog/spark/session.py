@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 from oncelog.spark.conf import UNCHECKED_ARROW, defaults, has_own_logging, is_local, said_by_caller, set_by_user
 from oncelog.spark.java import UNPACKED_PYSPARK, VECTOR_MODULE, ending_unconnected, find_java, launching_home
+from oncelog.spark.warm_python import VARIABLES, may_be_warm, warm_python
 from oncelog.spark.watching import is_connect, watch
 
 OLDEST_SPARK: Final = (4, 2)
@@ -178,9 +179,10 @@ def _started(said: Mapping[str, str], spark_home: Path) -> Any:
     # Spark's own bar draws on any stderr; ours knows a terminal from a log.
     if "spark.ui.showConsoleProgress" not in known:
         ours["spark.ui.showConsoleProgress"] = "false"
+    warm = dict.fromkeys(VARIABLES, str(warm_python())) if may_be_warm(os.environ, everything) else {}
     python = _python(everything)
     os.environ["PYSPARK_PYTHON"] = python
-    with _environment(_variables(everything, home, python)), ending_unconnected():
+    with _environment(_variables(everything, home, python) | warm), ending_unconnected():
         spark = _built_with(said, ours)
     atexit.register(_stop, spark)
     return spark

@@ -30,8 +30,8 @@ class Ran:
 
 
 def environment(**changed: str) -> dict[str, str]:
-    """As this process', without what earlier sessions of it have set."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK", "SPARK"))}
+    """As this process', without what earlier sessions of it have set, and the same in all phases of a test."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK", "SPARK", "PYTEST"))}
     path = os.pathsep.join(part for part in (str(SOURCES), os.environ.get("PYTHONPATH", "")) if part)
     return {**kept, "PYTHONPATH": path, **changed}
 

@@ -31,10 +31,10 @@ class Daemon:
 
 
 @contextmanager
-def daemon(**variables: str) -> Iterator[Daemon]:
+def daemon(python: str = sys.executable, **variables: str) -> Iterator[Daemon]:
     env = environment(PYTHON_WORKER_FACTORY_SECRET=SECRET, SPARK_REUSE_WORKER="1", **variables)
     env["PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE"] = "1"  # as Spark sets it
-    order = [sys.executable, "-m", "pyspark.daemon", LOOK_UP]
+    order = [python, "-m", "pyspark.daemon", LOOK_UP]
     pipe = subprocess.PIPE
     process = subprocess.Popen(order, env=env, stdin=pipe, stdout=pipe, stderr=pipe)
     try:

@@ -1,0 +1,114 @@
+"""The Python that Spark is given where its workers may be forked from a process that has imported already.
+
+Only where that is the same as starting one: a local session on Linux, run by this very interpreter, whose user has not
+said which Python its workers are. `forking.py` decides for each worker whether it may be forked; this program starts
+those that may not as if it were not there.
+"""
+
+import atexit
+import os
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from oncelog.spark.conf import is_local
+from oncelog.spark.forking import AT_START, FORKED, SIZE_BYTES
+
+# Python itself reads neither its environment nor site-packages for this: it is started anew for each worker.
+_STARTER: Final = """#!/bin/sh
+exec {python} -I -S {asking} "$@"
+"""
+
+_ASKING: Final = '''"""Taken for Python by Spark: asks the process that has imported already for a copy of itself."""
+
+import marshal, os, sys
+import _signal, _socket
+
+def start():
+    os.execv({python!r}, [{python!r}, *sys.argv[1:]])
+
+caller = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+try:
+    caller.connect({listen_at!r})
+    data = marshal.dumps((sys.argv[1:], dict(os.environ), os.getcwd()))
+    streams = b"".join(each.to_bytes(4, sys.byteorder) for each in (0, 1, 2))
+    caller.sendmsg([len(data).to_bytes({size_bytes}, "big")], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, streams)])
+    while data:
+        data = data[caller.send(data):]
+    answer = caller.recv(1)
+    pid = int.from_bytes(caller.recv({size_bytes}), "big") if answer == {forked!r} else 0
+except OSError:
+    pid = 0
+if not pid:
+    caller.close()
+    start()
+for number in (_signal.SIGTERM, _signal.SIGHUP):
+    _signal.signal(number, lambda number, frame: os.kill(pid, number))
+for at in (0, 1):
+    os.close(at)
+while caller.recv(1):
+    pass
+'''
+
+_LISTEN_AT: Final = "fork.sock"
+_BACKLOG: Final = 64
+
+# Where a user says which Python the workers are.
+VARIABLES: Final = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
+_SETTINGS: Final = ("spark.pyspark.python", "spark.pyspark.driver.python")
+
+_started: list[Path] = []
+
+
+def may_be_warm(environ: Mapping[str, str], known: Mapping[str, str]) -> bool:
+    """Whether it is for us to say which Python the workers of a session are that this process starts."""
+    is_said = any(environ.get(name) for name in VARIABLES) or any(name in known for name in _SETTINGS)
+    return sys.platform == "linux" and is_local(known) and not is_said
+
+
+def warm_python() -> Path:
+    """The program, once for this process; it and the process behind it end with this one."""
+    if not _started:
+        folder = Path(tempfile.mkdtemp(prefix="oncelog-python-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        _started.append(_written(folder, sys.executable))
+        _start_forking(folder)
+    return _started[0]
+
+
+def _written(folder: Path, python: str) -> Path:
+    asking, starter = folder / "asking", folder / "python"
+    asking.write_text(
+        _ASKING.format(python=python, listen_at=str(folder / _LISTEN_AT), size_bytes=SIZE_BYTES, forked=FORKED)
+    )
+    starter.write_text(_STARTER.format(python=shlex.quote(python), asking=shlex.quote(str(asking))))
+    starter.chmod(0o755)
+    return starter
+
+
+def _start_forking(folder: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(str(folder / _LISTEN_AT))
+        listener.listen(_BACKLOG)
+        process: subprocess.Popen[Any] = subprocess.Popen(
+            [sys.executable, "-m", "oncelog.spark.forking", str(listener.fileno())],
+            stdin=subprocess.PIPE,  # its end is ours
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, **AT_START, "PYTHONUNBUFFERED": "YES"},  # as Spark starts its workers
+            pass_fds=[listener.fileno()],
+            process_group=0,
+        )
+    atexit.register(_end, process)
+
+
+def _end(process: "subprocess.Popen[Any]") -> None:
+    """It may be in the middle of an import, and has nothing to lose."""
+    process.kill()
+    process.wait()

@@ -1,0 +1,169 @@
+"""Workers that are forked from a process which has imported already: when they may be, and that they are the same."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from oncelog.spark.forking import AT_START, Request, may_fork, paths
+from oncelog.spark.warm_python import may_be_warm
+from tests.spark.session.running import environment
+from tests.spark.session.test_idle_workers import LOOK_UP, daemon, work_and_let_go
+
+DAEMON = ["-m", "pyspark.daemon", LOOK_UP]
+OWN = {"HOME": "/home/u", "PATH": "/bin", **AT_START}
+ALIKE = {"HOME": "/home/u", "PATH": "/bin"}
+HERE = "/work"
+
+# --- what may be forked
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        DAEMON,
+        ["-m", "pyspark.daemon", "pyspark.worker"],
+        ["-m", "pyspark.sql.streaming.python_streaming_source_runner"],
+    ],
+)
+def test_pysparks_own_modules_are_forked(arguments: list[str]) -> None:
+    assert may_fork(Request(arguments, ALIKE, HERE), OWN)
+
+
+@pytest.mark.parametrize("arguments", [["-m", "their.daemon", "pyspark.worker"], ["-c", "print(1)"], ["job.py"], []])
+def test_a_users_own_daemon_and_all_else_is_started(arguments: list[str]) -> None:
+    assert not may_fork(Request(arguments, ALIKE, HERE), OWN)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"SPARK_BUFFER_SIZE": "1", "PYTHON_WORKER_FACTORY_SECRET": "s", "_PYSPARK_DRIVER_CONN_INFO_PATH": "/x"},
+        {"PYTHONPATH": "/more", "PWD": "/elsewhere", "JAVA_HOME": "/java"},
+        AT_START,
+    ],
+)
+def test_what_spark_gives_its_workers_makes_no_difference(more: dict[str, str]) -> None:
+    assert may_fork(Request(DAEMON, ALIKE | more, HERE), OWN)
+
+
+@pytest.mark.parametrize(
+    "more", [{"OMP_NUM_THREADS": "4"}, {"PYTHONHASHSEED": "7"}, {"LD_PRELOAD": "x.so"}, {"HOME": "/other"}]
+)
+def test_a_worker_with_another_environment_is_started(more: dict[str, str]) -> None:
+    assert not may_fork(Request(DAEMON, ALIKE | more, HERE), OWN)
+
+
+def test_so_is_one_that_lacks_a_variable() -> None:
+    assert not may_fork(Request(DAEMON, {"PATH": "/bin"}, HERE), OWN)
+
+
+def test_the_path_of_modules_is_that_of_a_new_process() -> None:
+    own = ["/started/in", "/said/before", "/usr/lib/python", "/site"]
+    assert paths(own, "/said/before", "/said/now:/too", "/work") == [
+        "/work",
+        "/said/now",
+        "/too",
+        "/usr/lib/python",
+        "/site",
+    ]
+
+
+# --- who may say which Python it is
+
+IS_LINUX = sys.platform == "linux"
+
+
+def test_in_a_local_session_it_is_ours_to_say() -> None:
+    assert may_be_warm({}, {"spark.master": "local[2]"}) is IS_LINUX
+    assert may_be_warm({}, {"spark.remote": "local"}) is IS_LINUX
+
+
+@pytest.mark.parametrize(
+    ("environ", "known"),
+    [
+        ({"PYSPARK_PYTHON": sys.executable}, {}),
+        ({"PYSPARK_DRIVER_PYTHON": "ipython"}, {}),
+        ({}, {"spark.pyspark.python": "/opt/python"}),
+        ({}, {"spark.master": "spark://there:7077"}),
+        ({}, {"spark.remote": "sc://there"}),
+    ],
+)
+def test_what_a_user_says_stands_and_a_clusters_python_is_its_own(
+    environ: dict[str, str], known: dict[str, str]
+) -> None:
+    assert not may_be_warm(environ, known)
+
+
+# --- real ones
+
+HOLDER = """
+import sys
+from oncelog.spark.warm_python import warm_python
+print(warm_python(), flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture(scope="module")
+def program() -> Iterator[str]:
+    """Of a process that holds it as a driver would."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", HOLDER], env=environment(), stdin=pipe, stdout=pipe) as holder:
+        assert holder.stdin is not None and holder.stdout is not None
+        yield holder.stdout.readline().decode().strip()
+        holder.stdin.close()
+
+
+linux_only = pytest.mark.skipif(not IS_LINUX, reason="elsewhere each worker is started")
+
+
+@linux_only
+def test_a_forked_daemon_does_its_work_and_ends_without_a_word(program: str) -> None:
+    with daemon(program) as running:
+        assert "oncelog" in work_and_let_go(running)
+        assert _names(LOOK_UP), "nothing was forked"
+        assert running.end() == ""
+    assert not _names(LOOK_UP)
+
+
+@linux_only
+def test_a_daemon_with_another_environment_is_started_by_the_same_program(program: str) -> None:
+    with daemon(program, LD_BIND_NOW="1") as running:
+        assert "oncelog" in work_and_let_go(running)
+        assert not _names(LOOK_UP)
+        assert running.end() == ""
+
+
+def _names(module: str) -> list[str]:
+    """Processes that call themselves like the module; Linux keeps 15 bytes of a name."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/comm"):
+        try:
+            found.append(entry.read_text().strip())
+        except OSError:
+            continue
+    return [name for name in found if name == module[:15]]
+
+
+DRAWING = """
+import os, sys
+import numpy
+from oncelog.spark.forking import mind_forks
+mind_forks()
+for _ in range(2):
+    if os.fork() == 0:
+        print(numpy.random.random(), flush=True)
+        os._exit(0)
+    os.wait()
+"""
+
+
+@linux_only
+def test_forked_workers_draw_different_random_numbers() -> None:
+    order = [sys.executable, "-c", DRAWING]
+    done = subprocess.run(order, env=environment(), capture_output=True, text=True, timeout=60)
+    first, second = done.stdout.split()
+    assert first != second, done.stderr
