@@ -124,6 +124,7 @@ def parts_table(found: Found) -> str:
 
 
 def cold_table(found: Found) -> str:
+    """Seconds; behind a slash, processor seconds."""
     lines = []
     titles = {
         "spark": NAMES[SPARK],
@@ -131,13 +132,20 @@ def cold_table(found: Found) -> str:
         "uncached": "oncelog, compiled loops to be compiled",
     }
     for kind, title in titles.items():
-        values = [of(found, "cold", kind, figure) for figure in ("session_s", "first_s", "second_s")]
-        if all(values):
-            lines.append("| " + " | ".join([title, *(f"{median(each):.1f}" for each in values)]) + " |")
+        cells = [_cold_cell(found, kind, figure) for figure in ("session", "first", "second", "copy")]
+        if all(cells):
+            lines.append("| " + " | ".join([title, *cells]) + " |")
     if not lines:
         return ""
-    head = "| cold start, s | until the session is there | first read of 1,000 rows | second |\n|---|--:|--:|--:|"
-    return "\n".join([head, *lines])
+    head = (
+        "| cold start, s / processor s | until the session is there | first read of 1,000 rows | second | first copy |"
+    )
+    return "\n".join([head, "|---|--:|--:|--:|--:|", *lines])
+
+
+def _cold_cell(found: Found, kind: str, figure: str) -> str:
+    waited, spent = (of(found, "cold", kind, f"{figure}_{unit}") for unit in ("s", "cpu_s"))
+    return " / ".join(f"{median(each):.1f}" for each in (waited, spent) if each)
 
 
 def heading(about: dict[str, Any]) -> str:

@@ -161,6 +161,15 @@ def test_a_log_gets_a_plain_line_for_each_phase_and_every_ten_seconds(
     ]
 
 
+def test_a_log_says_that_spark_is_what_is_waited_for() -> None:
+    shown = Shown(terminal=Terminal(is_terminal=False))
+    with shown.display:
+        shown.show(confirmed=10, is_spark_starting=True)
+    assert shown.terminal.getvalue().splitlines() == [
+        "0:00 sending: 10 of 1,000 confirmed, 0 rows through Spark, which starts, 0 faults"
+    ]
+
+
 def test_quiet_is_quiet() -> None:
     shown = Shown(is_quiet=True)
     with shown.display:

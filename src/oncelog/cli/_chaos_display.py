@@ -49,7 +49,8 @@ class Frame:
     def in_one_line(self, progress: "Progress") -> str:
         found = [f"{progress.confirmed:,}{self._of()} confirmed"]
         if self._has_pipeline:
-            found.append(f"{progress.written:,} rows through Spark")
+            waits = ", which starts" if progress.is_spark_starting else ""
+            found.append(f"{progress.written:,} rows through Spark{waits}")
         found.append(f"{sum(progress.faults.values())} faults")
         return f"{_minutes(progress.seconds)} {progress.phase}: {', '.join(found)}"
 
