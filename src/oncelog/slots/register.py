@@ -20,7 +20,6 @@ A *plan* is what one kind of register holds: it extends `Register` by what its r
 records are kept, a compacted topic or committed offsets, is a keeper's (`client/register/`).
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -64,8 +63,9 @@ class Outcome(Enum):
     PASSED = "passed"  # its term was closed long ago, and what counted there is not known any more
 
 
-class Register(ABC):
-    """What the records that were read so far come to."""
+class Register:
+    """What the records that were read so far come to. As it is, it has no records of its own: its facts are given to it
+    one by one."""
 
     def __init__(self, next_offset: int = 0) -> None:
         self.next_offset = next_offset  # read up to here
@@ -77,15 +77,14 @@ class Register(ABC):
 
     # --- the plan
 
-    @abstractmethod
     def owns(self, key: bytes) -> bool:
         """Whether it is a key of the plan's. A record with another one is foreign: it is passed over."""
+        return False
 
-    @abstractmethod
     def fact_of(self, record: Record) -> Fact | None:
         """What a record of the plan's says; None for a kind that nobody asks about. Raises where it is damaged."""
+        return None
 
-    @abstractmethod
     def counted(self, fact: Fact, won: Sequence[Subject], offset: int) -> None:
         """It counts, for these of its subjects."""
 

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from oncelog.client.register.entry import Entry
 from oncelog.client.saving import BadSavedProducer
-from oncelog.client.saving.committed import Entry, put_in, take_out
+from oncelog.client.saving.committed import put_in, take_out
 from oncelog.slots import Identity
 from tests.client.saving.values import saved_producer
 

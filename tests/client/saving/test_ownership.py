@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from oncelog.client.net.brokers import Brokers
+from oncelog.client.register.entry import Entry
 from oncelog.client.saving import BadSavedProducer, SavedProducer, TakenOver
-from oncelog.client.saving.committed import Entry
 from oncelog.client.saving.ownership import Ownership, fetch_committed
 from tests.client.saving.values import saved_producer
 from tests.raw import RawConnection

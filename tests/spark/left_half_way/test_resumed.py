@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from oncelog.client import Consumer, Producer, SavedProducer, TopicPartition
-from oncelog.client.saving.committed import DEFAULT_LIMIT_BYTES, Entry, put_in, take_out
+from oncelog.client.register.entry import Entry
+from oncelog.client.saving.committed import DEFAULT_LIMIT_BYTES, put_in, take_out
 from oncelog.embedded import Server
 from oncelog.slots.register import Record
 from oncelog.spark.copying.lane import CLAIM, Standing

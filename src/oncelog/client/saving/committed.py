@@ -20,6 +20,7 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from oncelog.client.register.entry import Entry
 from oncelog.client.saving.errors import BadSavedProducer
 from oncelog.client.saving.saved import SavedProducer
 
@@ -32,16 +33,6 @@ ADDED: Final = "x"
 _MARKER = "|oncelog1|"
 _CHECKSUM_LETTERS = 8
 _NUMBER_LETTERS = 18
-
-
-class Entry(NamedTuple):
-    """One partition of an OffsetCommit."""
-
-    topic: str
-    partition: int
-    offset: int
-    metadata: str = ""
-    leader_epoch: int = -1
 
 
 class Chunk(NamedTuple):

@@ -15,7 +15,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from oncelog.client.errors import KafkaError, KafkaException, invalid_argument
-from oncelog.client.saving.committed import DEFAULT_LIMIT_BYTES, Entry
+from oncelog.client.register.entry import Entry
+from oncelog.client.saving.committed import DEFAULT_LIMIT_BYTES
 from oncelog.client.saving.ownership import Ownership
 from oncelog.clock import wall_s
 
