@@ -9,13 +9,13 @@ import struct
 from typing import NoReturn
 
 from oncelog.clock import Now
-from oncelog.log.append import Fenced, Staged, fence_batch
 from oncelog.log.config import LogConfig, TimestampType
 from oncelog.log.disk import MAX_BUFFERS, write_all
 from oncelog.log.errors import NO_DESCRIPTORS, LogStorageError, OffsetOutOfRange
 from oncelog.log.parts import Parts
 from oncelog.log.replay import replay_header
 from oncelog.log.segment import Segment
+from oncelog.log.staged import Fenced, Staged, fence_batch
 from oncelog.producers import Decision
 from oncelog.producers.sequences import SEQUENCE_MASK
 from oncelog.records.header import BatchHeader, Buffer, headers, read_header, stamp, stamp_append_time

@@ -6,7 +6,6 @@ from typing import Concatenate, ParamSpec, Self, TypeVar
 
 from oncelog.clock import Now
 from oncelog.log import compaction, lookup, retention, truncation
-from oncelog.log.append import Fenced, Staged
 from oncelog.log.appender import Appender
 from oncelog.log.checkpoint import Behind, Checkpointer
 from oncelog.log.config import Flush, LogConfig
@@ -21,6 +20,7 @@ from oncelog.log.parts import Parts
 from oncelog.log.recovery import Recovered, Recovery
 from oncelog.log.segments import Segments
 from oncelog.log.slices import Slice, find_batches
+from oncelog.log.staged import Fenced, Staged
 from oncelog.producers import ProducerMap
 
 __all__ = ["Fenced", "PartitionLog", "Staged", "TimestampOffset"]
