@@ -19,11 +19,12 @@ _numbers = itertools.count()
 # Where a path begins with this, the files run in one process, which has what is named behind it: they share a Spark
 # session or a Kafka. Every other file is by itself. They begin in this order, the longest first.
 TOGETHER = {
-    "tests/spark/kills/": "drivers that are killed",
     "tests/spark/source/": "Spark",
-    "tests/spark/sink/": "Spark, sinks",
-    "tests/spark/sealed/": "Spark, sinks",
+    "tests/spark/sink/": "Spark",
+    "tests/spark/sealed/": "Spark",
     "tests/spark/copying/": "Spark",
+    "tests/spark/test_examples.py": "Spark",
+    "tests/spark/": "drivers of their own",  # more than two of Spark's machines at once are too many for two processors
     "tests/peers/": "Kafka",
     "tests/client/faults/": "Kafka",
     "tests/client/consumer/test_against_kafka.py": "Kafka",
@@ -65,10 +66,13 @@ def needs_a_peer(item: pytest.Item) -> bool:
     )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    """Marks are set before `-m` looks at them; the order is the last word."""
     for item in items:
         if needs_a_peer(item):
             item.add_marker(pytest.mark.peers)
+    yield
     items.sort(key=lambda item: ORDER.index(found) if (found := together(item.nodeid)) in ORDER else len(ORDER))
 
 
