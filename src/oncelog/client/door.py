@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from oncelog.client.saving.read_back import slots as slots
     from oncelog.client.saving.resume import check_metadata as check_metadata
     from oncelog.client.saving.resume import remembered_or_none as remembered_or_none
-    from oncelog.client.saving.saved import SavedTopic as SavedTopic
+    from oncelog.client.saving.saved_topics import SavedTopic as SavedTopic
 
 _HOMES: Final = {
     # Asking a cluster, again while a failure passes.
@@ -126,7 +126,7 @@ _HOMES: Final = {
         "check_metadata",
         "remembered_or_none",
     ),
-    "oncelog.client.saving.saved": ("SavedTopic",),
+    "oncelog.client.saving.saved_topics": ("SavedTopic",),
     # Registers.
     "oncelog.client.register.topic": (
         "RegisterKind",

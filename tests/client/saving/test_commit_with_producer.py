@@ -180,16 +180,18 @@ async def test_what_was_committed_is_committed_again_while_its_owner_lives(
     async with AsyncProducer({"bootstrap.servers": bootstrap_servers}) as producer:
         await producer.pin(out)
         value = await commit_with_producer(brokers, out, at(out, 5), producer, again_s=0.01)
-        held = await fetch_committed(brokers, out)
+        held = await fetch_committed(brokers, out, SavedProducer.from_json)
         while held.save < 4:
-            held = await fetch_committed(brokers, out)
+            held = await fetch_committed(brokers, out, SavedProducer.from_json)
         assert held.saved is not None
         assert held.saved.topics == value.topics
         assert held.saved.made_at_ms >= value.made_at_ms
         assert sorted(each.offset for each in held.positions) == [5, 6]
         # And the owner's next commit is still its own.
         await commit_with_producer(brokers, out, at(out, 9), producer)
-        assert sorted(each.offset for each in (await fetch_committed(brokers, out)).positions) == [9, 10]
+        assert sorted(
+            each.offset for each in (await fetch_committed(brokers, out, SavedProducer.from_json)).positions
+        ) == [9, 10]
 
 
 def test_a_lease_changes_with_the_commit_that_names_it(topic: str) -> None:
@@ -260,7 +262,7 @@ async def test_what_is_produced_while_a_lease_changes_waits_for_the_commit(topic
             pids.update(identity.pid for identity in value.identities)
         task.cancel()
         await producer.flush()  # and then it is killed
-        held = await fetch_committed(brokers, topic)
+        held = await fetch_committed(brokers, topic, SavedProducer.from_json)
         async with AsyncProducer(properties, saved=held.saved) as again:
             for number in range(min(each.offset for each in held.positions), produced + 10):
                 await again.produce(topic, b"%d" % number, partition=0)

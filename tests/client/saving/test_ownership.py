@@ -31,47 +31,50 @@ def group(raw: RawConnection, topic: str) -> str:
 
 
 async def test_a_group_that_was_never_committed_to_holds_nothing(brokers: Brokers, group: str) -> None:
-    held = await fetch_committed(brokers, group)
+    held = await fetch_committed(brokers, group, SavedProducer.from_json)
     assert (held.positions, held.saved, held.save) == ((), None, 0)
 
 
 async def test_positions_and_producer_come_back_as_they_were_committed(brokers: Brokers, group: str) -> None:
-    owner = Ownership(brokers, group, None)
+    owner = Ownership(brokers, group, None, SavedProducer.from_json)
     for number in (1, 2, 3):
         await owner.commit(at(number, group), value(number))
-        held = await fetch_committed(brokers, group)
+        held = await fetch_committed(brokers, group, SavedProducer.from_json)
         assert sorted(held.positions) == at(number, group)
         assert (held.saved, held.save) == (value(number), number)
 
 
 async def test_of_two_copies_that_start_with_nothing_only_one_becomes_the_owner(brokers: Brokers, group: str) -> None:
-    first, second = Ownership(brokers, group, None), Ownership(brokers, group, None)
+    first, second = (
+        Ownership(brokers, group, None, SavedProducer.from_json),
+        Ownership(brokers, group, None, SavedProducer.from_json),
+    )
     await first.commit(at(1, group), value(1))
     with pytest.raises(TakenOver, match="another copy of the job has committed meanwhile"):
         await second.commit(at(1, group), value(99))
     # The second one fenced the first when it joined; nothing was committed by it, so the first goes on.
     await first.commit(at(2, group), value(2))
-    assert (await fetch_committed(brokers, group)).saved == value(2)
+    assert (await fetch_committed(brokers, group, SavedProducer.from_json)).saved == value(2)
 
 
 async def test_who_starts_from_what_is_committed_takes_over_and_the_former_owner_learns_it(
     brokers: Brokers, group: str
 ) -> None:
-    former = Ownership(brokers, group, None)
+    former = Ownership(brokers, group, None, SavedProducer.from_json)
     await former.commit(at(1, group), value(1))
-    held = await fetch_committed(brokers, group)
-    later = Ownership(brokers, group, held.saved)
+    held = await fetch_committed(brokers, group, SavedProducer.from_json)
+    later = Ownership(brokers, group, held.saved, SavedProducer.from_json)
     await later.commit(at(2, group), value(2))
     with pytest.raises(TakenOver):
         await former.commit(at(7, group), value(7))
     await later.commit(at(3, group), value(3))
-    assert sorted((await fetch_committed(brokers, group)).positions) == at(3, group)
+    assert sorted((await fetch_committed(brokers, group, SavedProducer.from_json)).positions) == at(3, group)
 
 
 async def test_a_commit_without_the_producer_is_refused_while_there_is_an_owner(
     brokers: Brokers, raw: RawConnection, group: str
 ) -> None:
-    await Ownership(brokers, group, None).commit(at(1, group), value(1))
+    await Ownership(brokers, group, None, SavedProducer.from_json).commit(at(1, group), value(1))
     plain = {"partition_index": 0, "committed_offset": 5, "committed_metadata": ""}
     answer = raw.call(
         "offset_commit",
@@ -82,23 +85,23 @@ async def test_a_commit_without_the_producer_is_refused_while_there_is_an_owner(
         topics=[{"name": group, "partitions": [plain]}],
     )
     assert answer.topics[0].partitions[0].error_code.name == "unknown_member_id"
-    assert (await fetch_committed(brokers, group)).saved == value(1)
+    assert (await fetch_committed(brokers, group, SavedProducer.from_json)).saved == value(1)
 
 
 async def test_what_does_not_fit_is_refused_before_anything_is_sent(brokers: Brokers, group: str) -> None:
-    owner = Ownership(brokers, group, None, limit_bytes=60)
+    owner = Ownership(brokers, group, None, SavedProducer.from_json, limit_bytes=60)
     with pytest.raises(BadSavedProducer, match=r"offset\.metadata\.max\.bytes"):
         await owner.commit(at(1, group), value(1))
-    held = await fetch_committed(brokers, group)
+    held = await fetch_committed(brokers, group, SavedProducer.from_json)
     assert (held.positions, held.saved) == ((), None)
 
 
 async def test_a_limit_that_is_lower_at_the_brokers_is_told_and_the_torn_save_is_found(
     brokers: Brokers, group: str
 ) -> None:
-    owner = Ownership(brokers, group, None, limit_bytes=100_000)
+    owner = Ownership(brokers, group, None, SavedProducer.from_json, limit_bytes=100_000)
     whole = [Entry(group, 0, 1), Entry(group, 1, 2, "x" * 4_090)]
     with pytest.raises(BadSavedProducer, match=r"less metadata to an entry than the 100000"):
         await owner.commit(whole, value(1))
     with pytest.raises(BadSavedProducer, match="not whole"):
-        await fetch_committed(brokers, group)
+        await fetch_committed(brokers, group, SavedProducer.from_json)

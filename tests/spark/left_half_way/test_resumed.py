@@ -150,6 +150,6 @@ def test_committed_entries_of_a_saved_producer_are_written_as_they_were(left: Se
             for each in consumer.committed(places)
             if each.offset >= 0
         ]
-    held = take_out(committed)
+    held = take_out(committed, SavedProducer.from_json)
     assert held.saved is not None
     assert put_in(held.positions, held.saved, held.save, limit_bytes=DEFAULT_LIMIT_BYTES) == committed

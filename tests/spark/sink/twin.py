@@ -15,7 +15,8 @@ from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.net.retry import Clock, Patience
 from oncelog.client.register.partition import Fetched
 from oncelog.client.register.topic import TopicKeeper
-from oncelog.client.saving.saved import SavedProducer, SavedTopic
+from oncelog.client.saving.saved import SavedProducer
+from oncelog.client.saving.saved_topics import SavedTopic
 from oncelog.records.read import records_of
 from oncelog.slots import Identity, Place, Span
 from oncelog.slots.chain import SavedPartition

@@ -12,7 +12,8 @@ from uuid import UUID
 
 from oncelog.client.partitioners import KeylessCounter
 from oncelog.client.saving.errors import in_words
-from oncelog.client.saving.saved import NO_TOPIC_ID, SavedProducer, SavedTopic, check_topic_id
+from oncelog.client.saving.saved import SavedProducer
+from oncelog.client.saving.saved_topics import NO_TOPIC_ID, SavedTopic, check_topic_id
 from oncelog.producers.sequences import records_behind
 from oncelog.slots import Identity, Place, Span
 from oncelog.slots.chain import SavedPartition, behind

@@ -17,12 +17,12 @@ A marker is looked for from the end, and base64 has no bar, so whatever the user
 import base64
 import hashlib
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from oncelog.client.register.entry import Entry
 from oncelog.client.saving.errors import BadSavedProducer
-from oncelog.client.saving.saved import SavedProducer
+from oncelog.client.saving.saved_topics import SavedTopic
 
 DEFAULT_LIMIT_BYTES: Final = 4_096
 LIMIT_SETTING: Final = "offset.metadata.max.bytes"
@@ -44,15 +44,27 @@ class Chunk(NamedTuple):
     data: str
 
 
-class Committed(NamedTuple):
+class Savable(Protocol):
+    """A saved producer."""
+
+    @property
+    def topics(self) -> Mapping[str, SavedTopic]: ...
+
+    def to_json(self) -> str: ...
+
+
+S = TypeVar("S", bound=Savable)
+
+
+class Committed(NamedTuple, Generic[S]):
     positions: tuple[Entry, ...]  # without what oncelog added to their metadata
-    saved: SavedProducer | None
+    saved: S | None
     save: int  # 0: the group holds no producer
 
 
 def put_in(
     positions: Sequence[Entry],
-    saved: SavedProducer,
+    saved: Savable,
     save: int,
     *,
     limit_bytes: int = DEFAULT_LIMIT_BYTES,
@@ -97,7 +109,7 @@ def _too_small(entry: Entry, limit_bytes: int) -> BadSavedProducer:
     )
 
 
-def _additions(positions: Iterable[Entry], saved: SavedProducer) -> list[Entry]:
+def _additions(positions: Iterable[Entry], saved: Savable) -> list[Entry]:
     taken = {(each.topic, each.partition) for each in positions}
     return [
         Entry(name, at, partition.next_offset)
@@ -120,8 +132,9 @@ def _units(text: str) -> int:
     return max(len(text.encode("utf-8", "surrogatepass")), len(text.encode("utf-16-le", "surrogatepass")) // 2)
 
 
-def take_out(entries: Iterable[Entry]) -> Committed:
-    """Everything that a group holds, told apart; BadSavedProducer where the newest save is not there in whole."""
+def take_out(entries: Iterable[Entry], decode: Callable[[bytes], S]) -> Committed[S]:
+    """Everything that a group holds, told apart; BadSavedProducer where the newest save is not there in whole. `decode`
+    makes a saved producer of its JSON."""
     positions: list[Entry] = []
     chunks: list[tuple[Entry, Chunk]] = []
     for entry in entries:
@@ -134,7 +147,7 @@ def take_out(entries: Iterable[Entry]) -> Committed:
         return Committed(tuple(positions), None, 0)
     newest = max(chunk.save for _, chunk in chunks)
     pieces: dict[int, Chunk] = {chunk.at: chunk for _, chunk in chunks if chunk.save == newest}
-    return Committed(tuple(positions), SavedProducer.from_json(_join(newest, pieces)), newest)
+    return Committed(tuple(positions), decode(_join(newest, pieces)), newest)
 
 
 def _join(save: int, pieces: Mapping[int, Chunk]) -> bytes:

@@ -18,11 +18,11 @@ from oncelog.client.errors import KafkaError, KafkaException, invalid_argument
 from oncelog.client.register.entry import Entry
 from oncelog.client.saving.committed import DEFAULT_LIMIT_BYTES
 from oncelog.client.saving.ownership import Ownership
+from oncelog.client.saving.saved import SavedProducer
 from oncelog.clock import wall_s
 
 if TYPE_CHECKING:
     from oncelog.client.net.brokers import Brokers
-    from oncelog.client.saving.saved import SavedProducer
     from oncelog.client.types import TopicPartition
 
 _log: Final = logging.getLogger("oncelog.client")
@@ -35,12 +35,12 @@ AGAIN_S: Final = 24 * 60 * 60
 class Saving(Protocol):
     """The producer's side, on its own loop."""
 
-    started_from: "SavedProducer | None"
+    started_from: SavedProducer | None
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop: ...
 
-    async def begin_commit(self) -> "SavedProducer": ...
+    async def begin_commit(self) -> SavedProducer: ...
 
     async def end_commit(self, *, is_stored: bool) -> None: ...
 
@@ -58,14 +58,16 @@ class _Committer:
     def __init__(self, brokers: "Brokers", group: str, saving: Saving, limit_bytes: int) -> None:
         self._brokers = brokers
         self._saving = saving
-        self._ownership = Ownership(brokers, group, saving.started_from, limit_bytes=limit_bytes)
+        self._ownership = Ownership(
+            brokers, group, saving.started_from, SavedProducer.from_json, limit_bytes=limit_bytes
+        )
         self._again: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
         self._held: dict[tuple[str, int], Entry] = {}  # what was committed last
         self._last: SavedProducer | None = None
         self._turn = asyncio.Lock()
 
-    async def commit(self, positions: Sequence[Entry], again_s: float) -> "SavedProducer":
+    async def commit(self, positions: Sequence[Entry], again_s: float) -> SavedProducer:
         async with self._turn:
             value = await self._begin()
             is_stored = False
@@ -77,7 +79,7 @@ class _Committer:
         self._plan(value, again_s)
         return value
 
-    async def _begin(self) -> "SavedProducer":
+    async def _begin(self) -> SavedProducer:
         """The producer's turn. It is taken on the producer's thread, perhaps just when the commit is cancelled on ours:
         then whichever thread comes second gives it back."""
         if asyncio.get_running_loop() is self._saving.loop:
@@ -94,7 +96,7 @@ class _Committer:
                 self._give_turn_back(is_stored=False)
             raise
 
-    async def _take_turn(self, outcome: "concurrent.futures.Future[SavedProducer]") -> None:
+    async def _take_turn(self, outcome: concurrent.futures.Future[SavedProducer]) -> None:
         """On the producer's loop."""
         try:
             value = await self._saving.begin_commit()
@@ -113,7 +115,7 @@ class _Committer:
     async def _end(self, *, is_stored: bool) -> None:
         await asyncio.shield(asyncio.wrap_future(self._give_turn_back(is_stored=is_stored)))
 
-    async def _store(self, positions: Sequence[Entry], value: "SavedProducer") -> None:
+    async def _store(self, positions: Sequence[Entry], value: SavedProducer) -> None:
         metadata = self._brokers.metadata
         if metadata.cluster_id is None:
             metadata = await self._brokers.refresh(())
@@ -134,7 +136,7 @@ class _Committer:
             if not self._saving.loop.is_closed():  # else the producer was closed before
                 raise
 
-    def _plan(self, value: "SavedProducer", again_s: float) -> None:
+    def _plan(self, value: SavedProducer, again_s: float) -> None:
         if self._again is not None:
             self._again.cancel()
         loop = asyncio.get_running_loop()
@@ -147,7 +149,7 @@ class _Committer:
 
         self._again = loop.call_later(again_s, again)
 
-    async def _commit_again(self, value: "SavedProducer", again_s: float) -> None:
+    async def _commit_again(self, value: SavedProducer, again_s: float) -> None:
         """The same boundary, made anew: it lives as long as its owner."""
         async with self._turn:
             if self._last is not value:
@@ -164,7 +166,7 @@ class _Committer:
         self._plan(fresh, again_s)
 
 
-def _closed_meanwhile(outcome: "concurrent.futures.Future[SavedProducer]", taking: _Done) -> None:
+def _closed_meanwhile(outcome: concurrent.futures.Future[SavedProducer], taking: _Done) -> None:
     """The producer's loop has ended with the question on it."""
     if taking.cancelled() and not outcome.done() and outcome.set_running_or_notify_cancel():
         outcome.set_exception(KafkaException(KafkaError(KafkaError._DESTROY, "the producer was closed meanwhile")))
@@ -181,7 +183,7 @@ async def commit_with_producer(
     *,
     limit_bytes: int = DEFAULT_LIMIT_BYTES,
     again_s: float = AGAIN_S,
-) -> "SavedProducer":
+) -> SavedProducer:
     """Store these positions and the producer, at the boundary that it has reached, in the group; what was stored.
 
     Runs on the loop of the consumer's `brokers`. `limit_bytes` is the brokers' offset.metadata.max.bytes.

@@ -1,35 +1,37 @@
 """Positions and producer, as a group holds them."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from oncelog.client.errors import invalid_argument
 from oncelog.client.net.brokers import Brokers
 from oncelog.client.net.loop_thread import LoopThread
 from oncelog.client.properties import consumer_settings
+from oncelog.client.saving.committed import Savable
 from oncelog.client.saving.ownership import fetch_committed
-from oncelog.client.saving.saved import SavedProducer
 from oncelog.client.types import TopicPartition
 
-Loaded = tuple[list[TopicPartition], SavedProducer | None]
+S = TypeVar("S", bound=Savable)
 
 
-def load(properties: Mapping[str, Any]) -> Loaded:
+def load(properties: Mapping[str, Any], decode: Callable[[bytes], S]) -> tuple[list[TopicPartition], S | None]:
     thread = LoopThread("oncelog-load")
     try:
-        return thread.run(load_async(properties))
+        return thread.run(load_async(properties, decode))
     finally:
         thread.stop()
 
 
-async def load_async(properties: Mapping[str, Any]) -> Loaded:
+async def load_async(
+    properties: Mapping[str, Any], decode: Callable[[bytes], S]
+) -> tuple[list[TopicPartition], S | None]:
     settings = consumer_settings(properties)
     if not settings.group_id:
         raise invalid_argument("a saved producer is loaded from a group: `group.id` must be set")
     brokers = Brokers(settings)
     await brokers.start()
     try:
-        held = await fetch_committed(brokers, settings.group_id)
+        held = await fetch_committed(brokers, settings.group_id, decode)
     finally:
         await brokers.close()
     positions = [

@@ -8,14 +8,13 @@ meanwhile it goes on, otherwise another copy has taken over.
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Generic
 
 from oncelog.client.net import retry
 from oncelog.client.register.entry import Entry
 from oncelog.client.register.offsets import MetadataTooLarge, OffsetsKeeper
-from oncelog.client.saving.committed import DEFAULT_LIMIT_BYTES, LIMIT_SETTING, Committed, put_in, take_out
+from oncelog.client.saving.committed import DEFAULT_LIMIT_BYTES, LIMIT_SETTING, Committed, S, Savable, put_in, take_out
 from oncelog.client.saving.errors import BadSavedProducer, TakenOver
-from oncelog.client.saving.saved import SavedProducer
 from oncelog.slots.register import Fact, Gap, Outcome, Register, Subject
 
 if TYPE_CHECKING:
@@ -25,30 +24,32 @@ INSTANCE_ID: Final = "oncelog.saved-producer"
 SAVE: Final[Subject] = ("save",)
 
 
-async def fetch_committed(brokers: "Brokers", group: str) -> Committed:
+async def fetch_committed(brokers: "Brokers", group: str, decode: Callable[[bytes], S]) -> Committed[S]:
     """What the group holds now: positions, producer, number of the save."""
     keeper = OffsetsKeeper(brokers, group, INSTANCE_ID)
-    return take_out(await retry.ask(keeper.held, retry.Patience()))
+    return take_out(await retry.ask(keeper.held, retry.Patience()), decode)
 
 
-class Ownership:
+class Ownership(Generic[S]):
     """What one producer knows of the group that it is saved in."""
 
     def __init__(
         self,
         brokers: "Brokers",
         group: str,
-        started_from: SavedProducer | None,
+        started_from: S | None,
+        decode: Callable[[bytes], S],
         *,
         limit_bytes: int = DEFAULT_LIMIT_BYTES,
     ) -> None:
         self._keeper = OffsetsKeeper(brokers, group, INSTANCE_ID)
+        self._decode = decode
         self._limit_bytes = limit_bytes
         self._started_from = started_from  # what the group must hold at first, or somebody else has committed
         self._saves = Register()
         self._turn = asyncio.Lock()
 
-    async def commit(self, positions: Sequence[Entry], saved: SavedProducer, *, may_add: bool = True) -> None:
+    async def commit(self, positions: Sequence[Entry], saved: S, *, may_add: bool = True) -> None:
         """Store positions and producer in one OffsetCommit, or raise with nothing stored. `may_add`: this cluster has
         the output topics too."""
 
@@ -59,7 +60,7 @@ class Ownership:
             entries(self._saves.term or 1)  # refuse what does not fit before joining
             await retry.ask(lambda: self._commit_once(entries, saved), retry.Patience())
 
-    async def _commit_once(self, entries: Callable[[int], list[Entry]], saved: SavedProducer) -> None:
+    async def _commit_once(self, entries: Callable[[int], list[Entry]], saved: S) -> None:
         if not self._keeper.is_member and await self._look(saved) is Outcome.OWN:
             return
         save = self._saves.term
@@ -74,11 +75,11 @@ class Ownership:
             ) from None
         self._saves.take(_fact(save, saved))
 
-    async def _look(self, saved: SavedProducer) -> Outcome:
+    async def _look(self, saved: S) -> Outcome:
         """Become the owner, and see what the group holds: the save that this one builds upon, or, where the answer to
         a commit was lost, that very one."""
         await self._keeper.join()
-        held = take_out(await self._keeper.held())
+        held = take_out(await self._keeper.held(), self._decode)
         outcome = self._came_of(held, saved)
         if outcome in (Outcome.OPEN, Outcome.OWN):
             return outcome
@@ -89,7 +90,7 @@ class Ownership:
             "start anew"
         )
 
-    def _came_of(self, held: Committed, saved: SavedProducer) -> Outcome:
+    def _came_of(self, held: Committed[S], saved: S) -> Outcome:
         mine = self._saves.term
         if mine is None and held.saved != self._started_from:
             return Outcome.OTHERS
@@ -102,5 +103,5 @@ class Ownership:
         return self._saves.outcome(SAVE, saved, mine or held.save + 1)
 
 
-def _fact(save: int, saved: SavedProducer | None) -> Fact:
+def _fact(save: int, saved: Savable | None) -> Fact:
     return Fact(saved, saved, (SAVE,), save, opens=save + 1)

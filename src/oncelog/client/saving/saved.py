@@ -8,26 +8,16 @@ A partition holds a chain of spans rather than one identity: `slots/chain.py`.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from oncelog.client.saving import saved_json
-from oncelog.client.saving.errors import BadSavedProducer, TopicGone
+from oncelog.client.saving.errors import BadSavedProducer
+from oncelog.client.saving.saved_topics import SavedTopic, check_topic_id
 from oncelog.slots import Identity
-from oncelog.slots.chain import SavedPartition
 
 if TYPE_CHECKING:
     from oncelog.client.types import TopicPartition
-
-NO_TOPIC_ID = "00000000-0000-0000-0000-000000000000"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SavedTopic:
-    topic_id: str
-    partition_count: int  # pinned: a replay places records as the first run did, whatever was added since
-    keyless_counter: int
-    partitions: Mapping[int, SavedPartition] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,12 +75,21 @@ class SavedProducer:
 
     def to_value(self) -> dict[str, Any]:
         """The same as plain dictionaries, lists, numbers and strings, for those who store JSON by themselves."""
-        return saved_json.value_of(self)
+        return saved_json.value_of(
+            {
+                "cluster_id": self.cluster_id,
+                "made_at_ms": self.made_at_ms,
+                "partitioner": self.partitioner,
+                "topics": self.topics,
+                "keyless_run": self.keyless_run,
+            },
+            self.identities,
+        )
 
     @classmethod
     def from_json(cls, text: "str | bytes | Mapping[str, Any]") -> "SavedProducer":
         """From `to_json`'s text or `to_value`'s dictionary; `BadSavedProducer` says what is wrong with another."""
-        return saved_json.decode(text)
+        return cls(**saved_json.decode(text))
 
     @classmethod
     def load(cls, properties: Mapping[str, Any]) -> "tuple[list[TopicPartition], SavedProducer | None]":
@@ -100,20 +99,10 @@ class SavedProducer:
         """
         from oncelog.client.saving.loading import load
 
-        return load(properties)
+        return load(properties, cls.from_json)
 
     @classmethod
     async def load_async(cls, properties: Mapping[str, Any]) -> "tuple[list[TopicPartition], SavedProducer | None]":
         from oncelog.client.saving.loading import load_async
 
-        return await load_async(properties)
-
-
-def check_topic_id(name: str, before: str, now: str) -> None:
-    """Ids of brokers that know none are not compared."""
-    if before != now and not {before, now} & {"", NO_TOPIC_ID}:
-        raise TopicGone(
-            f"topic {name!r} was deleted and made again (its id was {before}, and is {now} now): what was written "
-            "before is gone",
-            "Start without a saved producer, from the input position that you want",
-        )
+        return await load_async(properties, cls.from_json)

@@ -16,17 +16,14 @@ unnoticed. It is no signature: who may write the store may write a new checksum 
 
 import hashlib
 import json
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict
 
-from oncelog.client.saving import saved as values
 from oncelog.client.saving.errors import BadSavedProducer
+from oncelog.client.saving.saved_topics import SavedTopic
 from oncelog.producers.sequences import GENERATIONS, SEQUENCES
 from oncelog.slots import NEVER, Identity, Span
 from oncelog.slots.chain import SavedPartition
-
-if TYPE_CHECKING:
-    from oncelog.client.saving.saved import SavedProducer, SavedTopic
 
 VERSION = 1
 VERSION_KEY = "oncelog.saved"
@@ -38,18 +35,28 @@ MOST_PARTITIONS = INT32_MAX
 NUMBER_LETTERS = 10  # of the largest partition
 
 
+class Fields(TypedDict):
+    """Of a saved producer."""
+
+    cluster_id: str
+    made_at_ms: int
+    partitioner: str
+    topics: Mapping[str, SavedTopic]
+    keyless_run: int
+
+
 def encode(value: Mapping[str, Any]) -> str:
     return _spell(value)
 
 
-def value_of(saved: "SavedProducer") -> dict[str, Any]:
-    index = {identity: at for at, identity in enumerate(saved.identities)}
+def value_of(saved: Fields, identities: Sequence[Identity]) -> dict[str, Any]:
+    index = {identity: at for at, identity in enumerate(identities)}
     value: dict[str, Any] = {
         VERSION_KEY: VERSION,
-        "cluster": saved.cluster_id,
-        "made_at_ms": saved.made_at_ms,
-        "partitioner": saved.partitioner,
-        "identities": [list(identity) for identity in saved.identities],
+        "cluster": saved["cluster_id"],
+        "made_at_ms": saved["made_at_ms"],
+        "partitioner": saved["partitioner"],
+        "identities": [list(identity) for identity in identities],
         "topics": {
             name: {
                 "id": topic.topic_id,
@@ -57,11 +64,11 @@ def value_of(saved: "SavedProducer") -> dict[str, Any]:
                 "keyless": topic.keyless_counter,
                 "at": {str(at): _row(each, index) for at, each in sorted(topic.partitions.items())},
             }
-            for name, topic in sorted(saved.topics.items())
+            for name, topic in sorted(saved["topics"].items())
         },
     }
-    if saved.keyless_run != 1:
-        value["keyless_run"] = saved.keyless_run
+    if saved["keyless_run"] != 1:
+        value["keyless_run"] = saved["keyless_run"]
     value["checksum"] = _checksum(value)
     return value
 
@@ -75,7 +82,7 @@ def _row(partition: SavedPartition, index: Mapping[Identity, int]) -> list[int]:
     return row
 
 
-def decode(text: "str | bytes | Mapping[str, Any]") -> "SavedProducer":
+def decode(text: "str | bytes | Mapping[str, Any]") -> Fields:
     value = text if isinstance(text, Mapping) else _parse(text)
     version = value.get(VERSION_KEY)
     if version is None:
@@ -122,9 +129,9 @@ def _checksum(value: Mapping[str, Any]) -> str:
 # The checksum is for accidents. What follows also stops a value that somebody wrote by hand, before anything is sent.
 
 
-def _saved(value: Mapping[str, Any]) -> "SavedProducer":
+def _saved(value: Mapping[str, Any]) -> Fields:
     identities = [_identity(each) for each in _list(value, "identities")]
-    return values.SavedProducer(
+    return Fields(
         cluster_id=_text(value, "cluster"),
         made_at_ms=_number(value.get("made_at_ms"), "made_at_ms", INT64_MAX),
         partitioner=_text(value, "partitioner"),
@@ -144,7 +151,7 @@ def _identity(row: Any) -> Identity:
     )
 
 
-def _topic(name: str, value: Any, identities: list[Identity]) -> "SavedTopic":
+def _topic(name: str, value: Any, identities: list[Identity]) -> SavedTopic:
     if not name or not isinstance(value, dict):
         raise BadSavedProducer(f"topic {name!r} is {value!r} where an object is expected")
     count = _number(value.get("count"), f"the partition count of {name!r}", MOST_PARTITIONS, least=1)
@@ -155,7 +162,7 @@ def _topic(name: str, value: Any, identities: list[Identity]) -> "SavedTopic":
         ):
             raise BadSavedProducer(f"topic {name!r} has {count} partitions, and {at[:60]!r} is none of them")
         partitions[int(at)] = _partition(f"{name}-{at}", row, identities)
-    return values.SavedTopic(
+    return SavedTopic(
         topic_id=_text(value, "id"),
         partition_count=count,
         keyless_counter=_number(value.get("keyless"), f"the counter of {name!r}", INT64_MAX),

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from oncelog.client import Producer, SavedProducer
-from oncelog.client.saving.saved import SavedTopic
+from oncelog.client.saving.saved_topics import SavedTopic
 from oncelog.embedded import Server
 from oncelog.slots.chain import SavedPartition
 from tests.client.saving.test_resumed_producer import PARTITIONS, feed
