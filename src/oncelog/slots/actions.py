@@ -16,6 +16,7 @@ from collections import deque
 from typing import Final
 
 from oncelog.error_codes import ErrorCodes as Code
+from oncelog.producers.sequences import SEQUENCE_MASK, SEQUENCE_WINDOW
 from oncelog.slots.batch import Batch
 from oncelog.slots.lease import FOREVER_MS
 from oncelog.slots.messages import Answer, Found, LookUp, Parted
@@ -43,18 +44,24 @@ def nothing(partition: Partition, now_ms: int, *about: object) -> None:
 
 
 def acknowledge(partition: Partition, now_ms: int, batch: Batch, answer: Answer) -> Event | None:
-    partition.landed(batch)
+    batch.is_flying = False
+    partition.flying -= 1
     tenure, base_offset = partition.tenure, answer.base_offset
     if tenure is not None:
         if tenure.is_shared and partition.may_be_passed(tenure, now_ms):
             # Who accepted it may have forgotten that others had filled these slots. So it is looked for from before it.
             batch.in_doubt = partition.is_late = True
             return Event.LATE
-        partition.reached(tenure, batch.end_sequence)
+        behind = (batch.first_sequence + batch.record_count) & SEQUENCE_MASK
+        if (behind - tenure.acknowledged) & SEQUENCE_MASK < SEQUENCE_WINDOW:
+            tenure.acknowledged = (
+                behind  # a later batch may be acknowledged first; it is stored behind the earlier ones
+            )
         if not tenure.is_leased:
             tenure.proven_timestamp_ms = batch.max_timestamp_ms
             # When it was appended is not known: its answer may have lain unread while this process slept.
-            tenure.known_at_ms = max(tenure.known_at_ms, batch.created_ms)
+            if batch.created_ms > tenure.known_at_ms:
+                tenure.known_at_ms = batch.created_ms
     partition.failures = 0
     is_first = partition.open[0] is batch
     if is_first:
@@ -65,7 +72,8 @@ def acknowledge(partition: Partition, now_ms: int, batch: Batch, answer: Answer)
         end_offset = base_offset + batch.record_count
         if is_first:
             partition.from_offset = end_offset
-        partition.stored_up_to(end_offset)
+        if end_offset > partition.next_offset:
+            partition.next_offset = end_offset
     if not batch.is_reported:
         deliver(partition, batch, base_offset, answer.append_time_ms)
     return None

@@ -31,7 +31,8 @@ def answered(partition: Partition, batch: Batch, answer: Answer, now_ms: int) ->
         if is_leader_stale:
             partition.failed_leader, partition.leader = partition.leader, NO_LEADER
         happen(partition, event, now_ms, batch, answer)
-    when_landed(partition, now_ms)
+    if partition.state:
+        when_landed(partition, now_ms)
 
 
 def ended(partition: Partition, batch: Batch, event: Event, code: int, now_ms: int) -> None:

@@ -29,7 +29,17 @@ class Counters:
 
 
 class Context:
-    __slots__ = ("actions", "counters", "due_ms", "limits", "random", "remembered_ms", "split", "wall_ahead_ms")
+    __slots__ = (
+        "actions",
+        "counters",
+        "due_ms",
+        "limits",
+        "random",
+        "remembered_ms",
+        "split",
+        "surely_known_ms",
+        "wall_ahead_ms",
+    )
 
     def __init__(self, limits: SenderLimits, random: Callable[[], float], split: Split) -> None:
         self.limits = limits
@@ -39,13 +49,14 @@ class Context:
         self.actions: list[Action] = []
         self.due_ms = FOREVER_MS  # nothing is due before, though something that was due may have been dealt with
         self.wall_ahead_ms = 0
-        self.remembered_ms = 0
+        self.remembered_ms = self.surely_known_ms = 0
         self.forgotten_after(limits.forget_after_ms)
 
     def forgotten_after(self, forget_after_ms: int) -> None:
         """What is sent now may arrive as late as `settle_ms` from now, and must still be remembered then."""
         margin_ms = max(forget_after_ms // 24, min(self.limits.settle_ms, forget_after_ms // 2))
         self.remembered_ms = forget_after_ms - margin_ms
+        self.surely_known_ms = min(self.remembered_ms, self.limits.settle_ms)  # whatever the records' timestamps are
 
     def wake_at(self, at_ms: int) -> None:
         if at_ms < self.due_ms:

@@ -11,7 +11,6 @@ What happens to all this is the table's to say (`table.py`); here are facts, and
 
 from collections import deque
 
-from oncelog.producers.sequences import SEQUENCE_WINDOW, records_behind
 from oncelog.slots.batch import Batch
 from oncelog.slots.context import Context
 from oncelog.slots.identity import Place
@@ -119,14 +118,13 @@ class Partition:
         """Whether another process may have filled the slots that are next here, so long ago that the broker has
         forgotten it and would take them again. Only where slots are shared, and only after a silence: with old
         timestamps a broker may forget at any time, but who never stops is told of it by the sequences."""
-        return now_ms >= self.known_until_ms(tenure, now_ms)
+        is_recent = now_ms - tenure.known_at_ms < self.context.surely_known_ms
+        return not is_recent and now_ms >= self.known_until_ms(tenure, now_ms)
 
     def known_until_ms(self, tenure: Tenure, now_ms: int) -> int:
         context = self.context
         is_proven = tenure.proven_timestamp_ms > context.remembered_since_ms(now_ms)
-        return tenure.known_at_ms + (
-            context.remembered_ms if is_proven else min(context.remembered_ms, context.limits.settle_ms)
-        )
+        return tenure.known_at_ms + (context.remembered_ms if is_proven else context.surely_known_ms)
 
     def is_forgettable(self, now_ms: int) -> bool:
         """Whether the broker may have stored what is in doubt and forgotten who wrote it: sent again, it would be there
@@ -193,15 +191,6 @@ class Partition:
     def landed(self, batch: Batch) -> None:
         batch.is_flying = False
         self.flying -= 1
-
-    def reached(self, tenure: Tenure, sequence: int) -> None:
-        """A later batch may be acknowledged first; it could only be stored behind the earlier ones."""
-        if records_behind(sequence - 1, tenure.acknowledged) < SEQUENCE_WINDOW:
-            tenure.acknowledged = sequence
-
-    def stored_up_to(self, end_offset: int) -> None:
-        if end_offset > self.next_offset:
-            self.next_offset = end_offset
 
     def back_off(self, now_ms: int) -> None:
         """Failures of requests that were in flight together count as one."""

@@ -7,7 +7,7 @@ where nobody else fills the same slots. A batch that is cut stays in the same sl
 
 from typing import Final
 
-from oncelog.producers.sequences import sequence_after
+from oncelog.producers.sequences import SEQUENCE_MASK, sequence_after
 from oncelog.slots.batch import Batch
 from oncelog.slots.identity import Identity
 from oncelog.slots.partition import Partition
@@ -49,7 +49,7 @@ def take(partition: Partition, now_ms: int) -> Batch | Event | None:
 def _stamp_first(partition: Partition, tenure: Tenure) -> Batch:
     batch = partition.waiting.popleft()
     batch.stamp(tenure.identity, tenure.next_sequence)
-    tenure.next_sequence = batch.end_sequence
+    tenure.next_sequence = (tenure.next_sequence + batch.record_count) & SEQUENCE_MASK
     partition.open.append(batch)
     return batch
 
