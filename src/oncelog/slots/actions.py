@@ -53,10 +53,9 @@ def acknowledge(partition: Partition, now_ms: int, batch: Batch, answer: Answer)
             batch.in_doubt = partition.is_late = True
             return Event.LATE
         behind = (batch.first_sequence + batch.record_count) & SEQUENCE_MASK
+        # A later batch may be acknowledged first; it could only be stored behind the earlier ones.
         if (behind - tenure.acknowledged) & SEQUENCE_MASK < SEQUENCE_WINDOW:
-            tenure.acknowledged = (
-                behind  # a later batch may be acknowledged first; it is stored behind the earlier ones
-            )
+            tenure.acknowledged = behind
         if not tenure.is_leased:
             tenure.proven_timestamp_ms = batch.max_timestamp_ms
             # When it was appended is not known: its answer may have lain unread while this process slept.
