@@ -125,15 +125,6 @@ def test_close_commits_everything_that_was_handed_out(written: str, group: str, 
     assert committed(make_consumer(group_id=group), written) == 42
 
 
-def test_a_closed_consumer_hands_out_nothing_that_lay_ready(written: str, make_consumer: MakeConsumer) -> None:
-    consumer = make_consumer()
-    consumer.assign(beginning(written))
-    take(consumer, 1)
-    consumer.close()
-    with pytest.raises(RuntimeError, match="Consumer closed"):
-        consumer.poll(0)
-
-
 def test_without_automatic_commits_close_commits_nothing(written: str, group: str, make_consumer: MakeConsumer) -> None:
     consumer = make_consumer(group_id=group)
     consumer.assign(beginning(written))

@@ -263,7 +263,6 @@ class AsyncConsumer:
     async def close(self) -> None:
         """Commit what was handed out where that goes by itself, leave the group, and end every task and socket."""
         await self._driver.close()
-        self._calls = NOT_OPEN
 
     async def __aenter__(self) -> Self:
         return await self.start()

@@ -14,5 +14,5 @@ class Call:
     then: Callable[[], Coroutine[Any, Any, None]] | None = None
 
 
-# In the place of the calls of a consumer that is not open: `poll` then goes the way on which that is noticed.
+# In the place of the calls of a consumer that is not started: `poll` then goes the way on which that is noticed.
 NOT_OPEN: Final = deque([Call(None)])

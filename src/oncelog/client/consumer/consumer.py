@@ -258,7 +258,6 @@ class Consumer:
     def close(self) -> None:
         """Commit what was handed out where that goes by itself, leave the group, and end every task and socket."""
         self._driver.close()
-        self._calls = NOT_OPEN
 
     def __enter__(self) -> Self:
         return self
