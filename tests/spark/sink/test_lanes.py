@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from oncelog.chaos.life import free_ports
+from oncelog.client import Producer
 from oncelog.spark.sink.errors import SinkRefused
 from oncelog.spark.sink.lane import topic_of
 from tests.peers.server_process import ServerProcess
@@ -371,3 +372,18 @@ def dated(rows: Rows) -> list[pa.RecordBatch]:
     """With timestamps of long ago."""
     times = pa.array([1_500_000_000_000] * 400).view(pa.timestamp("ms", "UTC"))
     return [table(rows[at : at + 400], timestamp=times[: len(rows[at : at + 400])]) for at in range(0, len(rows), 400)]
+
+
+def test_a_record_that_no_sink_wrote_is_passed_over_and_a_damaged_one_stops_it(
+    server: ServerProcess, topic: str
+) -> None:
+    sink = Sink(server, topic)
+    sink.run(0, [LEFT, RIGHT])
+    with Producer({"bootstrap.servers": server.bootstrap_servers}) as producer:
+        producer.produce(topic_of(sink.query), b"what is this", b"hello")
+    sink.run(1, [LEFT, RIGHT])
+    assert values(server, topic) == values_of(LEFT, RIGHT, LEFT, RIGHT)
+    with Producer({"bootstrap.servers": server.bootstrap_servers}) as producer:
+        producer.produce(topic_of(sink.query), b"what is this", b"2/mark/0/n")
+    with pytest.raises(SinkRefused, match=r"of the sink's topic: the record is no JSON"):
+        sink.run(2, [LEFT])
