@@ -49,7 +49,7 @@ class Tally:
     unique: int = 0
     duplicates: int = 0
     out_of_order: int = 0  # that stand there once, behind a larger one
-    foreign: int = 0  # no number, or one that nobody sent
+    foreign: int = 0  # no number, or one that was never sent
     runs: int = 0
 
     def add(self, other: "Tally") -> None:

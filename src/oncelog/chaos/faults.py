@@ -155,7 +155,7 @@ def seeded_schedule(
     stall_ms: int = 300,
     delay_ms: int = 30,
 ) -> list[Fault]:
-    """One fault about every so many of what is counted, half to one and a half times as far from the one before."""
+    """One fault about every `every` of what is counted, half to one and a half times as far from the one before."""
     if every < 1:
         raise ValueError("`every` counts what passes between two faults: at least 1")
     chance = random.Random(f"oncelog faults {seed}")

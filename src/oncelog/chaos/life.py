@@ -31,7 +31,7 @@ _next_port: Final = itertools.cycle([*PORTS[_begin:], *PORTS[:_begin]])
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody holds right now, and that this process has not chosen before."""
+    """Ports that are free right now, and that this process has not chosen before."""
     found: list[int] = []
     while len(found) < count:
         port = next(_next_port)

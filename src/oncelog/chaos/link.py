@@ -44,7 +44,7 @@ class Link:
         self._swallow_left = 0
         self._late: dict[Direction, tuple[int, int]] = {}  # frames and milliseconds
         self._is_cut = False
-        self._untold: Direction | None = None  # what the side that was not told of a cut still sends
+        self._untold: Direction | None = None  # what the side that does not know of a cut still sends
         self._ended = asyncio.Event()
 
     @property
@@ -120,7 +120,7 @@ class Link:
                     return
 
     async def _next(self, reader: asyncio.StreamReader) -> bytes | None:
-        """A whole frame with its length; None at the end. While a side is not told of a cut, its bytes go nowhere."""
+        """A whole frame with its length; None at the end. Bytes of a side that does not know of a cut go nowhere."""
         try:
             head = await reader.readexactly(_SIZE_BYTES)
             size = int.from_bytes(head, "big", signed=True)

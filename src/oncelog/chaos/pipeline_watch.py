@@ -1,7 +1,7 @@
 """The pipeline's side of an experiment: how far it is, what of it is killed when, and whether it is through.
 
-A kill comes after so many rows of the output, and then when it certainly hits a batch: rows of it are seen to arrive,
-and Spark has not written down that it is over.
+A kill comes after a number of rows of the output, and then when it certainly hits a batch: rows of it are seen to
+arrive, and Spark has not written down that it is over.
 """
 
 import os

@@ -38,7 +38,7 @@ class Event:
 
 
 def schedule(seed: int | str, targets: Iterable[Target], *, every: int, messages: int) -> list[Event]:
-    """One event about every so many confirmed messages, half to one and a half times as far from the one before. The
+    """One event about every `every` confirmed messages, half to one and a half times as far from the one before. The
     targets take turns in an order that the seed shuffles anew each time, so that none is left out for long."""
     if every < 1:
         raise ValueError("`every` counts the messages that are confirmed between two faults: at least 1")

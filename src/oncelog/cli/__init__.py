@@ -56,7 +56,7 @@ class Commands(Pointing):
         except KeyboardInterrupt:
             raise SystemExit(INTERRUPTED) from None
         except BrokenPipeError:
-            # Whoever read our output has seen enough, as `head` does: that is no failure.
+            # The reader of our output ended early, as `head` does: that is no failure.
             forget_stdout()
             raise SystemExit(0) from None
         except OSError as refusal:

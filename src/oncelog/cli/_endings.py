@@ -55,7 +55,7 @@ def words_of(error: object) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The end of a sentence about a name that nobody knows."""
+    """The end of a sentence about an unknown name."""
     near = get_close_matches(name, list(known), n=1, cutoff=0.5)
     return f"; the nearest known one is {near[0]}" if near else ""
 

@@ -11,7 +11,7 @@ from oncelog.cli._cluster import Cluster, Place
 from oncelog.cli._endings import failure
 
 BEGINNING_TIME, END_TIME = -2, -1
-EXPECTED = "expected beginning, end, stored, an offset, -N (so many before the end), s@MS or e@MS"
+EXPECTED = "expected beginning, end, stored, an offset, -N (N before the end), s@MS or e@MS"
 _TIME = re.compile(r"([se])@(\d+)")
 _NUMBER = re.compile(r"-?\d+")
 

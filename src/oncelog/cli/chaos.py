@@ -106,7 +106,7 @@ MOST_IN_MINUTES: Final = 200_000_000  # messages that a run by the clock has roo
 def command(**given: Any) -> None:
     """Send numbered messages, kill what you are told to kill, read everything back, and count.
 
-    Faults come after so many confirmed messages, never by the clock, so that the same seed plans the same faults.
+    Faults come after a number of confirmed messages, never by the clock, so that the same seed plans the same faults.
 
     Exit codes: 0 exact, 1 not exact, 2 inconclusive (a kind of fault never hit work) or wrong usage, 130 Ctrl-C.
     """
@@ -133,7 +133,7 @@ def _say(said: Iterable[str]) -> None:
         for line in said:
             click.echo(line, color=False if os.environ.get("NO_COLOR") else None)
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever has read enough, as `head` does, changes no verdict
+    except BrokenPipeError:  # a reader that ends early, as `head` does, changes no verdict
         forget_stdout()
 
 

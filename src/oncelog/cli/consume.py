@@ -50,7 +50,7 @@ class Shape:
     multiple=True,
     help="beginning (if not given), end, stored, an offset, -N from the end, s@MS; and e@MS, where to stop.",
 )
-@click.option("-c", "count", metavar="N", type=click.IntRange(min=1), help="End after so many records.")
+@click.option("-c", "count", metavar="N", type=click.IntRange(min=1), help="End after N records.")
 @click.option("-e", "ends", is_flag=True, help="End when the end of every partition was reached.")
 @click.option("-f", "format_", metavar="FORMAT", help="%t %p %o %k %s %K %S %R %T %h %%, and \\n \\t \\r \\xHH.")
 @click.option("-J", "is_json", is_flag=True, help="kcat's JSON envelope, which `produce -J` takes.")

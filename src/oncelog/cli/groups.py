@@ -88,7 +88,7 @@ def _told(cluster: "Cluster", group: "GroupDescription") -> dict[str, Any]:
     committed = {place: each.offset for place, each in _committed(cluster, group.group_id).items()}
     owners = {place: member for member in group.members for place in member.assignment}
     known = cluster.metadata().topics
-    # A partition that nobody has committed is a line, too: what lies there is in no lag.
+    # A partition without a commit is a line, too: what lies there is in no lag.
     beside = {(topic, at) for topic, _ in (*committed, *owners) if topic in known for at in known[topic].partitions}
     places = {*committed, *owners, *beside}
     ends = _ends(cluster, places)

@@ -49,7 +49,7 @@ class Source:
 @click.option("-H", "headers", metavar="NAME=VALUE", multiple=True, help="A header of all records; repeatable.")
 @click.option("-J", "is_json", is_flag=True, help="Lines as `consume -J` prints them.")
 @click.option("-z", "codec", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]), help="Compression.")
-@click.option("-c", "count", metavar="N", type=click.IntRange(min=1), help="End after so many records.")
+@click.option("-c", "count", metavar="N", type=click.IntRange(min=1), help="End after N records.")
 @click.option("-l", "are_lines", is_flag=True, help="Files are cut at the delimiter, as stdin is.")
 @click.option("-Z", "empty_is_null", is_flag=True, help="Empty keys and values are sent as null.")
 @click.option("-q", "is_quiet", is_flag=True, help="kcat's; nothing is said anyway.", hidden=True)

@@ -1,4 +1,4 @@
-"""The page on the server's own event loop: a listening socket, and uvicorn's protocol for whoever comes.
+"""The page on the server's own event loop: a listening socket, and uvicorn's protocol for each connection.
 
 uvicorn is made to run a process: it takes the signals for itself and wakes up ten times a second. Here it does neither;
 of its server only starting and stopping are used, so nothing happens while nobody asks.

@@ -1,4 +1,4 @@
-"""What the versions that a broker speaks tell of it. Pure."""
+"""What release of Kafka a broker is, by the versions that it speaks. Pure."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple

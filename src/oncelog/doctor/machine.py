@@ -94,7 +94,7 @@ def _nearest_there(folder: Path) -> Path:
 
 
 def _refusal_to_write(folder: Path) -> str | None:
-    """Tried, since permissions do not tell of a file system that is read-only; the file has no name where that works,
+    """Tried, since permissions do not show a read-only file system; the file has no name where that works,
     and is gone when this returns."""
     try:
         with tempfile.TemporaryFile(dir=folder, prefix=".oncelog-doctor-"):

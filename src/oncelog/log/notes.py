@@ -32,7 +32,7 @@ def read_start(disk: Disk, folder: str) -> int:
 
 
 def read_epoch(disk: Disk, folder: str) -> int:
-    """-1 for what cannot be one: batches and snapshots tell of every epoch that holds a record."""
+    """-1 for what cannot be one: batches and snapshots name every epoch that holds a record."""
     data = read_whole(disk, f"{folder}/{EPOCH_FILE}").strip()
     epoch = int(data) if data.isdigit() and len(data) <= 10 else -1
     return epoch if epoch <= LATEST_EPOCH else -1

@@ -94,7 +94,7 @@ class PartitionLog:
             parts.segments.add(found.log_start_offset)
         parts.extent.opened(found.log_start_offset, parts.segments.active.end_offset)
         self._appender.resume()
-        # What is behind the recovery point may not be on the disk yet, whoever wrote it.
+        # What is behind the recovery point may not be on the disk yet, no matter who wrote it.
         unflushed = found.unflushed_segments
         parts.unsynced.note_closed(parts.segments.closed[-unflushed:] if unflushed else ())
         parts.checkpointer.register(self)
@@ -301,7 +301,7 @@ class PartitionLog:
     def begin_flush(self, now: Now | None = None) -> FlushPlan:
         """On the appending thread, with nothing staged: what is needed to move the recovery point up to here.
 
-        A snapshot says how old its producers were at `now`. Whoever reads it back must not do so as of an earlier
+        A snapshot says how old its producers were at `now`. It must not be read back as of an earlier
         time, or they would be by so much older than they are.
         """
         if now is not None:

@@ -127,7 +127,7 @@ class Recovery:
         return found
 
     def _check_beginning(self, first_base: int, stored_start: int) -> None:
-        """Whoever takes away a log's first segments leaves a note of it before: retention a snapshot."""
+        """Retention leaves a note before it removes a log's first segments: a snapshot."""
         noted = first_base <= stored_start or first_base in offsets_of(self._names, SNAPSHOT)
         if not noted and not self._replicated:
             raise LogStorageError(
@@ -261,7 +261,7 @@ class Recovery:
     def _gaps_below(self) -> int:
         """Offsets have gaps only where compaction took records out, here or at the leader that they came from.
 
-        Here it does so only below the newest recovery point; should that be lost, its own notes tell of earlier passes.
+        Here it does so only below the newest recovery point; should that be lost, its own notes name earlier passes.
         """
         if self._replicated:
             return NO_LIMIT

@@ -89,7 +89,7 @@ def _start_by_size(log: Parts) -> int:
 
 
 def _keep_producers(log: Parts, gone: list[Segment], now: Now) -> None:
-    """A snapshot at the first offset that stays: whoever begins there, such as a log cut back, knows them all."""
+    """A snapshot at the first offset that stays: a reader that begins there, such as a log cut back, knows them all."""
     first_offset = gone[-1].end_offset
     log.flusher.flush()
     snapshot = _snapshot_at(log, first_offset, now)

@@ -39,7 +39,7 @@ class Slice:
         segment = self._segment
         try:
             return segment.handles.get(segment.log_path).send_to(socket_fd, self._size_bytes, self._position)
-        except OSError:  # the disk's or the socket's: whoever goes on by the plain way will learn which
+        except OSError:  # the disk's or the socket's: reading and writing plainly will show which
             return 0
 
     def rest(self, sent_bytes: int) -> bytes:

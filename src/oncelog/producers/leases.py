@@ -89,7 +89,7 @@ class LeaseIssuer:
         self._opened_ms = 0
 
     def grant(self, now: Now) -> Lease:
-        """A pid that nobody had, as far as 2^32 of them reach. Nothing is granted when `reserve` raises."""
+        """A pid that was never granted, as far as 2^32 of them reach. Nothing is granted when `reserve` raises."""
         block_is_stale = now.monotonic_ms - self._opened_ms >= self._history.period_ms
         if self._next_pid == self._end_pid or block_is_stale:
             self._open_block(now)

@@ -2,8 +2,8 @@
 
 The rules call a batch with the next sequence of the current generation APPEND (see `next_row` of the two kinds). While
 one producer goes on and nobody else is asked about, that takes one comparison here, and its entry learns of all the
-batches at once. Whoever looks at the map or changes it settles the run first (`ProducerMap`), so that nothing else can
-see that the entry lags behind.
+batches at once. Everything that looks at the map or changes it settles the run first (`ProducerMap`), so that nothing
+else can see that the entry lags behind.
 """
 
 from typing import Protocol
@@ -26,7 +26,7 @@ class Run:
     """Whose run it is, what comes next, and the batches that are not yet in the entry.
 
     `ProducerMap.accept_next` compares and appends, and so does the log's `stage`: a call costs as much as all that it
-    does. The same object for as long as the map is there, whoever's run it is.
+    does. The same object for as long as the map is there, for every producer's run.
     """
 
     __slots__ = ("_kind", "_row", "batches", "generation", "next_sequence", "pid")

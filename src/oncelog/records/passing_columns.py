@@ -88,7 +88,8 @@ def pass_on(
     allocate: Callable[[int], Bytes] | None = None,
 ) -> Passing:
     """The records from `start_offset` on and before `end_offset`. Where the buffer can be written to, what passes as it
-    is stays in it and is changed there; the buffer is then whoever's the batches are. Raises InvalidRecord for damage.
+    is stays in it and is changed there; the buffer then belongs to the owner of the batches. Raises InvalidRecord for
+    damage.
 
     `most_bytes` is what the destination takes in a batch, `made_bytes` how large those are that are made anew.
     """

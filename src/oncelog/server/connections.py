@@ -51,7 +51,7 @@ class Open(Protocol):
 
 
 class LineLimit:
-    """At most a few lines a second about bad connections, so that nobody can fill the disk with the server's log."""
+    """At most a few lines a second about bad connections, so that no client can fill the disk with the server's log."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

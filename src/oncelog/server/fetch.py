@@ -70,7 +70,7 @@ def _topic(topics: Topics, name: bytes, version: int) -> Topic:
 
 
 def _each_once(topics: list[tuple[bytes, list[Asked]]]) -> list[tuple[bytes, list[Asked]]]:
-    """Partitions by topic; whoever names one again means the last one, as in Kafka."""
+    """Partitions by topic; where one is named again, the last one counts, as in Kafka."""
     found: dict[bytes, dict[int, Asked]] = {}
     for name, asked in topics:
         found.setdefault(name, {}).update({each.index: each for each in asked})
@@ -130,7 +130,7 @@ class Fetch:
             partition.waiters.add(self._woken)
 
     def _woken(self) -> None:
-        """Look again once this round of the loop is over: whoever woke us may have more to do, and so may others."""
+        """Look again once this round of the loop is over: what woke us may have more to do, and so may others."""
         if not self._is_due and self._future is not None and not self._future.done():
             self._is_due = True
             asyncio.get_running_loop().call_soon(self._look)

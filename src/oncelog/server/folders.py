@@ -27,7 +27,7 @@ class Folders:
         return self.disk.exists(self.path(topic, index))
 
     def found(self) -> Iterator[tuple[str, int]]:
-        """Every partition's folder that is there, whoever it belongs to."""
+        """The folders of all partitions, also of topics that are gone."""
         for name in sorted(self.disk.listdir(self.data_dir)):
             match = _PARTITION_FOLDER.fullmatch(name)
             if match and is_legal_name(match["topic"]):

@@ -8,8 +8,8 @@ UNSENT_BYTES = 256 * 2**20  # answers that clients do not take may hold this muc
 
 
 class Budget:
-    """Bytes that may be held at a time. Whoever finds nothing left is called when something is given back: the oldest
-    and the newest in turn, so that no crowd keeps somebody out, whether it came before or comes after.
+    """Bytes that may be held at a time. A caller that finds nothing left is called when something is given back: the
+    oldest and the newest in turn, so that no crowd keeps another caller out, whether it came before or comes after.
 
     What was begun may need more before it can end. One holder at a time may then overdraw: else all might wait for each
     other, and the largest frame might never fit.

@@ -100,7 +100,7 @@ class MetadataLog:
 
 
 def definitions_in(records: Iterable[Record]) -> dict[str, Definition]:
-    """For whoever reads the records without opening the log. Raises what a record that is no such record raises."""
+    """For readers of the records that do not open the log. Raises what a record that is no such record raises."""
     found: dict[str, Definition] = {}
     for record in records:
         _define(found, (record.key or b"").decode(), None if record.value is None else json.loads(record.value))

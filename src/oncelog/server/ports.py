@@ -29,7 +29,7 @@ class Cluster(Protocol):
         ...
 
     def reserve_pids(self, kind: PidKind, count: int) -> int:
-        """The first of `count` pids in a row that nobody else has got or will get. Durable when it returns.
+        """The first of `count` pids in a row that no other process has got or will get. Durable when it returns.
 
         Raises `ClusterStorageError` when that cannot be promised; nothing is reserved then.
         """

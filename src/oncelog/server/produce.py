@@ -313,7 +313,7 @@ class Producing:
             lags = lags or log.high_watermark < log.next_offset
             if self._waits_for_disk:
                 self._broker.flusher.request(partition)
-        for partition in touched:  # only now: whoever is woken may stage and commit, too
+        for partition in touched:  # only now: what is woken may stage and commit, too
             if partition.waiters:
                 partition.wake()
         self._broker.housekeeping.checkpoint_if_due()

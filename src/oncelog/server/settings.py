@@ -150,7 +150,7 @@ class Settings:
     changed: dict[str, str] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        """Whoever makes settings in code may use either name too."""
+        """Settings made in code may use either name too."""
         if self.broker_id is not None:
             self.node_id = self.broker_id
         if self.log_dirs is not None:

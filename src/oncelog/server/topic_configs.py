@@ -1,7 +1,7 @@
 """What can be set on one topic: Kafka's names, the server settings that they fall back on, and what a log is given.
 
 Names that only tune how Kafka does its work are taken and do nothing here. Names that change what a topic promises
-are taken only with a value that oncelog keeps; anything else is refused, so that nobody relies on a promise not made.
+are taken only with a value that oncelog keeps; anything else is refused, since it would be a promise that is not kept.
 """
 
 from collections.abc import Mapping

@@ -291,7 +291,7 @@ class Topics:
 
     @contextmanager
     def _making(self, topic: Topic, count: int) -> Iterator[list[Partition]]:
-        """Holds the name while logs are made that nobody knows yet. Where a step fails they are let go, and their
+        """Holds the name while its logs are made and cannot be found yet. Where a step fails they are let go, and their
         folders stay behind, empty: those count for nothing."""
         key = topic_rules.collision_key(topic.name)
         self._on_their_way[key] = count

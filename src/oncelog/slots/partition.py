@@ -73,7 +73,7 @@ class Partition:
         self.cuts = True  # a batch may be sent as two
         self.waits_after_loss = False  # a lost connection is its user's to decide about
         self.is_parted = False  # one was lost, and nothing was decided yet
-        self.has_gap = False  # slots were given up that nobody filled
+        self.has_gap = False  # slots were given up and stay empty
         self.is_refused = False  # the first open batch's sequence was refused though nothing lay before it
         self.is_late = False  # an acknowledgement proved nothing: the broker may have forgotten who filled the slots
         self.leader = NO_LEADER
@@ -117,7 +117,7 @@ class Partition:
     def may_be_passed(self, tenure: Tenure, now_ms: int) -> bool:
         """Whether another process may have filled the slots that are next here, so long ago that the broker has
         forgotten it and would take them again. Only where slots are shared, and only after a silence: with old
-        timestamps a broker may forget at any time, but who never stops is told of it by the sequences."""
+        timestamps a broker may forget at any time, but a producer that never stops notices by the sequences."""
         is_recent = now_ms - tenure.known_at_ms < self.context.surely_known_ms
         return not is_recent and now_ms >= self.known_until_ms(tenure, now_ms)
 

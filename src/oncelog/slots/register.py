@@ -82,7 +82,7 @@ class Register:
         return False
 
     def fact_of(self, record: Record) -> Fact | None:
-        """What a record of the plan's says; None for a kind that nobody asks about. Raises where it is damaged."""
+        """What a record of the plan's says; None for a kind that no question is about. Raises where it is damaged."""
         return None
 
     def counted(self, fact: Fact, won: Sequence[Subject], offset: int) -> None:

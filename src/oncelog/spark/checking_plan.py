@@ -129,7 +129,7 @@ _EXPRESSIONS: Final = {
     "InputFileName": "files may be divided among tasks in another way",
     "SparkPartitionID": "it tells which task ran, not what the row is",
     "MonotonicallyIncreasingID": "it tells which task ran, not what the row is",
-    "CallMethodViaReflection": "it calls code that nobody here can look into",
+    "CallMethodViaReflection": "it calls code that this check cannot read",
 }
 
 

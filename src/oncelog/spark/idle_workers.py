@@ -2,7 +2,7 @@
 
 After a minute without work Spark closes a worker's connection. Workers that plan reads and writes take that for a
 broken order, try to tell the JVM, and leave a traceback with a BrokenPipeError on stderr: four for each query, measured
-on PySpark 4.2. Nobody can act on that, nor on any other pipe that the JVM has closed: whoever closed it knows why.
+on PySpark 4.2. Nobody can act on that, nor on any other pipe that the JVM has closed: its other end knows why.
 """
 
 import sys

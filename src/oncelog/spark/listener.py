@@ -110,6 +110,6 @@ def _guarded(pass_on: Callable[[], None]) -> None:
     try:
         pass_on()
     except (Py4JError, OSError):
-        _log.debug("Spark ended while it told of a query", exc_info=True)
+        _log.debug("Spark ended while it reported a query", exc_info=True)
     except Exception:
         _log.warning("a report of a query could not be read", exc_info=True)

@@ -169,7 +169,7 @@ SOURCE: Final = (
         "minOffsetsPerTrigger",
         "min_offsets_per_trigger",
         (STREAM,),
-        "Wait until so many records are there, at most for `maxTriggerDelay`. Says nothing with `availableNow`.",
+        "Wait for this number of records, at most for `maxTriggerDelay`. Says nothing with `availableNow`.",
     ),
     _option("maxTriggerDelay", "max_trigger_delay_ms", (STREAM,), "See above.", Kind.DURATION, default="15m"),
     _option(

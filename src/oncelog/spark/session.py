@@ -248,5 +248,5 @@ def _stop(spark: Any) -> None:
         return
     from py4j.protocol import Py4JNetworkError
 
-    with suppress(ConnectionError, Py4JNetworkError):  # its JVM was killed, which whoever used it has heard of
+    with suppress(ConnectionError, Py4JNetworkError):  # its JVM was killed, which its user has been told
         spark.stop()

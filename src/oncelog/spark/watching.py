@@ -111,7 +111,7 @@ def stages_of(context: Any) -> Callable[[], Sequence[Stage] | None]:
 
 
 def _watch_client(spark: Any, screen: Screen) -> None:
-    """The server tells of stages while it works for this client."""
+    """The server reports stages while it works for this client."""
     # Brokers that a server elsewhere reaches need not be reachable from here.
     at_end = commit_end if "SPARK_LOCAL_REMOTE" in os.environ else _nothing
     spark.registerProgressHandler(StagesTold(screen))

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, get_args, get_origin
 from oncelog.wire.frames import MalformedFrame, read_uvarint, write_uvarint
 from oncelog.wire.nulls import without_none
 
-# In one request, all arrays together. To look so many up takes a quarter of a second, in which nobody else is served.
+# In one request, all arrays together. To look them up takes a quarter of a second, in which no other client is served.
 MOST_ELEMENTS = 20_000
 
 _FIXED_BYTES = {
@@ -95,7 +95,7 @@ class Bounds:
         self._most_elements = most_elements
 
     def checked(self, data: bytes) -> bytes:
-        """The request, without tagged fields that nobody knows. Raises `MalformedFrame` for what cannot be read."""
+        """The request, without unknown tagged fields. Raises `MalformedFrame` for what cannot be read."""
         walk = _Walk(data, self._most_elements)
         try:
             walk.over(self._steps, 0)

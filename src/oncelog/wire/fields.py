@@ -14,7 +14,7 @@ _two_int32 = Struct(">ii")
 
 
 class NodeEndpoint(NamedTuple):
-    """A broker that an answer names, so that nobody has to ask for it."""
+    """A broker that an answer names, so that no client has to ask for it."""
 
     node_id: int
     host: str

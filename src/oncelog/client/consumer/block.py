@@ -54,5 +54,5 @@ class Block:
         return -1
 
     def drop(self) -> None:
-        """Nothing more comes out of `rows`, whoever is iterating over it."""
+        """Nothing more comes out of `rows`, also for an iteration that has begun."""
         self._offsets.clear()

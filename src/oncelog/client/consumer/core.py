@@ -303,7 +303,7 @@ class Core:
         except KafkaException as error:
             failure = error.error
         except Exception as unexpected:
-            _log.exception("a commit failed in a way that nobody thought of")
+            _log.exception("a commit failed unexpectedly")
             failure = KafkaError(KafkaError._FAIL, f"the commit failed: {unexpected!r}")
         on_commit = self.settings.on_commit
         if on_commit is None and failure is not None:

@@ -18,8 +18,8 @@ _NO_ROWS: Iterator[Message] = iter(())
 
 
 class Delivery:
-    """`next_event` gives what was fetched, oldest first, or None; `taken` is told of chunks that leave the queue;
-    `damaged` is told of a partition and a position behind which it cannot be read now."""
+    """`next_event` gives what was fetched, oldest first, or None; `taken` gets chunks that leave the queue;
+    `damaged` gets a partition and a position behind which it cannot be read now."""
 
     def __init__(
         self,

@@ -216,9 +216,9 @@ class Engine:
         self.pump()
 
     def _unexpected(self, request_id: int) -> None:
-        """A defect, or an answer that nobody could make up. Whoever waits for the request goes on all the same, and the
+        """A defect, or an impossible answer. What waits for the request goes on all the same, and the
         application is told."""
-        _log.exception("a consumer's question failed in a way that nobody thought of")
+        _log.exception("a consumer's question failed unexpectedly")
         if request_id:
             self.fetcher.lost(request_id, KafkaError._BAD_MSG, self._now_ms())
         else:
@@ -241,7 +241,7 @@ class Engine:
         self._seen_metadata = None
 
     def _learn_leaders(self, now_ms: int) -> None:
-        """Whoever had metadata refreshed, what it says is told to the machine once."""
+        """However it was refreshed, new metadata is told to the machine once."""
         metadata = self._brokers.metadata
         if metadata is self._seen_metadata:
             return

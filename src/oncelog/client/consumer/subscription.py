@@ -124,7 +124,7 @@ class Subscription:
     # --- whether the application polls
 
     async def _look_for_polls(self) -> None:
-        """Polling must cost nothing, so nobody is told of a poll: it shows by what has been handed out since."""
+        """Polling must cost nothing, so a poll is not reported: it shows by what has been handed out since."""
         pause_ms = min(POLLS_LOOK_MS, max(10, self._settings.max_poll_interval_ms // 10))
         before: object = None
         while True:

@@ -29,7 +29,7 @@ def survey(records: Buffer) -> Survey:
         if behind > end:
             break
         if length < HEADER_BYTES - LENGTH_PREFIX_BYTES:
-            # A length that cannot be: nothing behind it can be told apart. Whoever decodes says so, with the offset.
+            # A length that cannot be: nothing behind it can be told apart. The decoder says so, with the offset.
             return Survey(end, next_offset, record_count, epochs)
         next_offset = base_offset + last_delta + 1
         if epoch != leader_epoch:

@@ -165,7 +165,7 @@ class Group:
     # --- what the machine wants
 
     def _advance(self) -> None:
-        """Do what is to be done, until nothing is. Whoever is told something here may call back meanwhile."""
+        """Do what is to be done, until nothing is. A listener that is called here may call back meanwhile."""
         if self._is_advancing:
             return
         self._is_advancing = True
@@ -231,7 +231,7 @@ class Group:
         except KafkaException as failure:
             self._machine.failed(action.request_id, failure.error, self._now_ms())
         except Exception as unexpected:
-            _log.exception("a group's %s failed in a way that nobody thought of", type(action).__name__)
+            _log.exception("a group's %s failed unexpectedly", type(action).__name__)
             error = KafkaError(KafkaError._FAIL, f"{type(action).__name__}: {unexpected!r}")
             self._machine.failed(action.request_id, error, self._now_ms())
         if self._asking is asyncio.current_task():

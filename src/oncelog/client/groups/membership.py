@@ -80,7 +80,7 @@ class Membership:
         self._is_leaving = False
         self._is_polled_out = False
         self._is_lost = False
-        # A join or sync got no answer. One sent again may be told of a generation that began long ago, without its
+        # A join or sync got no answer. One sent again may be answered with a generation that began long ago, and its
         # session beginning anew; so a heartbeat comes first, and nothing is taken on before it is answered.
         self._has_doubt = False
         self._join_reason: str | None = None

@@ -67,7 +67,7 @@ def encode_assignment(partitions: Collection[Partition], userdata: bytes = b"") 
 
 
 def decode_assignment(data: bytes) -> frozenset[Partition]:
-    """No bytes are no partitions: a coordinator gives them to a member that nobody thought of."""
+    """No bytes are no partitions: a coordinator gives them to a member that the leader left out."""
     if not data:
         return frozenset()
     reader = Reader(data)

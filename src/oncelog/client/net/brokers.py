@@ -160,7 +160,7 @@ class Brokers:
     def _none_answers(self, failures: list[KafkaError]) -> KafkaError:
         lasting = [error for error in failures if not error.retriable()]
         if lasting:
-            return lasting[0]  # a wrong password stays wrong, and says more than that nobody answers
+            return lasting[0]  # a wrong password stays wrong, and says more than that no broker answers
         given = ",".join(f"{host}:{port}" for host, port in self.settings.bootstrap_servers)
         words = f"no broker can be reached (`bootstrap.servers` is {given}); the last one: {failures[-1].str()}"
         return KafkaError(KafkaError._ALL_BROKERS_DOWN, words, retriable=True)

@@ -1,6 +1,6 @@
 """What asyncio gives bytes to: they become frames for the connection that it belongs to.
 
-Small frames are taken out of one buffer and copied, so that whoever gets a frame may keep it. A large frame gets a
+Small frames are taken out of one buffer and copied, so that its receiver may keep it. A large frame gets a
 buffer of its own as soon as its length is known; the rest of it is received straight into that and handed on as it is.
 When nobody has the frame any more its buffer serves for another one: fresh memory costs a third of filling it.
 """

@@ -1,6 +1,6 @@
 """All connections of one client: one for each broker and purpose, opened when first asked for, again after a loss.
 
-Whoever asks for the same connection at the same time shares one attempt. After a failure the next attempt waits
+All that ask for the same connection at the same time share one attempt. After a failure the next attempt waits
 (`backoff.py`), for each address by itself.
 """
 

@@ -1,6 +1,6 @@
 """Keeping what is known of the cluster up to date: asked for when needed, and again now and then.
 
-Whoever asks for the same topics at the same time shares one question. Topics that were asked for by name are asked for
+All that ask for the same topics at the same time share one question. Topics that were asked for by name are asked for
 again with every periodic refresh.
 """
 
@@ -64,7 +64,7 @@ class Refresher:
             try:
                 await self.refresh(tuple(self._wanted))
             except KafkaException:
-                continue  # whoever needs a broker asks by himself, and is told
+                continue  # the caller that needs a broker asks itself, and gets the error
 
     async def close(self) -> None:
         await self._running.close()

@@ -132,11 +132,11 @@ class Partition:
         )  # pieces of a batch's size that wait until fewer batches are on their way
         self.is_noticed = False  # the engine knows that there are records
         self.opened_s = 0.0
-        self.made_batches = 0  # counted by whoever has the lock
+        self.made_batches = 0  # counted by the holder of the lock
         self.added_batches = 0  # of these at the Sender, and those it is done with: counted by the engine's thread
         self.done_batches = 0
         self.replay: PartitionReplay | None = None  # a resumed producer's first records are compared, not sent
-        self.lock = Lock()  # whoever makes batches has it, so that they stay in order
+        self.lock = Lock()  # held while batches are made, so that they stay in order
 
     @property
     def record_count(self) -> int:
@@ -166,7 +166,7 @@ class Held(NamedTuple):
 
 
 class Topic:
-    """A topic as `produce` sees it. Without partitions its records are held until the cluster has told of it."""
+    """A topic as `produce` sees it. Without partitions its records are held until the cluster has named it."""
 
     __slots__ = (
         "error",

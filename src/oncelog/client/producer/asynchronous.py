@@ -47,7 +47,7 @@ class AsyncProducer(NoTransactions):
         saved: "SavedProducer | str | None" = None,
         **more: Any,
     ) -> None:
-        """`saved`: go on as this producer, wherever and by whomever it was saved (docs/saved-producers.md)."""
+        """`saved`: go on as this producer, which any process may have saved (docs/saved-producers.md)."""
         self._saved = saved_value(saved)
         self._settings = settings = producer_settings({**properties, **more})
         self._budget = Budget(settings.queue_buffering_max_messages, settings.queue_buffering_max_kbytes * 1024)

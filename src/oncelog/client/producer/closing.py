@@ -236,7 +236,7 @@ class Closing:
             self._deferred.discard(partition)
             self._ask(partition, monotonic_s() + self._ask_s)
         elif partition.chunks and not self.close(partition):
-            # Whoever has the lock may have found too many batches under way a moment ago, and do no more.
+            # The holder of the lock may have found too many batches under way a moment ago, and do no more.
             self._refused.add(partition)
 
     def pending(self, partition: Partition) -> int:

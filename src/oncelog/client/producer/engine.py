@@ -298,7 +298,7 @@ class Engine:
     # --- reports
 
     def report(self, report: Report) -> None:
-        """From any thread: what became of a batch, to whoever wants to know, and to the log where nobody does."""
+        """From any thread: what became of a batch, to those who asked to know, and to the log where none did."""
         if report.error is not None:
             self._unheard.failed(report)
             self.wake()  # for the line about the ones that follow

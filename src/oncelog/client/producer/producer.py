@@ -62,7 +62,7 @@ class Producer(NoTransactions):
         saved: "SavedProducer | str | None" = None,
         **more: Any,
     ) -> None:
-        """`saved`: go on as this producer, wherever and by whomever it was saved (docs/saved-producers.md)."""
+        """`saved`: go on as this producer, which any process may have saved (docs/saved-producers.md)."""
         value = saved_value(saved)
         settings = producer_settings({**properties, **more})
         self._settings = settings

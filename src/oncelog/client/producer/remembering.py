@@ -1,7 +1,7 @@
 """For how long stock Kafka remembers a producer: an idempotent batch that is sent again later is stored again.
 
 The broker says it (`producer.id.expiration.ms`) to who may describe its configuration. Before Kafka 3.4 the time was
-that of transactional ids. Whoever may not know it believes in little: that costs only records with old timestamps,
+that of transactional ids. A client that may not know it assumes little: that costs only records with old timestamps,
 which then travel one batch at a time.
 """
 

@@ -22,7 +22,7 @@ Fail = Callable[[Topic, list[Held], KafkaError], None]
 
 
 class Topics:
-    """`place` puts a record that was held into its partition; `fail` reports those that cannot be; `gone` is told of
+    """`place` puts a record that was held into its partition; `fail` reports those that cannot be; `gone` gets
     partitions that are there no more."""
 
     def __init__(
@@ -217,7 +217,7 @@ class Topics:
             else:
                 unknown.append(each)
         topic.held.clear()
-        # The last step: whoever produces finds no partitions until then, and waits for the lock.
+        # The last step: producing threads find no partitions until then, and wait for the lock.
         topic.partitions = partitions
         return unknown
 

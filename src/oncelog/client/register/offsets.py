@@ -21,7 +21,7 @@ from oncelog.client.register.entry import Entry
 if TYPE_CHECKING:
     from oncelog.client.net.brokers import Brokers
 
-PROTOCOL: Final = "oncelog"  # not "consumer": then Kafka would forget offsets of topics that nobody subscribed to
+PROTOCOL: Final = "oncelog"  # not "consumer": then Kafka would forget offsets of topics without a subscriber
 SESSIONS_MS: Final = (1_800_000, 300_000, 30_000)  # the longest that the broker takes
 JOIN_PURPOSE: Final = "own"
 JOIN_TIMEOUT_MS: Final = 60_000

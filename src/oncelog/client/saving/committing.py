@@ -162,7 +162,7 @@ class _Committer:
                     return  # taken over, or the consumer was closed
                 _log.warning("the daily commit of a saved producer failed: %s", failure.error.str())
             except Exception:
-                _log.exception("the daily commit of a saved producer failed in a way that nobody thought of")
+                _log.exception("the daily commit of a saved producer failed unexpectedly")
         self._plan(fresh, again_s)
 
 

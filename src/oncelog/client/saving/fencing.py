@@ -2,7 +2,7 @@
 
 A generation has one owner (decision 23), so an equal one is refused, and the answer names the one that the partition
 knows: the next is taken. The same goes for a fence whose answer was lost or came too late; it may stand in the log,
-under a generation that nobody but us has seen.
+under a generation that only we have seen.
 """
 
 from collections import defaultdict
@@ -108,7 +108,7 @@ async def lease(brokers: "Brokers", places: Sequence[Place], wall_ms: int) -> Id
                     found[place] = refusal(each.error_code, place, each.error_message)
         return found
 
-    # The pid is good for every partition, whoever leads it; so one answer is enough.
+    # The pid is good for every partition on every leader; so one answer is enough.
     found: dict[Place, Identity] = await answers_of_leaders(brokers, places[:1], ask, Patience())
     return found[places[0]]
 

@@ -54,7 +54,7 @@ async def look_up(brokers: "Brokers", asked: LookUp) -> Found:
 
 async def _until_it_counts(brokers: "Brokers", place: Place, leader: tuple[int, int]) -> None:
     """The leader remembers what its followers may lack. Where in the log that is nobody knows, so wait until all that
-    the leader has by now lies below the high watermark. Only a leader tells of that; of the rest one that leads no more
+    the leader has by now lies below the high watermark. Only a leader answers that; the rest one that leads no more
     would tell, too, and another's high watermark says nothing about it."""
     end = (await end_offsets(brokers, [place], replica_id=WHOLE_LOG))[place]
     for _ in range(REPLICATION_TRIES):

@@ -1,6 +1,6 @@
 """The first records of a resumed producer: compared with what stands in the log, and reported with their old offsets.
 
-What the application produces again is offered here by whoever makes batches of it; what stands there is read back by a
+What the application produces again is offered here by what makes batches of it; what stands there is read back by a
 task for each partition. Records behind the replay wait until all of it was equal, so a difference stops the partition
 before anything else is written to it. The same comparison settles slots whose acknowledgement was in doubt.
 """
@@ -43,7 +43,7 @@ class Replay:
 
 
 class Replays:
-    """`stored` is told of records found in the log, `report` gets what the application is to hear."""
+    """`stored` gets records found in the log, `report` gets what the application is to hear."""
 
     def __init__(
         self,

@@ -445,7 +445,7 @@ class Saving:
         del self._doubtful[place]
 
     def _pending(self, place: Place) -> int:
-        """Records that were handed over and that the book was not told of yet."""
+        """Records that were handed over and that the book does not know yet."""
         return self._engine.pending(place) + self._replays.outputs_waiting(place)
 
     def _dropped(self, place: Place, records: int, next_offset: int) -> None:

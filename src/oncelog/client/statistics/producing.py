@@ -1,4 +1,4 @@
-"""What a producer tells of itself: its queue, its identity, and each partition that it has written to."""
+"""What a producer's statistics say: its queue, its identity, and each partition that it has written to."""
 
 from collections import defaultdict
 from typing import Any

@@ -2,7 +2,7 @@
 
 Every idempotent producer asks for a pid here, once. A transactional id is refused: there are no transactions.
 A producer that names the pid and epoch it had (KIP-360, as librdkafka does) gets a new pid, as in Kafka: without a
-transactional id nobody can tell whether the pid is its own, and the next epoch would fence whoever owns it.
+transactional id nobody can tell whether the pid is its own, and the next epoch would fence its owner.
 """
 
 from typing import Any

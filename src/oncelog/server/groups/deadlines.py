@@ -15,7 +15,7 @@ class Deadlines:
         self.wake_ms: int | None = None  # no later than the first deadline; a heartbeat moves a deadline but not this
         self.join_ms: int | None = None
         self.sync_ms: int | None = None
-        self.ids_ms: dict[str, int] = {}  # ids handed out that nobody has joined with yet
+        self.ids_ms: dict[str, int] = {}  # ids handed out and not joined with yet
 
     def set_join(self, deadline_ms: int) -> None:
         self.join_ms = deadline_ms

@@ -179,7 +179,7 @@ class Group:
         left = [Left(leaving, self._leave(leaving)) for leaving in leavings]
         if len(self.members) < members_before:
             self._rebalance.after_removal(now)
-        else:  # an id that nobody had joined with; those who waited for it may go on
+        else:  # an id that was never joined with; those who waited for it may go on
             self._rebalance.complete_join_if_all_are_here(now)
         return left, self._outbox.take()
 
@@ -192,7 +192,7 @@ class Group:
         return self._outbox.take()
 
     def abandon(self, waiter: Waiter, now: Now) -> list[Effect]:
-        """Whoever waited has hung up. A member that knows its id may come back with it within a session timeout."""
+        """The client that waited has hung up. A member that knows its id may come back within a session timeout."""
         for member in self.members:
             if member.join_waiter == waiter:
                 self.members.set_join_waiter(member, None)

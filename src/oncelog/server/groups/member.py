@@ -135,7 +135,7 @@ class Members:
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
 
     def _unsupport(self, member: Member) -> None:
-        """Names that nobody knows any longer are forgotten: clients make them up."""
+        """Names that are no longer in use are forgotten: clients make them up."""
         self.protocols_bytes -= bytes_of_protocols(member.protocols.items())
         for name in member.protocols:
             self._support[name] -= 1

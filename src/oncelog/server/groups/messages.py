@@ -27,7 +27,7 @@ class GroupLimits:
     max_session_timeout_ms: int = 1_800_000
     initial_rebalance_delay_ms: int = 3_000
     max_members: int = 2**31 - 1
-    # A join that nobody takes the answer of must end: a new member cannot send heartbeats while it waits for its id.
+    # A join whose answer is never taken must end: a new member cannot send heartbeats while it waits for its id.
     new_member_join_timeout_ms: int = 300_000
     # Ids handed out to members that never came back with them (KIP-394); Kafka keeps any number of them.
     max_pending_members: int = 10_000

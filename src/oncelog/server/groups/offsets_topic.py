@@ -77,7 +77,7 @@ class OffsetsTopic:
         return None if topic is None else topic.partitions[partition_of_group(group_id, len(topic.partitions))]
 
     def append(self, group_id: str, records: Sequence[KeyValue], now: Now) -> tuple[Partition, int]:
-        """Where the records end; whoever must be sure of them waits with `when_settled`."""
+        """Where the records end; to be sure of them, wait with `when_settled`."""
         topic = self._topics.get(OFFSETS_TOPIC) or self._create(now)
         partition = topic.partitions[partition_of_group(group_id, len(topic.partitions))]
         size_bytes = sum(len(key) + len(value or b"") + RECORD_OVERHEAD_BYTES for key, value in records)

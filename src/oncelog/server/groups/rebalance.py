@@ -212,7 +212,7 @@ class Rebalance:
             pending = Replaced(member.member_id, request.may_skip_assignment, former_leader)
             self.outbox.put(Store(self.to_store(), pending))
         else:
-            # While the leader computes shares the old id is among those it was told of, so all must join again.
+            # While the leader computes shares the old id is among those that it was given, so all must join again.
             self.rebalance_or_complete(now)
 
     def replaced(self, pending: Replaced, error: ErrorCode, now: Now) -> None:

@@ -121,7 +121,7 @@ class GroupStore:
         return future
 
     def forget_if_void(self, group: Group) -> None:
-        """A group that nobody joined in the end leaves nothing behind."""
+        """A group without any member in the end leaves nothing behind."""
         is_void = group.state is State.EMPTY and group.is_simple and not group.has_pending_ids
         is_current = self.groups.get(group.group_id) is group
         if is_void and is_current and not self.offsets.has_any(group.group_id):

@@ -4,7 +4,7 @@ A copy is one to one, so slots (the lane's records, counted from 0) follow the s
 holes they fall apart. So the map is a few stretches, each "from this slot on these offsets, one after another". One
 whose end is open goes on for as long as the source has no hole.
 
-A stretch is written down before its first record is sent. Whoever goes on later finds by it where the last filled slot
+A stretch is written down before its first record is sent. A later run finds by it where the last filled slot
 stood, also when compaction has taken more records from the source since.
 """
 

@@ -2,7 +2,7 @@
 
 Bytes are fetched, put right in their headers and handed to a saved producer, which fills the lane's slots in order. The
 lane's record says which records those are before the first of them is sent, and now and then how far the
-acknowledgements got, so that whoever goes on has little to read back.
+acknowledgements got, so that the next run has little to read back.
 """
 
 from collections import defaultdict, deque

@@ -12,7 +12,7 @@ from oncelog.spark.copying.log import CopyLog, check_name, usual_name
 from oncelog.spark.copying.topics import Topic, Topics
 from oncelog.spark.retention import kept_ms, soon_gone
 
-MOST_OUTLIVED: Final = 1000  # records of a copy's topic that say less than what stands; tasks are told of all
+MOST_OUTLIVED: Final = 1000  # records of a copy's topic that say less than what stands; tasks are given all
 DEFAULT_BATCH_BYTES: Final = 1_048_588  # Kafka's own max.message.bytes
 
 
@@ -123,7 +123,7 @@ class Plan:
     # --- lanes
 
     def standing(self, job: Job) -> Standing:
-        """How far every lane got; those that nobody had claimed are claimed now."""
+        """How far every lane got; those without a claim are claimed now."""
         if self._destination.find(self._log.topic) is None:
             self._log.create()
         standing = self._log.read()

@@ -65,7 +65,7 @@ class Showing:
                 try:
                     ends = topics.ends(self._topic, self._before)
                 except KafkaException:
-                    continue  # the copy itself tells of it
+                    continue  # the copy itself reports it
                 copied = sum(ends[index] - self._before[index] for index in ends)
                 if copied != told:
                     told = copied

@@ -101,7 +101,7 @@ def _read(text: str) -> Outcome:
 
 
 def shared_out(orders: Sequence[Order], lanes: dict[int, Lane], most_tasks: int) -> list[tuple[Order, ...]]:
-    """The orders in so many parts, about as much work in each: the largest first, to whoever has least."""
+    """The orders in a number of parts, about as much work in each: the largest first, to the part with least."""
 
     def left(order: Order) -> int:
         return max(1, order.end_offset - lanes[order.partition].offset)

@@ -1,6 +1,6 @@
 """One batch of a sealed sink, step by step.
 
-What a query yields is written to files once, and the manifest that names them is published by whoever comes first.
+What a query yields is written to files once, and the manifest that names them is published by the first run that comes.
 From then on the batch is those files: a replay sends them again, whatever the query yields this time. So rows need not
 repeat, only files do, and the rules of the direct sink, which ask for rows that repeat, hold.
 

@@ -1,7 +1,7 @@
 """Whatever Spark can write checkpoints to, by Spark's own checkpoint file manager: HDFS, object stores, ... Asked over
 py4j, so it is for drivers that have a JVM.
 
-How much "created by whoever comes first" is worth there is up to the file system, as it is for Spark's own offset log:
+How much "created by the first that comes" is worth there is up to the file system, as it is for Spark's own offset log:
 HDFS keeps it; a store that can only rename has a moment in which two may believe it. What is published is therefore
 read back before it is used.
 """

@@ -1,7 +1,7 @@
 """What lies in a sealed sink's path: `query.json`, a manifest for each batch, a folder for each attempt to write one.
 
 Pure: bytes and names in, bytes and names out. A manifest says which files are a batch, in which order. It is published
-once and never changed, so whoever sends the batch later, and however often, sends the same rows from the same lanes.
+once and never changed, so every run that sends the batch later sends the same rows from the same lanes.
 """
 
 import hashlib

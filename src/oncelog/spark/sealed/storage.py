@@ -1,5 +1,5 @@
 """The one seam to where sealed batches lie: a flat place of named files and folders, where a file can be created only
-by whoever comes first. `local.py` is a folder of this machine, `hadoop.py` everything else that Spark can write to."""
+by the first that comes. `local.py` is a folder of this machine, `hadoop.py` everything else that Spark can write to."""
 
 from typing import Protocol
 

@@ -1,7 +1,7 @@
 """Claims and marks: whose the sink is, under which identity a lane writes, and that it is about to send something.
 
-Each is appended before what it announces, and then everything up to it is read: the first in the log stands, whoever
-appended it. Whoever finds his own first knows that nobody has sent anything before.
+Each is appended before what it announces, and then everything up to it is read: the first in the log stands, no matter
+who appended it. A task that finds its own first knows that nothing was sent before.
 """
 
 import secrets

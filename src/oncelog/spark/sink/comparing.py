@@ -1,7 +1,7 @@
 """Which record is the first that a replay does not bring again as it stands in the log.
 
 A saved batch that is run again is compared by numbers and hashes. Where these differ, what was written is read back and
-held against the rows, so that whoever has to find out why knows where to look. Only then does it cost anything.
+held against the rows, so that the message says where to look. Only then does it cost anything.
 """
 
 from collections import defaultdict

@@ -6,7 +6,7 @@ count is decided by the order of the log, alike for every reader:
 - of claims of the sink the first;
 - of claims of a lane, or for a lane of a further topic or of partitions that a topic has got, the first that was made
   for the batch that is next, where that is not known already;
-- of marks of a lane the first that was made for the batch that is next: whoever it is knows that nobody has sent
+- of marks of a lane the first that was made for the batch that is next: its owner knows that no other attempt has sent
   anything of this batch before, and all know where the partitions ended then;
 - of states the first of the batch that is next, unless a lane has marked the batch that the state does not hold as
   written: the batch then ran with other lanes as well.
