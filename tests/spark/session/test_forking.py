@@ -117,10 +117,6 @@ def program() -> Iterator[str]:
         holder.stdin.close()
 
 
-linux_only = pytest.mark.skipif(not IS_LINUX, reason="elsewhere each worker is started")
-
-
-@linux_only
 def test_a_forked_daemon_does_its_work_and_ends_without_a_word(program: str) -> None:
     with daemon(program) as running:
         assert "oncelog" in work_and_let_go(running)
@@ -129,7 +125,6 @@ def test_a_forked_daemon_does_its_work_and_ends_without_a_word(program: str) -> 
     assert not _names(LOOK_UP)
 
 
-@linux_only
 def test_a_daemon_with_another_environment_is_started_by_the_same_program(program: str) -> None:
     with daemon(program, LD_BIND_NOW="1") as running:
         assert "oncelog" in work_and_let_go(running)
@@ -161,7 +156,6 @@ for _ in range(2):
 """
 
 
-@linux_only
 def test_forked_workers_draw_different_random_numbers() -> None:
     order = [sys.executable, "-c", DRAWING]
     done = subprocess.run(order, env=environment(), capture_output=True, text=True, timeout=60)
