@@ -3,10 +3,12 @@
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
+from oncelog.chaos.guard import pids
+from oncelog.chaos.process_tree import below, name_of
 from oncelog.spark.forking import AT_START, Request, may_fork, paths
 from oncelog.spark.warm_python import may_be_warm
 from tests.spark.session.running import environment
@@ -15,7 +17,7 @@ from tests.spark.session.test_idle_workers import LOOK_UP, daemon, work_and_let_
 DAEMON = ["-m", "pyspark.daemon", LOOK_UP]
 OWN = {"HOME": "/home/u", "PATH": "/bin", **AT_START}
 ALIKE = {"HOME": "/home/u", "PATH": "/bin"}
-HERE = "/work"
+HERE = "/here"
 
 # --- what may be forked
 
@@ -62,8 +64,8 @@ def test_so_is_one_that_lacks_a_variable() -> None:
 
 def test_the_path_of_modules_is_that_of_a_new_process() -> None:
     own = ["/started/in", "/said/before", "/usr/lib/python", "/site"]
-    assert paths(own, "/said/before", "/said/now:/too", "/work") == [
-        "/work",
+    assert paths(own, "/said/before", "/said/now:/too", "/here") == [
+        "/here",
         "/said/now",
         "/too",
         "/usr/lib/python",
@@ -107,40 +109,39 @@ sys.stdin.read()
 """
 
 
+class Program(NamedTuple):
+    path: str
+    holder_pid: int
+
+    def forked(self, module: str) -> list[bytes]:
+        """Processes below the holder that call themselves like the module; Linux keeps 15 bytes of a name."""
+        names = [name_of(pid) for pid in below(self.holder_pid, list(pids()))]
+        return [name for name in names if name == module.encode()[:15]]
+
+
 @pytest.fixture(scope="module")
-def program() -> Iterator[str]:
+def program() -> Iterator[Program]:
     """Of a process that holds it as a driver would."""
     pipe = subprocess.PIPE
     with subprocess.Popen([sys.executable, "-c", HOLDER], env=environment(), stdin=pipe, stdout=pipe) as holder:
         assert holder.stdin is not None and holder.stdout is not None
-        yield holder.stdout.readline().decode().strip()
+        yield Program(holder.stdout.readline().decode().strip(), holder.pid)
         holder.stdin.close()
 
 
-def test_a_forked_daemon_does_its_work_and_ends_without_a_word(program: str) -> None:
-    with daemon(program) as running:
+def test_a_forked_daemon_does_its_work_and_ends_without_a_word(program: Program) -> None:
+    with daemon(program.path) as running:
         assert "oncelog" in work_and_let_go(running)
-        assert _names(LOOK_UP), "nothing was forked"
+        assert program.forked(LOOK_UP), "nothing was forked"
         assert running.end() == ""
-    assert not _names(LOOK_UP)
+    assert not program.forked(LOOK_UP)
 
 
-def test_a_daemon_with_another_environment_is_started_by_the_same_program(program: str) -> None:
-    with daemon(program, LD_BIND_NOW="1") as running:
+def test_a_daemon_with_another_environment_is_started_by_the_same_program(program: Program) -> None:
+    with daemon(program.path, LD_BIND_NOW="1") as running:
         assert "oncelog" in work_and_let_go(running)
-        assert not _names(LOOK_UP)
+        assert not program.forked(LOOK_UP)
         assert running.end() == ""
-
-
-def _names(module: str) -> list[str]:
-    """Processes that call themselves like the module; Linux keeps 15 bytes of a name."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*/comm"):
-        try:
-            found.append(entry.read_text().strip())
-        except OSError:
-            continue
-    return [name for name in found if name == module[:15]]
 
 
 DRAWING = """
