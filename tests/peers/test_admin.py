@@ -10,6 +10,7 @@ from oncelog.client.admin import (
     Admin,
     AlterConfig,
     AlterOperation,
+    ConfigEntry,
     ConfigResource,
     ConfigSource,
     GroupOffsets,
@@ -18,6 +19,7 @@ from oncelog.client.admin import (
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.types import OFFSET_END, OFFSET_INVALID, NewPartitions, NewTopic, TopicPartition
 from tests.peers.server_process import ServerProcess
+from tests.waiting import until
 
 NOWHERE = "no-such-thing"
 WAIT_S = 60
@@ -86,15 +88,23 @@ def test_a_topics_settings_are_read_and_changed_one_by_one(admin: Admin, made: s
         made,
         [AlterConfig("retention.ms", "60000"), AlterConfig("cleanup.policy", "compact", AlterOperation.APPEND)],
     )
+
+    def settings() -> dict[str, ConfigEntry]:
+        return admin.describe_configs([change])[change].result(WAIT_S)
+
+    def own() -> dict[str, str | None]:
+        return {
+            name: each.value for name, each in settings().items() if each.source is ConfigSource.DYNAMIC_TOPIC_CONFIG
+        }
+
+    # Kafka's controller answers a change before the broker that is asked next need have heard of it.
     admin.incremental_alter_configs([change])[change].result(WAIT_S)
-    found = admin.describe_configs([change])[change].result(WAIT_S)
-    own = {name: each.value for name, each in found.items() if each.source is ConfigSource.DYNAMIC_TOPIC_CONFIG}
-    assert own == {"retention.ms": "60000", "cleanup.policy": "delete,compact"}
-    assert found["segment.bytes"].is_default
+    until(lambda: own() == {"retention.ms": "60000", "cleanup.policy": "delete,compact"}, "both changes")
+    assert settings()["segment.bytes"].is_default
 
     back = ConfigResource(ResourceType.TOPIC, made, [AlterConfig("retention.ms", operation=AlterOperation.DELETE)])
     admin.incremental_alter_configs([back])[back].result(WAIT_S)
-    assert admin.describe_configs([back])[back].result(WAIT_S)["retention.ms"].value == "604800000"
+    until(lambda: settings()["retention.ms"].value == "604800000", "the default of retention.ms")
 
     wrong = ConfigResource(ResourceType.TOPIC, made, [AlterConfig("retention.mz", "1")])
     assert code_of(admin.incremental_alter_configs([wrong])[wrong].exception(WAIT_S)) == KafkaError.INVALID_CONFIG
