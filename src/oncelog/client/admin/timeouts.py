@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from oncelog.client.errors import KafkaException, error_of
+from oncelog.client.errors import KafkaError, KafkaException, error_of
 from oncelog.client.net.leaders import ask_leaders, ask_nodes
-from oncelog.client.net.retry import Key, Outcomes, Patience, ask_for_each
+from oncelog.client.net.retry import UNKNOWN, Key, Outcomes, Patience, ask_for_each
 from oncelog.clock import monotonic_s
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ class Timeouts:
 
     @property
     def patience(self) -> Patience:
-        """Of a topic or partition that is unknown no repetition makes another."""
-        return Patience(self.request_timeout_ms / 1000, settle_s=0)
+        """No repetition makes an unknown topic, partition or broker another: metadata were asked for it just now."""
+        return Patience(self.request_timeout_ms / 1000, settle_s=0, settling=UNKNOWN | {KafkaError._UNKNOWN_BROKER})
 
     @property
     def left_s(self) -> float:
