@@ -5,8 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.net.brokers import Brokers
 from oncelog.client.register.entry import Entry
+from oncelog.client.register.offsets import OffsetsKeeper
 from oncelog.client.saving import BadSavedProducer, SavedProducer, TakenOver
 from oncelog.client.saving.ownership import Ownership, fetch_committed
 from tests.client.saving.values import saved_producer
@@ -69,6 +71,25 @@ async def test_who_starts_from_what_is_committed_takes_over_and_the_former_owner
         await former.commit(at(7, group), value(7))
     await later.commit(at(3, group), value(3))
     assert sorted((await fetch_committed(brokers, group, SavedProducer.from_json)).positions) == at(3, group)
+
+
+async def test_an_owner_that_could_not_look_looks_again_before_it_commits(
+    brokers: Brokers, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = Ownership(brokers, group, None, SavedProducer.from_json)
+    await Ownership(brokers, group, None, SavedProducer.from_json).commit(at(1, group), value(1))
+    looks = OffsetsKeeper.held
+    failures = [KafkaError(KafkaError._TRANSPORT, retriable=True)]
+
+    async def held(keeper: OffsetsKeeper) -> list[Entry]:
+        if failures:
+            raise KafkaException(failures.pop())
+        return await looks(keeper)
+
+    monkeypatch.setattr(OffsetsKeeper, "held", held)
+    with pytest.raises(TakenOver):
+        await late.commit(at(2, group), value(2))
+    assert (await fetch_committed(brokers, group, SavedProducer.from_json)).saved == value(1)
 
 
 async def test_a_commit_without_the_producer_is_refused_while_there_is_an_owner(

@@ -79,16 +79,19 @@ class Ownership(Generic[S]):
         """Become the owner, and see what the group holds: the save that this one builds upon, or, where the answer to
         a commit was lost, that very one."""
         await self._keeper.join()
-        held = take_out(await self._keeper.held(), self._decode)
-        outcome = self._came_of(held, saved)
-        if outcome in (Outcome.OPEN, Outcome.OWN):
-            return outcome
-        self._keeper.leave()
-        raise TakenOver(
-            f"group {self._keeper.group!r} holds save {held.save} of a producer that this one was not started from: "
-            "another copy of the job has committed meanwhile. Nothing was stored; stop this copy, or load again and "
-            "start anew"
-        )
+        try:
+            held = take_out(await self._keeper.held(), self._decode)
+            outcome = self._came_of(held, saved)
+            if outcome in (Outcome.OPEN, Outcome.OWN):
+                return outcome
+            raise TakenOver(
+                f"group {self._keeper.group!r} holds save {held.save} of a producer that this one was not started "
+                "from: another copy of the job has committed meanwhile. Nothing was stored; stop this copy, or load "
+                "again and start anew"
+            )
+        except BaseException:
+            self._keeper.leave()  # a member has seen what the group holds; this one has not
+            raise
 
     def _came_of(self, held: Committed[S], saved: S) -> Outcome:
         mine = self._saves.term
