@@ -14,6 +14,7 @@ import marshal
 import os
 import runpy
 import select
+import shutil
 import signal
 import socket
 import sys
@@ -27,6 +28,7 @@ from oncelog.spark.idle_workers import end_quietly
 
 FORKED: Final = b"+"
 REFUSED: Final = b"-"
+TAKEN: Final = b"!"  # the caller has heard of its process, which begins now
 SIZE_BYTES: Final = 4
 STREAMS: Final = 3
 MOST_REQUEST_BYTES: Final = 16 << 20
@@ -118,9 +120,10 @@ class _Server:
         for descriptor, _ in self._poll.poll(wait_ms):
             if descriptor == 0:
                 return False
-            caller, _ = self._listener.accept()
-            with caller, suppress(OSError, EOFError, ValueError):
-                self._answer(caller)
+            with suppress(OSError, EOFError, ValueError):
+                caller, _ = self._listener.accept()
+                with caller:
+                    self._answer(caller)
         return os.getppid() == self._parent
 
     def _answer(self, caller: socket.socket) -> None:
@@ -131,29 +134,44 @@ class _Server:
                 return
             pid = os.fork()
             if pid == 0:
-                for at, descriptor in enumerate(streams):
-                    os.dup2(descriptor, at)
-                self._listener.close()
-                os.dup(caller.fileno())  # open for as long as this process lives: its end tells the caller
+                self._become(caller, streams)
                 raise _Forked(request)
             caller.sendall(FORKED + pid.to_bytes(SIZE_BYTES, "big"))
         finally:
             for descriptor in streams:
                 os.close(descriptor)
 
+    def _become(self, caller: socket.socket, streams: list[int]) -> None:
+        """In the new process."""
+        try:
+            for at, descriptor in enumerate(streams):
+                os.dup2(descriptor, at)
+            self._listener.close()
+            os.dup(caller.fileno())  # open for as long as this process lives: its end tells the caller
+            is_wanted = caller.recv(1) == TAKEN
+        except OSError:
+            is_wanted = False  # and it must not go on as a second server
+        if not is_wanted:
+            os._exit(1)  # the caller was tired of waiting, and is starting a Python of its own
+
 
 def _received(caller: socket.socket) -> tuple[Request, list[int]]:
     head, streams, _, _ = socket.recv_fds(caller, SIZE_BYTES, STREAMS)
-    size = int.from_bytes(head, "big")
-    if len(head) < SIZE_BYTES or len(streams) != STREAMS or size > MOST_REQUEST_BYTES:
-        raise ValueError("not a request")
-    data = bytearray()
-    while len(data) < size:
-        part = caller.recv(size - len(data))
-        if not part:
-            raise EOFError
-        data += part
-    return Request(*marshal.loads(data)), streams
+    try:
+        size = int.from_bytes(head, "big")
+        if len(head) < SIZE_BYTES or len(streams) != STREAMS or size > MOST_REQUEST_BYTES:
+            raise ValueError("not a request")
+        data = bytearray()
+        while len(data) < size:
+            part = caller.recv(size - len(data))
+            if not part:
+                raise EOFError
+            data += part
+        return Request(*marshal.loads(data)), streams
+    except BaseException:
+        for descriptor in streams:
+            os.close(descriptor)
+        raise
 
 
 def _preparations() -> Iterator[Callable[[], object]]:
@@ -245,5 +263,6 @@ if __name__ == "__main__":
     except _Forked as forked:
         asked = forked.request
     else:
+        shutil.rmtree(sys.argv[2], ignore_errors=True)  # a driver that was killed has left it
         os._exit(0)
     run_as(asked)

@@ -179,12 +179,13 @@ def _started(said: Mapping[str, str], spark_home: Path) -> Any:
     # Spark's own bar draws on any stderr; ours knows a terminal from a log.
     if "spark.ui.showConsoleProgress" not in known:
         ours["spark.ui.showConsoleProgress"] = "false"
-    warm = dict.fromkeys(VARIABLES, str(warm_python())) if may_be_warm(os.environ, everything) else {}
+    program = warm_python() if may_be_warm(os.environ, everything) else None
+    warm = {} if program is None else dict.fromkeys(VARIABLES, str(program))
     python = _python(everything)
     os.environ["PYSPARK_PYTHON"] = python
     with _environment(_variables(everything, home, python) | warm), ending_unconnected():
         spark = _built_with(said, ours)
-    atexit.register(_stop, spark)
+    atexit.register(_stop, spark, os.getpid())
     return spark
 
 
@@ -242,9 +243,9 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _stop(spark: Any) -> None:
-    """At the end of the process: an orderly end lets queries' last reports arrive."""
-    if _running() is not spark:
+def _stop(spark: Any, owner: int) -> None:
+    """At the end of the process: an orderly end lets queries' last reports arrive. A copy by fork() leaves it alone."""
+    if os.getpid() != owner or _running() is not spark:
         return
     from py4j.protocol import Py4JNetworkError
 

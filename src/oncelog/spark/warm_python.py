@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from oncelog.spark.conf import is_local
-from oncelog.spark.forking import AT_START, FORKED, SIZE_BYTES
+from oncelog.spark.forking import AT_START, FORKED, SIZE_BYTES, TAKEN
 
 # Python itself reads neither its environment nor site-packages for this: it is started anew for each worker.
 _STARTER: Final = """#!/bin/sh
@@ -34,6 +34,7 @@ def start():
     os.execv({python!r}, [{python!r}, *sys.argv[1:]])
 
 caller = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+caller.settimeout({wait_s!r})
 try:
     caller.connect({listen_at!r})
     data = marshal.dumps((sys.argv[1:], dict(os.environ), os.getcwd()))
@@ -43,11 +44,14 @@ try:
         data = data[caller.send(data):]
     answer = caller.recv(1)
     pid = int.from_bytes(caller.recv({size_bytes}), "big") if answer == {forked!r} else 0
+    if pid:
+        caller.send({taken!r})
 except OSError:
     pid = 0
 if not pid:
     caller.close()
     start()
+caller.settimeout(None)
 for number in (_signal.SIGTERM, _signal.SIGHUP):
     _signal.signal(number, lambda number, frame: os.kill(pid, number))
 for at in (0, 1):
@@ -58,6 +62,7 @@ while caller.recv(1):
 
 _LISTEN_AT: Final = "fork.sock"
 _BACKLOG: Final = 64
+_WAIT_S: Final = 5.0  # for an answer: Spark gives some workers ten seconds in all
 
 # Where a user says which Python the workers are.
 VARIABLES: Final = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
@@ -72,20 +77,34 @@ def may_be_warm(environ: Mapping[str, str], known: Mapping[str, str]) -> bool:
     return sys.platform == "linux" and is_local(known) and not is_said
 
 
-def warm_python() -> Path:
-    """The program, once for this process; it and the process behind it end with this one."""
+def warm_python() -> Path | None:
+    """The program, once for this process; it and the process behind it end with this one. None where the temporary
+    folder does not allow it: its name is too long for a socket, or nothing in it may be run."""
     if not _started:
         folder = Path(tempfile.mkdtemp(prefix="oncelog-python-"))
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        _started.append(_written(folder, sys.executable))
-        _start_forking(folder)
+        program = _written(folder, sys.executable)
+        try:
+            if not os.access(program, os.X_OK):
+                raise PermissionError
+            _start_forking(folder)
+        except OSError:
+            shutil.rmtree(folder, ignore_errors=True)
+            return None
+        _started.append(program)
     return _started[0]
 
 
 def _written(folder: Path, python: str) -> Path:
     asking, starter = folder / "asking", folder / "python"
     asking.write_text(
-        _ASKING.format(python=python, listen_at=str(folder / _LISTEN_AT), size_bytes=SIZE_BYTES, forked=FORKED)
+        _ASKING.format(
+            python=python,
+            listen_at=str(folder / _LISTEN_AT),
+            size_bytes=SIZE_BYTES,
+            forked=FORKED,
+            taken=TAKEN,
+            wait_s=_WAIT_S,
+        )
     )
     starter.write_text(_STARTER.format(python=shlex.quote(python), asking=shlex.quote(str(asking))))
     starter.chmod(0o755)
@@ -97,7 +116,7 @@ def _start_forking(folder: Path) -> None:
         listener.bind(str(folder / _LISTEN_AT))
         listener.listen(_BACKLOG)
         process: subprocess.Popen[Any] = subprocess.Popen(
-            [sys.executable, "-m", "oncelog.spark.forking", str(listener.fileno())],
+            [sys.executable, "-m", "oncelog.spark.forking", str(listener.fileno()), str(folder)],
             stdin=subprocess.PIPE,  # its end is ours
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -105,10 +124,12 @@ def _start_forking(folder: Path) -> None:
             pass_fds=[listener.fileno()],
             process_group=0,
         )
-    atexit.register(_end, process)
+    atexit.register(_end, process, folder, os.getpid())
 
 
-def _end(process: "subprocess.Popen[Any]") -> None:
-    """It may be in the middle of an import, and has nothing to lose."""
-    process.kill()
-    process.wait()
+def _end(process: "subprocess.Popen[Any]", folder: Path, owner: int) -> None:
+    """It may be in the middle of an import, and has nothing to lose. A copy of the driver by fork() leaves it alone."""
+    if os.getpid() == owner:
+        process.kill()
+        process.wait()
+        shutil.rmtree(folder, ignore_errors=True)

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -142,6 +143,29 @@ def test_a_daemon_with_another_environment_is_started_by_the_same_program(progra
         assert "oncelog" in work_and_let_go(running)
         assert not program.forked(LOOK_UP)
         assert running.end() == ""
+
+
+def test_a_temporary_folder_with_too_long_a_name_for_a_socket_means_no_forking(tmp_path: Path) -> None:
+    long = tmp_path / ("x" * 100)
+    long.mkdir()
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER], env=environment(TMPDIR=str(long)), stdin=pipe, stdout=pipe
+    ) as holder:
+        assert holder.stdin is not None and holder.stdout is not None
+        assert holder.stdout.readline() == b"None\n"
+        assert list(long.iterdir()) == []
+
+
+def test_a_copy_of_the_driver_by_fork_leaves_its_program_alone() -> None:
+    forking = HOLDER.replace(
+        "sys.stdin.read()", "import os\npid = os.fork()\nif not pid: sys.exit()\nos.waitpid(pid, 0)"
+    )
+    asking = "\nprint(os.path.exists(warm_python()), flush=True)"
+    done = subprocess.run(
+        [sys.executable, "-c", forking + asking], env=environment(), capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "True"
 
 
 DRAWING = """
