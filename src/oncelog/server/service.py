@@ -1,14 +1,16 @@
 """A broker at work: where it listens, what it does from time to time, how it stops."""
 
 import asyncio
+from typing import TYPE_CHECKING
 
 from oncelog.server.broker import Broker
 from oncelog.server.connections import Connections
-from oncelog.server.exposition import exposition
 from oncelog.server.listener import listen
 from oncelog.server.listeners import parse_address
-from oncelog.server.metrics_http import MetricsServer
 from oncelog.settings import SettingsError
+
+if TYPE_CHECKING:
+    from oncelog.server.metrics_http import MetricsServer
 
 STOP_GRACE_S = 5.0
 
@@ -31,6 +33,10 @@ class Service:
             await self._serve_metrics(broker.settings.oncelog_metrics_listener)
 
     async def _serve_metrics(self, listener: str) -> None:
+        # Most servers never need these, and each start would pay for them.
+        from oncelog.server.exposition import exposition
+        from oncelog.server.metrics_http import MetricsServer
+
         self._metrics_server = MetricsServer(lambda: exposition(self.broker))
         host, port = parse_address("oncelog.metrics.listener", listener)
         try:

@@ -56,11 +56,11 @@ def acknowledge(partition: Partition, now_ms: int, batch: Batch, answer: Answer)
         # A later batch may be acknowledged first; it could only be stored behind the earlier ones.
         if (behind - tenure.acknowledged) & SEQUENCE_MASK < SEQUENCE_WINDOW:
             tenure.acknowledged = behind
-        if not tenure.is_leased:
-            tenure.proven_timestamp_ms = batch.max_timestamp_ms
-            # When it was appended is not known: its answer may have lain unread while this process slept.
-            if batch.created_ms > tenure.known_at_ms:
-                tenure.known_at_ms = batch.created_ms
+            if not tenure.is_leased:
+                tenure.proven_timestamp_ms = batch.max_timestamp_ms
+                # When it was appended is not known: its answer may have lain unread while this process slept.
+                if batch.created_ms > tenure.known_at_ms:
+                    tenure.known_at_ms = batch.created_ms
     partition.failures = 0
     is_first = partition.open[0] is batch
     if is_first:
@@ -333,7 +333,7 @@ def resume(partition: Partition, now_ms: int, tenure: Tenure, next_offset: int) 
     partition.tenure, partition.renewed = tenure, None
     partition.next_offset = partition.from_offset = next_offset
     partition.is_pinned = partition.is_pinned or tenure.is_shared
-    partition.is_late = partition.is_parted = False
+    partition.is_late = partition.is_parted = partition.has_gap = partition.is_refused = False
 
 
 def stop(partition: Partition, now_ms: int) -> None:

@@ -161,8 +161,9 @@ class Sender:
     def go_on(self, place: Place, now_ms: int) -> None:
         """After `Parted`: the connection is there again. What the log holds is asked before anything is sent."""
         partition = self._partitions[place]
-        happen(partition, Event.GO_ON, now_ms)
-        self._wake(partition)
+        if partition.state is State.PARTED:  # else it was stopped meanwhile
+            happen(partition, Event.GO_ON, now_ms)
+            self._wake(partition)
 
     def resume(
         self,

@@ -83,7 +83,7 @@ class Saving:
     def check(self, name: str) -> None:
         """May records of this topic be produced now?"""
         if self._failure is not None:
-            raise self._failure
+            raise self._failure.with_traceback(None)  # one object, raised each time
         if self._book is not None and self._book.partition_count(name) is None and self._numbers is None:
             raise KafkaException(KafkaError(KafkaError._STATE, NOT_PINNED.format(name=name)))
         if self._must_be_saved:
@@ -286,7 +286,7 @@ class Saving:
 
     async def _value(self) -> SavedProducer:
         if self._failure is not None:
-            raise self._failure
+            raise self._failure.with_traceback(None)  # one object, raised each time
         book = self._book
         if book is None or not book.partitions:
             raise KafkaException(KafkaError(KafkaError._STATE, "nothing is pinned: there is nothing to save yet"))
@@ -332,7 +332,7 @@ class Saving:
         self._engine.hold(True)
         while any(not self._engine.is_idle(place) for place in (*renewed, *ending)):
             if self._failure is not None:
-                raise self._failure
+                raise self._failure.with_traceback(None)  # one object, raised each time
             await asyncio.sleep(PAUSE_S / 10)
         for place in renewed:
             boundary = sender.boundary(place)

@@ -26,6 +26,7 @@ from oncelog.spark.sink.claiming import claim_lane, claim_partitions, claim_sink
 from oncelog.spark.sink.comparing import Kept
 from oncelog.spark.sink.connected import Connected, read_on
 from oncelog.spark.sink.deciding import Doing, cannot_begin, cannot_go_on, decide, difference, other_rows, topic_gone
+from oncelog.spark.sink.destination import LAG_S
 from oncelog.spark.sink.errors import MayPass, SinkRefused, refused
 from oncelog.spark.sink.hashing import RowHash
 from oncelog.spark.sink.lane import Json, LaneMessage, LanePlace, SinkState
@@ -37,7 +38,7 @@ from oncelog.spark.sink.standing import Standing
 from oncelog.spark.sink.under_way import in_lane
 from oncelog.spark.sink.warm import cluster
 
-LAST_LOOK_S: Final = 3.0
+LAST_LOOK_S: Final = LAG_S + 3.0  # only after that time is a topic believed to be gone
 _GIVEN_UP: Final = (KafkaError._MSG_TIMED_OUT, KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID)
 
 
