@@ -2,8 +2,8 @@
 
 They take everything else from `oncelog.client`, by its public names; import-linter holds that. What is here: asking a
 cluster again while a failure passes, topics and their configurations, saved producers with what stands in a log
-already, columns, and the tables of settings. Each name is imported when it is first used: whoever asks for an offset
-does not pay for numba.
+already, columns, and the tables of settings. Each name is imported when it is first used: asking for an offset
+loads no numba.
 """
 
 from importlib import import_module

@@ -8,8 +8,8 @@ from oncelog.log.segments import Segments
 class Slice:
     """Batches in a segment's file, found but not read yet.
 
-    It holds only until the log is next cared for: retention, compaction and a cut take away what it names. So whoever
-    finds one reads it, or gives it to a socket, before the event loop goes on. Bytes that a socket has taken are safe:
+    It holds only until the log is next cared for: retention, compaction and a cut take away what it names. So its
+    finder reads it, or gives it to a socket, before the event loop goes on. Bytes that a socket has taken are safe:
     nothing below the high watermark is ever written over, and pages of a removed file live on as long as they are used.
     """
 

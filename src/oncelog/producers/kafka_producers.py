@@ -16,8 +16,8 @@ from oncelog.producers.kafka_rules import KnownProducer, Question
 from oncelog.producers.sequences import SEQUENCE_MASK
 
 OVERFLOW = 2  # replay may hold so many times the capacity
-# A client sends a batch again until delivery.timeout.ms, two minutes by default, then gives it up. So whoever sent
-# nothing for five times as long has nothing under way that could arrive twice, and may give way in a full table.
+# A client sends a batch again until delivery.timeout.ms, two minutes by default, then gives it up. So a client
+# that sent nothing for five times as long has nothing under way that could arrive twice; it may give way when full.
 GRACE_MS = 600_000
 NO_LEASE = -1
 

@@ -1,8 +1,8 @@
 """Records on their way into batches: one list for each partition, and the bound on all of them.
 
-An application thread only appends to a list; whoever closes a batch takes a piece off its front. Both are one step of
-the interpreter, so a record costs no lock. Five entries of the list are one record: a tuple for each would be an object
-more for the garbage collector to look at, and columns are wanted in the end.
+An application thread only appends to a list; the thread that closes a batch takes a piece off its front. Both are one
+step of the interpreter, so a record costs no lock. Five entries of the list are one record: a tuple for each would be
+an object more for the garbage collector to look at, and columns are wanted in the end.
 """
 
 from collections import deque

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 MOST_MADE: Final = 10
 # What a request takes beside its batches; message.max.bytes counts it too.
 REQUEST_OVERHEAD_BYTES: Final = 1024
-# So long before records are due, whoever produces is asked to close the batch.
+# So long before records are due, the producing thread is asked to close the batch.
 ASK_S: Final = 0.002
 WALL_OFFSET_KEPT_S: Final = 1.0
 
@@ -215,7 +215,7 @@ class Closing:
                 waiting[partition] = really_due_s - self._ask_s
 
     def _ask(self, partition: Partition, until_s: float) -> None:
-        """Have it closed by whoever produces, or by the engine when nobody did until then."""
+        """Have it closed by a producing thread, or by the engine when none did until then."""
         partition.is_wanted = True
         partition.most_entries = 0
         self._open[partition] = until_s

@@ -1,6 +1,6 @@
 """The named milestones of a batch, in their order, each an audit event of Python's (`sys.audit`) as it is reached.
 
-Whoever wants to know, or to keep a process there, adds an audit hook: for an operator that is a log, for the tests the
+To observe one, or to keep a process there, add an audit hook: for an operator that is a log, for the tests the
 place at which a process is stopped or killed. Without a hook a milestone costs next to nothing.
 """
 
