@@ -16,9 +16,8 @@ class Produce(NamedTuple):
     node_id: int
     request_id: int
     batches: Sequence[Batch]
-    until_ms: int = (
-        FOREVER_MS  # what was known when it was stamped does not hold for longer: then it is `lost`, not sent
-    )
+    # What was known when it was stamped does not hold for longer: after that it is not sent, and `unchecked`.
+    until_ms: int = FOREVER_MS
     is_checked: bool = False  # and it holds on a connection that was there already: behind a new one it is `unchecked`
 
 

@@ -152,7 +152,7 @@ class _Server:
         except OSError:
             is_wanted = False  # and it must not go on as a second server
         if not is_wanted:
-            os._exit(1)  # the caller was tired of waiting, and is starting a Python of its own
+            os._exit(1)  # the caller waited too long, and is starting a Python of its own
 
 
 def _received(caller: socket.socket) -> tuple[Request, list[int]]:
