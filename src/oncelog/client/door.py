@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from oncelog.client.partitioners import partitioner as partitioner
     from oncelog.client.producer.buffers import Buffers as Buffers
     from oncelog.client.producer.bulk import BulkSend as BulkSend
+    from oncelog.client.producer.requests import take_ids as take_ids
     from oncelog.client.properties import ProducerSettings as ProducerSettings
     from oncelog.client.properties import consumer_settings as consumer_settings
     from oncelog.client.properties import producer_settings as producer_settings
@@ -120,6 +121,7 @@ _HOMES: Final = {
         "ReplayDiffers",
         "TopicGone",
     ),
+    "oncelog.client.producer.requests": ("take_ids",),
     "oncelog.client.saving.fencing": ("kafka_pid",),
     "oncelog.client.saving.read_back": ("slots",),
     "oncelog.client.saving.resume": (

@@ -26,7 +26,7 @@ from oncelog.spark.sink.errors import SinkRefused
 from oncelog.spark.sink.lane import Json, topic_of
 from oncelog.spark.sink.lane_producer import LaneProducer
 from oncelog.spark.sink.rows import Portion
-from oncelog.spark.sink.saved_lanes import identity_of, only_added, together, untouched
+from oncelog.spark.sink.saved_lanes import identity_of, only_added, places_of, together, untouched
 from oncelog.spark.sink.standing import Standing
 from oncelog.spark.sink.state_topic import KIND, StateTopic
 
@@ -244,6 +244,9 @@ class MemoryDestination:
     async def ends(self, places: Iterable[Place]) -> dict[Place, int]:
         step()
         return {place: len(self.world.partitions[place]) for place in places}
+
+    async def ends_of(self, lane: SavedProducer) -> dict[Place, int]:
+        return await self.ends(places_of(lane))
 
     async def kept_ms(self, topic: str) -> None:
         """For ever."""

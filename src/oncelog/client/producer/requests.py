@@ -3,14 +3,16 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.net.connection import Connection
+from oncelog.client.net.metadata import NO_LEADER as NO_LEADER_NODE
 from oncelog.client.net.metadata import BrokerAddress
 from oncelog.clock import monotonic_s
+from oncelog.slots import Place
 from oncelog.slots.lease import FOREVER_MS
 from oncelog.slots.messages import Answer, Produce
 from oncelog.wire.fields import NO_LEADER
@@ -166,6 +168,17 @@ class Requests:
         ]
         if leaders:
             self._brokers.learn(leaders, [BrokerAddress(*each) for each in answer.endpoints])
+
+
+async def take_ids(brokers: "Brokers", places: Iterable[Place]) -> bool:
+    """Whether all that lead these places take topics by their ids, and so nothing for another one of the same name."""
+    for node_id in {brokers.metadata.leader(*place)[0] for place in places}:
+        if node_id == NO_LEADER_NODE:
+            return False
+        connection = await brokers.connection(node_id)
+        if connection.version(PRODUCE_KEY, *PRODUCE_VERSIONS) < PRODUCE_TOPIC_IDS:
+            return False
+    return True
 
 
 def _by_topic(

@@ -8,7 +8,6 @@ import secrets
 
 from oncelog.client import SavedProducer
 from oncelog.clock import wall_s
-from oncelog.slots import Place
 from oncelog.spark.sink.destination import Destination
 from oncelog.spark.sink.lane import (
     LANE,
@@ -87,9 +86,9 @@ async def mark(topic: StateTopic, standing: Standing, destination: Destination, 
     """True: nobody has sent anything of this batch for the lane."""
     known = standing.beginning(place.lane)
     assert known is not None, "a lane claims itself first"
-    await topic.patiently(lambda: destination.counts(known))  # what is sent to another topic of this name would be lost
-    places = [Place(name, at) for name, each in known.topics.items() for at in each.partitions]
-    ends = await topic.patiently(lambda: destination.ends(places))
+    ends = await topic.patiently(
+        lambda: destination.ends_of(known)
+    )  # what another topic of this name got would be lost
     made = Mark(place.batch, place.lane, secrets.token_hex(8), ends)
     key = key_of(MARK, place.batch, place.lane, made.nonce)
     await topic.append(standing, [(key, encode(MARK, mark_fields(made)))])

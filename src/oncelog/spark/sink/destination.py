@@ -1,11 +1,13 @@
 """What lanes and drivers ask of the cluster that rows go to, beside writing rows."""
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Awaitable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from oncelog.client import KafkaError, KafkaException, SavedProducer
 from oncelog.client.door import (
+    UNKNOWN,
     Brokers,
     ConfigResource,
     Metadata,
@@ -20,18 +22,20 @@ from oncelog.client.door import (
     end_offsets,
     error_of,
     kafka_pid,
+    take_ids,
 )
 from oncelog.clock import wall_s
 from oncelog.slots import Identity, Place
 from oncelog.spark.retention import kept_ms
 from oncelog.spark.sink.errors import SinkRefused
-from oncelog.spark.sink.saved_lanes import identity_of, only_added, untouched
+from oncelog.spark.sink.saved_lanes import identity_of, only_added, places_of, untouched
 
 if TYPE_CHECKING:
     from oncelog.spark.sink.comparing import Kept
 
 CONFIG_MS: Final = 10_000
 LAG_S: Final = 3.0  # so long a broker may lag behind that does not know a topic
+LAGGING: Final = Patience(settle_s=LAG_S)
 
 
 class Destination(Protocol):
@@ -52,6 +56,10 @@ class Destination(Protocol):
 
     async def ends(self, places: Iterable[Place]) -> dict[Place, int]:
         """Their high watermarks."""
+
+    async def ends_of(self, lane: SavedProducer) -> dict[Place, int]:
+        """Those of all partitions that the lane writes to. Raises TopicGone where a topic is not the one that it was,
+        unless its brokers refuse by themselves what is sent to another one of its name."""
 
     async def kept_ms(self, topic: str) -> int | None:
         """For how long the topic keeps records, by their timestamps; None: for ever, or it cannot be told."""
@@ -103,7 +111,7 @@ class KafkaDestination:
             return metadata
 
         try:
-            return await ask(look, Patience(settle_s=LAG_S))
+            return await ask(look, LAGGING)
         except KafkaException as failure:
             if failure.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise
@@ -111,6 +119,19 @@ class KafkaDestination:
 
     async def ends(self, places: Iterable[Place]) -> dict[Place, int]:
         return await end_offsets(self._brokers, places)
+
+    async def ends_of(self, lane: SavedProducer) -> dict[Place, int]:
+        places = places_of(lane)
+        asked: list[Awaitable[Any]] = [end_offsets(self._brokers, places, patience=LAGGING)]
+        if not await take_ids(self._brokers, places):
+            asked.append(self.counts(lane))
+        try:
+            ends: dict[Place, int] = (await asyncio.gather(*asked))[0]
+        except KafkaException as failure:
+            if failure.error.code() in UNKNOWN:
+                check_metadata(self._brokers.metadata, lane)  # which says what is gone
+            raise
+        return ends
 
     async def kept_ms(self, topic: str) -> int | None:
         if topic not in self._kept_ms:

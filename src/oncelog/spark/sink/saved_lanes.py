@@ -15,6 +15,10 @@ def identity_of(lane: SavedProducer) -> Identity:
     return identity
 
 
+def places_of(lane: SavedProducer) -> list[Place]:
+    return [Place(name, at) for name, topic in lane.topics.items() for at in topic.partitions]
+
+
 def untouched(identity: Identity, ends: Mapping[Place, int]) -> dict[int, SavedPartition]:
     """Partitions that this identity has not written to when they ended there."""
     return {place.partition: SavedPartition(next_offset=end, spans=(Span(identity, 0),)) for place, end in ends.items()}
