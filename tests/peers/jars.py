@@ -92,11 +92,18 @@ def kafka_jars() -> Path:
     return jars("kafka", "kafka_2.13-4.3.0.jar")
 
 
+def mirror_jars() -> Path:
+    return jars("mirror", "connect-mirror-4.3.0.jar")
+
+
 def spark_connector_jars() -> Path:
     return jars("spark", "spark-sql-kafka-0-10_2.13-4.2.0.jar")
 
 
-def kafka_java(*arguments: str, jvm: tuple[str, ...] = TOOL_JVM, log_level: str = "warn") -> list[str]:
-    """The command that runs one of Kafka's classes."""
+def kafka_java(
+    *arguments: str, jvm: tuple[str, ...] = TOOL_JVM, log_level: str = "warn", beside: tuple[Path, ...] = ()
+) -> list[str]:
+    """The command that runs one of Kafka's classes, or of the jars in the folders beside them."""
     logging = f"-Dorg.slf4j.simpleLogger.defaultLogLevel={log_level}"
-    return [java(), *jvm, "-cp", f"{kafka_jars()}/*", logging, *arguments]
+    jars = os.pathsep.join(f"{folder}/*" for folder in (kafka_jars(), *beside))
+    return [java(), *jvm, "-cp", jars, logging, *arguments]

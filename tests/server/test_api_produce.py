@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
+from crc32c import crc32c
 
 from oncelog.embedded import Server
 from oncelog.log.disk import File
 from oncelog.records.header import Buffer
 from oncelog.server.errors import ErrorCode
-from oncelog.server.keyless import MAX_UNFOLDED_BYTES
+from oncelog.server.record_rules import MAX_UNFOLDED_BYTES
 from tests.raw import CODECS, RawConnection, Rec, batch, message_set
 from tests.raw.batches import HEADER_BYTES, squeeze
 from tests.raw.topics import new_topic
@@ -230,11 +231,83 @@ def test_a_pid_that_was_never_granted_is_unknown(raw: RawConnection, topic: str)
 
 
 def test_log_append_time_is_told(server: Server, raw: RawConnection) -> None:
-    topic = new_topic(raw, message_timestamp_type="LogAppendTime")
+    """And it is what counts: a time of the client's own has no bounds then."""
+    topic = new_topic(raw, message_timestamp_type="LogAppendTime", message_timestamp_before_max_ms="1")
     answer = raw.produce(topic, 0, batch([b"x"], timestamp_ms=5))
     assert answer.log_append_time is not None
     stored = raw.fetch(topic, 0, 0).records
     assert struct.unpack_from(">q", stored, 35)[0] == int(answer.log_append_time.timestamp() * 1000)
+
+
+# Times of records
+
+HOUR_MS = 3_600_000
+
+
+def recs(*deltas_ms: int) -> list[Rec]:
+    return [Rec(b"v", timestamp_delta_ms=delta) for delta in deltas_ms]
+
+
+def refused_times(answer: Any) -> list[int] | None:
+    if answer.error_code is ErrorCode.none:
+        return None
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.invalid_timestamp, -1)
+    return [each.batch_index for each in answer.record_errors]
+
+
+@pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS.keys())
+def test_records_from_the_future_are_refused_and_named(raw: RawConnection, topic: str, codec: int) -> None:
+    for _ in range(2):  # the second one is recognised by its first bytes
+        assert refused_times(raw.produce(topic, 0, batch(recs(0, 2 * HOUR_MS, 9), codec=codec))) == [1]
+    assert refused_times(raw.produce(topic, 0, batch(recs(0, HOUR_MS - 60_000, 9), codec=codec))) is None
+
+
+def test_records_from_too_long_ago_are_refused_and_named(raw: RawConnection) -> None:
+    topic = new_topic(raw, message_timestamp_before_max_ms=str(HOUR_MS))
+    late = batch(recs(0, -2 * HOUR_MS, 9, -HOUR_MS + 60_000))
+    assert refused_times(raw.produce(topic, 0, late)) == [1]
+    assert refused_times(raw.produce(topic, 0, batch(recs(0, -HOUR_MS + 60_000, 9)))) is None
+    no_times = batch(recs(0, 0), timestamp_ms=-1)
+    assert refused_times(raw.produce(topic, 0, no_times)) is None  # without a time, as old clients send
+
+
+def test_a_record_without_a_key_is_named_beside_one_out_of_time(raw: RawConnection) -> None:
+    topic = new_topic(raw, cleanup_policy="compact")
+    mixed = batch([Rec(b"v"), Rec(b"v", b"k"), Rec(b"v", b"k", timestamp_delta_ms=2 * HOUR_MS)])
+    assert refused_times(raw.produce(topic, 0, mixed)) == [0, 2]
+
+
+def test_a_max_timestamp_that_no_record_has_is_refused_too(raw: RawConnection, topic: str) -> None:
+    lie = bytearray(batch(recs(0)))
+    struct.pack_into(">q", lie, 35, 2**62)
+    struct.pack_into(">I", lie, 17, crc32c(memoryview(lie)[21:]))
+    assert refused_times(raw.produce(topic, 0, bytes(lie))) == []
+
+
+def test_what_is_in_the_log_already_is_not_refused_for_its_age(server: Server, raw: RawConnection) -> None:
+    """Its answer was lost, and it comes again when the bound has passed. A client that is told that the batch was
+    refused sends its records as new ones."""
+    topic = new_topic(raw)
+    pid, epoch = raw.init_producer_id()
+    old = batch(recs(-2 * HOUR_MS), pid=pid, epoch=epoch, sequence=0)
+    assert raw.produce(topic, 0, old).base_offset == 0
+    server.call(lambda: set_configs(server, topic, {"message.timestamp.before.max.ms": str(HOUR_MS)}))
+    again = raw.produce(topic, 0, old)
+    assert (again.error_code, again.base_offset) == (ErrorCode.none, 0)
+    next_one = batch(recs(-2 * HOUR_MS), pid=pid, epoch=epoch, sequence=1)
+    assert refused_times(raw.produce(topic, 0, next_one)) == [0]
+    server.call(lambda: set_configs(server, topic, {}))
+    assert raw.produce(topic, 0, next_one).base_offset == 1
+
+
+def set_configs(server: Server, name: str, configs: dict[str, str | None]) -> None:
+    topic = server.broker.topics.get(name)
+    assert topic is not None
+    server.broker.topics.alter_configs(topic, configs, server.broker.clock.now())
+
+
+def test_acks_all_waits_for_no_more_copies_than_there_are(raw: RawConnection) -> None:
+    assert raw.produce(new_topic(raw, min_insync_replicas="2"), 0, GOOD, acks=-1).base_offset == 0
 
 
 # The disk

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from oncelog.log.disk import RealDisk
+from oncelog.server.config_resources import describe_topic
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.settings import Settings
 from oncelog.server.topic_configs import TOPIC_CONFIGS, log_config
@@ -86,9 +87,14 @@ def test_minus_one_means_the_default_count(tmp_path: Path) -> None:
         ("retention.ms", str(2**63)),
         ("retnetion.ms", "1"),
         ("cleanup.policy", "shred"),
-        ("compression.type", "zstd"),
-        ("min.insync.replicas", "2"),
-        ("flush.messages", "1"),
+        ("cleanup.policy", "compact,"),
+        ("compression.type", "brotli"),
+        ("compression.gzip.level", "0"),
+        ("min.insync.replicas", "0"),
+        ("flush.messages", "0"),
+        ("message.timestamp.before.max.ms", "-1"),
+        ("remote.storage.enable", "true"),
+        ("leader.replication.throttled.replicas", "1"),
         ("segment.bytes", "1"),
         ("message.timestamp.type", "Now"),
         ("min.cleanable.dirty.ratio", "1.1"),
@@ -96,11 +102,41 @@ def test_minus_one_means_the_default_count(tmp_path: Path) -> None:
         ("max.compaction.lag.ms", "0"),
     ],
 )
-def test_configs_that_cannot_be_kept_are_refused(topics: Topics, name: str, value: str | None) -> None:
+def test_configs_that_kafka_refuses_are_refused(topics: Topics, name: str, value: str | None) -> None:
     assert refusal(lambda: topics.create("a", 1, {name: value}, NOW)) is ErrorCode.invalid_config
     topic = topics.create("a", 1, {}, NOW)
     assert refusal(lambda: topics.alter_configs(topic, {name: value}, NOW)) is ErrorCode.invalid_config
     assert topic.configs == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *[("compression.type", word) for word in ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")],
+        ("cleanup.policy", ""),
+        ("compression.gzip.level", "-1"),
+        ("flush.messages", "1"),
+        ("flush.ms", "0"),
+        ("follower.replication.throttled.replicas", "0:1,1:1"),
+        ("leader.replication.throttled.replicas", "*"),
+        ("local.retention.ms", "-2"),
+        ("message.timestamp.after.max.ms", "0"),
+        ("message.timestamp.before.max.ms", "86400000"),
+        ("min.insync.replicas", "2"),
+        ("remote.log.copy.disable", "true"),
+        ("remote.storage.enable", "false"),
+        ("retention.bytes", "-2"),
+    ],
+)
+def test_configs_that_kafka_takes_are_kept_and_shown(tmp_path: Path, name: str, value: str) -> None:
+    """MirrorMaker copies them all; where one of them were refused, it would make the topic without any."""
+    topics = open_topics(tmp_path)
+    topics.create("a", 1, {name: value}, NOW)
+    topics.close()
+    topic = open_topics(tmp_path).get("a")
+    assert topic is not None and topic.configs[name] == value
+    (shown,) = [each for each in describe_topic(Settings(), topic) if each.name == name]
+    assert shown.value == value
 
 
 def test_configs_that_contradict_each_other_are_refused(topics: Topics) -> None:

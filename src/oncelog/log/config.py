@@ -1,10 +1,11 @@
 """What can be set for one partition's log. Replaceable at run time: `PartitionLog.config = changed`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 MIB = 1024 * 1024
 DAY_MS = 24 * 60 * 60 * 1000
+NO_BOUND = 2**63 - 1
 
 
 class TimestampType(StrEnum):
@@ -31,11 +32,26 @@ class LogConfig:
     delete_retention_ms: int = DAY_MS
     min_cleanable_dirty_ratio: float = 0.5
     min_compaction_lag_ms: int = 0
-    max_compaction_lag_ms: int = 2**63 - 1
+    max_compaction_lag_ms: int = NO_BOUND
     message_timestamp_type: TimestampType = TimestampType.CREATE
+    message_timestamp_before_max_ms: int = NO_BOUND  # how far behind the clock a record's own time may be
+    message_timestamp_after_max_ms: int = NO_BOUND
     max_message_bytes: int = MIB + 12
     flush: Flush = Flush.OS
     key_map_limit: int = 500_000  # keys that one pass of a compaction remembers
+    # Made of the above once, since each batch asks for it.
+    behind_max_ms: int = field(init=False, repr=False)  # both without a bound where the log's clock is what counts
+    ahead_max_ms: int = field(init=False, repr=False)
+    must_be_looked_into: bool = field(init=False, repr=False)  # a batch's header alone cannot say that it may come in
+
+    def __post_init__(self) -> None:
+        keeps_time = self.message_timestamp_type is TimestampType.CREATE
+        behind_max_ms = self.message_timestamp_before_max_ms if keeps_time else NO_BOUND
+        ahead_max_ms = self.message_timestamp_after_max_ms if keeps_time else NO_BOUND
+        must_be_looked_into = self.compacts or behind_max_ms < NO_BOUND
+        object.__setattr__(self, "behind_max_ms", behind_max_ms)
+        object.__setattr__(self, "ahead_max_ms", ahead_max_ms)
+        object.__setattr__(self, "must_be_looked_into", must_be_looked_into)
 
     @property
     def least_interval_bytes(self) -> int:

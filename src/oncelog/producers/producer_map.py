@@ -58,16 +58,21 @@ class ProducerMap:
 
     def judge(self, pid: int, generation: int, first_sequence: int, record_count: int, now: Now) -> Judgement:
         """The decision and its detail (see `Decision`); changes nothing but the counters of refusals."""
-        self.run.settle()
-        if pid >= FIRST_KAFKA_PID:
-            judgement = self._kafka.judge(pid, generation, first_sequence, record_count, now)
-        elif pid > 0:
-            judgement = self._leased.judge(pid, generation, first_sequence, record_count, now)
-        else:
-            return APPEND
+        judgement = self._judgement(pid, generation, first_sequence, record_count, now)
         if judgement is not APPEND:
             self._count(judgement[0])
         return judgement
+
+    def has(self, pid: int, generation: int, first_sequence: int, record_count: int, now: Now) -> bool:
+        """Whether the whole batch is in the log already."""
+        decision, _ = self._judgement(pid, generation, first_sequence, record_count, now)
+        return decision in (Decision.DUPLICATE, Decision.DUPLICATE_FORGOTTEN)
+
+    def _judgement(self, pid: int, generation: int, first_sequence: int, record_count: int, now: Now) -> Judgement:
+        self.run.settle()
+        if pid >= FIRST_KAFKA_PID:
+            return self._kafka.judge(pid, generation, first_sequence, record_count, now)
+        return self._leased.judge(pid, generation, first_sequence, record_count, now) if pid > 0 else APPEND
 
     def accept(
         self,

@@ -15,12 +15,12 @@ from oncelog.log.errors import LogStorageError
 from oncelog.log.partition import PartitionLog, Staged
 from oncelog.producers.decision import Decision
 from oncelog.records.errors import BadBatch, BadBatchKind, InvalidRecord
-from oncelog.records.header import check_produced
+from oncelog.records.header import BatchHeader, check_produced
 from oncelog.server.broker import Broker
 from oncelog.server.errors import ErrorCode
-from oncelog.server.keyless import records_without_key
 from oncelog.server.partitions import INTERNAL
 from oncelog.server.produce_pattern import Pattern, pattern_of
+from oncelog.server.record_rules import NO_KEY, refused_records
 from oncelog.server.topics import Partition, Topic
 from oncelog.wire.hot import NO_RECORDS, PRODUCE_TOPIC_IDS, Produced, ProduceTopic, encode_produced, read_produce
 
@@ -32,7 +32,8 @@ NO_TRANSACTIONS = "transactions are not supported"
 TURN_MS = 20  # once looking into batches has taken so long, the other connections are due
 MOST_TURN_MS = 500  # after so long the rest of one request has to be sent again
 TOO_MUCH = "the batches before it in this request took too long to look into; send it again"
-NO_KEY = "a compacted topic takes no record without a key"
+OUT_OF_TIME = "records are refused for their timestamps, which are too far behind or ahead of the clock"
+FROM_THE_FUTURE = "the max timestamp of the batch is further ahead of the clock than message.timestamp.after.max.ms"
 
 _OF_DECISION = {
     Decision.OUT_OF_ORDER: (ErrorCode.out_of_order_sequence_number, None),
@@ -261,12 +262,10 @@ class Producing:
         damaged = ErrorCode.invalid_record
         try:
             header = check_produced(batch)
-            if config.compacts:
-                keyless = records_without_key(batch, header)
-                self._look_at_the_clock(now)
-                if keyless:
-                    named = [(each, NO_KEY) for each in keyless]
-                    return Outcome(index, partition, None, ErrorCode.invalid_record, NO_KEY, named)
+            if config.must_be_looked_into or header.max_timestamp - now.wall_ms > config.ahead_max_ms:
+                refused = self._look_into(partition, index, batch, header, now)
+                if refused is not None:
+                    return refused
             damaged = ErrorCode.corrupt_message  # only what must be cut is looked into there
             staged = log.stage(batch, header, now)
         except BadBatch as bad:
@@ -283,6 +282,22 @@ class Producing:
                 return Outcome(index, partition, None, *refusal)
         self._touched[partition] = None
         return Outcome(index, partition, staged)
+
+    def _look_into(
+        self, partition: Partition, index: int, batch: memoryview, header: BatchHeader, now: Now
+    ) -> Outcome | None:
+        """What the topic asks beyond a good header."""
+        log: PartitionLog = partition.log
+        refused = refused_records(batch, header, log.config, now.wall_ms)
+        self._look_at_the_clock(now)
+        if refused.records and not refused.times:
+            return Outcome(index, partition, None, ErrorCode.invalid_record, NO_KEY, refused.records)
+        is_of_the_future = header.max_timestamp - now.wall_ms > log.config.ahead_max_ms
+        is_in_time = not refused.times and not is_of_the_future
+        if is_in_time or log.producers.has(*header[9:13], now):  # what is there already came in time
+            return None
+        message = OUT_OF_TIME if refused.times else FROM_THE_FUTURE
+        return Outcome(index, partition, None, ErrorCode.invalid_timestamp, message, refused.records)
 
     def _look_at_the_clock(self, now: Now) -> None:
         """After a batch was looked into: kilobytes may have unfolded to megabytes. `now` is when the chunk came."""

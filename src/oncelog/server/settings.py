@@ -76,11 +76,17 @@ class Settings:
         words=("CreateTime", "LogAppendTime"),
         dynamic=True,
     )
+    log_message_timestamp_before_max_ms: int = long(
+        LONG_MAX, "A record whose own time is further behind the server's clock is refused.", dynamic=True
+    )
+    log_message_timestamp_after_max_ms: int = long(
+        HOUR_MS, "A record whose own time is further ahead of the server's clock is refused.", dynamic=True
+    )
     message_max_bytes: int = integer(1_048_588, "Size of the largest batch that is accepted.", dynamic=True)
     compression_type: str = text(
         "producer",
-        "Batches are kept as they arrive; only `producer` is understood, since nothing is compressed again.",
-        words=("producer",),
+        "Kept and shown; batches stay as the producer compressed them, whatever it says.",
+        words=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
         dynamic=True,
     )
 

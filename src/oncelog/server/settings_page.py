@@ -54,7 +54,7 @@ def _lines() -> Iterator[str]:
     yield from table(
         TOPIC_CONFIGS.values(),
         ("name", lambda config: f"`{config.setting.name}`"),
-        ("takes", lambda config: config.setting.allowed),
+        ("takes", lambda config: config.setting.takes or config.setting.allowed),
         ("default, or the server's setting", lambda config: names(config.broker_names) or default_of(config.setting)),
         ("", lambda config: config.setting.doc),
     )

@@ -2,6 +2,6 @@
 
 from oncelog.settings.kind import Kind
 from oncelog.settings.nearest import nearest
-from oncelog.settings.setting import INT_MAX, LONG_MAX, Setting, SettingsError, Unfit, Why, text_of
+from oncelog.settings.setting import INT_MAX, LONG_MAX, LONG_MIN, Setting, SettingsError, Unfit, Why, text_of
 
-__all__ = ["INT_MAX", "LONG_MAX", "Kind", "Setting", "SettingsError", "Unfit", "Why", "nearest", "text_of"]
+__all__ = ["INT_MAX", "LONG_MAX", "LONG_MIN", "Kind", "Setting", "SettingsError", "Unfit", "Why", "nearest", "text_of"]

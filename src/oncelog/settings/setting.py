@@ -10,6 +10,7 @@ from oncelog.settings.syntax import PLAIN, Syntax
 
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
+LONG_MIN: Final = -(2**63)
 
 _CASELESS: Final = frozenset({Kind.CHOICE, Kind.FLAGS, Kind.INTEGER})
 _BOUNDED: Final = frozenset({Kind.INTEGER, Kind.NUMBER})
@@ -112,8 +113,8 @@ class Setting:
 
     @property
     def _numbers(self) -> str:
-        if self.low is None:
-            return self.kind.value
+        if self.low is None or self.low == LONG_MIN:
+            return self.kind.value + self._unit
         if self.low == self.high:
             return f"only {_plain(self.low)}"
         if self.high is None or self.high == LONG_MAX:

@@ -178,9 +178,12 @@ def produce_some_good_and_some_bad(c: RawConnection, topic: str) -> object:
     return sorted((p.index, p.error_code.name, p.base_offset) for p in answer.responses[0].partition_responses)
 
 
+LOG_APPEND_TIME = {"message.timestamp.type": "LogAppendTime"}
+
+
 @question
 def log_append_time_is_told_to_the_producer(c: RawConnection, topic: str) -> object:
-    c.create_topic(topic, configs={"message.timestamp.type": "LogAppendTime"})
+    c.create_topic(topic, configs=LOG_APPEND_TIME)
     answer = c.produce(topic, 0, batch([b"x"], timestamp_ms=5))
     stored = HEADER.unpack_from(c.fetch(topic, 0, 0).records)
     return produced(answer), answer.log_append_time is not None, bool(stored[5] & 8), stored[8] > EPOCH_MS
@@ -192,6 +195,30 @@ def create_time_is_not_touched(c: RawConnection, topic: str) -> object:
     answer = c.produce(topic, 0, batch([b"x"], timestamp_ms=EPOCH_MS))
     stored = HEADER.unpack_from(c.fetch(topic, 0, 0).records)
     return produced(answer), answer.log_append_time, stored[5:9]
+
+
+@question
+def timestamps_out_of_bounds(c: RawConnection, topic: str) -> object:
+    hour_ms = 3_600_000
+    c.create_topic(topic, configs={"message.timestamp.before.max.ms": str(hour_ms), "cleanup.policy": "compact"})
+    c.create_topic(topic + "-stamped", configs={"message.timestamp.before.max.ms": "1"} | LOG_APPEND_TIME)
+    answers = []
+    for codec in (0, 2):
+        for deltas in ((0, -2 * hour_ms, 1), (-2 * hour_ms, 0, 2 * hour_ms), (0, -hour_ms + 60_000, hour_ms - 60_000)):
+            records = [Rec(b"v", b"k", timestamp_delta_ms=delta) for delta in deltas]
+            answer = c.produce(topic, 0, batch(records, codec=codec))
+            answers.append((produced(answer), [each.batch_index for each in answer.record_errors]))
+    mixed = c.produce(topic, 0, batch([Rec(b"v"), Rec(b"v", b"k", timestamp_delta_ms=-2 * hour_ms)]))
+    answers.append((produced(mixed), [each.batch_index for each in mixed.record_errors]))
+    answers.append((produced(c.produce(topic, 0, batch([Rec(b"v", b"k")], timestamp_ms=-1))), []))
+    answers.append((produced(c.produce(topic + "-stamped", 0, batch([b"x"], timestamp_ms=5))), []))
+    return answers
+
+
+@question
+def more_copies_asked_for_than_there_are(c: RawConnection, topic: str) -> object:
+    c.create_topic(topic, configs={"min.insync.replicas": "2"})
+    return [produced(c.produce(topic, 0, batch([b"x"]), acks=acks)) for acks in (-1, 1)]
 
 
 @question

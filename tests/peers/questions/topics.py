@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.peers.questions.asking import question, settled
+from tests.peers.questions.asking import QUESTIONS, Question, question, settled
 from tests.peers.questions.fetch import fetched, filled, offset_answer
 from tests.raw import RawConnection
 
@@ -74,6 +74,12 @@ def create_a_topic_with_unknown_and_wrong_settings(c: RawConnection, topic: str)
 def create_a_topic_that_compresses_on_the_broker(c: RawConnection, topic: str) -> object:
     one = {"num_partitions": 1, "replication_factor": 1}
     return creation(c, {"name": topic, **one, "configs": [{"name": "compression.type", "value": "zstd"}]})
+
+
+@question
+def create_a_topic_of_small_segments(c: RawConnection, topic: str) -> object:
+    one = {"num_partitions": 1, "replication_factor": 1}
+    return creation(c, {"name": topic, **one, "configs": [{"name": "segment.bytes", "value": "100000"}]})
 
 
 @question
@@ -164,31 +170,54 @@ def describe_the_settings_of_a_topic(c: RawConnection, topic: str) -> object:
 
 @question
 def the_defaults_of_a_topic(c: RawConnection, topic: str) -> object:
+    """Every name there is, with its type and value."""
     c.create_topic(topic)
-    keys = [
-        "cleanup.policy",
-        "compression.type",
-        "delete.retention.ms",
-        "file.delete.delay.ms",
-        "flush.messages",
-        "flush.ms",
-        "index.interval.bytes",
-        "max.compaction.lag.ms",
-        "max.message.bytes",
-        "message.timestamp.type",
-        "min.cleanable.dirty.ratio",
-        "min.compaction.lag.ms",
-        "min.insync.replicas",
-        "preallocate",
-        "retention.bytes",
-        "retention.ms",
-        "segment.bytes",
-        "segment.index.bytes",
-        "segment.jitter.ms",
-        "segment.ms",
-        "unclean.leader.election.enable",
-    ]
-    return described(c, TOPIC, topic, keys)
+    wanted = [{"resource_type": TOPIC, "resource_name": topic, "configuration_keys": None}]
+    result = c.call("describe_configs", 4, resources=wanted).results[0]
+    return sorted((one.name, int(one.config_type), one.value) for one in result.configs)
+
+
+NUMBERS = [str(each) for each in (*range(-3, 5), 9, 10, 17, 18, 22, 23, 2**20, 2**31 - 1, 2**31, 2**63 - 1, 2**63)]
+ODD = ["", " 7 ", "+7", "0x10", "1.5", "x", "true", "FALSE", "yes"]
+WORDS = {
+    "cleanup.policy": ["delete", "compact", "delete,compact", "Delete", "none", "delete, compact", ",", "compact,"],
+    "compression.type": ["zstd", "lz4", "snappy", "gzip", "producer", "uncompressed", "none", "ZSTD"],
+    "message.timestamp.type": ["CreateTime", "LogAppendTime", "createtime"],
+    "min.cleanable.dirty.ratio": ["0.0", "1.0", "1.1", "-0.1", "1e-3"],
+    "leader.replication.throttled.replicas": ["*", "0:1", "0:1,1:2", "none"],
+    "follower.replication.throttled.replicas": ["*", "0:1", "0:1,1:2", "none"],
+}
+SMALL_SEGMENTS = ("17", "18", "22", "23")  # see `create a topic of small segments`
+SETTINGS_OF_TOPICS = """
+    cleanup.policy compression.gzip.level compression.lz4.level compression.type compression.zstd.level
+    delete.retention.ms file.delete.delay.ms flush.messages flush.ms follower.replication.throttled.replicas
+    index.interval.bytes leader.replication.throttled.replicas local.retention.bytes local.retention.ms
+    max.compaction.lag.ms max.message.bytes message.timestamp.after.max.ms message.timestamp.before.max.ms
+    message.timestamp.type min.cleanable.dirty.ratio min.compaction.lag.ms min.insync.replicas preallocate
+    remote.log.copy.disable remote.log.delete.on.disable remote.storage.enable retention.bytes retention.ms
+    segment.bytes segment.index.bytes segment.jitter.ms segment.ms
+    unclean.leader.election.enable message.format.version no.such
+"""
+
+
+def _values_of(name: str) -> Question:
+    def ask(c: RawConnection, topic: str) -> object:
+        """By the values that a topic might be made with, what each is answered."""
+        answers = {}
+        for value in [*ODD, *NUMBERS, *WORDS.get(name, ())]:
+            if name == "segment.bytes" and value in SMALL_SEGMENTS:
+                continue
+            wanted: dict[str, Any] = {"name": topic, "configs": [{"name": name, "value": value}]}
+            wanted |= {"num_partitions": 1, "replication_factor": 1, "assignments": []}
+            answer = c.call("create_topics", 7, topics=[wanted], timeout=5000, validate_only=True)
+            answers[value] = answer.topics[0].error_code.name
+        return answers
+
+    return ask
+
+
+for _name in SETTINGS_OF_TOPICS.split():
+    QUESTIONS[f"values of {_name}"] = _values_of(_name)
 
 
 @question
@@ -216,8 +245,8 @@ def change_settings_step_by_step(c: RawConnection, topic: str) -> object:
         altered(c, topic, "retention.ms", "soon", 0),
         altered(c, topic, "retention.ms", "1", 2),
         altered(c, topic + "-absent", "retention.ms", "1", 0),
-        altered(c, topic, "retention.ms", "1", 9),
         altered(c, topic, "compression.type", "gzip", 0),
+        altered(c, topic, "retention.ms", "1", 9),
     ]
 
 
