@@ -22,6 +22,7 @@ from oncelog.client.types import OFFSET_STORED, TopicPartition
 from oncelog.embedded import Server
 from tests.client.consumer.conftest import MakeConsumer
 from tests.client.consumer.reading import PATIENCE_S, beginning, take, write
+from tests.client.net.fake_broker import CLOSE, Asked, FakeBroker
 from tests.raw import RawConnection
 from tests.waiting import until
 
@@ -257,6 +258,34 @@ async def test_a_commit_that_is_never_answered_says_what_failed_last(nowhere: st
         await operations.close()
     assert refusal.value.error.code() == KafkaError._TIMED_OUT
     assert nowhere in refusal.value.error.str() and "Connection refused" in refusal.value.error.str()
+
+
+@pytest.mark.parametrize(
+    ("first", "lookups"), [(KafkaError.UNSTABLE_OFFSET_COMMIT, 1), (KafkaError.NOT_COORDINATOR, 2), (CLOSE, 2)]
+)
+async def test_the_coordinator_is_looked_for_again_where_it_moved_or_was_lost(first: Any, lookups: int) -> None:
+    async with FakeBroker() as broker:
+        broker.versions[9] = (2, 5)
+        found = {"node_id": 0, "host": broker.host, "port": broker.port}
+        broker.answers["find_coordinator"] = lambda asked: {"coordinators": [{"key": "g", **found}]}
+
+        def offsets(asked: Asked) -> Any:
+            is_first = len(broker.asked_for("offset_fetch")) == 1
+            if is_first and first is CLOSE:
+                return CLOSE
+            partition = {"partition_index": 0, "committed_offset": 5, "metadata": ""}
+            partition["error_code"] = first if is_first else 0
+            return {"topics": [{"name": "t", "partitions": [partition]}]}
+
+        broker.answers["offset_fetch"] = offsets
+        settings = consumer_settings({"bootstrap.servers": f"{broker.host}:{broker.port}", "group.id": "g"})
+        operations = Operations(settings, lambda: None, asyncio.get_running_loop().call_soon_threadsafe)
+        try:
+            committed = await operations.core.committed([("t", 0)], patience_ms=20_000)
+        finally:
+            await operations.close()
+        assert committed["t", 0].offset == 5
+        assert len(broker.asked_for("find_coordinator")) == lookups
 
 
 def test_a_cluster_that_refuses_to_know_us_is_told_in_the_place_of_records(

@@ -264,8 +264,9 @@ class Core:
                 raise exception_of(code)
             return answer
 
-        def failed(_: KafkaError) -> None:
-            self._coordinator = NOWHERE
+        def failed(error: KafkaError) -> None:
+            if error.code() in _COORDINATOR_MOVED or error.code() < 0:  # below 0: it was not reached, or did not answer
+                self._coordinator = NOWHERE
 
         def gave_up(trouble: KafkaError | None) -> KafkaException:
             reason = "" if trouble is None else f"; the last attempt: {trouble.str()}"
