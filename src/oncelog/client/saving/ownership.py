@@ -47,6 +47,7 @@ class Ownership(Generic[S]):
         self._limit_bytes = limit_bytes
         self._started_from = started_from  # what the group must hold at first, or somebody else has committed
         self._saves = Register()
+        self._taken_over: TakenOver | None = None  # for good: what it knows is another's history
         self._turn = asyncio.Lock()
 
     async def commit(self, positions: Sequence[Entry], saved: S, *, may_add: bool = True) -> None:
@@ -57,6 +58,8 @@ class Ownership(Generic[S]):
             return put_in(positions, saved, save, limit_bytes=self._limit_bytes, may_add=may_add)
 
         async with self._turn:
+            if self._taken_over is not None:
+                raise self._taken_over.with_traceback(None)  # one object, raised each time
             entries(self._saves.term or 1)  # refuse what does not fit before joining
             await retry.ask(lambda: self._commit_once(entries, saved), retry.Patience())
 
@@ -84,11 +87,12 @@ class Ownership(Generic[S]):
             outcome = self._came_of(held, saved)
             if outcome in (Outcome.OPEN, Outcome.OWN):
                 return outcome
-            raise TakenOver(
+            self._taken_over = TakenOver(
                 f"group {self._keeper.group!r} holds save {held.save} of a producer that this one was not started "
                 "from: another copy of the job has committed meanwhile. Nothing was stored; stop this copy, or load "
                 "again and start anew"
             )
+            raise self._taken_over
         except BaseException:
             self._keeper.leave()  # a member has seen what the group holds; this one has not
             raise
