@@ -16,7 +16,7 @@ from collections import deque
 from typing import Final
 
 from oncelog.error_codes import ErrorCodes as Code
-from oncelog.producers.sequences import SEQUENCE_MASK, SEQUENCE_WINDOW
+from oncelog.producers.sequences import SEQUENCE_MASK, SEQUENCE_WINDOW, sequence_after
 from oncelog.slots.batch import Batch
 from oncelog.slots.lease import FOREVER_MS
 from oncelog.slots.messages import Answer, Found, LookUp, Parted
@@ -52,7 +52,7 @@ def acknowledge(partition: Partition, now_ms: int, batch: Batch, answer: Answer)
             # Who accepted it may have forgotten that others had filled these slots. So it is looked for from before it.
             batch.in_doubt = partition.is_late = True
             return Event.LATE
-        behind = (batch.first_sequence + batch.record_count) & SEQUENCE_MASK
+        behind = (batch.first_sequence + batch.record_count) & SEQUENCE_MASK  # not `end_sequence`: a call more a batch
         # A later batch may be acknowledged first; it could only be stored behind the earlier ones.
         if (behind - tenure.acknowledged) & SEQUENCE_MASK < SEQUENCE_WINDOW:
             tenure.acknowledged = behind
@@ -230,7 +230,7 @@ def take_note(partition: Partition, now_ms: int, found: Found) -> Event:
         return Event.TWICE
     if found.last_sequence >= 0:
         made_progress = report_found(partition, found)
-        reached = (found.last_sequence + 1) & 0x7FFFFFFF
+        reached = sequence_after(found.last_sequence)
         if _is_partly_there(partition, found):
             partition.stopped_by = Code.OUT_OF_ORDER_SEQUENCE_NUMBER, PARTLY_THERE
             return Event.UNFILLED

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
+from oncelog.producers.sequences import sequence_after
 from oncelog.records.build import build_batch
 from oncelog.records.header import read_header, stamp_producer
 from oncelog.records.read import records_of
@@ -63,12 +64,12 @@ class Batch:
 
     @property
     def last_sequence(self) -> int:
-        return (self.first_sequence + self.record_count - 1) & 0x7FFFFFFF
+        return sequence_after(self.first_sequence, self.record_count - 1)
 
     @property
     def end_sequence(self) -> int:
         """The slot behind its last one."""
-        return (self.first_sequence + self.record_count) & 0x7FFFFFFF
+        return sequence_after(self.first_sequence, self.record_count)
 
     def unstamp(self) -> None:
         """Only for what provably is not stored."""

@@ -29,6 +29,7 @@ from oncelog.client.producer.closing import BulkRows
 from oncelog.client.producer.delivery import AllGiven, Records, Report
 from oncelog.client.producer.delivery import Rows as TableRows
 from oncelog.clock import monotonic_s, wall_s
+from oncelog.producers.sequences import sequence_after
 from oncelog.records.arrow import bytes_column, headers_column, timestamps
 from oncelog.records.column_types import BytesColumn, HeadersColumn
 from oncelog.records.encode_columns import encode
@@ -171,7 +172,7 @@ def _follows(last: Range, each: Range) -> bool:
         and last.first_offset >= 0
         and last.first_offset + last.record_count == each.first_offset
         and (last.pid, last.generation) == (each.pid, each.generation)
-        and (last.first_sequence + last.record_count) & 0x7FFFFFFF == each.first_sequence
+        and sequence_after(last.first_sequence, last.record_count) == each.first_sequence
     )
 
 
@@ -181,7 +182,9 @@ def _with_row(error: KafkaError, records: Records) -> KafkaError:
     if named is None or records.rows is None:
         return error
     words = f"row {records.rows.row(int(named[1]))}: {error.str()[: named.start()]}{error.str()[named.end() :]}"
-    return KafkaError(error.code(), words, fatal=error.fatal(), maybe_stored=error.maybe_stored())
+    return KafkaError(
+        error.code(), words, fatal=error.fatal(), retriable=error.retriable(), maybe_stored=error.maybe_stored()
+    )
 
 
 class _Rows(NamedTuple):

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from oncelog.client.errors import KafkaError
 from oncelog.client.producer.accumulator import Budget, time_ms
 from oncelog.client.types import OFFSET_INVALID, TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME
+from oncelog.producers.sequences import SEQUENCE_MASK
 from oncelog.slots.batch import Batch, split_batch
 
 NO_NUMBER: Final = -1
@@ -215,7 +216,7 @@ class ProducedMessage:
 
     def sequence(self) -> int:
         first = self._report.first_sequence
-        return (first + self._at) & 0x7FFFFFFF if first >= 0 else NO_NUMBER
+        return (first + self._at) & SEQUENCE_MASK if first >= 0 else NO_NUMBER
 
     def __len__(self) -> int:
         value = self.value()
