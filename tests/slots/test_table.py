@@ -18,7 +18,7 @@ from oncelog.slots.table import TABLE, Row, happen
 from tests.slots.flavours import NAMES
 from tests.slots.history import tell
 from tests.slots.stage import PLACE, STOCK, Stage
-from tests.slots.table_page import on_the_page, rendered
+from tests.slots.table_page import on_the_page, rendered, rendered_resume
 
 SEEDS = 20
 Pair = tuple[State, Event]
@@ -207,4 +207,6 @@ def test_every_state_follows_from_something() -> None:
 
 
 def test_the_page_shows_the_table_as_it_is() -> None:
-    assert on_the_page() == rendered(), "run `python -m tests.slots.table_page`"
+    words = "run `python -m tests.slots.table_page`"
+    assert on_the_page() == rendered(), words
+    assert on_the_page("resume ") == rendered_resume(), words

@@ -67,9 +67,9 @@ if TYPE_CHECKING:
     from oncelog.client.saving.errors import ReplayDiffers as ReplayDiffers
     from oncelog.client.saving.errors import TopicGone as TopicGone
     from oncelog.client.saving.fencing import kafka_pid as kafka_pid
+    from oncelog.client.saving.memory import remembered_or_none as remembered_or_none
     from oncelog.client.saving.read_back import slots as slots
     from oncelog.client.saving.resume import check_metadata as check_metadata
-    from oncelog.client.saving.resume import remembered_or_none as remembered_or_none
     from oncelog.client.saving.saved_topics import SavedTopic as SavedTopic
 
 _HOMES: Final = {
@@ -123,11 +123,9 @@ _HOMES: Final = {
     ),
     "oncelog.client.producer.requests": ("take_ids",),
     "oncelog.client.saving.fencing": ("kafka_pid",),
+    "oncelog.client.saving.memory": ("remembered_or_none",),
     "oncelog.client.saving.read_back": ("slots",),
-    "oncelog.client.saving.resume": (
-        "check_metadata",
-        "remembered_or_none",
-    ),
+    "oncelog.client.saving.resume": ("check_metadata",),
     "oncelog.client.saving.saved_topics": ("SavedTopic",),
     # Registers.
     "oncelog.client.register.topic": (

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from oncelog.producers.sequences import sequence_after
 from oncelog.slots.errors import CannotTell
 from oncelog.slots.identity import Identity, Span
+from oncelog.slots.messages import Boundary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,9 +20,31 @@ class SavedPartition:
     spans: tuple[Span, ...]
 
     @property
+    def drops(self) -> tuple[Span, ...]:
+        """The closed spans: a replay brings their records first, and none of them is sent."""
+        return self.spans[:-1]
+
+    @property
+    def records_to_drop(self) -> int:
+        return sum(span.records or 0 for span in self.drops)
+
+    @property
     def last(self) -> Span:
         """The open span: under its identity the producer goes on."""
         return self.spans[-1]
+
+
+def opened(identity: Identity, next_sequence: int, next_offset: int) -> SavedPartition:
+    """A chain that begins: of one span, which is open."""
+    return SavedPartition(next_offset=next_offset, spans=(Span(identity, next_sequence),))
+
+
+def as_it_stands(boundary: Boundary | None) -> SavedPartition | None:
+    """Of a running producer that is to be saved from here on; None where it has written nothing, and so needs an
+    identity that is saved before its first record."""
+    if boundary is None or boundary.next_offset < 0:
+        return None
+    return opened(*boundary)
 
 
 def behind(spans: tuple[Span, ...], records: int) -> tuple[Span, ...]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from oncelog.slots.batch import Batch, Split
 from oncelog.slots.lease import FOREVER_MS
-from oncelog.slots.limits import SenderLimits
+from oncelog.slots.limits import SenderLimits, remembered_ms
 from oncelog.slots.messages import Action, Failed
 
 
@@ -53,9 +53,7 @@ class Context:
         self.forgotten_after(limits.forget_after_ms)
 
     def forgotten_after(self, forget_after_ms: int) -> None:
-        """What is sent now may arrive as late as `settle_ms` from now, and must still be remembered then."""
-        margin_ms = max(forget_after_ms // 24, min(self.limits.settle_ms, forget_after_ms // 2))
-        self.remembered_ms = forget_after_ms - margin_ms
+        self.remembered_ms = remembered_ms(forget_after_ms, self.limits.settle_ms)
         self.surely_known_ms = min(self.remembered_ms, self.limits.settle_ms)  # whatever the records' timestamps are
 
     def wake_at(self, at_ms: int) -> None:

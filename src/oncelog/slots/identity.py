@@ -33,6 +33,7 @@ class HighWater(NamedTuple):
 
     generation: int
     last_sequence: int
+    last_timestamp_ms: int = NEVER  # of the last batch's records; NEVER where that is not said
 
 
 class Span(NamedTuple):

@@ -23,6 +23,12 @@ def renewal_ms(now_ms: int, end_ms: int) -> int:
     return end_ms if end_ms >= FOREVER_MS else end_ms - max(1, end_ms - now_ms) // PERIODS
 
 
+def may_end_unsaved(identity: Identity, wall_ms: int, since_save_ms: int) -> bool:
+    """Whether it may end before the next save, which comes within twice the time since the last one: a lease changes
+    only where it is saved."""
+    return ends_by(identity, wall_ms + 2 * since_save_ms)
+
+
 def ends_by(identity: Identity, wall_ms: int) -> bool:
     """Whether it has ended by then: nothing may be sent under it from that time on."""
     return identity.expires_at_ms != NEVER and identity.expires_at_ms <= wall_ms

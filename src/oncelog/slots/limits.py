@@ -6,6 +6,7 @@ from oncelog.slots.lease import FOREVER_MS
 
 MINUTE_MS = 60_000
 DAY_MS = 1440 * MINUTE_MS
+SETTLE_MS = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +22,7 @@ class SenderLimits:
     retry_backoff_max_ms: int = 1_000
     # Without leases nothing can keep out a request that was lost on its way, so before the log is believed to lack
     # a batch, so much time must have passed since it was lost. Longer than any broker lets a request lie.
-    settle_ms: int = 10_000
+    settle_ms: int = SETTLE_MS
     # Stock Kafka forgets a producer by its records' timestamps (producer.id.expiration.ms). Until the broker's own
     # value is known, or where it may not be known.
     forget_after_ms: int = DAY_MS
@@ -30,3 +31,9 @@ class SenderLimits:
     def patience_ms(self) -> int:
         """How long a batch may take from its first record to its report."""
         return self.delivery_timeout_ms or FOREVER_MS
+
+
+def remembered_ms(forget_after_ms: int, settle_ms: int = SETTLE_MS) -> int:
+    """For how long it is relied upon that a broker remembers a producer: what is sent now may arrive as late as
+    `settle_ms` from now, and must still be remembered then; and its clock is another one."""
+    return forget_after_ms - max(forget_after_ms // 24, min(settle_ms, forget_after_ms // 2))

@@ -1,7 +1,6 @@
 """What the Sender asks of its engine, and what the engine says to it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from oncelog.slots.batch import Batch
@@ -112,8 +111,7 @@ class Found(NamedTuple):
     spans: Sequence[StoredSpan] = ()  # as far as the log was read: they give the offsets to report
 
 
-@dataclass(frozen=True, slots=True)
-class Boundary:
+class Boundary(NamedTuple):
     """What is surely stored of one partition, for saving: the next record gets this sequence under this identity."""
 
     identity: Identity

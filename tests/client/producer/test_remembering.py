@@ -11,8 +11,8 @@ from oncelog.client.net.brokers import Brokers
 from oncelog.client.producer.accumulator import Budget
 from oncelog.client.producer.asynchronous import AsyncProducer
 from oncelog.client.producer.engine import Engine
-from oncelog.client.producer.remembering import forgotten_after_ms
 from oncelog.client.properties import admin_settings, producer_settings
+from oncelog.client.saving.memory import forgotten_after_ms
 from oncelog.embedded import Server
 from oncelog.records.build import build_batch
 from oncelog.slots.batch import Batch

@@ -9,7 +9,7 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, assert_never
 from uuid import UUID
 
 from oncelog.client.errors import KafkaError, KafkaException, error_of, is_retriable
@@ -20,9 +20,9 @@ from oncelog.client.producer.closing import Closing
 from oncelog.client.producer.delivery import Records, Report, split
 from oncelog.client.producer.identities import Identities
 from oncelog.client.producer.notices import Repeats, Unheard
-from oncelog.client.producer.remembering import UNKNOWN_MS, forgotten_after_ms
 from oncelog.client.producer.requests import Requests
 from oncelog.client.producer.topics import Topics
+from oncelog.client.saving.memory import UNKNOWN_MS, forgotten_after_ms
 from oncelog.client.saving.saving import Saving
 from oncelog.client.saving.saving_engine import Prepare
 from oncelog.client.statistics.statistics import Statistics
@@ -30,7 +30,17 @@ from oncelog.clock import monotonic_s
 from oncelog.slots import Place
 from oncelog.slots.batch import Batch
 from oncelog.slots.limits import SenderLimits
-from oncelog.slots.messages import Action, Answer, Delivered, Failed, LookUp, NeedIdentity, NeedMetadata, Produce
+from oncelog.slots.messages import (
+    Action,
+    Answer,
+    Delivered,
+    Failed,
+    LookUp,
+    NeedIdentity,
+    NeedMetadata,
+    Parted,
+    Produce,
+)
 from oncelog.slots.sender import Sender
 
 if TYPE_CHECKING:
@@ -234,6 +244,10 @@ class Engine:
                 self._identities.need(action)
             case LookUp():
                 self._identities.look_up(action)
+            case Parted():
+                raise AssertionError(f"{action.place}: nobody asked to wait after a loss")
+            case _:
+                assert_never(action)
 
     def _plan(self, now_s: float, held_due_s: float | None) -> None:
         """When to have the next turn though nobody wakes us."""

@@ -7,8 +7,8 @@ from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.net.offsets import EARLIEST, WHOLE_LOG, end_offsets
 from oncelog.client.saving.errors import CannotResume
 from oncelog.client.saving.fencing import fence
+from oncelog.client.saving.memory import remembered_or_none
 from oncelog.client.saving.read_back import stored_spans
-from oncelog.client.saving.resume import remembered_or_none
 from oncelog.producers.sequences import (
     NO_SEQUENCE,
     SEQUENCE_MASK,

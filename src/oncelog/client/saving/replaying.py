@@ -19,12 +19,12 @@ from oncelog.client.saving.read_back import slots
 from oncelog.clock import monotonic_s
 from oncelog.records.read import records_of
 from oncelog.slots import Place, Span
+from oncelog.slots.chain import SavedPartition
 from oncelog.slots.messages import Delivered
 from oncelog.slots.replay import Dropped, Output, PartitionReplay
 
 if TYPE_CHECKING:
     from oncelog.client.net.brokers import Brokers
-    from oncelog.client.saving.resume import ResumedPartition
 
 SLOTS_AHEAD: Final = 20_000  # read back and not met by an output yet; then the reader waits
 
@@ -32,10 +32,9 @@ SLOTS_AHEAD: Final = 20_000  # read back and not met by an output yet; then the 
 class Replay:
     """One partition's."""
 
-    def __init__(self, partition: Partition, resumed: "ResumedPartition", any_generation: bool) -> None:
+    def __init__(self, partition: Partition, resumed: SavedPartition, any_generation: bool) -> None:
         self.partition = partition
-        self.drops = resumed.drops
-        self.from_offset = resumed.from_offset
+        self.resumed = resumed
         self.any_generation = any_generation
         self.both = PartitionReplay(partition.topic, partition.partition, resumed.records_to_drop)
         self.records: deque[Records] = deque()  # the outputs' reports, in their order
@@ -62,7 +61,7 @@ class Replays:
         self._running: dict[Place, Replay] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def begin(self, partition: Partition, resumed: "ResumedPartition", *, any_generation: bool) -> None:
+    def begin(self, partition: Partition, resumed: SavedPartition, *, any_generation: bool) -> None:
         """The partition's first records will be compared; called before anything is produced to it."""
         if resumed.records_to_drop:
             replay = Replay(partition, resumed, any_generation)
@@ -140,9 +139,9 @@ class Replays:
 
     async def _read_back(self, replay: Replay) -> None:
         topic, index = replay.partition.place
-        from_offset = replay.from_offset
+        from_offset = replay.resumed.next_offset
         try:
-            for span in replay.drops:
+            for span in replay.resumed.drops:
                 reading = slots(self._brokers, topic, index, span, from_offset, any_generation=replay.any_generation)
                 async for portion in reading:
                     from_offset = portion[-1].offset + 1

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from oncelog.client.saving import saved_json
 from oncelog.client.saving.errors import BadSavedProducer
 from oncelog.client.saving.saved_topics import SavedTopic, check_topic_id
-from oncelog.slots import Identity
+from oncelog.slots import Identity, Place
+from oncelog.slots.chain import SavedPartition
 
 if TYPE_CHECKING:
     from oncelog.client.types import TopicPartition
@@ -31,13 +32,12 @@ class SavedProducer:
     @property
     def identities(self) -> tuple[Identity, ...]:
         """Every identity that occurs, once, in a fixed order."""
-        found = {
-            span.identity
-            for topic in self.topics.values()
-            for partition in topic.partitions.values()
-            for span in partition.spans
-        }
-        return tuple(sorted(found))
+        return tuple(sorted({span.identity for each in self.partitions.values() for span in each.spans}))
+
+    @property
+    def partitions(self) -> Mapping[Place, SavedPartition]:
+        """Of all its topics."""
+        return {Place(name, at): each for name, topic in self.topics.items() for at, each in topic.partitions.items()}
 
     def check_cluster(self, cluster_id: str) -> None:
         if cluster_id != self.cluster_id:

@@ -21,14 +21,14 @@ from oncelog.client.saving.book import Book, Save
 from oncelog.client.saving.errors import TopicGone
 from oncelog.client.saving.fencing import kafka_pid, lease
 from oncelog.client.saving.replaying import Replays
-from oncelog.client.saving.resume import Resumed, ResumedPartition, high_waters, resume, resume_partitions, unchanged
+from oncelog.client.saving.resume import Resumed, high_waters, resume, resume_partitions, unchanged
 from oncelog.client.saving.saved import SavedProducer
 from oncelog.client.saving.saving_engine import SavingEngine
 from oncelog.clock import monotonic_s, wall_s
-from oncelog.slots import Identity, Place, Span, is_lease
+from oncelog.slots import Identity, Place, is_lease
 from oncelog.slots.batch import Batch
-from oncelog.slots.chain import SavedPartition
-from oncelog.slots.lease import ends_by
+from oncelog.slots.chain import SavedPartition, as_it_stands, opened
+from oncelog.slots.lease import may_end_unsaved
 from oncelog.slots.messages import Boundary, Delivered
 
 PAUSE_S: Final = 0.1
@@ -172,29 +172,15 @@ class Saving:
         if self._numbers is not None:
             identity, sequence = self._numbers
             starts = await end_offsets(brokers, places, EARLIEST)
-            return await resume_partitions(
-                brokers,
-                {
-                    place: SavedPartition(next_offset=starts[place], spans=(Span(identity, sequence),))
-                    for place in places
-                },
-                _wall_ms(),
-            )
+            begun = {place: opened(identity, sequence, starts[place]) for place in places}
+            return await resume_partitions(brokers, begun, _wall_ms())
         boundaries = await self._settled(places)
         is_leased = (await brokers.connection(None)).is_oncelog
         ends = await end_offsets(brokers, places)
-        fresh: Identity | None = None
-        partitions = {}
-        for place in places:
-            boundary = boundaries[place]
-            if boundary is not None and boundary.next_offset >= 0:
-                identity, sequence, offset = boundary.identity, boundary.next_sequence, boundary.next_offset
-            else:
-                if fresh is None:
-                    fresh = await lease(brokers, places, _wall_ms()) if is_leased else await kafka_pid(brokers)
-                identity, sequence, offset = fresh, 0, ends[place]
-            saved = SavedPartition(next_offset=offset, spans=(Span(identity, sequence),))
-            partitions[place] = ResumedPartition(place, (), offset, identity, sequence, offset, saved)
+        partitions = {place: stands for place in places if (stands := as_it_stands(boundaries[place]))}
+        if len(partitions) < len(places):
+            fresh = await lease(brokers, places, _wall_ms()) if is_leased else await kafka_pid(brokers)
+            partitions = {place: opened(fresh, 0, ends[place]) for place in places} | partitions
         return Resumed(partitions, is_leased=is_leased, must_be_saved=True)
 
     async def _settled(self, places: list[Place]) -> dict[Place, Boundary | None]:
@@ -213,8 +199,8 @@ class Saving:
         self._is_leased = resumed.is_leased
         self._must_be_saved = self._must_be_saved or resumed.must_be_saved
         for place, each in resumed.partitions.items():
-            book.open(place, each.partition)
-            self._go_on_as(place, each.identity, each.next_sequence, each.next_offset)
+            book.open(place, each)
+            self._go_on_as(place, each)
         engine.keep_times()
         for name in {place.topic for place in resumed.partitions}:
             count = book.partition_count(name)
@@ -222,22 +208,22 @@ class Saving:
             engine.pin_topic(name, book.topic_id(name), count, self._prepare(resumed.partitions))
         engine.wake()
 
-    def _go_on_as(self, place: Place, identity: Identity, next_sequence: int, next_offset: int) -> None:
-        """Have the Sender go on under this identity; only while nothing of the partition is under way."""
-        sender = self._engine.sender
-        is_leased = self._is_leased and is_lease(identity)
+    def _go_on_as(self, place: Place, partition: SavedPartition) -> None:
+        """Have the Sender go on in the open span; only while nothing of the partition is under way."""
+        sender, last = self._engine.sender, partition.last
+        is_leased = self._is_leased and is_lease(last.identity)
         sender.resume(
             place,
-            identity,
-            next_sequence,
+            last.identity,
+            last.next_sequence,
             int(monotonic_s() * 1000),
-            next_offset=next_offset,
+            next_offset=partition.next_offset,
             is_leased=is_leased,
             is_shared=not is_leased,
         )
         sender.pin(place)
 
-    def _prepare(self, resumed: Mapping[Place, ResumedPartition]) -> Callable[[Topic, Iterable[Partition]], None]:
+    def _prepare(self, resumed: Mapping[Place, SavedPartition]) -> Callable[[Topic, Iterable[Partition]], None]:
         """What is done to a topic before anyone can produce to its partitions."""
 
         def prepare(topic: Topic, partitions: Iterable[Partition]) -> None:
@@ -315,7 +301,7 @@ class Saving:
         quiet = {
             place for place in book.partitions if book.is_settled(place) and len(save.partitions[place].spans) == 1
         }
-        found = await high_waters(self._engine.brokers, save.partitions, quiet)
+        found = await high_waters(self._engine.brokers, save.partitions, quiet, _wall_ms())
         for place, offset in found.items():
             save.partitions[place] = replace(save.partitions[place], next_offset=offset)
             book.move(place, offset)
@@ -340,16 +326,17 @@ class Saving:
             book.change_identity(save, place, boundary.identity)
         for place in ending:
             assert fresh is not None
-            self._go_on_as(place, fresh, 0, book.partitions[place].next_offset)
             book.change_identity(save, place, fresh)
+            self._go_on_as(place, book.partitions[place])
 
     def _ending(self, book: Book) -> list[Place]:
-        """Leases that end within twice the time between the last two saves."""
-        now_s = monotonic_s()
-        horizon_ms = int(2_000 * (now_s - self._saved_at_s))
-        self._saved_at_s = now_s
-        until_ms = _wall_ms() + horizon_ms
-        return [place for place, each in book.partitions.items() if ends_by(each.last.identity, until_ms)]
+        """Leases that may end before the next save."""
+        before_s, self._saved_at_s = self._saved_at_s, monotonic_s()
+        since_ms = int(1_000 * (self._saved_at_s - before_s))
+        wall_ms = _wall_ms()
+        return [
+            place for place, each in book.partitions.items() if may_end_unsaved(each.last.identity, wall_ms, since_ms)
+        ]
 
     # --- what the engine tells
 

@@ -1,0 +1,180 @@
+"""Where a resume decides: go on in place, read the log first, go on under another lease, or not at all. Pure.
+
+A saved producer says of a partition that all slots before the due one are filled. How many were filled since is asked
+for, question by question: `TABLE` has, for each question, what the answer may say and what follows. The engine
+(`client/saving/resume.py`) asks and is told; it decides nothing.
+
+    FENCE -> IN_PLACE                        resume_pid keeps out who else may write, and answers H, in one step
+    FENCE -> LOG_OF_LEASE -> ANOTHER_LEASE   no broker knows the lease any more
+    MEMORY -> IN_PLACE                       nothing was filled since. Nobody is kept out, and need not be: a slot is
+    MEMORY -> LOG -> IN_PLACE                filled once, and who races for it brings the same record
+
+A broker that has forgotten the producer takes any slot of it, also one that was filled long since. So it may remember a
+late batch of a process that slept, and nothing of what others have filled behind it. Such a batch is as old as the
+sleep; what is remembered of a batch that should be forgotten by now proves nothing (`STALE`), and the log is read.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final, NamedTuple
+
+from oncelog.producers.sequences import NO_SEQUENCE, is_newer_generation, sequence_after
+from oncelog.slots.chain import SavedPartition, closed
+from oncelog.slots.errors import CannotTell
+from oncelog.slots.identity import HighWater, Identity, Place, Span
+from oncelog.slots.lease import ends_by
+from oncelog.slots.standing import filled_since
+
+
+class Ask(Enum):
+    FENCE = "call `resume_pid`"
+    MEMORY = "ask `DescribeProducers`"
+    LOG = "read the log from the saved offset on, up to the high watermark"
+    LOG_OF_LEASE = "read it so, through all generations of the lease"
+
+
+class Says(Enum):
+    LEVEL = "the due slot is free"
+    AHEAD = "it is filled"
+    BEHIND = "a slot before it is free"
+    UNKNOWN = "the producer is not known"
+    STALE = "it is free by what should be forgotten by now"
+    OTHER_EPOCH = "it is known with another epoch"
+    LEASE_OVER = "the slots are as they should be, and the lease has ended"
+    CUT = "the log ends before the saved offset"
+
+
+class End(Enum):
+    IN_PLACE = "go on under the same identity"
+    ANOTHER_LEASE = "close the span, and go on under another lease"
+    REFUSED = "it cannot be told what was written"
+
+
+TABLE: Final[Mapping[Ask, Mapping[Says, Ask | End]]] = {
+    Ask.FENCE: {
+        Says.LEVEL: End.IN_PLACE,
+        Says.AHEAD: End.IN_PLACE,
+        Says.LEASE_OVER: End.ANOTHER_LEASE,
+        Says.UNKNOWN: Ask.LOG_OF_LEASE,
+        Says.BEHIND: End.REFUSED,
+    },
+    Ask.MEMORY: {
+        Says.LEVEL: End.IN_PLACE,
+        Says.AHEAD: Ask.LOG,  # only what is below the high watermark counts
+        Says.STALE: Ask.LOG,
+        Says.UNKNOWN: Ask.LOG,
+        Says.BEHIND: End.REFUSED,
+        Says.OTHER_EPOCH: End.REFUSED,
+    },
+    Ask.LOG: {
+        Says.LEVEL: End.IN_PLACE,
+        Says.AHEAD: End.IN_PLACE,
+        Says.CUT: End.REFUSED,
+    },
+    Ask.LOG_OF_LEASE: {
+        Says.LEVEL: End.ANOTHER_LEASE,
+        Says.AHEAD: End.ANOTHER_LEASE,
+        Says.CUT: End.REFUSED,
+    },
+}
+
+
+class LogRead(NamedTuple):
+    """Of the slots from the due one on, in the order of the log."""
+
+    records: int
+    end_offset: int  # up to where it was read
+
+
+Answer = HighWater | LogRead | None  # None: the producer is not known there
+
+
+class Resuming:
+    """One partition of a saved producer. `asks` is the next question, or how it ended."""
+
+    def __init__(
+        self, place: Place, saved: SavedPartition, wall_ms: int, *, is_leased: bool, remembered_ms: int = 0
+    ) -> None:
+        self.place = place
+        self.saved = saved
+        self.asks: Ask | End = Ask.FENCE if is_leased else Ask.MEMORY
+        self._wall_ms = wall_ms
+        self._remembered_since_ms = wall_ms - remembered_ms
+        self._identity = saved.last.identity  # with the generation that is ours now
+        self._filled = 0  # slots, since the save
+
+    def answered(self, answer: Answer) -> None:
+        """To what it asks. Raises CannotTell where it ends as refused."""
+        assert isinstance(self.asks, Ask)
+        asked, says = self.asks, self._says(answer)
+        self.asks = TABLE[asked][says]
+        if self.asks is End.REFUSED:
+            raise _refusal(says, self.place, self.saved, answer)
+
+    def _says(self, answer: Answer) -> Says:
+        last = self.saved.last
+        if isinstance(answer, LogRead):
+            self._filled = answer.records
+            return Says.CUT if answer.end_offset < self.saved.next_offset else _level_or_ahead(answer.records)
+        if self.asks is Ask.MEMORY:
+            return memory_says(last, answer, self._remembered_since_ms)
+        if answer is None or (answer.last_sequence == NO_SEQUENCE and last.next_sequence):
+            return Says.UNKNOWN
+        filled = filled_since(answer.last_sequence, last.next_sequence)
+        if filled is None:
+            return Says.BEHIND
+        self._identity, self._filled = last.identity._replace(generation=answer.generation), filled
+        return Says.LEASE_OVER if ends_by(last.identity, self._wall_ms) else _level_or_ahead(filled)
+
+    def resumed(self, fresh: Identity | None = None) -> SavedPartition:
+        """What is to be gone on from, and saved as long as nothing of the replay has come. `fresh`: the other lease."""
+        spans = closed(self.saved.spans, self._identity, self._filled)
+        if self.asks is End.ANOTHER_LEASE:
+            assert fresh is not None
+            opened = Span(fresh, 0)
+        else:
+            assert self.asks is End.IN_PLACE
+            opened = Span(self._identity, sequence_after(self.saved.last.next_sequence, self._filled))
+        return SavedPartition(next_offset=self.saved.next_offset, spans=(*spans, opened))
+
+
+def memory_says(span: Span, known: HighWater | None, remembered_since_ms: int) -> Says:
+    """What a broker's memory says of the slots of an open span. It may forget who wrote nothing since then."""
+    if known is None:
+        return Says.UNKNOWN
+    if known.generation != span.identity.generation:
+        return Says.OTHER_EPOCH
+    filled = filled_since(known.last_sequence, span.next_sequence)
+    if filled is None:
+        return Says.BEHIND
+    return Says.STALE if not filled and known.last_timestamp_ms <= remembered_since_ms else _level_or_ahead(filled)
+
+
+def _level_or_ahead(filled: int) -> Says:
+    return Says.AHEAD if filled else Says.LEVEL
+
+
+def _refusal(says: Says, place: Place, saved: SavedPartition, answer: Answer) -> CannotTell:
+    where, span = f"{place.topic}-{place.partition}", saved.last
+    if isinstance(answer, LogRead):
+        return CannotTell(
+            f"{where} ends at offset {answer.end_offset}, and the producer was saved at {saved.next_offset}: what was "
+            "acknowledged is missing (an unclean leader election, a restored disk)",
+            "Start without a saved producer, from an input position whose outputs are all there",
+        )
+    assert answer is not None
+    if says is Says.OTHER_EPOCH:
+        word = "newer" if is_newer_generation(span.identity.generation, answer.generation) else "other"
+        return CannotTell(
+            f"{where}: producer {span.identity.pid} was saved with epoch {span.identity.generation}, and the broker "
+            f"knows the {word} epoch {answer.generation}: somebody called InitProducerId for it, and its sequences "
+            "began anew",
+            "Find out who shares this producer id, and start without a saved producer from an input position of which "
+            "you know what was written",
+        )
+    return CannotTell(
+        f"{where}: the saved producer {span.identity.pid} goes on at sequence {span.next_sequence}, and the broker "
+        f"knows it only up to {answer.last_sequence}: records that were acknowledged before the save are missing (an "
+        "unclean leader election, a restored disk, or the saved value is not of this log)",
+        "Start without a saved producer, from an input position whose outputs are all there",
+    )
