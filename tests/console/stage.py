@@ -12,6 +12,7 @@ from oncelog.spark.sink.lane import (
     MARK,
     SINK,
     STATE,
+    Content,
     LaneClaim,
     LaneState,
     Mark,
@@ -19,10 +20,6 @@ from oncelog.spark.sink.lane import (
     SinkState,
     encode,
     key_of,
-    lane_claim_fields,
-    mark_fields,
-    sink_claim_fields,
-    state_fields,
     topic_of,
 )
 from tests.raw import RawConnection, Rec, batch
@@ -164,19 +161,17 @@ class Stage:
         """What a streaming query leaves in its sink's topic; it is just writing the next batch."""
         topic = self.topic(topic_of(name), cleanup_policy="compact")
         claim = SinkClaim(name, "0b9f2c1e-6d0a-4d6e-9a55-4b1f2f6f1c07", 0, "owner")
-        self.send(topic, [_record(SINK, 0, sink_claim_fields(claim))])
+        self.send(topic, [_record(SINK, 0, claim)])
         for lane in range(lanes):
-            self.send(
-                topic, [_record(LANE, 0, lane_claim_fields(LaneClaim(0, lane, self._lane(lane, 0, out), "n")), lane)]
-            )
+            self.send(topic, [_record(LANE, 0, LaneClaim(0, lane, self._lane(lane, 0, out), "n"), lane)])
         previous = 0
         for number in range(batches):
             for lane in range(marks):
-                self.send(topic, [_record(MARK, number, mark_fields(Mark(number, lane, "m")), lane)])
+                self.send(topic, [_record(MARK, number, Mark(number, lane, "m"), lane)])
             written = {lane: LaneState(self._lane(lane, (number + 1) * 500, out), 500, "5f1d") for lane in range(lanes)}
             state = SinkState(claim, number, lanes, written, {out: lanes}, previous, made_at_ms=self.now_ms - 4000)
-            previous = self.send(topic, [_record(STATE, number, state_fields(state))])
-        self.send(topic, [_record(MARK, batches, mark_fields(Mark(batches, 1, "m")), 1)])
+            previous = self.send(topic, [_record(STATE, number, state)])
+        self.send(topic, [_record(MARK, batches, Mark(batches, 1, "m"), 1)])
         return topic
 
     now_ms = 1_700_000_000_000
@@ -194,5 +189,5 @@ class Stage:
         ).to_value()
 
 
-def _record(kind: str, number: int, fields: dict[str, Any], *rest: object) -> Rec:
-    return Rec(encode(kind, fields), key_of(kind, number, *rest))
+def _record(kind: str, number: int, content: Content, *rest: object) -> Rec:
+    return Rec(encode(kind, content), key_of(kind, number, *rest))

@@ -14,7 +14,7 @@ from oncelog.console.overview import overview
 from oncelog.console.producers import partition_producers_view, producers_view
 from oncelog.console.sinks import sink_view, sinks_view
 from oncelog.console.topics import topic_view, topics_view
-from oncelog.spark.sink.lane import MARK, Mark, encode, mark_fields, topic_of
+from oncelog.spark.sink.lane import MARK, Mark, encode, topic_of
 from tests.console.conftest import Shown
 from tests.raw import RawConnection, Rec
 from tests.spark.sink.support import Sink, numbers, table
@@ -227,7 +227,7 @@ def test_a_sink_whose_state_lies_too_far_back_says_so(shown: Shown, monkeypatch:
 
 
 def mark(batch: int, lane: int) -> bytes:
-    return encode(MARK, mark_fields(Mark(batch, lane, "m")))
+    return encode(MARK, Mark(batch, lane, "m"))
 
 
 @pytest.mark.parametrize(

@@ -8,15 +8,13 @@ from oncelog.spark.sink.errors import SinkRefused
 from oncelog.spark.sink.lane import (
     SINK,
     STATE,
-    Json,
+    Content,
     LaneMessage,
     LaneState,
     SinkClaim,
     SinkState,
     encode,
     key_of,
-    sink_claim_fields,
-    state_fields,
 )
 from oncelog.spark.sink.standing import Standing
 
@@ -25,17 +23,17 @@ OWNER = SinkClaim("s", "q", 5, "o")
 
 def saved(batch: int) -> Standing:
     lanes = {0: LaneState({}, 10, "h"), 1: LaneState({}, idle_batches=2)}
-    return noted(STATE, batch, state_fields(SinkState(OWNER, batch, 2, lanes)))
+    return noted(STATE, batch, SinkState(OWNER, batch, 2, lanes))
 
 
-def noted(kind: str, batch: int, fields: Json) -> Standing:
+def noted(kind: str, batch: int, content: Content) -> Standing:
     standing = Standing()
-    standing.read([Record(0, key_of(kind, batch, "n"), encode(kind, fields))])
+    standing.read([Record(0, key_of(kind, batch, "n"), encode(kind, content))])
     return standing
 
 
 def owned() -> Standing:
-    return noted(SINK, OWNER.first_batch, sink_claim_fields(OWNER))
+    return noted(SINK, OWNER.first_batch, OWNER)
 
 
 @pytest.mark.parametrize(

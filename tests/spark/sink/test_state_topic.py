@@ -1,6 +1,7 @@
 """Reading the sink's topic while its leader changes."""
 
 import asyncio
+import json
 from collections.abc import Mapping
 from random import Random
 from typing import Any
@@ -15,7 +16,7 @@ from oncelog.records.read import records_of
 from oncelog.slots.register import Record
 from oncelog.spark.sink.connected import read_on
 from oncelog.spark.sink.errors import SinkRefused
-from oncelog.spark.sink.lane import encode, topic_of
+from oncelog.spark.sink.lane import VERSION, VERSION_KEY, topic_of
 from oncelog.spark.sink.standing import Standing
 from oncelog.spark.sink.state_topic import KIND, StateTopic
 from tests.spark.sink.test_standing import Log
@@ -91,7 +92,7 @@ def test_no_state_is_stored_that_is_too_large_to_be_read_again(monkeypatch: pyte
     monkeypatch.setattr(keepers, "MOST_VALUE_BYTES", most_bytes)
     log = LaggingLog([], [])
     old: list[tuple[bytes, None]] = [(b"0/mark/%d" % lane, None) for lane in range(100)]
-    large = encode("unknown", {"of": "x" * (most_bytes - 5_000)})
+    large = json.dumps({VERSION_KEY: VERSION, "kind": "unknown", "of": "x" * (most_bytes - 5_000)}).encode()
     asyncio.run(keeper(log).append(Standing(), [(b"0/state/n", large), *old]))
     assert len(records_of(log.produced, limit_bytes=most_bytes)) == 1 + len(old)
     with pytest.raises(SinkRefused, match=r"the state of oncelog.sink.s is \d+ bytes, and may be 20000: there are too"):

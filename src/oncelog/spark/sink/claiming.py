@@ -5,15 +5,19 @@ who appended it. A task that finds its own first knows that nothing was sent bef
 """
 
 import secrets
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
 
 from oncelog.client import SavedProducer
 from oncelog.clock import wall_s
+from oncelog.slots.register import Outcome
 from oncelog.spark.sink.destination import Destination
 from oncelog.spark.sink.lane import (
     LANE,
     MARK,
     SINK,
     TOPIC,
+    Content,
     Json,
     LaneClaim,
     LanePlace,
@@ -21,85 +25,82 @@ from oncelog.spark.sink.lane import (
     SinkClaim,
     encode,
     key_of,
-    lane_claim_fields,
-    mark_fields,
-    sink_claim_fields,
 )
-from oncelog.spark.sink.standing import Standing
+from oncelog.spark.sink.standing import Standing, fact_about
 from oncelog.spark.sink.state_topic import StateTopic
 
-
-async def claim_sink(topic: StateTopic, standing: Standing, sink: str, place: LanePlace) -> None:
-    """Afterwards the sink is somebody's; whether ours, `standing` says."""
-    claim = SinkClaim(sink, place.query, place.batch, secrets.token_hex(8))
-    key = key_of(SINK, place.batch, claim.nonce)
-    await topic.append(standing, [(key, encode(SINK, sink_claim_fields(claim)))])
+T = TypeVar("T")
 
 
-async def claim_lane(
-    topic: StateTopic, standing: Standing, destination: Destination, place: LanePlace, output: str
-) -> bool:
-    """An identity for the lane, to write to this topic with. True: nobody has sent anything under it."""
-    count = standing.partition_count(output)
-    value = await topic.patiently(lambda: destination.new_lane(output, count))
-    nonce = await _claim(topic, standing, LANE, place, value)
-    return standing.is_first(place, nonce)
+async def announce(
+    topic: StateTopic, standing: Standing, kind: str, content: Content, *named: object, removes: Iterable[bytes] = ()
+) -> Outcome:
+    """Append it, and read on up to it: what came of it. `named`: by what its key tells it from others, beside the
+    nonce."""
+    fact = fact_about(kind, content)
+    batch = fact.opens if fact.term is None else fact.term
+    assert batch is not None, "every record of a sink belongs to a batch"
+    key = key_of(kind, batch, *named, fact.nonce)
+    await topic.append(standing, [(key, encode(kind, content)), *((old, None) for old in removes)])
+    return standing.outcome(fact.subjects[-1], fact.nonce, fact.term)
 
 
-async def claim_topic(
-    topic: StateTopic, standing: Standing, destination: Destination, place: LanePlace, output: str
-) -> bool:
-    """The lane goes on to one topic more. True: nobody has sent anything to it for the lane."""
-    lane = standing.lane(place.lane)
-    assert lane is not None, "a lane claims itself first"
-    known = SavedProducer.from_json(lane.producer)
-    count = standing.partition_count(output)
-    value = await topic.patiently(lambda: destination.further_topic(known, output, count))
-    nonce = await _claim(topic, standing, TOPIC, place, value, output)
-    claim = standing.topic_claim(place.lane, output, 0)
-    return claim is not None and claim.nonce == nonce
+class Claims:
+    """One task's. What is claimed is answered with whether nobody had sent anything under it before."""
 
+    def __init__(self, topic: StateTopic, standing: Standing, destination: Destination, place: LanePlace) -> None:
+        self._topic = topic
+        self._standing = standing
+        self._destination = destination
+        self._place = place
 
-async def claim_partitions(
-    topic: StateTopic, standing: Standing, destination: Destination, place: LanePlace, output: str
-) -> tuple[LaneClaim | None, bool]:
-    """The lane writes to partitions that the topic has got since, too; None where it has got none. True: nobody has
-    sent anything to them for the lane."""
-    first = standing.partitions_of(place.lane, output)
-    known = SavedProducer.from_json(_newest(standing, place.lane, output))
-    value = await topic.patiently(lambda: destination.added_partitions(known, output))
-    if value is None:
-        return None, False
-    nonce = await _claim(topic, standing, TOPIC, place, value, output, str(first))
-    claim = standing.topic_claim(place.lane, output, first)
-    return claim, claim is not None and claim.nonce == nonce
+    async def sink(self, name: str) -> None:
+        """Afterwards the sink is somebody's; whether ours, the standing says."""
+        claim = SinkClaim(name, self._place.query, self._place.batch, secrets.token_hex(8))
+        await announce(self._topic, self._standing, SINK, claim)
 
+    async def lane(self, output: str) -> bool:
+        """An identity for the lane, to write to this topic with."""
+        count = self._standing.partition_count(output)
+        return await self._claim(LANE, await self._asked(lambda to: to.new_lane(output, count)))
 
-def _newest(standing: Standing, lane: int, output: str) -> Json:
-    known = standing.lane(lane)
-    assert known is not None, "a lane claims itself first"
-    claimed = [claim.producer for claim in standing.further_topics(lane)]
-    return next(each for each in (*claimed[::-1], known.producer) if output in each["topics"])
+    async def topic(self, output: str) -> bool:
+        """The lane goes on to one topic more."""
+        lane = self._standing.lane(self._place.lane)
+        assert lane is not None, "a lane claims itself first"
+        known = SavedProducer.from_json(lane.producer)
+        count = self._standing.partition_count(output)
+        return await self._claim(TOPIC, await self._asked(lambda to: to.further_topic(known, output, count)), output)
 
+    async def partitions(self, output: str) -> bool | None:
+        """The lane writes to partitions that the topic has got since, too; None where it has got none."""
+        first = self._standing.partitions_of(self._place.lane, output)
+        known = SavedProducer.from_json(self._newest(output))
+        added = await self._asked(lambda to: to.added_partitions(known, output))
+        return None if added is None else await self._claim(TOPIC, added, output, first)
 
-async def mark(topic: StateTopic, standing: Standing, destination: Destination, place: LanePlace) -> bool:
-    """True: nobody has sent anything of this batch for the lane."""
-    known = standing.beginning(place.lane)
-    assert known is not None, "a lane claims itself first"
-    ends = await topic.patiently(
-        lambda: destination.ends_of(known)
-    )  # what another topic of this name got would be lost
-    made = Mark(place.batch, place.lane, secrets.token_hex(8), ends)
-    key = key_of(MARK, place.batch, place.lane, made.nonce)
-    await topic.append(standing, [(key, encode(MARK, mark_fields(made)))])
-    return standing.is_first(place, made.nonce)
+    async def mark(self) -> bool:
+        """The lane is about to send something of this batch."""
+        known = self._standing.beginning(self._place.lane)
+        assert known is not None, "a lane claims itself first"
+        ends = await self._asked(lambda to: to.ends_of(known))
+        return await self._announce(MARK, Mark(self._place.batch, self._place.lane, secrets.token_hex(8), ends))
 
+    async def _claim(self, kind: str, value: SavedProducer, *named: object) -> bool:
+        place, nonce = self._place, secrets.token_hex(8)
+        claim = LaneClaim(place.batch, place.lane, value.to_value(), nonce, int(wall_s() * 1000))
+        return await self._announce(kind, claim, *named)
 
-async def _claim(
-    topic: StateTopic, standing: Standing, kind: str, place: LanePlace, value: SavedProducer, *rest: str
-) -> str:
-    nonce = secrets.token_hex(8)
-    claim = LaneClaim(place.batch, place.lane, value.to_value(), nonce, int(wall_s() * 1000))
-    key = key_of(kind, place.batch, place.lane, *rest, nonce)
-    await topic.append(standing, [(key, encode(kind, lane_claim_fields(claim)))])
-    return nonce
+    async def _announce(self, kind: str, content: Content, *named: object) -> bool:
+        outcome = await announce(self._topic, self._standing, kind, content, self._place.lane, *named)
+        return outcome is Outcome.OWN
+
+    async def _asked(self, question: Callable[[Destination], Awaitable[T]]) -> T:
+        return await self._topic.patiently(lambda: question(self._destination))
+
+    def _newest(self, output: str) -> Json:
+        """The producer that knows the most partitions of the topic."""
+        known = self._standing.lane(self._place.lane)
+        assert known is not None, "a lane claims itself first"
+        claimed = [claim.producer for claim in self._standing.further_topics(self._place.lane)]
+        return next(each for each in (*claimed[::-1], known.producer) if output in each["topics"])

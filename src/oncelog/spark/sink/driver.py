@@ -16,12 +16,13 @@ from oncelog.spark.options import SinkOptions
 from oncelog.spark.retention import soon_gone
 from oncelog.spark.sink import milestones
 from oncelog.spark.sink.checking import lane_properties
+from oncelog.spark.sink.claiming import announce
 from oncelog.spark.sink.connected import Connected, read_on
 from oncelog.spark.sink.deciding import Doing, check_claimed, check_same, check_topic, decide, other_lanes, topic_gone
 from oncelog.spark.sink.destination import Destination
 from oncelog.spark.sink.errors import SinkRefused
 from oncelog.spark.sink.following import following
-from oncelog.spark.sink.lane import STATE, LaneMessage, SinkState, encode, key_of, state_fields
+from oncelog.spark.sink.lane import STATE, LaneMessage, SinkState
 from oncelog.spark.sink.milestones import reached
 from oncelog.spark.sink.standing import Standing
 from oncelog.spark.sink.state_topic import StateTopic
@@ -119,10 +120,9 @@ class _Committing:
             raise SinkRefused(other_lanes(self._sink, self._batch, len(self._lanes), others))
 
     async def _save(self, state: SinkState) -> None:
-        key, value = key_of(STATE, state.batch, state.nonce), encode(STATE, state_fields(state))
-        old = [(key, None) for key in self._standing.outlived(self._batch)]
-        await self._topic.append(self._standing, [(key, value), *old])
-        outcome, saved = self._standing.saved(state), self._standing.state
+        old = self._standing.outlived(self._batch)
+        outcome = await announce(self._topic, self._standing, STATE, state, removes=old)
+        saved = self._standing.state
         if saved is None or outcome is Outcome.OPEN:
             self._check_all_lanes(state)
             raise SinkRefused(f"the state of batch {state.batch} of sink {self._sink!r} does not count: a defect")

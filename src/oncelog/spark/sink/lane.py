@@ -5,8 +5,8 @@ holds are claims of three kinds, marks, and one state for each batch; `docs/spar
 """
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from oncelog.slots import Place
@@ -102,6 +102,9 @@ class SinkState:
     made_at_ms: int = 0
 
 
+Content = SinkClaim | LaneClaim | Mark | SinkState  # what a record says
+
+
 def topic_of(sink: str) -> str:
     return TOPIC_PREFIX + sink
 
@@ -125,13 +128,13 @@ def kind_of_key(key: bytes | None) -> str:
 # --- JSON
 
 
-def encode(kind: str, fields: Json) -> bytes:
-    value = {VERSION_KEY: VERSION, "kind": kind, **fields}
+def encode(kind: str, content: Content) -> bytes:
+    value = {VERSION_KEY: VERSION, "kind": kind, **_WRITTEN[kind](content)}
     return json.dumps(value, separators=(",", ":"), ensure_ascii=True).encode()
 
 
-def decode(value: bytes) -> tuple[str, Json]:
-    """(kind, fields)"""
+def decode(value: bytes) -> tuple[str, Content | None]:
+    """The kind, and what the record says; None where that is a kind of which nothing is to be known."""
     try:
         found = json.loads(value)
     except (ValueError, RecursionError) as error:
@@ -143,41 +146,53 @@ def decode(value: bytes) -> tuple[str, Json]:
         raise BadState(
             f"the sink was written by a newer oncelog (format {version}, this one knows {VERSION}): update this one"
         )
-    return str(found.get("kind")), found
+    kind = str(found.get("kind"))
+    try:
+        return kind, _READ[kind](found) if kind in _READ else None
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise BadState(f"the record is no {kind}: {type(error).__name__} {error}") from None
 
 
-def sink_claim_fields(claim: SinkClaim) -> Json:
-    return {
-        "sink": claim.sink,
-        "query": claim.query,
-        "first_batch": claim.first_batch,
-        "owner": claim.nonce,
-    }
+def _written_owner(claim: SinkClaim) -> Json:
+    return {"sink": claim.sink, "query": claim.query, "first_batch": claim.first_batch, "owner": claim.nonce}
 
 
-def lane_claim_fields(claim: LaneClaim) -> Json:
-    return {
-        "batch": claim.batch,
-        "lane": claim.lane,
-        "producer": claim.producer,
-        "nonce": claim.nonce,
-        "made_at_ms": claim.made_at_ms,
-    }
+def _read_owner(fields: Json) -> SinkClaim:
+    return SinkClaim(str(fields["sink"]), str(fields["query"]), int(fields["first_batch"]), str(fields["owner"]))
 
 
-def mark_fields(mark: Mark) -> Json:
+def _read_claim(fields: Json) -> LaneClaim:
+    return LaneClaim(
+        int(fields["batch"]),
+        int(fields["lane"]),
+        dict(fields["producer"]),
+        str(fields["nonce"]),
+        int(fields["made_at_ms"]),
+    )
+
+
+def _written_mark(mark: Mark) -> Json:
     ends: dict[str, dict[str, int]] = {}
     for place, offset in sorted(mark.ends.items()):
         ends.setdefault(place.topic, {})[str(place.partition)] = offset
     return {"batch": mark.batch, "lane": mark.lane, "nonce": mark.nonce, "ends": ends}
 
 
-def state_fields(state: SinkState) -> Json:
+def _read_mark(fields: Json) -> Mark:
+    ends = {
+        Place(topic, int(at)): int(offset)
+        for topic, offsets in fields.get("ends", {}).items()
+        for at, offset in offsets.items()
+    }
+    return Mark(int(fields["batch"]), int(fields["lane"]), str(fields["nonce"]), ends)
+
+
+def _written_state(state: SinkState) -> Json:
     return {
-        **sink_claim_fields(state.claim),
+        **_written_owner(state.claim),
         "batch": state.batch,
         "lane_count": state.lane_count,
-        "lanes": {str(lane): _lane_fields(each) for lane, each in sorted(state.lanes.items())},
+        "lanes": {str(lane): _written_lane(each) for lane, each in sorted(state.lanes.items())},
         "topics": dict(sorted(state.topics.items())),
         "previous_offset": state.previous_offset,
         "nonce": state.nonce,
@@ -185,60 +200,24 @@ def state_fields(state: SinkState) -> Json:
     }
 
 
-def _lane_fields(lane: LaneState) -> Json:
+def _read_state(fields: Json) -> SinkState:
+    return SinkState(
+        _read_owner(fields),
+        int(fields["batch"]),
+        int(fields["lane_count"]),
+        {int(lane): _read_lane(each) for lane, each in fields["lanes"].items()},
+        {str(name): int(count) for name, count in fields["topics"].items()},
+        int(fields["previous_offset"]),
+        str(fields["nonce"]),
+        int(fields["made_at_ms"]),
+    )
+
+
+def _written_lane(lane: LaneState) -> Json:
     fields: Json = {"producer": lane.producer}
     if lane.idle_batches:
         return fields | {"idle": lane.idle_batches}
     return fields | {"rows": lane.rows, "hash": lane.order_hash}
-
-
-def read_sink_claim(fields: Json) -> SinkClaim:
-    try:
-        return SinkClaim(str(fields["sink"]), str(fields["query"]), int(fields["first_batch"]), str(fields["owner"]))
-    except (KeyError, TypeError, ValueError) as error:
-        raise _damaged(SINK, error) from None
-
-
-def read_lane_claim(fields: Json) -> LaneClaim:
-    try:
-        return LaneClaim(
-            int(fields["batch"]),
-            int(fields["lane"]),
-            dict(fields["producer"]),
-            str(fields["nonce"]),
-            int(fields["made_at_ms"]),
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise _damaged(LANE, error) from None
-
-
-def read_mark(fields: Json) -> Mark:
-    try:
-        ends = {
-            Place(topic, int(at)): int(offset)
-            for topic, offsets in fields.get("ends", {}).items()
-            for at, offset in offsets.items()
-        }
-        return Mark(int(fields["batch"]), int(fields["lane"]), str(fields["nonce"]), ends)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise _damaged(MARK, error) from None
-
-
-def read_state(fields: Json) -> SinkState:
-    claim = read_sink_claim(fields)
-    try:
-        return SinkState(
-            claim,
-            int(fields["batch"]),
-            int(fields["lane_count"]),
-            {int(lane): _read_lane(each) for lane, each in fields["lanes"].items()},
-            {str(name): int(count) for name, count in fields["topics"].items()},
-            int(fields["previous_offset"]),
-            str(fields["nonce"]),
-            int(fields["made_at_ms"]),
-        )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise _damaged(STATE, error) from None
 
 
 def _read_lane(fields: Json) -> LaneState:
@@ -249,5 +228,17 @@ def _read_lane(fields: Json) -> LaneState:
     return LaneState(producer, int(fields["rows"]), str(fields["hash"]))
 
 
-def _damaged(kind: str, error: Exception) -> BadState:
-    return BadState(f"the record is no {kind}: {type(error).__name__} {error}")
+_WRITTEN: Final[dict[str, Callable[[Any], Json]]] = {
+    SINK: _written_owner,
+    LANE: asdict,
+    TOPIC: asdict,
+    MARK: _written_mark,
+    STATE: _written_state,
+}
+_READ: Final[dict[str, Callable[[Json], Content]]] = {
+    SINK: _read_owner,
+    LANE: _read_claim,
+    TOPIC: _read_claim,
+    MARK: _read_mark,
+    STATE: _read_state,
+}

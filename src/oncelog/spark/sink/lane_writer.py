@@ -22,7 +22,7 @@ from oncelog.client.door import BadSavedProducer, CannotResume, TopicGone
 from oncelog.spark.options import SinkOptions
 from oncelog.spark.sink import milestones
 from oncelog.spark.sink.checking import lane_properties
-from oncelog.spark.sink.claiming import claim_lane, claim_partitions, claim_sink, claim_topic, mark
+from oncelog.spark.sink.claiming import Claims
 from oncelog.spark.sink.comparing import Kept
 from oncelog.spark.sink.connected import Connected, read_on
 from oncelog.spark.sink.deciding import Doing, cannot_begin, cannot_go_on, decide, difference, other_rows, topic_gone
@@ -154,10 +154,11 @@ class Lane:
             standing = read_on(self._connected, self.sink)
         if standing is not None:
             self._standing = standing
+        self._claims = Claims(topic, self._standing, self._connected.destination, self._place)
         doing = self._decide()
         if doing is Doing.BEGIN:
             run(topic.check_config())
-            run(claim_sink(topic, self._standing, self.sink, self._place))
+            run(self._claims.sink(self.sink))
             doing = self._decide()
         return doing
 
@@ -180,24 +181,28 @@ class Lane:
             self._start(output)
         assert self._producer is not None
         if output not in self._producer.began.topics:
-            topic, standing, destination = self._topic, self._standing, self._connected.destination
-            is_fresh = self._say(claim_topic(topic, standing, destination, self._place, output))
-            claim = standing.topic_claim(self._place.lane, output, 0)
-            assert claim is not None, "it was claimed just now"
-            self._producer.extend(SavedProducer.from_json(claim.producer), is_fresh=is_fresh)
+            self._extend(self._claims.topic(output), output, 0)
         return self._producer
 
     def _start(self, output: str) -> None:
-        topic, standing, destination = self._topic, self._standing, self._connected.destination
-        if standing.lane(self._place.lane) is None:
-            self._go_on(is_fresh=self._say(claim_lane(topic, standing, destination, self._place, output)))
-            return
-        self._go_on(is_fresh=self._say(mark(topic, standing, destination, self._place)))
+        is_known = self._standing.lane(self._place.lane) is not None
+        self._go_on(is_fresh=bool(self._say(self._claims.mark() if is_known else self._claims.lane(output))))
 
-    def _say(self, saying: Coroutine[Any, Any, bool]) -> bool:
+    def _extend(self, claiming: Coroutine[Any, Any, bool | None], output: str, first: int) -> bool:
+        """By the topic's partitions from `first` on; says whether there are any."""
+        is_fresh = self._say(claiming)
+        if is_fresh is None:
+            return False
+        claim = self._standing.topic_claim(self._place.lane, output, first)
+        assert claim is not None and self._producer is not None, "it was claimed just now"
+        self._producer.extend(SavedProducer.from_json(claim.producer), is_fresh=is_fresh)
+        return True
+
+    def _say(self, saying: Coroutine[Any, Any, bool | None]) -> bool | None:
         is_first = self._connected.run(saying)
         self._check_due()
-        self._reached(milestones.CLAIMED, first=is_first)
+        if is_first is not None:
+            self._reached(milestones.CLAIMED, first=is_first)
         return is_first
 
     def _go_on(self, *, is_fresh: bool) -> None:
@@ -231,7 +236,7 @@ class Lane:
         for portion in portions(rows, self._options.topic, first_row):
             with self._in_words(portion):
                 producer = self._ready_for(portion.topic)
-                self._widen(producer, portion)
+                self._widen(portion)
                 if not first_row:
                     self._reached(milestones.FIRST_SEND, topic=portion.topic)
                 producer.send(portion)
@@ -243,21 +248,16 @@ class Lane:
         if oldest is not None:
             self._oldest_ms[portion.topic] = min(oldest, self._oldest_ms.get(portion.topic, oldest))
 
-    def _widen(self, producer: LaneProducer, portion: Portion) -> None:
+    def _widen(self, portion: Portion) -> None:
         """Rows may name partitions that the topic has got since the batch before was saved. That is only well as long
         as no row of this batch was left to the partitioner: a replay would spread it over more of them."""
         output, number = portion.topic, self._place.lane
         wanted, is_left = named_partitions(portion.rows)
         if is_left:
             self._left.add(output)
-        while wanted > self._standing.partitions_of(number, output) and output not in self._left:
-            topic, standing, destination = self._topic, self._standing, self._connected.destination
-            claim, is_fresh = self._connected.run(claim_partitions(topic, standing, destination, self._place, output))
-            self._check_due()
-            if claim is None:
+        while output not in self._left and (first := self._standing.partitions_of(number, output)) < wanted:
+            if not self._extend(self._claims.partitions(output), output, first):
                 return  # there are no more; the producer says so, with the row
-            self._reached(milestones.CLAIMED, first=is_fresh)
-            producer.extend(SavedProducer.from_json(claim.producer), is_fresh=is_fresh)
 
     # --- its end
 

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from oncelog.client import SavedProducer
-from oncelog.slots.register import Fact, Outcome, Record, Register, Subject
+from oncelog.slots.register import Fact, Record, Register, Subject
 from oncelog.spark.sink.errors import BadState
 from oncelog.spark.sink.lane import (
     LANE,
@@ -26,9 +26,9 @@ from oncelog.spark.sink.lane import (
     SINK,
     STATE,
     TOPIC,
+    Content,
     Json,
     LaneClaim,
-    LanePlace,
     LaneState,
     Mark,
     SinkClaim,
@@ -36,10 +36,6 @@ from oncelog.spark.sink.lane import (
     batch_of_key,
     decode,
     kind_of_key,
-    read_lane_claim,
-    read_mark,
-    read_sink_claim,
-    read_state,
 )
 from oncelog.spark.sink.saved_lanes import moved
 
@@ -111,14 +107,6 @@ class Standing(Register):
         """Lanes that may have sent something of the next batch."""
         return {int(str(subject[1])) for subject in self.open if subject[0] == MARK}
 
-    def is_first(self, place: LanePlace, nonce: str) -> bool:
-        """Whether nobody had sent anything of the batch for the lane before this one marked it."""
-        return self.outcome((MARK, place.lane), nonce, place.batch) is Outcome.OWN
-
-    def saved(self, state: SinkState) -> Outcome:
-        """Whether this state is the one that counts."""
-        return self.outcome(WHOLE, state.nonce, state.batch)
-
     def unwritten(self, state: SinkState) -> list[int]:
         """Lanes that have marked the batch and have no part in this state of it."""
         return sorted(self.marked() - {lane for lane, each in state.lanes.items() if not each.idle_batches})
@@ -135,7 +123,8 @@ class Standing(Register):
 
     def fact_of(self, record: Record) -> Fact | None:
         try:
-            return _fact(record.value or b"")
+            kind, content = decode(record.value or b"")
+            return None if content is None else fact_about(kind, content)
         except BadState as error:
             raise BadState(f"offset {record.offset} of the sink's topic: {error}") from None
 
@@ -175,7 +164,8 @@ class Standing(Register):
         previous: dict[int, int] = {}
         for record in tail:
             if record.value is not None and kind_of_key(record.key) == STATE:
-                state = read_state(decode(record.value)[1])
+                _, state = decode(record.value)
+                assert isinstance(state, SinkState), "its key says so"
                 starts[state.batch] = min(state.previous_offset, starts.get(state.batch, state.previous_offset))
                 previous[record.offset] = state.previous_offset
         if not starts:
@@ -186,26 +176,21 @@ class Standing(Register):
         return start
 
 
-def _fact(value: bytes) -> Fact | None:
-    kind, fields = decode(value)
-    if kind == SINK:
-        owner = read_sink_claim(fields)
-        return Fact(owner, owner.nonce, ((SINK,),), opens=owner.first_batch)
-    if kind == LANE:
-        claim = read_lane_claim(fields)  # which is the first mark, too
-        return Fact(claim, claim.nonce, ((LANE, claim.lane), (MARK, claim.lane)), claim.batch)
-    if kind == TOPIC:
-        claim = read_lane_claim(fields)
-        firsts = {name: min(map(int, each.get("at", ())), default=0) for name, each in claim.producer["topics"].items()}
-        subjects = tuple((TOPIC, claim.lane, name, first) for name, first in firsts.items())
-        return Fact(claim, claim.nonce, subjects, claim.batch)
-    if kind == MARK:
-        mark = read_mark(fields)
-        return Fact(mark, mark.nonce, ((MARK, mark.lane),), mark.batch)
-    if kind == STATE:
-        state = read_state(fields)
-        return Fact(state, state.nonce, (WHOLE,), state.batch, opens=state.batch + 1)
-    return None
+def fact_about(kind: str, content: Content) -> Fact:
+    """What a record of this kind says, with all about which it says it."""
+    if isinstance(content, SinkClaim):
+        return Fact(content, content.nonce, ((SINK,),), opens=content.first_batch)
+    if isinstance(content, SinkState):
+        return Fact(content, content.nonce, (WHOLE,), content.batch, opens=content.batch + 1)
+    subjects: tuple[Subject, ...] = ((MARK, content.lane),)
+    if isinstance(content, LaneClaim):
+        if kind == LANE:
+            subjects = ((LANE, content.lane), *subjects)  # it is the lane's first mark, too
+        else:
+            topics = content.producer["topics"].items()
+            firsts = {name: min(map(int, each.get("at", ())), default=0) for name, each in topics}
+            subjects = tuple((TOPIC, content.lane, name, first) for name, first in firsts.items())
+    return Fact(content, content.nonce, subjects, content.batch)
 
 
 def _moved(producer: Json, marked: Fact | None) -> SavedProducer:
