@@ -8,10 +8,11 @@ from oncelog.chaos.audit import Audit, Result
 from tests.lives.stored import Numbers
 
 
-def counted(sent: int, standing: Mapping[int, Numbers]) -> Result:
-    """Numbers from 0 to before `sent`, all of which must stand there once; by places in which they must ascend."""
+def counted(sent: int, standing: Mapping[int, Numbers], confirmed: Numbers | None = None) -> Result:
+    """Numbers from 0 to before `sent`, of which those that were confirmed (all of them, if none are named) must stand
+    there, none may twice, and all in ascending order within a place."""
     audit = Audit(sent)
-    audit.confirm(np.arange(sent))
+    audit.confirm(np.arange(sent) if confirmed is None else confirmed)
     for place, numbers in standing.items():
         audit.take(place, numbers)
     return audit.result()

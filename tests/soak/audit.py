@@ -1,55 +1,20 @@
 """Reads everything back and holds it against the ledger."""
 
 import threading
-import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
+from itertools import pairwise
 from random import Random
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+import numpy as np
 from kio.schema.errors import ErrorCode
 
+from tests.lives.count import counted
+from tests.lives.stored import records
 from tests.raw import RawConnection
 from tests.soak.workers import GROUP, KEYED, PARTITIONS, RECORDS, SHORT, Ledger, committed_offset
 
-READ_SECONDS = 60
-
-
-def read_all(port: int, topic: str, partition: int) -> Iterator[tuple[int, bytes, bytes]]:
-    """(offset, key, value) of everything from the start of the log to its end, by a stock consumer."""
-    with RawConnection(port) as connection:
-        start = connection.offset_at(topic, partition, -2).offset
-        end = connection.offset_at(topic, partition, -1).offset
-    consumer = Consumer(
-        {
-            "bootstrap.servers": f"127.0.0.1:{port}",
-            "group.id": "audit",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "auto.offset.reset": "error",
-        }
-    )
-    consumer.assign([TopicPartition(topic, partition, start)])
-    give_up = time.monotonic() + READ_SECONDS
-    try:
-        while start < end:
-            messages = consumer.consume(10_000, 0.2)  # it waits that long even where it has some
-            if time.monotonic() > give_up:
-                raise TimeoutError(f"{topic}-{partition} gave nothing for {READ_SECONDS} s")
-            if messages:
-                give_up = time.monotonic() + READ_SECONDS
-            for message in messages:
-                error = message.error()
-                if error is not None and error.name() == "_PARTITION_EOF":
-                    return
-                if error is not None:
-                    raise KafkaException(error)
-                offset = message.offset()
-                assert offset is not None
-                yield offset, message.key() or b"", message.value() or b""
-                start = offset + 1
-    finally:
-        consumer.close()
+Numbers = dict[str, list[int]]  # of each producer
 
 
 def audit(port: int, ledger: Ledger) -> list[str]:
@@ -67,50 +32,42 @@ def audit(port: int, ledger: Ledger) -> list[str]:
 
 def audit_records(port: int, ledger: Ledger) -> list[str]:
     """Every acknowledged record there once, none twice, none that nobody sent, each producer's in order."""
-    found: Counter[str] = Counter()
-    wrong: list[str] = []
-    for partition in range(PARTITIONS):
-        newest: dict[str, int] = {}
-        for offset, _, value in read_all(port, RECORDS, partition):
-            name = value.decode()
-            found[name] += 1
-            producer, _, number = name.rpartition(":")
-            if newest.get(producer, -1) >= int(number):
-                wrong.append(f"{name} stands behind {newest[producer]} at offset {offset}")
-            newest[producer] = int(number)
-    acknowledged, sent = ledger.acknowledged[RECORDS], ledger.sent[RECORDS]
-    lost = acknowledged - found.keys()
-    twice = [name for name, count in found.items() if count > 1]
-    strange = found.keys() - sent
-    for what, names in (("lost", lost), ("twice", twice), ("never sent", strange)):
-        if names:
-            wrong.append(f"{RECORDS}: {len(names)} {what}, such as {sorted(names)[:5]}")
-    return wrong
+    with RawConnection(port) as raw:
+        return list(wrong_numbers(raw, RECORDS, ledger.sent[RECORDS], ledger.acknowledged[RECORDS]))
 
 
 def audit_short(port: int, ledger: Ledger) -> list[str]:
     """Retention takes whole segments from the old end, and nothing out of the middle."""
-    wrong: list[str] = []
-    seen: Counter[str] = Counter()
-    for partition in range(PARTITIONS):
-        last: int | None = None
-        for offset, _, value in read_all(port, SHORT, partition):
-            if last is not None and offset != last + 1:
-                wrong.append(f"{SHORT}-{partition}: {last} is followed by {offset}")
-            last = offset
-            seen[value.decode()] += 1
-    wrong += [f"{SHORT}: {name} {count} times" for name, count in seen.items() if count > 1]
-    if strange := seen.keys() - ledger.sent[SHORT]:
-        wrong.append(f"{SHORT}: {len(strange)} records that nobody sent")
+    with RawConnection(port) as raw:
+        wrong = list(wrong_numbers(raw, SHORT, ledger.sent[SHORT], {}))
+        for partition in range(PARTITIONS):
+            offsets = [each.offset for each in records(raw, SHORT, partition)]
+            wrong += [f"{SHORT}-{partition}: {a} is followed by {b}" for a, b in pairwise(offsets) if b != a + 1]
     return wrong
+
+
+def wrong_numbers(raw: RawConnection, topic: str, sent: dict[str, int], acknowledged: Numbers) -> Iterator[str]:
+    found: dict[str, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for partition in range(PARTITIONS):
+        for each in records(raw, topic, partition):
+            producer, _, number = (each.value or b"").decode().rpartition(":")
+            found[producer][partition].append(int(number))
+    for producer in sorted(found.keys() | acknowledged.keys()):
+        standing = {partition: np.array(numbers) for partition, numbers in found[producer].items()}
+        confirmed = np.array(acknowledged.get(producer, []), np.int64)
+        result = counted(sent.get(producer, 0), standing, confirmed)
+        if not result.is_exact:
+            lost = f"{result.missing} lost, such as {result.missing_examples}"
+            yield f"{topic}: of {producer} {lost}; {result.all}; {result.runs[:3]}"
 
 
 def audit_keys(port: int, ledger: Ledger) -> list[str]:
     """The newest version of a key is the last one acknowledged, or one that was tried after it."""
     newest: dict[str, int] = {}
-    for _, key, value in read_all(port, KEYED, 0):
-        version = int(value)
-        name = key.decode()
+    with RawConnection(port) as raw:
+        stored = records(raw, KEYED)
+    for each in stored:
+        version, name = int(each.value or b""), (each.key or b"").decode()
         if newest.get(name, 0) > version:
             return [f"{KEYED}: version {version} of {name} stands behind {newest[name]}"]
         newest[name] = version

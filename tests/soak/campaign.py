@@ -78,7 +78,7 @@ def soak(folder: Path, *, kills: int, seed: int, say: Callable[[str], None] = la
             longest = max(longest, time.monotonic() - started)
             done += 1
             if number % 10 == 9:
-                say(f"{number + 1} kills, {len(ledger.acknowledged[RECORDS]):,} records, {ledger.complaints[:3]}")
+                say(f"{number + 1} kills, {ledger.acknowledged_count():,} records, {ledger.complaints[:3]}")
             if ledger.complaints:
                 break
         for worker in crew:
@@ -90,8 +90,7 @@ def soak(folder: Path, *, kills: int, seed: int, say: Callable[[str], None] = la
         wrong = audit(server.port, ledger)
         if "Traceback" in server.log_text():
             wrong.append(f"the server's log has a traceback:\n{server.log_text().partition('Traceback')[2][:2000]}")
-    acknowledged = sum(map(len, ledger.acknowledged.values()))
-    return Result(done, acknowledged, len(ledger.leased), ledger.committed, longest, wrong)
+    return Result(done, ledger.acknowledged_count(), len(ledger.leased), ledger.committed, longest, wrong)
 
 
 def await_deliveries(crew: list[Worker], ledger: Ledger) -> None:

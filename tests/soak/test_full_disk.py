@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
+from tests.lives.stored import records
 from tests.peers.oncelog_process import OncelogProcess
 from tests.raw import RawConnection, batch
-from tests.soak.audit import read_all
 from tests.soak.small_disk import need_namespaces, seen_by, small_disk_server
 
 FILLER_BYTES = 6 << 20
@@ -23,7 +23,8 @@ def fill_up(connection: RawConnection, first: int) -> tuple[list[bytes], str]:
 
 
 def values(port: int) -> list[bytes]:
-    return [value for _, _, value in read_all(port, "t", 0)]
+    with RawConnection(port) as raw:
+        return [each.value or b"" for each in records(raw, "t")]
 
 
 def test_a_full_disk_refuses_writes_keeps_reads_and_goes_on_when_there_is_room(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import threading
 import time
-from collections import defaultdict
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -27,10 +26,13 @@ PATIENCE_S = 60
 
 @dataclass
 class Ledger:
-    """What was acknowledged. Sets and dictionaries, each touched by one thread only."""
+    """What was acknowledged. What is in it is touched by one thread only.
 
-    acknowledged: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))  # by topic
-    sent: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    A record is the name of its producer and a number, which begins at 0.
+    """
+
+    acknowledged: dict[str, dict[str, list[int]]] = field(default_factory=lambda: {RECORDS: {}, SHORT: {}})  # by topic
+    sent: dict[str, dict[str, int]] = field(default_factory=lambda: {RECORDS: {}, SHORT: {}})  # how many
     newest_of_key: dict[str, int] = field(default_factory=dict)  # acknowledged version
     tried_of_key: dict[str, int] = field(default_factory=dict)
     committed: int = -1
@@ -40,6 +42,12 @@ class Ledger:
     topics_made: set[str] = field(default_factory=set)
     topics_gone: set[str] = field(default_factory=set)
     complaints: list[str] = field(default_factory=list)
+
+    def acknowledge(self, topic: str, producer: str, number: int) -> None:
+        self.acknowledged[topic].setdefault(producer, []).append(number)
+
+    def acknowledged_count(self) -> int:
+        return sum(len(numbers) for topic in self.acknowledged.values() for numbers in list(topic.values()))
 
 
 class Worker(threading.Thread):
@@ -122,10 +130,10 @@ class StockProducer(Worker):
             self._producer.poll(0.02)
             return
         for _ in range(self.random.choice((1, 20, 60))):
-            name = f"{self.name}:{self._count}"
+            value = f"{self.name}:{self._count}".encode()
             self._count += 1
-            self.ledger.sent[self.topic].add(name)
-            self._producer.produce(self.topic, name.encode(), partition=self.random.randrange(PARTITIONS))
+            self.ledger.sent[self.topic][self.name] = self._count
+            self._producer.produce(self.topic, value, partition=self.random.randrange(PARTITIONS))
         self._producer.poll(0.01)
 
     def finish(self) -> None:
@@ -136,7 +144,7 @@ class StockProducer(Worker):
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         name = (message.value() or b"").decode()
         if error is None:
-            self.ledger.acknowledged[self.topic].add(name)
+            self.ledger.acknowledge(self.topic, self.name, int(name.rpartition(":")[2]))
             self.delivered.set()
         else:
             self.complain(f"{name} failed: {error}")
@@ -203,7 +211,7 @@ class LeasedProducer(Worker):
         if accepted < self._next:
             self.complain(f"acknowledged up to {self._next - 1}, but the log knows only {part.last_sequence}")
         for sequence in range(self._next, accepted):
-            self.ledger.acknowledged[RECORDS].add(self._value(sequence))
+            self.ledger.acknowledge(RECORDS, self._producer(), sequence)
         self._next = accepted
         self._resume = False
 
@@ -212,8 +220,9 @@ class LeasedProducer(Worker):
         depth = 1 if self._next == 0 else self.random.choice((1, 4))
         at = self._next
         for _ in range(depth):
-            values = [self._value(at + i) for i in range(many)]
-            self.ledger.sent[RECORDS].update(values)
+            values = [f"{self._producer()}:{at + i}" for i in range(many)]
+            sent_before = self.ledger.sent[RECORDS].get(self._producer(), 0)
+            self.ledger.sent[RECORDS][self._producer()] = max(sent_before, at + many)
             sent = batch(
                 [value.encode() for value in values],
                 pid=self._pid,
@@ -230,12 +239,12 @@ class LeasedProducer(Worker):
                 self._resume = True
                 continue
             for _i in range(many):
-                self.ledger.acknowledged[RECORDS].add(self._value(self._next))
+                self.ledger.acknowledge(RECORDS, self._producer(), self._next)
                 self._next += 1
                 self._used += 1
 
-    def _value(self, sequence: int) -> str:
-        return f"{self.name}:{self._renamed}:{sequence}"
+    def _producer(self) -> str:
+        return f"{self.name}:{self._renamed}"
 
 
 class KeyWriter(Worker):
