@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from random import Random
 
 from oncelog.slots.limits import SenderLimits
+from tests.model.partition import FOREVER
 
-FOREVER = 1 << 40
 MANY = 2_147_483_647
 
 

@@ -10,7 +10,8 @@ from oncelog.producers.sequences import sequence_after
 from oncelog.slots import Identity, Place
 from oncelog.slots.messages import Failed
 from oncelog.slots.sender import Sender
-from tests.slots.cluster import NODES, Log, Wire
+from tests.model.partition import Wire
+from tests.slots.cluster import NODES, Log
 from tests.slots.flavours import Flavour, flavour_of
 from tests.slots.world import BROKER_ERRORS, Client, NewSender, World
 
@@ -193,7 +194,7 @@ class History:
             yield from client.violations
             yield from self._reports(client)
         for place, log in self.world.cluster.logs.items():
-            records = log.records(without=self._doubled(log))
+            records = log.stored.records(without=self._doubled(log))
             if self.flavour.is_idempotent:
                 yield from (f"duplicate: {record}" for record, times in Counter(records).items() if times > 1)
                 yield from (f"reorder: {one} before {other}" for one, other in pairwise(records) if one > other)
@@ -206,7 +207,7 @@ class History:
         ) + Counter(record for report in client.failed for record in _records(report.batch.payload))
         planned = [record for records in self.planned.values() for record in records]
         yield from (f"{record} was reported {reported[record]} times" for record in planned if reported[record] != 1)
-        where = {place: log.offsets() for place, log in self.world.cluster.logs.items()}
+        where = {place: log.stored.offsets() for place, log in self.world.cluster.logs.items()}
         for report, _ in client.delivered:
             offsets = where[report.batch.place]
             for index, record in enumerate(_records(report.batch.payload)):
@@ -226,7 +227,7 @@ class History:
     def _doubled(self, log: Log) -> list[Wire]:
         """What no look at a clock could stop: what stands there a second time of one request, if that was said."""
         late = [wire for client in self.world.clients for wire in client.late if any(self._said_twice(client))]
-        records = Counter(log.records())
+        records = Counter(log.stored.records())
         return [wire for wire in late if wire.place == log.place and all(records[each] == 2 for each in wire.records)]
 
     def _said_twice(self, client: Client) -> list[Failed]:
@@ -239,7 +240,7 @@ class History:
             return
         own = [
             stored
-            for stored in log.batches
+            for stored in log.stored.batches
             if stored.wire.records and (stored.wire.pid, stored.wire.generation) == boundary.identity[:2]
         ]
         if own:

@@ -11,7 +11,7 @@ from oncelog.producers.sequences import SEQUENCE_WINDOW, records_behind, sequenc
 from oncelog.slots import Identity, Place
 from oncelog.slots.lease import ends_by
 from oncelog.slots.messages import Boundary, Found
-from tests.slots.cluster import WALL_MS
+from tests.model.events import WALL_MS
 from tests.slots.flavours import Flavour
 from tests.slots.history import real_sender
 from tests.slots.world import Client, NewSender, World
@@ -53,7 +53,7 @@ class Lives:
         world.run_until(world.now_ms + self.flavour.linger_ms + 1_000)
 
     def broken(self) -> list[str]:
-        found = self.log.records()
+        found = self.log.stored.records()
         expected = list(range(self.records))
         return [] if found == expected else [f"the log holds {found}"]
 
@@ -116,11 +116,11 @@ class Lives:
             return
         world, log = self.world, self.log
         if found.generation != identity.generation:
-            known = log.producers.of(identity.pid, world.now).highwater(identity.pid)
+            known = log.stored.highwater(identity.pid, world.now)
             if known is None or known[0] != found.generation:
                 self._resume(number, (found.generation + 1) % 32_768)
                 return
-            if log.high_watermark < log.end_offset:
+            if log.high_watermark < log.stored.end_offset:
                 world.after(5, lambda: self._confirm(number, identity, found))
                 return
         self._go_on_from(number, found)

@@ -6,8 +6,8 @@ it knows that all have them; it does not name an end that it cannot vouch for, y
 """
 
 from collections import defaultdict
-from collections.abc import Generator, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
@@ -21,6 +21,7 @@ from oncelog.slots.register import (
     Subject,
     key_of_attempt,
 )
+from tests.model.topic import CompactedTopic
 
 Steps = Generator[None, None, Any]
 OWNER, CLAIM, STATE = "owner", "claim", "state"
@@ -94,44 +95,10 @@ def previous_of(record: Record) -> int:
     return int((record.value or b"").split(b"/")[5])
 
 
-@dataclass
-class Log:
-    random: Random
-    records: list[Record] = field(default_factory=list)
-    end: int = 0
-    shown: int = 0  # to who fetches: the high watermark that the leader knows
-
-    def store(self, pairs: Iterable[tuple[bytes, bytes | None]]) -> int:
-        first = self.end
-        for key, value in pairs:
-            self.records.append(Record(self.end, key, value))
-            self.end += 1
-        return first
-
-    def elect(self) -> None:
-        self.shown = self.random.randint(max(0, self.end - 6), self.end)
-
-    def compact(self) -> None:
-        """What has a younger record of its key goes, and tombstones, of those that nobody could lose any more."""
-        newest = {each.key: each.offset for each in self.records if each.offset < self.shown}
-        self.records = [
-            each
-            for each in self.records
-            if each.offset >= self.shown
-            or (newest[each.key] == each.offset and (each.value is not None or self.random.random() < 0.3))
-        ]
-
-    def fetch(self, offset: int) -> tuple[list[Record], int]:
-        """(records, where to go on)"""
-        there = [each for each in self.records if offset <= each.offset < self.shown]
-        some = there[: self.random.randint(1, 4)]
-        return some, some[-1].offset + 1 if len(some) < len(there) else max(offset, self.shown)
-
-
 class World:
     def __init__(self, seed: int, plan: type[Plan] = Plan, rules: Rules | None = None) -> None:
         self.random = Random(seed)
-        self.log = Log(self.random)
+        self.log = CompactedTopic(self.random)
         self.plan = plan
         self.rules = rules or Rules()
         self.count = 0

@@ -35,7 +35,7 @@ def test_without_idempotence_the_same_faults_duplicate_records() -> None:
     duplicates = 0
     for seed in range(60):
         for log in tell(seed, name="plain").world.cluster.logs.values():
-            duplicates += len(log.records()) - len(set(log.records()))
+            duplicates += len(log.stored.records()) - len(set(log.stored.records()))
     assert duplicates > 0
 
 

@@ -8,7 +8,8 @@ from oncelog.slots import Place
 from oncelog.slots.limits import SenderLimits
 from oncelog.slots.messages import Boundary
 from oncelog.slots.sender import Sender
-from tests.slots.flavours import FOREVER, Flavour
+from tests.model.partition import FOREVER
+from tests.slots.flavours import Flavour
 from tests.slots.lives import Lives
 
 SEEDS = 250

@@ -7,10 +7,8 @@ append; grants are slow; a fence's answer is lost. What cannot happen: one TCP s
 """
 
 from collections.abc import Callable
-from heapq import heappop, heappush
 from random import Random
 
-from oncelog.clock import Now
 from oncelog.error_codes import ErrorCodes as Code
 from oncelog.records.build import build_batch
 from oncelog.records.header import read_header
@@ -18,7 +16,9 @@ from oncelog.slots import Identity, Place
 from oncelog.slots.batch import Batch
 from oncelog.slots.messages import Action, Answer, Delivered, Failed, Found, LookUp, NeedIdentity, NeedMetadata, Produce
 from oncelog.slots.sender import Sender
-from tests.slots.cluster import NODES, WALL_MS, Cluster, Wire
+from tests.model.events import WALL_MS, Events
+from tests.model.partition import Wire
+from tests.slots.cluster import NODES, Cluster
 from tests.slots.flavours import Flavour
 
 REQUEST_TIMEOUT_MS = 600
@@ -35,48 +35,25 @@ BROKER_ERRORS = (
 NewSender = Callable[[Flavour, Callable[[], float]], Sender]
 
 
-class World:
+class World(Events):
     def __init__(self, flavour: Flavour, seed: int, new_sender: NewSender) -> None:
+        super().__init__(1_000)
         self.flavour = flavour
         self.rng = Random(seed)
-        self.now_ms = 1_000
-        self._events: list[tuple[int, int, Callable[[], None]]] = []
-        self._count = 0
         self.cluster = Cluster(flavour, self.rng, self.after)
         self.swallow_until = [0] * NODES
         self.reports_open = 0
         self.throttles = 0.05 if flavour.has_faults and self.rng.random() < 0.2 else 0.0
         self.clients = [Client(self, index, new_sender(flavour, self.rng.random)) for index in range(flavour.clients)]
 
-    @property
-    def now(self) -> Now:
-        return Now(WALL_MS + self.now_ms, self.now_ms)
-
-    def after(self, delay_ms: int, what: Callable[[], None]) -> None:
-        self._count += 1
-        heappush(self._events, (self.now_ms + delay_ms, self._count, what))
-
     def latency_ms(self) -> int:
         return 1 + int(self.rng.random() * 10)
 
     def run(self) -> None:
         """Until everything is reported, or far longer than that can take."""
-        end_ms = self.now_ms + self.flavour.duration_ms + CALM_MS
-        events = self._events
-        while events and self.now_ms < end_ms:
-            at_ms, _, what = heappop(events)
-            self.now_ms = at_ms
-            what()
-            if not self.reports_open:
-                break
+        self.run_until(self.now_ms + self.flavour.duration_ms + CALM_MS, lambda: not self.reports_open)
         # What was lost on its way and lives on must find its slots taken, also after the last report.
         self.run_until(self.now_ms + self.flavour.linger_ms + 2 * REQUEST_TIMEOUT_MS)
-
-    def run_until(self, stop_ms: int) -> None:
-        while self._events and self._events[0][0] <= stop_ms:
-            self.now_ms, _, what = heappop(self._events)
-            what()
-        self.now_ms = stop_ms
 
 
 class Request:
@@ -389,11 +366,11 @@ class Client:
         log = world.cluster.logs[action.place]
         pid, generation, _ = action.identity
         if found.generation != generation:
-            known = log.producers.of(pid, world.now).highwater(pid)
+            known = log.stored.highwater(pid, world.now)
             if known is None or known[0] != found.generation:
                 self._look_up(action, (found.generation + 1) % 32_768)
                 return
-            if log.high_watermark < log.end_offset:
+            if log.high_watermark < log.stored.end_offset:
                 world.after(5, lambda: self._tell(action, found))
                 return
             self.expiry[pid, found.generation] = self.expiry[pid, generation]

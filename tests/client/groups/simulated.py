@@ -5,8 +5,6 @@ Two things are checked all the time: no partition is with two members at once, a
 """
 
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
-from itertools import count
 from random import Random
 from typing import Any
 
@@ -27,7 +25,6 @@ from oncelog.client.groups.membership_steps import (
     Sync,
 )
 from oncelog.client.groups.protocol import Partition
-from oncelog.clock import ManualClock
 from oncelog.server.errors import ErrorCode
 from oncelog.server.groups.group import Group
 from oncelog.server.groups.messages import (
@@ -40,6 +37,7 @@ from oncelog.server.groups.messages import (
     Replaced,
     SyncRequest,
 )
+from tests.model.events import Events
 
 SESSION_MS = 2000
 POLL_MS = 20_000
@@ -113,38 +111,23 @@ class Waiter:
     request_id: int
 
 
-class World:
+class World(Events):
+    """Of what happens in the same millisecond, members' own timers come first, the coordinator's last."""
+
     def __init__(self, seed: int, assignors: tuple[str, ...], topics: dict[str, int]) -> None:
+        super().__init__(1)
         self.chance = Random(seed)
-        self.clock = ManualClock(monotonic_ms=1)
         self.topics = topics
         self.assignors = assignors
         self.owners: dict[Partition, Sim] = {}
         self.members: list[Sim] = []
         self.loses = 0.0  # how likely a request, or its answer, is lost
         limits = GroupLimits(min_session_timeout_ms=1, initial_rebalance_delay_ms=0)
-        self.group = Group("g", limits, self.clock.now())
-        self._events: list[tuple[int, int, int, Any]] = []
-        self._order = count()
+        self.group = Group("g", limits, self.now)
         self._lines: list[str] = []
-
-    @property
-    def now_ms(self) -> int:
-        return self.clock.now().monotonic_ms
 
     def told(self) -> str:
         return "\n".join(self._lines[-60:])
-
-    def at(self, at_ms: int, rank: int, do: Any) -> None:
-        """Of what happens in the same millisecond, members' own timers come first, the coordinator's last."""
-        heappush(self._events, (at_ms, rank, next(self._order), do))
-
-    def run_until(self, end_ms: int) -> None:
-        while self._events and self._events[0][0] <= end_ms:
-            at_ms, _, _, do = heappop(self._events)
-            self.clock.advance(max(at_ms - self.now_ms, 0))
-            do()
-        self.clock.advance(max(end_ms - self.now_ms, 0))
 
     def comes(self, topics: set[str], instance_id: str | None = None) -> Sim:
         limits = MemberLimits(
@@ -202,7 +185,7 @@ class World:
     # --- the coordinator
 
     def _arrives(self, member: Sim, action: Any) -> None:
-        machine, request_id, now = member.machine, action.request_id, self.clock.now()
+        machine, request_id, now = member.machine, action.request_id, self.now
         if isinstance(action, FindCoordinator):
             self.answer(member, request_id, lambda: machine.coordinator_found(request_id, 1))
         elif isinstance(action, CountPartitions):
@@ -249,7 +232,7 @@ class World:
             if isinstance(effect, Answer):
                 self._answered(effect.waiter, effect.answer)
             elif isinstance(effect.pending, Assigned | Replaced):
-                self._carry_out(self.group.stored(effect.pending, ErrorCode.none, self.clock.now()))
+                self._carry_out(self.group.stored(effect.pending, ErrorCode.none, self.now))
 
     def _answered(self, waiter: Any, answer: Any) -> None:
         member, request_id = waiter.member, waiter.request_id
@@ -275,5 +258,5 @@ class World:
 
     def _tick(self) -> None:
         if self.group.wake_ms is not None and self.group.wake_ms <= self.now_ms:
-            self._carry_out(self.group.tick(self.clock.now()))
+            self._carry_out(self.group.tick(self.now))
             self._set_alarm()

@@ -2,9 +2,7 @@
 that runs a batch again until it is through. Every step is a point at which a driver may be stopped for good."""
 
 import itertools
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,29 +12,9 @@ from oncelog.spark.sealed import batch as batch_module
 from oncelog.spark.sealed.batch import Sealing
 from oncelog.spark.sealed.manifest import Manifest, Owner, SealedError, SealedFile
 from oncelog.spark.sink.errors import SinkRefused
+from tests.model.turns import Actor, Killed, passing, point
 
 OWNER = Owner(query="query-1", sink="sink-1")
-_current = threading.local()
-
-
-class Killed(BaseException):
-    """The driver is gone: nothing catches it."""
-
-
-def point(name: str) -> None:
-    """Where a driver can be killed, or another one have its turn."""
-    at: Callable[[str], None] | None = getattr(_current, "at", None)
-    if at is not None:
-        at(name)
-
-
-@contextmanager
-def driven(at: Callable[[str], None]) -> Iterator[None]:
-    _current.at = at
-    try:
-        yield
-    finally:
-        _current.at = None
 
 
 @pytest.fixture
@@ -225,7 +203,7 @@ def spark(world: World, batches: int, kills: "Kills | None" = None, start: int =
     while batch < batches:
         frame = Frame(batch)
         try:
-            with driven(kills.at if kills else lambda name: None):
+            with passing(kills.at if kills else lambda name: None):
                 driver.run(frame, batch)
                 point("commit")
         except Killed:
@@ -255,52 +233,14 @@ class Kills:
         self.passed += 1
 
 
-class Turns:
-    """Several drivers in threads of their own, of which one runs at a time: until its next point, then the schedule
-    says who goes on. Deterministic."""
-
-    def __init__(self, schedule: list[int]) -> None:
-        self._schedule = list(schedule)
-        self._condition = threading.Condition()
-        self._running: int | None = None
-        self._waiting: set[int] = set()
-        self._alive: set[int] = set()
-        self.failures: dict[int, BaseException] = {}
-
-    def run(self, *drivers: Callable[[], Any]) -> None:
-        self._alive = set(range(len(drivers)))
-        threads = [threading.Thread(target=self._drive, args=each) for each in enumerate(drivers)]
-        for thread in threads:
-            thread.start()
-        with self._condition:
-            self._condition.wait_for(lambda: self._waiting == self._alive)
-            self._choose()
-        for thread in threads:
-            thread.join()
-
-    def _drive(self, number: int, driver: Callable[[], Any]) -> None:
-        try:
-            with driven(lambda name: self._yield(number)):
-                self._yield(number, is_start=True)
-                driver()
-        except (SinkRefused, Killed) as failure:
-            self.failures[number] = failure
-        finally:
-            with self._condition:
-                self._alive.discard(number)
-                self._choose()
-
-    def _yield(self, number: int, is_start: bool = False) -> None:
-        with self._condition:
-            self._waiting.add(number)
-            if not is_start:
-                self._choose()
-            self._condition.notify_all()
-            self._condition.wait_for(lambda: self._running == number)
-            self._waiting.discard(number)
-
-    def _choose(self) -> None:
-        if self._alive:
-            asked = self._schedule.pop(0) if self._schedule else 0
-            self._running = sorted(self._alive)[asked % len(self._alive)]
-        self._condition.notify_all()
+def take_turns(schedule: list[int], *drivers: Callable[[], Any]) -> dict[int, Exception]:
+    """Several drivers at once, of which the schedule says who goes on at each point; what became of those refused."""
+    choices = iter(schedule)
+    actors = [Actor(f"driver {number}", driver) for number, driver in enumerate(drivers)]
+    while alive := [actor for actor in actors if not actor.is_over]:
+        alive[next(choices, 0) % len(alive)].go()
+    failures = {number: actor.failure for number, actor in enumerate(actors) if actor.failure is not None}
+    for failure in failures.values():
+        if not isinstance(failure, SinkRefused):
+            raise failure
+    return failures

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from oncelog.spark.sealed.batch import Sealing
 from oncelog.spark.sealed.manifest import Manifest, Owner, SealedError, manifest_name
 from oncelog.spark.sink.errors import SinkRefused
-from tests.spark.sealed.memory import OWNER, Frame, Killed, Kills, Turns, World, driven, point, points, spark
+from tests.model.turns import Killed, passing, point
+from tests.spark.sealed.memory import OWNER, Frame, Kills, World, points, spark, take_turns
 
 __all__ = ["points"]
 BATCHES = 6
@@ -63,11 +64,10 @@ def test_drivers_killed_again_and_again_leave_every_row_once(kills: list[int]) -
 def test_two_drivers_that_seal_one_batch_send_the_same_files(schedule: list[int]) -> None:
     world = World()
     spark(world, 2)
-    turns = Turns(schedule)
     first, second = world.driver(), world.driver()
-    turns.run(lambda: first.run(Frame(2), 2), lambda: second.run(Frame(2), 2))
+    failures = take_turns(schedule, lambda: first.run(Frame(2), 2), lambda: second.run(Frame(2), 2))
     world.note()
-    assert turns.failures == {}
+    assert failures == {}
     world.check(3)
     assert len([name for name in world.storage.names() if name.startswith("2-")]) == 1, "the loser's folder is gone"
     spark(world, BATCHES, start=3)
@@ -88,11 +88,8 @@ def test_a_driver_that_lags_behind_another_does_no_harm(schedule: list[int], fir
             driver.run(Frame(batch), batch)
             world.note()
 
-    turns = Turns(schedule)
-    turns.run(lambda: onward(world.driver(), first + 1), lambda: onward(world.driver(), BATCHES))
-    for failure in turns.failures.values():
-        assert isinstance(failure, SinkRefused)
-    if 1 not in turns.failures:
+    failures = take_turns(schedule, lambda: onward(world.driver(), first + 1), lambda: onward(world.driver(), BATCHES))
+    if 1 not in failures:
         world.check(BATCHES)
     spark(world, BATCHES + 2, start=(world.log.saved or 0))
     world.check(BATCHES + 2)
@@ -141,10 +138,10 @@ def test_two_queries_that_take_a_path_at_once_do_not_share_it() -> None:
     other = Owner(query="query-2", sink="sink-2")
     for switch in range(8):
         world = World()
-        turns = Turns([0] * switch + [1] * 100)
         ours, theirs = world.driver(), world.driver(other)
-        turns.run(partial(ours.run, Frame(0), 0), partial(theirs.run, Frame(0), 0))
-        (failure,) = turns.failures.values()
+        (failure,) = take_turns(
+            [0] * switch + [1] * 100, partial(ours.run, Frame(0), 0), partial(theirs.run, Frame(0), 0)
+        ).values()
         assert "belongs to query" in str(failure)
 
 
@@ -239,5 +236,5 @@ def test_a_manifest_that_was_put_in_place_of_ours_is_the_one_that_counts() -> No
 
 
 def test_the_points_of_the_model_can_kill() -> None:
-    with pytest.raises(Killed), driven(Kills([0]).at):
+    with pytest.raises(Killed), passing(Kills([0]).at):
         point("here")

@@ -7,13 +7,13 @@ from typing import Any
 import pyarrow as pa
 
 from oncelog.client.saving.saved import SavedProducer
-from oncelog.slots import Place
 from oncelog.spark.options import sink_options
 from oncelog.spark.sink.driver import commit_batch
 from oncelog.spark.sink.errors import SinkRefused
 from oncelog.spark.sink.lane import LaneMessage, LanePlace
 from oncelog.spark.sink.lane_writer import Lane
-from tests.spark.sink.twin import PARTITIONS, Actor, MemoryCluster, MemoryProducer, World
+from tests.model.turns import Actor
+from tests.spark.sink.twin import MemoryCluster, MemoryProducer, World
 
 OPTIONS = sink_options({"kafka.bootstrap.servers": "memory:1", "topic": "out"})
 
@@ -34,14 +34,6 @@ def _write(cluster: MemoryCluster, rows: pa.RecordBatch) -> LaneMessage:
         return lane.finish()
 
 
-def made() -> World:
-    world = World(Random(1))
-    world.counts["out"] = PARTITIONS
-    for at in range(PARTITIONS):
-        world.partitions[Place("out", at)] = []
-    return world
-
-
 def attempt(world: World, kept: dict[str, Any]) -> Actor:
     rows = pa.RecordBatch.from_arrays([pa.array([b"a", b"b"], pa.binary())], ["value"])
     actor = world.start("task", lambda: _write(MemoryCluster(world, kept), rows))
@@ -51,7 +43,7 @@ def attempt(world: World, kept: dict[str, Any]) -> Actor:
 
 def test_a_lane_that_cannot_be_resumed_leaves_no_producer_behind() -> None:
     """A producer is a thread and connections, and its worker lives on."""
-    world = made()
+    world = World(Random(1))
     assert attempt(world, {}).has_succeeded
     producer = Refusing(world)
     failed = attempt(world, {"producer": producer})
@@ -60,7 +52,7 @@ def test_a_lane_that_cannot_be_resumed_leaves_no_producer_behind() -> None:
 
 
 def test_a_batch_that_was_written_by_another_than_the_lane_is_never_saved() -> None:
-    world = made()
+    world = World(Random(1))
     message: LaneMessage = attempt(world, {}).result
     assert message.producer is not None
     stranger = {**message.producer, "identities": [[99, 0, 0]]}
@@ -73,5 +65,5 @@ def test_a_batch_that_was_written_by_another_than_the_lane_is_never_saved() -> N
 
     refused = commit(replace(message, producer=stranger)).failure
     assert refused is not None
-    assert "lane 0 was written as producer 99, and the lane is producer 1:" in str(refused)
+    assert f"lane 0 was written as producer 99, and the lane is producer {world.last_pid}:" in str(refused)
     assert commit(message).has_succeeded

@@ -21,7 +21,8 @@ from oncelog.spark.sink.errors import SinkRefused
 from oncelog.spark.sink.lane import LaneMessage, LanePlace
 from oncelog.spark.sink.lane_writer import Lane
 from oncelog.spark.sink.standing import Standing
-from tests.spark.sink.twin import PARTITIONS, Actor, MemoryCluster, MemoryProducer, MemoryTopic, World
+from tests.model.turns import Actor
+from tests.spark.sink.twin import MOST_PARTITIONS, MemoryCluster, MemoryProducer, MemoryTopic, World
 
 OPTIONS = {"kafka.bootstrap.servers": "memory:1", "topic": "out"}
 MOST_FAILURES = 4
@@ -78,9 +79,6 @@ class Spark:
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
         self.world = World(self.random)
-        self.world.counts["out"] = PARTITIONS
-        for at in range(PARTITIONS + 2):
-            self.world.partitions[Place("out", at)] = []
         self.options = sink_options(OPTIONS)
         self.workers: list[dict[str, Any]] = [{}, {}]
         self.named: dict[bytes, int] = {}  # rows that name a partition
@@ -158,7 +156,7 @@ class Spark:
         self.world.run(lambda: False)
 
     def stored(self) -> dict[Place, list[bytes]]:
-        return {place: [value for _, _, value in log] for place, log in self.world.partitions.items()}
+        return {place: log.records() for place, log in self.world.partitions.items()}
 
     def check(self, batches: list[list[Rows]]) -> None:
         self.drain()
@@ -185,7 +183,7 @@ def run_and_kill(seed: int, *, names_partitions: bool = False) -> None:
         lanes = spark.rows(batch, spark.random.randint(1, 3))
         batches.append(lanes)
         if spark.random.random() < 0.2:
-            spark.world.counts["out"] = min(spark.world.counts["out"] + 1, PARTITIONS + 2)
+            spark.world.counts["out"] = min(spark.world.counts["out"] + 1, MOST_PARTITIONS)
         if names_partitions:
             count = spark.world.counts["out"]
             spark.named |= {row: sum(row) % count for rows in lanes for row in rows}
@@ -246,7 +244,7 @@ def test_the_model_can_fail_where_a_claim_is_not_read_back_rows_are_there_twice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def believe(topic: MemoryTopic, known: Standing, offset: int) -> Standing:
-        known.read(each for each in topic.world.records if each.offset == offset)
+        known.read(each for each in topic.world.topic.records if each.offset == offset)
         return known
 
     monkeypatch.setattr(TopicKeeper, "read_to", believe)

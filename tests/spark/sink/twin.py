@@ -2,11 +2,10 @@
 
 Every step that touches the cluster (an append, a read, a record that arrives) waits for its turn, before it and after
 it; whose turn it is, and who dies while he waits, a seeded random decides. So attempts, drivers and what they leave
-behind meet in any order, and a run is repeated by its seed.
+behind meet in any order. The rules of a broker are those of `tests.model`.
 """
 
 import asyncio
-import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from random import Random
 from typing import Any
@@ -17,10 +16,11 @@ from oncelog.client.register.partition import Fetched
 from oncelog.client.register.topic import TopicKeeper
 from oncelog.client.saving.saved import SavedProducer
 from oncelog.client.saving.saved_topics import SavedTopic
+from oncelog.clock import ManualClock
+from oncelog.producers.producer_map import FIRST_KAFKA_PID
 from oncelog.records.read import records_of
 from oncelog.slots import Identity, Place, Span
 from oncelog.slots.chain import SavedPartition
-from oncelog.slots.register import Record
 from oncelog.spark.sink.destination import Destination
 from oncelog.spark.sink.errors import SinkRefused
 from oncelog.spark.sink.lane import Json, topic_of
@@ -29,93 +29,34 @@ from oncelog.spark.sink.rows import Portion
 from oncelog.spark.sink.saved_lanes import identity_of, only_added, places_of, together, untouched
 from oncelog.spark.sink.standing import Standing
 from oncelog.spark.sink.state_topic import KIND, StateTopic
+from tests.model.partition import Partition, Producers, Wire
+from tests.model.topic import CompactedTopic
+from tests.model.turns import Actor, point
 
-PARTITIONS = 3
+PARTITIONS, MOST_PARTITIONS = 3, 5
+REMEMBERED = 5  # batches of a producer; a broker refuses an older one that is there
+NOW = ManualClock().now()
 NO_ID = "00000000-0000-0000-0000-000000000000"
-
-
-class Killed(BaseException):
-    """The process is gone; nothing of it runs any more."""
-
-
-class Actor:
-    """One process. It runs in a thread of its own, and only while it is its turn."""
-
-    def __init__(self, world: "World", name: str, work: Callable[[], Any]) -> None:
-        self.world = world
-        self.name = name
-        self.result: Any = None
-        self.failure: SinkRefused | None = None
-        self.is_over = False
-        self.is_doomed = False
-        self._work = work
-        self._turn = threading.Semaphore(0)
-        self._yielded = threading.Semaphore(0)
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        self._turn.acquire()
-        _here.actor = self
-        try:
-            if not self.is_doomed:
-                self.result = self._work()
-        except Killed:
-            pass
-        except SinkRefused as refusal:
-            self.failure = refusal
-        except Exception as defect:
-            self.world.defects.append(defect)
-        self.is_over = True
-        self._yielded.release()
-
-    @property
-    def has_succeeded(self) -> bool:
-        return self.is_over and self.failure is None and not self.is_doomed
-
-    def go(self) -> None:
-        """One turn, up to where it next touches the cluster."""
-        self._turn.release()
-        self._yielded.acquire()
-        if self.is_over:
-            self._thread.join()
-
-    def step(self) -> None:
-        self._yielded.release()
-        self._turn.acquire()
-        if self.is_doomed:
-            raise Killed
-
-
-_here = threading.local()
-
-
-def step() -> None:
-    """Somebody else may be next, and this process may be killed."""
-    _here.actor.step()
 
 
 class World:
     def __init__(self, random: Random) -> None:
         self.random = random
-        self.records: list[Record] = []
-        self.next_offset = 0
+        self.topic = CompactedTopic(random)
         self.is_made = False
-        self.partitions: dict[Place, list[tuple[Identity, int, Any]]] = {}
-        self.counts: dict[str, int] = {}
-        self.last_pid = 0
+        self.partitions = {Place("out", at): Partition(Producers()) for at in range(MOST_PARTITIONS)}
+        self.counts = {"out": PARTITIONS}
+        self.last_pid = FIRST_KAFKA_PID
         self.actors: list[Actor] = []
-        self.defects: list[Exception] = []
 
     def start(self, name: str, work: Callable[[], Any]) -> Actor:
-        actor = Actor(self, name, work)
+        actor = Actor(name, work)
         self.actors.append(actor)
         return actor
 
     def kill(self, actor: Actor) -> None:
         if not actor.is_over:
-            actor.is_doomed = True
-            actor.go()
+            actor.kill()
             self.actors.remove(actor)
 
     def run(self, until: Callable[[], bool], *, most_steps: int = 1 << 30) -> None:
@@ -124,29 +65,30 @@ class World:
             self.actors = [actor for actor in self.actors if not actor.is_over]
             if until() or not self.actors:
                 return
-            self.random.choice(self.actors).go()
-            if self.defects:
-                raise self.defects[0]
+            actor = self.random.choice(self.actors)
+            actor.go()
+            if actor.failure is not None and not isinstance(actor.failure, SinkRefused):
+                raise actor.failure
 
     # --- what stands in the log
 
+    def filled(self, place: Place, identity: Identity) -> int:
+        """How many of its slots."""
+        known = self.partitions[place].highwater(identity.pid, NOW)
+        return 0 if known is None else known[1] + 1
+
     def slot(self, place: Place, identity: Identity, sequence: int) -> Any:
+        stored = self.partitions[place].batches
         return next(
-            (value for who, number, value in self.partitions[place] if (who, number) == (identity, sequence)), None
+            (wire.records[0] for _, wire in stored if (wire.pid, wire.first_sequence) == (identity.pid, sequence)), None
         )
 
     def produce(self, place: Place, identity: Identity, sequence: int, value: Any) -> None:
-        """As a broker: a slot is filled once, and none is left out."""
-        log = self.partitions[place]
-        due = sum(who == identity for who, _, _ in log)
+        due = self.filled(place, identity)
         assert sequence <= due, f"a gap: {sequence} where {due} is due"
-        if sequence == due:
-            log.append((identity, sequence, value))
-
-    def compact(self) -> None:
-        """What has a younger record of the same key goes, and tombstones."""
-        newest = {each.key: each.offset for each in self.records}
-        self.records = [each for each in self.records if newest[each.key] == each.offset and each.value is not None]
+        wire = Wire(place, identity.pid, identity.generation, sequence, (value,), NOW.wall_ms)
+        refused, _ = self.partitions[place].append(wire, NOW)
+        assert not refused or sequence < due - REMEMBERED, f"{place} answers {refused} to slot {sequence}"
 
 
 class MemoryLog:
@@ -162,40 +104,35 @@ class MemoryLog:
         return int(self.world.is_made)
 
     async def create(self, config: Mapping[str, str]) -> None:
-        step()
+        point()
         self.world.is_made = True
 
     async def cleanup_policy(self) -> str | None:
         return "compact"
 
     async def bounds(self) -> tuple[int, int]:
-        step()
-        return 0, self.world.next_offset
+        point()
+        return 0, self.world.topic.end
 
     async def fetch(self, offset: int) -> Fetched:
-        step()
-        there = [record for record in self.world.records if record.offset >= offset]
-        some = there[: self.world.random.randint(1, 5)]
-        end = self.world.next_offset
-        return Fetched(some, some[-1].offset + 1 if len(some) < len(there) else end, end)
+        point()
+        return Fetched(*self.world.topic.fetch(offset), self.world.topic.end)
 
     async def produce(self, batch: bytearray) -> int:
-        step()
+        point()
         world = self.world
-        first = world.next_offset
-        for record in records_of(batch):
-            world.records.append(Record(world.next_offset, record.key, record.value))
-            world.next_offset += 1
+        first = world.topic.store((record.key, record.value) for record in records_of(batch))
+        world.topic.shown = world.topic.end
         if world.random.random() < 0.1:
-            world.compact()
-        step()
+            world.topic.compact()
+        point()
         if world.random.random() < 0.1:
             raise KafkaException(KafkaError(KafkaError._TRANSPORT, "the answer was lost", retriable=True))
         return first
 
 
 async def _go_on(_: float) -> None:
-    step()
+    point()
 
 
 CLOCK = Clock(lambda: 0.0, _go_on)
@@ -212,7 +149,7 @@ class MemoryDestination:
         self.world = world
 
     async def new_lane(self, topic: str, count: int | None) -> SavedProducer:
-        step()
+        point()
         self.world.last_pid += 1
         identity = Identity(self.world.last_pid, 0)
         return SavedProducer(
@@ -223,7 +160,7 @@ class MemoryDestination:
         )
 
     async def further_topic(self, lane: SavedProducer, topic: str, count: int | None) -> SavedProducer:
-        step()
+        point()
         return SavedProducer(
             cluster_id="memory",
             made_at_ms=0,
@@ -232,18 +169,18 @@ class MemoryDestination:
         )
 
     async def added_partitions(self, lane: SavedProducer, topic: str) -> SavedProducer | None:
-        step()
+        point()
         have, count = lane.topics[topic].partition_count, self.world.counts[topic]
-        ends = {Place(topic, at): len(self.world.partitions[Place(topic, at)]) for at in range(have, count)}
+        ends = {Place(topic, at): self.world.partitions[Place(topic, at)].end_offset for at in range(have, count)}
         return only_added(lane, topic, count, ends) if ends else None
 
     async def counts(self, lane: SavedProducer) -> dict[str, int]:
-        step()
+        point()
         return {topic: self.world.counts[topic] for topic in lane.topics}
 
     async def ends(self, places: Iterable[Place]) -> dict[Place, int]:
-        step()
-        return {place: len(self.world.partitions[place]) for place in places}
+        point()
+        return {place: self.world.partitions[place].end_offset for place in places}
 
     async def ends_of(self, lane: SavedProducer) -> dict[Place, int]:
         return await self.ends(places_of(lane))
@@ -256,7 +193,7 @@ class MemoryDestination:
 
     def _begin(self, identity: Identity, topic: str, count: int | None) -> SavedTopic:
         count = count or self.world.counts[topic]
-        ends = {Place(topic, at): len(self.world.partitions[Place(topic, at)]) for at in range(count)}
+        ends = {Place(topic, at): self.world.partitions[Place(topic, at)].end_offset for at in range(count)}
         return SavedTopic(
             topic_id=NO_ID, partition_count=count, keyless_counter=0, partitions=untouched(identity, ends)
         )
@@ -284,21 +221,20 @@ class MemoryProducer:
         self._begin(saved, is_fresh=is_fresh)
 
     def _begin(self, saved: SavedProducer, *, is_fresh: bool) -> None:
-        step()
+        point()
         identity = identity_of(saved)
         for name, topic in saved.topics.items():
             for at, each in topic.partitions.items():
                 place = Place(name, at)
                 sequence = self._next[place] = each.last.next_sequence
-                filled = sum(who == identity for who, _, _ in self.world.partitions[place])
                 self.check_found(place, identity, each)
-                self._to_drop[place] = 0 if is_fresh else filled - sequence
+                self._to_drop[place] = 0 if is_fresh else self.world.filled(place, identity) - sequence
 
     def check_found(self, place: Place, identity: Identity, saved: SavedPartition) -> None:
         """What was sent since lies where it is looked for."""
-        for offset, (who, sequence, _) in enumerate(self.world.partitions[place]):
-            if who == identity and sequence >= saved.last.next_sequence:
-                assert offset >= saved.next_offset, f"{place}: slot {sequence} at {offset} would not be found"
+        for first_sequence, _, offset in self.world.partitions[place].spans(identity.pid):
+            if first_sequence >= saved.last.next_sequence:
+                assert offset >= saved.next_offset, f"{place}: slot {first_sequence} at {offset} would not be found"
 
     def replayed(self) -> int:
         return sum(self._to_drop.values())
@@ -325,7 +261,7 @@ class MemoryProducer:
                 self._arrive()
 
     def _arrive(self) -> None:
-        step()
+        point()
         places = {place for place, _, _ in self._under_way}
         place = self.world.random.choice(sorted(places))
         at = next(at for at, each in enumerate(self._under_way) if each[0] == place)
@@ -349,7 +285,7 @@ class MemoryProducer:
             for at, each in topic.partitions.items():
                 place = Place(name, at)
                 span = Span(each.last.identity, self._next[place])
-                partitions[at] = SavedPartition(next_offset=len(self.world.partitions[place]), spans=(span,))
+                partitions[at] = SavedPartition(next_offset=self.world.partitions[place].end_offset, spans=(span,))
             topics[name] = SavedTopic(
                 topic_id=NO_ID, partition_count=topic.partition_count, keyless_counter=0, partitions=partitions
             )
