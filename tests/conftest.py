@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
+from tests import depth
 from tests.peers.apache import quick_kafka
 from tests.peers.server_process import ServerProcess
 from tests.raw import RawConnection
@@ -57,6 +58,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByWhatIsShar
     return ByWhatIsShared(config, log)
 
 
+def is_rest(config: pytest.Config) -> bool:
+    """Whether this is what `./dev test --all` runs."""
+    return bool(config.option.markexpr == "thorough")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    depth.choose(is_deep=is_rest(config))
+
+
 def needs_a_peer(item: pytest.Item) -> bool:
     of_a_case = getattr(getattr(item, "callspec", None), "id", "")
     return (
@@ -67,11 +77,13 @@ def needs_a_peer(item: pytest.Item) -> bool:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
     """Marks are set before `-m` looks at them; the order is the last word."""
     for item in items:
         if needs_a_peer(item):
             item.add_marker(pytest.mark.peers)
+        if is_rest(config) and depth.is_of_chance(item):
+            item.add_marker(pytest.mark.thorough)
     yield
     items.sort(key=lambda item: ORDER.index(found) if (found := together(item.nodeid)) in ORDER else len(ORDER))
 

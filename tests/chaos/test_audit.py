@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog.chaos.audit import MOST_MESSAGES, Audit, Result, Run
@@ -102,7 +102,6 @@ def slowly(partitions: Sequence[Sequence[int]]) -> tuple[Counter[str], list[Run]
 numbers = st.lists(st.lists(st.integers(-1, SENT), max_size=30), max_size=3)
 
 
-@settings(max_examples=300, deadline=None)
 @given(numbers, st.integers(1, 7), st.sets(st.integers(0, SENT - 1)))
 def test_columns_in_portions_come_to_what_looking_at_each_message_does(
     partitions: list[list[int]], portion: int, confirmed: set[int]

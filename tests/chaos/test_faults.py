@@ -1,7 +1,7 @@
 """The schedule: the same seed, the same faults; each hits one frame, and exactly the byte that was planned."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog.chaos.faults import Direction, Fault, Kind, Plan, counted, in_words, seeded_schedule
@@ -57,7 +57,6 @@ def test_what_the_experiment_counts_arms_faults_too() -> None:
     assert plan.frame(DOWN, "produce", 1) is not None
 
 
-@settings(max_examples=200, deadline=None)
 @given(sizes=st.lists(st.integers(8, 100), min_size=1, max_size=20), data=st.data())
 def test_a_cut_at_a_byte_of_the_stream_lets_exactly_so_many_bytes_pass(sizes: list[int], data: st.DataObject) -> None:
     at = data.draw(st.integers(1, sum(sizes)))

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog.cli._lines import Fixed, Record, gathered, of_envelopes
@@ -101,7 +101,6 @@ cells = st.none() | st.binary(max_size=20)
 names = st.text(max_size=5)
 
 
-@settings(max_examples=200, deadline=None)
 @given(cells, cells, st.lists(st.tuples(names, cells), max_size=3), st.integers(0, 2**52), st.integers(0, 99))
 def test_an_envelope_is_read_back_as_what_it_was_made_of(
     key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes | None]], time_ms: int, partition: int

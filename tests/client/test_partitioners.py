@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from oncelog.client.partition_loops import KEYLESS, partitions_of
 from oncelog.client.partitioners import KeylessCounter, StickyChoice, crc32, fnv1a, murmur2, partitioner
 from oncelog.client.properties.producer import PARTITIONERS
+from tests.depth import scaled
 
 # Made by `python -m tests.client.partition_table`, which lets the real librdkafka and the real Java send them.
 TABLE = json.loads((Path(__file__).parent / "partition_table.json").read_text())
@@ -33,7 +34,6 @@ def test_the_keys_that_java_sent_go_to_the_same_partitions() -> None:
         assert [partitioner("murmur2_random").place(key, int(count)) for key in KEYS] == table
 
 
-@settings(max_examples=300, deadline=None)
 @given(key=st.binary(max_size=300), count=st.integers(1, 2**31 - 1))
 def test_any_key_goes_where_librdkafkas_own_function_puts_it(key: bytes, count: int) -> None:
     assert partitioner("consistent").place(key, count) == confluent_kafka.consistent(key, count)
@@ -90,7 +90,7 @@ def test_which_records_leave_the_choice(name: str, without: bool, empty: bool) -
 
 
 @pytest.mark.parametrize("name", PARTITIONERS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=scaled(15))
 @given(rows=keys, count=st.integers(1, 1000), wide=st.booleans())
 def test_a_column_is_placed_as_its_rows_are(name: str, rows: list[bytes | None], count: int, wide: bool) -> None:
     data, ends, valid = _column(rows)

@@ -1,7 +1,7 @@
 """A few records out of a batch are those that reading all of it would find there."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog.console.limits import MOST_WALKED, UNFOLDED_BYTES
@@ -13,7 +13,6 @@ from oncelog.records.trim import retain
 from tests.raw import batch
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     count=st.integers(1, 40),
     kept=st.sets(st.integers(0, 39)),

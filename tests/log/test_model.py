@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from oncelog.log.config import LogConfig
 from oncelog.log.partition import PartitionLog
 from oncelog.producers import Decision
+from tests.depth import scaled
 from tests.log.memory_disk import MemoryDisk
 from tests.log.support import LEASED, append, at, batch, open_log, records_in
 
@@ -188,9 +189,8 @@ class LogMachine(RuleBasedStateMachine):
 
 
 LogMachine.TestCase.settings = settings(
-    max_examples=400,
+    max_examples=scaled(100),
     stateful_step_count=40,
-    deadline=None,
     report_multiple_bugs=False,
     suppress_health_check=list(HealthCheck),
 )

@@ -114,4 +114,4 @@ class ShortWayInALog(RuleBasedStateMachine):
 
 
 TestShortWayInALog = ShortWayInALog.TestCase
-TestShortWayInALog.settings = settings(max_examples=150, stateful_step_count=25, deadline=None, derandomize=True)
+TestShortWayInALog.settings = settings(stateful_step_count=25, derandomize=True)

@@ -146,7 +146,7 @@ class ShortWayAgainstTheLongOne(RuleBasedStateMachine):
 
 
 TestShortWay = ShortWayAgainstTheLongOne.TestCase
-TestShortWay.settings = settings(max_examples=200, stateful_step_count=40, deadline=None, derandomize=True)
+TestShortWay.settings = settings(stateful_step_count=40, derandomize=True)
 
 
 def test_the_usual_batch_goes_the_short_way() -> None:

@@ -114,7 +114,7 @@ def test_a_server_that_grants_for_weeks_counts_each_lease_from_about_its_own_gra
                 assert not issuer.may_be_new(pid, now), f"new {age_ms} ms after its grant"
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(derandomize=True)
 @given(waits=st.lists(st.integers(0, 5 * HOUR_MS), min_size=1, max_size=120), late=st.integers(0, 3 * DAY_MS))
 def test_a_pid_is_never_taken_for_younger_than_it_is_nor_refused_while_its_lease_lasts(
     waits: list[int], late: int

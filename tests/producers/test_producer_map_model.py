@@ -248,4 +248,4 @@ class MapAgainstDictionary(RuleBasedStateMachine):
 
 
 TestProducerMap = MapAgainstDictionary.TestCase
-TestProducerMap.settings = settings(max_examples=250, stateful_step_count=60, deadline=None, derandomize=True)
+TestProducerMap.settings = settings(stateful_step_count=60, derandomize=True)

@@ -67,7 +67,7 @@ class RingAgainstSortedList(RuleBasedStateMachine):
 
 
 TestRing = RingAgainstSortedList.TestCase
-TestRing.settings = settings(max_examples=150, stateful_step_count=60, deadline=None, derandomize=True)
+TestRing.settings = settings(stateful_step_count=60, derandomize=True)
 
 
 def test_it_takes_no_more_memory_once_it_is_full() -> None:

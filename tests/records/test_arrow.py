@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog.records.arrow import HEADERS, SCHEMA, bytes_column, headers_column, timestamps, to_arrow
@@ -36,7 +36,6 @@ def from_arrow(batch: pa.RecordBatch) -> bytes:
     return b"".join(bytes(batch.data) for batch in batches)
 
 
-@settings(max_examples=80, deadline=None)
 @given(new_records, st.integers(0, 10), st.integers(0, 10))
 def test_rows_go_to_arrow_and_back(records: list[NewRecord], head: int, tail: int) -> None:
     batch = to_arrow(decode(build_batch(records)))

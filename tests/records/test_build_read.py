@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kio.records.schema import NewRecordBatch, RecordHeader
 from kio.records.schema import Record as KioRecord
@@ -65,7 +65,6 @@ def built(records: list[NewRecord], codec: int = 0, **options: Any) -> bytes:
     return bytes(build_batch(records, codec=codec, **{**numbers, **options}))
 
 
-@settings(max_examples=120, deadline=None)
 @given(new_records)
 def test_our_bytes_are_those_of_aiokafka_and_of_kio(records: list[NewRecord]) -> None:
     ours = built(records)
@@ -73,7 +72,6 @@ def test_our_bytes_are_those_of_aiokafka_and_of_kio(records: list[NewRecord]) ->
     assert ours[21:] == built_by_kio(records)[21:]
 
 
-@settings(max_examples=120, deadline=None)
 @given(new_records, codecs, st.integers(0, 1 << 62))
 def test_what_we_build_everyone_reads(records: list[NewRecord], codec: int, base_offset: int) -> None:
     batch = built(records, codec, base_offset=base_offset)
@@ -85,7 +83,6 @@ def test_what_we_build_everyone_reads(records: list[NewRecord], codec: int, base
         assert read_by_kio(batch) == rows
 
 
-@settings(max_examples=120, deadline=None)
 @given(new_records, codecs)
 def test_what_aiokafka_builds_we_read(records: list[NewRecord], codec: int) -> None:
     batch = built_by_aiokafka(records, codec)

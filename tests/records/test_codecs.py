@@ -10,7 +10,7 @@ from pathlib import Path
 import cramjam
 import pytest
 from aiokafka.codec import gzip_decode, lz4_decode, snappy_decode, snappy_encode, zstd_decode
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog.records.codecs import GZIP, LZ4, SNAPPY, ZSTD, compress, decompress
@@ -70,7 +70,6 @@ def test_lz4_blocks_are_independent_because_java_refuses_linked_ones() -> None:
     assert flags & 0b0010_0000
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.sampled_from(list(CODECS)), st.binary(max_size=4000), st.integers(1, 60))
 def test_bytes_come_back_as_they_were(codec: int, data: bytes, repeats: int) -> None:
     data = data * repeats

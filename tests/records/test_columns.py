@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog.records.build import NewRecord, build_batch
@@ -38,7 +38,6 @@ def a_log(count: int = 60, a_batch: int = 7) -> tuple[bytes, list[Row]]:
     return b"".join(parts), rows_of(records)
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(new_records, codecs), max_size=4))
 def test_what_the_builder_built_the_loops_read(batches: list[tuple[list[NewRecord], int]]) -> None:
     log = b""
@@ -51,7 +50,6 @@ def test_what_the_builder_built_the_loops_read(batches: list[tuple[list[NewRecor
     assert (columns.row_count, columns.next_offset, columns.consumed_bytes) == (len(rows), len(rows), len(log))
 
 
-@settings(max_examples=100, deadline=None)
 @given(new_records, codecs, st.integers(70, 5000), st.integers(0, (1 << 31) - 1))
 def test_what_the_loops_build_everyone_reads(
     records: list[NewRecord], codec: int, target_bytes: int, base_sequence: int
@@ -74,14 +72,12 @@ def test_what_the_loops_build_everyone_reads(
     assert rows == rows_of(records)
 
 
-@settings(max_examples=60, deadline=None)
 @given(new_records, codecs)
 def test_one_batch_of_the_loops_is_the_builders_batch(records: list[NewRecord], codec: int) -> None:
     [batch] = encode(**columns_of(records), codec=codec, target_bytes=1 << 24)
     assert bytes(batch.data) == bytes(build_batch(records, codec=codec))
 
 
-@settings(max_examples=60, deadline=None)
 @given(new_records, st.data(), codecs)
 def test_rows_of_several_parts_are_encoded_as_if_each_part_were_a_table(
     records: list[NewRecord], data: st.DataObject, codec: int

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog.records import passing_columns as passing
@@ -81,7 +81,6 @@ def offsets(found: Passing) -> list[int]:
     return [offset for first, count in found.runs for offset in range(first, first + count)]
 
 
-@settings(max_examples=60, deadline=None)
 @given(parts=stored_batches, is_writable=st.booleans())
 def test_every_record_passes_as_it_stood(parts: list[tuple[list[NewRecord], int, str]], is_writable: bool) -> None:
     made = stored(parts)
@@ -92,7 +91,6 @@ def test_every_record_passes_as_it_stood(parts: list[tuple[list[NewRecord], int,
     assert found.next_offset == 100 + sum(len(records) for records, _, _ in parts)
 
 
-@settings(max_examples=60, deadline=None)
 @given(parts=stored_batches, bounds=st.tuples(st.integers(90, 400), st.integers(90, 400)).map(sorted))
 def test_a_range_cuts_its_first_and_last_batch(
     parts: list[tuple[list[NewRecord], int, str]], bounds: list[int]

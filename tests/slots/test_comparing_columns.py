@@ -1,7 +1,7 @@
 """The first record that is not the same: against a comparison record by record."""
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog.records.build import NewRecord, build_batch
@@ -14,7 +14,6 @@ record = st.tuples(cell, cell, st.lists(st.tuples(st.sampled_from(["a", "b"]), c
 pairs = st.lists(st.tuples(record, st.none() | record, st.booleans(), st.booleans()), min_size=1, max_size=30)
 
 
-@settings(max_examples=150, deadline=None)
 @given(pairs)
 def test_the_first_pair_that_differs_is_found(drawn: list[tuple[NewRecord, NewRecord | None, bool, bool]]) -> None:
     """Each side holds records that the other one lacks."""

@@ -8,11 +8,12 @@ from oncelog.slots import Place
 from oncelog.slots.limits import SenderLimits
 from oncelog.slots.messages import Boundary
 from oncelog.slots.sender import Sender
+from tests.depth import deeper, scaled
 from tests.model.partition import FOREVER
 from tests.slots.flavours import Flavour
 from tests.slots.lives import Lives
 
-SEEDS = 250
+SEEDS = scaled(60)
 LIFETIMES_MS = {"stock": None, "leased": 60_000, "short leases": 2_000}
 
 
@@ -34,6 +35,7 @@ def live(name: str, seed: int) -> Lives:
     return lives
 
 
+@deeper
 @pytest.mark.parametrize("name", LIFETIMES_MS)
 def test_the_output_of_many_lives_is_exact(name: str) -> None:
     broken = {

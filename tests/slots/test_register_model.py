@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog.slots.register import Fact, Gap, Record, Subject
@@ -12,7 +12,6 @@ from tests.slots.register_world import Plan, Rules, World
 STEPS = 400
 
 
-@settings(max_examples=150, deadline=None)
 @given(seed=st.integers(0, 1 << 32))
 def test_of_facts_that_exclude_each_other_one_counts_for_everybody_and_for_ever(seed: int) -> None:
     World(seed).run(STEPS)

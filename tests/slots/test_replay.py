@@ -1,7 +1,7 @@
 """The first n outputs are dropped when they equal what stands there, and the first difference ends it all."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog.client.errors import KafkaException
@@ -22,7 +22,6 @@ def slot(number: int) -> Slot:
     return Slot(IDENTITY, 50 + number, 900 + number, b"key-%d" % number, b"value-%d" % number, headers, 1_000 + number)
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.data(), st.integers(0, 12))
 def test_in_whatever_order_both_streams_come_each_output_meets_its_own_slot(data: st.DataObject, records: int) -> None:
     replay = PartitionReplay("out", 0, records)

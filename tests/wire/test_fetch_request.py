@@ -4,7 +4,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog.wire.fetch_request import FetchRequest, from_entity, read_fetch
@@ -62,7 +62,6 @@ def read_by_kio(version: int, body: bytes) -> FetchRequest:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_the_usual_request_is_read_as_kio_reads_it(version: int, data: st.DataObject) -> None:
     body = body_of(version, values_of(data, version))
@@ -72,7 +71,6 @@ def test_the_usual_request_is_read_as_kio_reads_it(version: int, data: st.DataOb
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_a_damaged_request_is_read_as_kio_reads_it_or_left_to_kio(version: int, data: st.DataObject) -> None:
     body = bytearray(body_of(version, values_of(data, version)))

@@ -26,6 +26,7 @@ from oncelog.wire.hot_client import (
     read_fetch_answer,
     read_produce_answer,
 )
+from tests.depth import scaled
 
 PRODUCE_ALL = range(PRODUCE_VERSIONS[0], PRODUCE_VERSIONS[1] + 1)
 FETCH_ALL = range(FETCH_VERSIONS[0], FETCH_VERSIONS[1] + 1)
@@ -77,7 +78,7 @@ def topic_of(version: int, ids_from: int, field: str, said: Any) -> bytes:
 
 
 @pytest.mark.parametrize("version", PRODUCE_ALL)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=scaled(10))
 @given(data=st.data(), client_id=client_ids, timeout_ms=st.integers(0, 2**31 - 1), acks=st.sampled_from([-1, 0, 1]))
 def test_a_produce_request_is_what_kio_reads(
     version: int, data: st.DataObject, client_id: str | None, timeout_ms: int, acks: int
@@ -172,7 +173,7 @@ def node(of: Any) -> Any:
 
 
 @pytest.mark.parametrize("version", PRODUCE_ALL)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=scaled(10))
 @given(data=st.data(), throttle_ms=st.integers(0, 2**31 - 1))
 def test_a_produce_answer_is_read_as_kio_writes_it(version: int, data: st.DataObject, throttle_ms: int) -> None:
     topics = data.draw(st.lists(produced(version), max_size=3))
@@ -192,7 +193,7 @@ asked = st.builds(FetchPartition, int32s, offsets, st.integers(0, 2**31 - 1), ep
 
 
 @pytest.mark.parametrize("version", FETCH_ALL)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=scaled(10))
 @given(data=st.data(), client_id=client_ids, most=st.integers(0, 2**31 - 1), committed=st.booleans(), rack=st.text())
 def test_a_fetch_request_is_what_kio_reads(
     version: int, data: st.DataObject, client_id: str | None, most: int, committed: bool, rack: str
@@ -305,7 +306,7 @@ def fetch_answer(version: int, topics: Any, throttle_ms: int, error_code: int, s
 
 
 @pytest.mark.parametrize("version", FETCH_ALL)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=scaled(10))
 @given(data=st.data(), throttle_ms=st.integers(0, 2**31 - 1), code=codes, session=int32s)
 def test_a_fetch_answer_is_read_as_kio_writes_it(
     version: int, data: st.DataObject, throttle_ms: int, code: int, session: int
@@ -338,7 +339,7 @@ READERS: list[tuple[int, Any]] = [
 
 
 @pytest.mark.parametrize(("version", "read"), READERS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=scaled(15))
 @given(rubbish=st.binary(min_size=4, max_size=120))
 def test_rubbish_is_a_malformed_frame_and_nothing_else(version: int, read: Any, rubbish: bytes) -> None:
     try:

@@ -11,6 +11,7 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_writer
 
 from oncelog.wire.hot import FETCH_TOPIC_IDS, Fetched, encode_fetched
+from tests.depth import scaled
 
 VERSIONS = range(4, 19)
 
@@ -58,7 +59,7 @@ def written_by_kio(version: int, correlation_id: int, topics: Any, error_code: i
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=scaled(15))
 @given(data=st.data(), read_committed=st.booleans())
 def test_answers_as_kio_writes(version: int, data: st.DataObject, read_committed: bool) -> None:
     key = ids if version >= FETCH_TOPIC_IDS else names

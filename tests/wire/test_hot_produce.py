@@ -20,6 +20,7 @@ from oncelog.wire.hot import (
     pack_produced_one,
     read_produce,
 )
+from tests.depth import scaled
 from tests.raw import message
 
 VERSIONS = range(3, 14)
@@ -59,7 +60,7 @@ def topic_lists(version: int) -> st.SearchStrategy[Any]:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=scaled(15))
 @given(data=st.data())
 def test_reads_what_kio_writes(version: int, data: st.DataObject) -> None:
     topics = data.draw(topic_lists(version))
@@ -92,7 +93,6 @@ def test_every_truncation_is_malformed(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_a_flipped_byte_is_read_within_the_frame_or_malformed(version: int, data: st.DataObject) -> None:
     topic: Any = UUID(int=7) if version >= PRODUCE_TOPIC_IDS else "topic"
@@ -174,7 +174,7 @@ produced = st.builds(
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=scaled(15))
 @given(data=st.data(), correlation_id=st.integers(-(2**31), 2**31 - 1))
 def test_answers_as_kio_writes(version: int, data: st.DataObject, correlation_id: int) -> None:
     topics = data.draw(st.lists(st.tuples(keys(version), st.lists(produced, max_size=4)), max_size=3))
@@ -185,7 +185,7 @@ def test_answers_as_kio_writes(version: int, data: st.DataObject, correlation_id
 
 
 @pytest.mark.parametrize("version", range(5, 14))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=scaled(15))
 @given(data=st.data(), correlation_id=st.integers(-(2**31), 2**31 - 1))
 def test_the_short_way_answers_as_kio_writes(version: int, data: st.DataObject, correlation_id: int) -> None:
     name = data.draw(keys(version))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog.chaos.faults import Fault, Kind
@@ -70,7 +70,6 @@ def read(
     return rows
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_a_range_is_the_records_from_its_start_to_before_its_end(
     server: Server, mixed: tuple[str, list[Row]], data: st.DataObject

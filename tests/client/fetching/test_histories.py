@@ -3,11 +3,13 @@
 from collections import Counter
 
 from tests.client.fetching.history import History
+from tests.depth import deeper, scaled
 
-SEEDS = 200
+SEEDS = scaled(60)
 STEPS = 400
 
 
+@deeper
 def test_what_was_read_is_in_the_end_what_the_log_holds_through_elections_losses_and_truncations() -> None:
     truncations = 0
     seen: Counter[str] = Counter()

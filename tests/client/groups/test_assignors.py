@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog.client.groups.assignors import ASSIGNORS, Candidate, Shares
@@ -135,7 +135,6 @@ def check_even(topics: dict[str, int], members: list[Candidate], shares: Shares)
 
 
 @pytest.mark.parametrize("name", ASSIGNORS)
-@settings(max_examples=100, deadline=None)
 @given(group=groups())
 def test_every_partition_goes_to_one_member_that_wants_it(name: str, group: Group) -> None:
     topics, described = group
@@ -168,7 +167,6 @@ def settle(name: str, topics: dict[str, int], described: Any, had: Shares, gener
 
 
 @pytest.mark.parametrize("name", STICKY)
-@settings(max_examples=100, deadline=None)
 @given(group=groups(), change=groups())
 def test_after_any_change_the_group_is_even_again_and_only_as_many_partitions_move_as_must(
     name: str, group: Group, change: Group

@@ -1,9 +1,10 @@
-"""Hundreds of histories of a group in simulated time: members come, go, die, get stuck; the network loses things."""
+"""Many histories of a group in simulated time: members come, go, die, get stuck; the network loses things."""
 
 import pytest
 
 from oncelog.client.errors import KafkaError
 from tests.client.groups.simulated import POLL_MS, SESSION_MS, Sim, World
+from tests.depth import deeper, scaled
 
 TOPICS = {"a": 5, "b": 3}
 ALL = {("a", partition) for partition in range(5)} | {("b", partition) for partition in range(3)}
@@ -60,11 +61,12 @@ def settles(world: World) -> None:
         assert all(error.retriable() or error == KafkaError._TRANSPORT for error in member.errors), member.errors
 
 
+@deeper
 @pytest.mark.parametrize(
     "assignors", [("range",), ("cooperative-sticky",), ("sticky", "roundrobin")], ids=lambda value: value[0]
 )
 def test_no_partition_is_ever_with_two_members_and_all_are_shared_out_in_the_end(assignors: tuple[str, ...]) -> None:
-    for seed in range(60):
+    for seed in range(scaled(20)):
         try:
             settles(history(seed, assignors))
         except AssertionError as failure:

@@ -1,7 +1,7 @@
 """Subscriptions and assignments in Kafka's bytes: the same as another client writes, and safe against any bytes."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
@@ -62,13 +62,11 @@ def test_no_bytes_are_no_partitions() -> None:
     assert decode_assignment(b"") == frozenset()
 
 
-@settings(max_examples=200, deadline=None)
 @given(subscription=subscriptions)
 def test_what_is_written_is_read(subscription: Subscription) -> None:
     assert decode_subscription(encode_subscription(subscription)) == subscription
 
 
-@settings(max_examples=200, deadline=None)
 @given(subscription=subscriptions, partitions=places)
 def test_another_client_reads_the_same(subscription: Subscription, partitions: frozenset[tuple[str, int]]) -> None:
     theirs = ConsumerProtocolSubscription.decode(encode_subscription(subscription))
@@ -79,7 +77,6 @@ def test_another_client_reads_the_same(subscription: Subscription, partitions: f
     assert {(each.topic, index) for each in shares.assigned_partitions for index in each.partitions} == partitions
 
 
-@settings(max_examples=300, deadline=None)
 @given(data=st.binary(max_size=60))
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     for decode in (decode_subscription, decode_assignment):

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog.client.saving import CannotResume, SavedPartition
@@ -30,7 +30,6 @@ class Model:
     under_way: dict[Place, int] = field(default_factory=lambda: dict.fromkeys(PLACES, 0))
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["take", "store", "save"]), st.integers(0, 2), st.integers(1, 5))))
 def test_every_save_names_the_boundary_of_its_beginning(steps: list[tuple[str, int, int]]) -> None:
     ours, model = book(), Model()

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog.client.register.entry import Entry
@@ -26,7 +26,6 @@ def stored(*commits: list[Entry]) -> list[Entry]:
     return list(held.values())
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     partitions=st.integers(1, 400),
     inputs=st.lists(st.text(max_size=200), min_size=1, max_size=4),

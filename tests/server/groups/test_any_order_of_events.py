@@ -284,4 +284,4 @@ class GroupUnderAnyEvents(RuleBasedStateMachine):
 
 
 TestGroupUnderAnyEvents = GroupUnderAnyEvents.TestCase
-TestGroupUnderAnyEvents.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
+TestGroupUnderAnyEvents.settings = settings(stateful_step_count=50)

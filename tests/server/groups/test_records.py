@@ -3,7 +3,7 @@
 import struct
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog.server.groups.messages import StoredGroup, StoredMember
@@ -123,13 +123,11 @@ def test_an_offset_with_an_expiry_of_its_own_comes_back_without_its_epoch() -> N
 
 
 @given(GROUPS)
-@settings(deadline=None)
 def test_a_group_comes_back(group: StoredGroup) -> None:
     assert decode_group(encode_group(group)) == group
 
 
 @given(GROUPS, st.data())
-@settings(deadline=None)
 def test_a_group_cut_short_is_refused(group: StoredGroup, data: st.DataObject) -> None:
     encoded = encode_group(group)
     cut = data.draw(st.integers(0, len(encoded) - 1))

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog.spark.copying.mapping import OPEN, Mapping, NotMapped, Stretch
@@ -24,7 +24,6 @@ def listed(found: list[tuple[int, int]]) -> list[int]:
     return [offset for first, count in found for offset in range(first, first + count)]
 
 
-@settings(deadline=None)
 @given(runs, st.integers(0, 50), st.integers(0, 100), st.booleans())
 def test_slots_and_offsets_are_those_of_the_list(
     drawn: list[tuple[int, int]], slot: int, offset: int, is_open: bool
@@ -47,7 +46,6 @@ def test_slots_and_offsets_are_those_of_the_list(
             mapping.offset_of(behind)
 
 
-@settings(deadline=None)
 @given(runs, runs, st.integers(0, 30), st.integers(0, 3))
 def test_what_is_written_down_later_replaces_what_lies_behind_its_slot(
     first: list[tuple[int, int]], second: list[tuple[int, int]], at: int, later: int
@@ -60,7 +58,6 @@ def test_what_is_written_down_later_replaces_what_lies_behind_its_slot(
     assert mapping.offsets(0, at + len(listed(more))).tolist() == offsets[:at] + listed(more)
 
 
-@settings(deadline=None)
 @given(runs, runs, st.integers(0, 6), st.integers(0, 6), st.booleans())
 def test_two_maps_agree_where_no_slot_is_another_record(
     first: list[tuple[int, int]], second: list[tuple[int, int]], slot: int, since: int, is_open: bool

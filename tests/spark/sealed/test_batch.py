@@ -4,7 +4,7 @@ import itertools
 from functools import partial
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog.spark.sealed.batch import Sealing
@@ -48,7 +48,6 @@ def test_a_driver_killed_at_any_one_point_leaves_every_row_once() -> None:
 
 
 @pytest.mark.usefixtures("points")
-@settings(max_examples=150, deadline=None)
 @given(kills=st.lists(st.integers(0, 60), max_size=25))
 def test_drivers_killed_again_and_again_leave_every_row_once(kills: list[int]) -> None:
     world = World()
@@ -59,7 +58,6 @@ def test_drivers_killed_again_and_again_leave_every_row_once(kills: list[int]) -
 
 
 @pytest.mark.usefixtures("points")
-@settings(max_examples=150, deadline=None)
 @given(schedule=st.lists(st.integers(0, 1), max_size=120))
 def test_two_drivers_that_seal_one_batch_send_the_same_files(schedule: list[int]) -> None:
     world = World()
@@ -76,7 +74,6 @@ def test_two_drivers_that_seal_one_batch_send_the_same_files(schedule: list[int]
 
 
 @pytest.mark.usefixtures("points")
-@settings(max_examples=150, deadline=None)
 @given(schedule=st.lists(st.integers(0, 1), max_size=200), first=st.integers(0, 3))
 def test_a_driver_that_lags_behind_another_does_no_harm(schedule: list[int], first: int) -> None:
     """It may be refused, as its batch is over; the log is what the manifests said."""

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog.spark.sealed.manifest import (
@@ -41,7 +41,6 @@ def test_an_owner_is_read_as_it_was_written() -> None:
     assert Owner.from_bytes(owner.to_bytes(), OWNER) == owner
 
 
-@settings(max_examples=300, deadline=None)
 @given(at=st.integers(0, len(MANIFEST.to_bytes()) - 1), byte=st.integers(0, 255))
 def test_no_changed_byte_goes_unnoticed(at: int, byte: int) -> None:
     data = bytearray(MANIFEST.to_bytes())

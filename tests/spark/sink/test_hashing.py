@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog.records.arrow import HEADERS
@@ -43,7 +43,6 @@ def plain(row: Row) -> Row:
     return key, value, pairs or [], partition
 
 
-@settings(max_examples=200, deadline=None)
 @given(some=rows, cuts=st.lists(st.integers(0, 12), max_size=4))
 def test_it_does_not_matter_how_rows_are_cut(some: list[Row], cuts: list[int]) -> None:
     whole = batch(some)
@@ -53,7 +52,6 @@ def test_it_does_not_matter_how_rows_are_cut(some: list[Row], cuts: list[int]) -
     assert digest(whole) == digest(*made_apart) == digest(*sliced)
 
 
-@settings(max_examples=300, deadline=None)
 @given(some=rows, others=rows)
 def test_other_rows_or_another_order_come_to_something_else(some: list[Row], others: list[Row]) -> None:
     is_same = [plain(row) for row in some] == [plain(row) for row in others]

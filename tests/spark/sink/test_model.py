@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog.client.register.topic import TopicKeeper
@@ -170,7 +170,6 @@ class Spark:
                     assert mine == [row for row in rows if row in mine]
 
 
-@settings(max_examples=150, deadline=None)
 @given(seed=st.integers(0, 1 << 32))
 def test_every_row_is_there_once_whatever_is_killed_repeated_and_doubled(seed: int) -> None:
     run_and_kill(seed)
@@ -195,13 +194,11 @@ def run_and_kill(seed: int, *, names_partitions: bool = False) -> None:
     spark.check(batches)
 
 
-@settings(max_examples=100, deadline=None)
 @given(seed=st.integers(0, 1 << 32))
 def test_rows_may_name_partitions_that_came_after_the_batch_before(seed: int) -> None:
     run_and_kill(seed, names_partitions=True)
 
 
-@settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 1 << 32))
 def test_a_batch_that_ran_in_another_number_of_tasks_is_never_called_written_when_it_is_not(seed: int) -> None:
     spark = Spark(seed)
@@ -221,7 +218,6 @@ def test_a_batch_that_ran_in_another_number_of_tasks_is_never_called_written_whe
             spark.world.kill(actor)
 
 
-@settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 1 << 32))
 def test_two_drivers_on_one_checkpoint_do_no_harm(seed: int) -> None:
     run_two_drivers(seed)

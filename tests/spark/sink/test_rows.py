@@ -4,7 +4,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog.spark.sink.errors import SinkRefused
@@ -18,7 +18,6 @@ def batch(**columns: Any) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array(cells, types[name]) for name, cells in columns.items()], list(columns))
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     topics=st.lists(st.sampled_from("abc"), min_size=1, max_size=20),
     times=st.lists(st.none() | st.integers(0, 9), min_size=20, max_size=20),

@@ -4,7 +4,7 @@ import json
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog.slots import Place
@@ -169,7 +169,6 @@ def test_keys_tell_the_batch_and_the_kind_and_removed_ones_are_forgotten() -> No
     assert len(log.standing.keys) == 1
 
 
-@settings(max_examples=200, deadline=None)
 @given(seed=st.integers(0, 1 << 32))
 def test_whoever_reads_only_the_end_finds_the_same_as_who_reads_everything(seed: int) -> None:
     """Late drivers append states of old batches, tasks claims and marks of any; old records are removed."""

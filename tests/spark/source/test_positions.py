@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog.client.consumer.ranges import Range
@@ -13,15 +13,12 @@ from oncelog.spark.source.bounds import INT64_MAX, Partition
 from oncelog.spark.source.errors import SourceError
 from oncelog.spark.source.positions import Offsets, Positions, Split, from_json, limited, ranges, split
 
-EXAMPLES = settings(max_examples=200, deadline=None)
-
 PARTITIONS = st.tuples(st.sampled_from(["a", "b.c", "d_1-"]), st.integers(0, 12))
 OFFSETS = st.dictionaries(PARTITIONS, st.integers(0, 1000), max_size=8)
 NUMBERS = st.none() | st.integers(1, 50)
 SPLITS = st.builds(Split, NUMBERS, NUMBERS)
 
 
-@EXAMPLES
 @given(
     OFFSETS,
     OFFSETS,
@@ -49,7 +46,6 @@ def test_an_offset_looks_as_that_of_sparks_own_source() -> None:
     assert Positions({("t", 10): 7, ("t", 2): 5, ("s", 0): 1}).to_json() == {"s": {"0": 1}, "t": {"2": 5, "10": 7}}
 
 
-@EXAMPLES
 @given(st.lists(st.tuples(PARTITIONS, st.integers(0, 1000), st.integers(-5, 3000)), max_size=6), SPLITS)
 def test_cut_ranges_hold_each_offset_once_and_in_order(whole: list[tuple[Partition, int, int]], by: Split) -> None:
     given_ranges = [
@@ -80,7 +76,6 @@ def test_large_partitions_are_cut_until_there_are_about_as_many_tasks_as_wanted(
     ]
 
 
-@EXAMPLES
 @given(OFFSETS, OFFSETS, st.dictionaries(PARTITIONS, st.integers(0, 500), max_size=8), SPLITS)
 def test_a_batch_is_planned_from_its_end_where_that_says_more_than_its_start(
     start: Offsets, new: Offsets, sizes: Offsets, by: Split
@@ -102,7 +97,6 @@ def test_a_partition_that_is_gone_has_no_part_in_the_batch() -> None:
     assert ranges(Positions({("t", 0): 1, ("t", 1): 1}), Positions({("t", 0): 3})) == [Range("t", 0, 1, 3)]
 
 
-@EXAMPLES
 @given(
     st.dictionaries(PARTITIONS, st.tuples(st.integers(0, 1000), st.integers(0, 1000)), min_size=1), st.integers(1, 5000)
 )
