@@ -52,6 +52,7 @@ class Sim:
     world: "World"
     name: str
     machine: Membership
+    topics: set[str] = field(default_factory=set)
     owned: set[Partition] = field(default_factory=set)
     errors: list[KafkaError] = field(default_factory=list)
     is_dead: bool = False
@@ -98,6 +99,10 @@ class Sim:
             assert self.world.owners.pop(partition) is self
             self.owned.discard(partition)
 
+    def subscribe(self, topics: set[str]) -> None:
+        self.topics = topics
+        self.machine.subscribe(topics, self.world.now_ms)
+
     def poll(self) -> None:
         if not self.is_dead:
             self.machine.polled(self.world.now_ms)
@@ -141,7 +146,7 @@ class World(Events):
         machine = Membership(limits, [ASSIGNORS[name] for name in self.assignors], self.chance.random)
         member = Sim(self, f"m{len(self.members)}", machine)
         self.members.append(member)
-        machine.subscribe(topics, self.now_ms)
+        member.subscribe(topics)
         member.poll()
         return member
 

@@ -25,7 +25,7 @@ def history(seed: int, assignors: tuple[str, ...]) -> World:
         elif what < 0.55 and len(living) > 1:
             world.dies(chance.choice(living))
         elif what < 0.65:
-            chance.choice(living).machine.subscribe(set(chance.choice((("a", "b"), ("b",)))), world.now_ms)
+            chance.choice(living).subscribe(set(chance.choice((("a", "b"), ("b",)))))
         elif what < 0.75:
             chance.choice(living).machine.rejoin("by chance")
         for member in world.members:
@@ -53,10 +53,10 @@ def settles(world: World) -> None:
     world.run_until(world.now_ms + POLL_MS + 3 * SESSION_MS)
     living = [member for member in world.members if not member.is_dead]
     assert all(member.machine.is_settled for member in living), world.told()
-    wanted = frozenset[str]().union(*(member.machine._topics for member in living))
+    wanted = frozenset[str]().union(*(member.topics for member in living))
     assert set(world.owners) == {place for place in ALL if place[0] in wanted}, world.told()
     for member in living:
-        assert {topic for topic, _ in member.owned} <= member.machine._topics
+        assert {topic for topic, _ in member.owned} <= member.topics
         assert member.owned == member.machine.owned
         assert all(error.retriable() or error == KafkaError._TRANSPORT for error in member.errors), member.errors
 

@@ -2,15 +2,15 @@
 
 import json
 from dataclasses import replace
+from hashlib import sha256
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog.client.errors import KafkaException
 from oncelog.client.saving import BadSavedProducer, SavedPartition, SavedProducer, SavedTopic
-from oncelog.client.saving.saved_json import _checksum
 from oncelog.slots import Identity, Span
 from tests.client.saving.values import TOPIC_ID, saved_producer
 
@@ -48,14 +48,15 @@ producers = st.builds(
 def tampered(**changes: Any) -> dict[str, Any]:
     """A value that somebody changed, with a checksum that fits what he made of it."""
     value = saved_producer().to_value() | changes
-    return value | {"checksum": _checksum(value)}
+    length = len(value.pop("checksum"))
+    spelled = json.dumps(value, separators=(",", ":"), sort_keys=True)
+    return value | {"checksum": sha256(spelled.encode()).hexdigest()[:length]}
 
 
 def with_row(row: Any, at: Any = "0") -> dict[str, Any]:
     return tampered(topics={"out": {"id": TOPIC_ID, "count": 3, "keyless": 0, "at": {at: row}}})
 
 
-@settings(max_examples=150, deadline=None)
 @given(producers)
 def test_whatever_is_saved_comes_back_equal(saved: SavedProducer) -> None:
     assert SavedProducer.from_json(saved.to_json()) == saved
