@@ -25,6 +25,7 @@ def query(spark: Any, server: ServerProcess, topic: str, tmp_path: Path) -> NewQ
     return new
 
 
+@pytest.mark.parametrize("server", ["oncelog", "kafka"], indirect=True)  # both in `./dev test`
 def test_a_query_writes_every_row_once_and_goes_on_where_it_stopped(
     query: NewQuery, server: ServerProcess, topic: str
 ) -> None:
