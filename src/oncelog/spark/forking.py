@@ -18,9 +18,10 @@ import shutil
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import lru_cache, partial
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -96,6 +97,17 @@ def paths(own: list[str], own_said: str, wanted_said: str, folder: str) -> list[
     return [folder, *(each for each in wanted_said.split(os.pathsep) if each), *rest]
 
 
+@lru_cache(maxsize=8)
+def leads_alike(wanted: tuple[str, ...], own: tuple[str, ...], modules: frozenset[str]) -> bool:
+    """Whether modules that were imported by one path would have been the same by another."""
+    return all(_found(name, wanted) == _found(name, own) for name in modules)
+
+
+def _found(name: str, path: Sequence[str]) -> str | None:
+    found = PathFinder.find_spec(name, path)
+    return None if found is None else found.origin
+
+
 # --- serving ----------------------------------------------------------------------------------------------------------
 
 
@@ -129,7 +141,7 @@ class _Server:
     def _answer(self, caller: socket.socket) -> None:
         request, streams = _received(caller)
         try:
-            if not may_fork(request, self._own):
+            if not (may_fork(request, self._own) and self._leads_alike(request)):
                 caller.sendall(REFUSED)
                 return
             pid = os.fork()
@@ -140,6 +152,11 @@ class _Server:
         finally:
             for descriptor in streams:
                 os.close(descriptor)
+
+    def _leads_alike(self, request: Request) -> bool:
+        own_said, wanted_said = (each.get("PYTHONPATH", "") for each in (self._own, request.environment))
+        wanted = paths(sys.path, own_said, wanted_said, request.folder)
+        return leads_alike(tuple(wanted), tuple(sys.path), frozenset(name.partition(".")[0] for name in sys.modules))
 
     def _become(self, caller: socket.socket, streams: list[int]) -> None:
         """In the new process."""

@@ -57,7 +57,9 @@ def session(
     elif _is_remote(said):
         spark = _connected(said)
     elif _has_jvm():
-        spark = _built_with(said, defaults(_conf_of_jvm() | said, os.environ))
+        known = _conf_of_jvm() | said
+        with _environment(_warm(known) if "PYSPARK_GATEWAY_PORT" not in os.environ else {}):
+            spark = _built_with(said, defaults(known, os.environ))
     else:
         spark = _started(said, spark_home)
     watch(spark, progress)
@@ -179,14 +181,20 @@ def _started(said: Mapping[str, str], spark_home: Path) -> Any:
     # Spark's own bar draws on any stderr; ours knows a terminal from a log.
     if "spark.ui.showConsoleProgress" not in known:
         ours["spark.ui.showConsoleProgress"] = "false"
-    program = warm_python() if may_be_warm(os.environ, everything) else None
-    warm = {} if program is None else dict.fromkeys(VARIABLES, str(program))
-    python = _python(everything)
-    os.environ["PYSPARK_PYTHON"] = python
-    with _environment(_variables(everything, home, python) | warm), ending_unconnected():
+    warm = _warm(everything)
+    python = os.environ["PYSPARK_PYTHON"] = _python(everything)
+    is_unpacked = is_local(everything) and python == sys.executable and home.resolve() == spark_home.resolve()
+    unpacked = {UNPACKED_PYSPARK: "yes"} if is_unpacked else {}
+    with _environment(_variables(everything, home, python) | unpacked | warm), ending_unconnected():
         spark = _built_with(said, ours)
     atexit.register(_stop, spark, os.getpid())
     return spark
+
+
+def _warm(known: Mapping[str, str]) -> dict[str, str]:
+    """Which Python the workers are, for as long as it takes to start a session."""
+    program = warm_python() if may_be_warm(os.environ, known) else None
+    return {} if program is None else dict.fromkeys(VARIABLES, str(program))
 
 
 def _python(known: Mapping[str, str]) -> str:
@@ -216,8 +224,6 @@ def _variables(known: Mapping[str, str], spark_home: Path, python: str) -> dict[
     }
     if known.get("spark.driver.bindAddress") == "127.0.0.1":
         found["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP") or "127.0.0.1"
-    if is_local(known) and python == sys.executable:
-        found[UNPACKED_PYSPARK] = "yes"
     return found
 
 

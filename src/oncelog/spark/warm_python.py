@@ -21,6 +21,7 @@ from oncelog.spark.conf import is_local
 from oncelog.spark.forking import AT_START, FORKED, SIZE_BYTES, TAKEN
 
 # Python itself reads neither its environment nor site-packages for this: it is started anew for each worker.
+# Both are kept in memory: temporary folders are swept while sessions live, and Spark starts nothing without them.
 _STARTER: Final = """#!/bin/sh
 exec {python} -I -S {asking} "$@"
 """
@@ -64,7 +65,7 @@ _LISTEN_AT: Final = "fork.sock"
 _BACKLOG: Final = 64
 _WAIT_S: Final = 5.0  # for an answer: Spark gives some workers ten seconds in all
 
-# Where a user says which Python the workers are.
+# Where a user says which Python the workers are; to name this very interpreter asks for no other.
 VARIABLES: Final = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
 _SETTINGS: Final = ("spark.pyspark.python", "spark.pyspark.driver.python")
 
@@ -73,7 +74,8 @@ _started: list[Path] = []
 
 def may_be_warm(environ: Mapping[str, str], known: Mapping[str, str]) -> bool:
     """Whether it is for us to say which Python the workers of a session are that this process starts."""
-    is_said = any(environ.get(name) for name in VARIABLES) or any(name in known for name in _SETTINGS)
+    is_other = any(environ.get(name) not in (None, "", sys.executable) for name in VARIABLES)
+    is_said = is_other or any(name in known for name in _SETTINGS)
     return sys.platform == "linux" and is_local(known) and not is_said
 
 
@@ -82,8 +84,8 @@ def warm_python() -> Path | None:
     folder does not allow it: its name is too long for a socket, or nothing in it may be run."""
     if not _started:
         folder = Path(tempfile.mkdtemp(prefix="oncelog-python-"))
-        program = _written(folder, sys.executable)
         try:
+            program = _written(folder / _LISTEN_AT, sys.executable)
             if not os.access(program, os.X_OK):
                 raise PermissionError
             _start_forking(folder)
@@ -94,21 +96,26 @@ def warm_python() -> Path | None:
     return _started[0]
 
 
-def _written(folder: Path, python: str) -> Path:
-    asking, starter = folder / "asking", folder / "python"
-    asking.write_text(
+def _written(listen_at: Path, python: str) -> Path:
+    asking = _in_memory(
         _ASKING.format(
             python=python,
-            listen_at=str(folder / _LISTEN_AT),
+            listen_at=str(listen_at),
             size_bytes=SIZE_BYTES,
             forked=FORKED,
             taken=TAKEN,
             wait_s=_WAIT_S,
         )
     )
-    starter.write_text(_STARTER.format(python=shlex.quote(python), asking=shlex.quote(str(asking))))
-    starter.chmod(0o755)
-    return starter
+    return _in_memory(_STARTER.format(python=shlex.quote(python), asking=asking))
+
+
+def _in_memory(text: str) -> Path:
+    """A program without a folder; it is there for as long as this process is."""
+    descriptor = os.memfd_create("oncelog-python")
+    os.fchmod(descriptor, 0o700)
+    os.write(descriptor, text.encode())
+    return Path(f"/proc/{os.getpid()}/fd/{descriptor}")
 
 
 def _start_forking(folder: Path) -> None:

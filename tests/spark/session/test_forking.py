@@ -1,16 +1,19 @@
 """Workers that are forked from a process which has imported already: when they may be, and that they are the same."""
 
+import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import pyspark
 import pytest
 
 from oncelog.chaos.guard import pids
 from oncelog.chaos.process_tree import below, name_of
-from oncelog.spark.forking import AT_START, Request, may_fork, paths
+from oncelog.spark.forking import AT_START, Request, leads_alike, may_fork, paths
 from oncelog.spark.warm_python import may_be_warm
 from tests.spark.session.running import environment
 from tests.spark.session.test_idle_workers import LOOK_UP, daemon, work_and_let_go
@@ -74,6 +77,18 @@ def test_the_path_of_modules_is_that_of_a_new_process() -> None:
     ]
 
 
+def test_a_path_that_leads_to_another_module_of_a_name_is_told_from_one_that_adds_others(tmp_path: Path) -> None:
+    ours, more, other = (tmp_path / name for name in ("ours", "more", "other"))
+    for module in (ours / "theirs.py", more / "new.py", other / "theirs.py"):
+        module.parent.mkdir()
+        module.touch()
+    imported = frozenset({"theirs", "sys", "of_no_file"})
+    own = (str(ours),)
+    assert leads_alike((str(more), *own), own, imported)
+    assert not leads_alike((str(other), *own), own, imported)
+    assert not leads_alike((str(more),), own, imported)
+
+
 # --- who may say which Python it is
 
 IS_LINUX = sys.platform == "linux"
@@ -84,10 +99,15 @@ def test_in_a_local_session_it_is_ours_to_say() -> None:
     assert may_be_warm({}, {"spark.remote": "local"}) is IS_LINUX
 
 
+def test_who_names_this_very_python_asks_for_no_other() -> None:
+    """Nor does what a session has left in the environment, for drivers that this one starts."""
+    assert may_be_warm({"PYSPARK_PYTHON": sys.executable}, {"spark.master": "local"}) is IS_LINUX
+
+
 @pytest.mark.parametrize(
     ("environ", "known"),
     [
-        ({"PYSPARK_PYTHON": sys.executable}, {}),
+        ({"PYSPARK_PYTHON": "/opt/python"}, {}),
         ({"PYSPARK_DRIVER_PYTHON": "ipython"}, {}),
         ({}, {"spark.pyspark.python": "/opt/python"}),
         ({}, {"spark.master": "spark://there:7077"}),
@@ -143,6 +163,28 @@ def test_a_daemon_with_another_environment_is_started_by_the_same_program(progra
         assert "oncelog" in work_and_let_go(running)
         assert not program.forked(LOOK_UP)
         assert running.end() == ""
+
+
+def test_a_daemon_that_would_import_another_pyspark_is_started(program: Program, tmp_path: Path) -> None:
+    (tmp_path / "pyspark").symlink_to(Path(pyspark.__file__).parent)
+    with daemon(program.path, PYTHONPATH=os.pathsep.join([str(tmp_path), environment()["PYTHONPATH"]])) as running:
+        assert "oncelog" in work_and_let_go(running)
+        assert not program.forked(LOOK_UP)
+
+
+def test_workers_start_after_the_temporary_folder_was_swept(tmp_path: Path) -> None:
+    """As systems do with what is days old."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER], env=environment(TMPDIR=str(tmp_path)), stdin=pipe, stdout=pipe
+    ) as holder:
+        assert holder.stdin is not None and holder.stdout is not None
+        path = holder.stdout.readline().decode().strip()
+        for folder in tmp_path.iterdir():
+            shutil.rmtree(folder)
+        with daemon(path) as running:
+            assert "oncelog" in work_and_let_go(running)
+            assert running.end() == ""
 
 
 def test_a_temporary_folder_with_too_long_a_name_for_a_socket_means_no_forking(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A session whose start is interrupted."""
+"""A session whose start is interrupted, and the second one of a process."""
 
 import subprocess
 import sys
@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from oncelog.spark.java import ending_unconnected
+from tests.spark.session.running import environment
 
 
 def test_the_jvm_that_pyspark_waits_for_is_ended_with_the_start() -> None:
@@ -29,3 +30,20 @@ def test_pyspark_still_keeps_it_under_that_name() -> None:
 
     code = launch_gateway.__code__
     assert "proc" in code.co_varnames + code.co_cellvars
+
+
+TWICE = """
+import oncelog.spark
+for _ in range(2):
+    spark = oncelog.spark.session("twice", master="local[1]", progress=False)
+    print("PYTHON", spark.sparkContext.pythonExec)
+    spark.stop()
+"""
+
+
+@pytest.mark.thorough
+def test_a_second_session_of_a_process_has_the_workers_of_the_first() -> None:
+    """PySpark asks the environment anew, in which the first session has left this interpreter."""
+    done = subprocess.run([sys.executable, "-c", TWICE], env=environment(), capture_output=True, text=True, check=True)
+    first, second = [line for line in done.stdout.splitlines() if line.startswith("PYTHON ")]
+    assert first == second != f"PYTHON {sys.executable}"
