@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from oncelog.client.saving.errors import CannotResume as CannotResume
     from oncelog.client.saving.errors import ReplayDiffers as ReplayDiffers
     from oncelog.client.saving.errors import TopicGone as TopicGone
+    from oncelog.client.saving.errors import TopicMissing as TopicMissing
     from oncelog.client.saving.fencing import kafka_pid as kafka_pid
     from oncelog.client.saving.memory import remembered_or_none as remembered_or_none
     from oncelog.client.saving.read_back import slots as slots
@@ -120,6 +121,7 @@ _HOMES: Final = {
         "CannotResume",
         "ReplayDiffers",
         "TopicGone",
+        "TopicMissing",
     ),
     "oncelog.client.producer.requests": ("take_ids",),
     "oncelog.client.saving.fencing": ("kafka_pid",),

@@ -39,6 +39,7 @@ class RegisterKind(NamedTuple):
 
     what: str  # is kept, in words: "the sink's state"
     refused: type[Exception]
+    missing: type[Exception]  # the topic is not there any more, as far as the brokers know
     config: Mapping[str, str]  # of a topic that is made, beside what every one has
     too_large: str  # what to do about a batch that is
 
@@ -203,7 +204,7 @@ class TopicKeeper(Generic[R]):
             if failure.error.code() not in UNKNOWN:
                 raise
             words = f"topic {self.topic}, which holds {self._kind.what}, is not there any more"
-            raise self._kind.refused(words) from None
+            raise self._kind.missing(words) from None
 
     def _no_answer(self, trouble: KafkaError | None) -> NoAnswer:
         why = f"nobody answers at {self._log.servers}" if trouble is None else trouble.str()

@@ -22,6 +22,10 @@ class TopicGone(BadSavedProducer):
     """A topic of the saved value was deleted, and perhaps made again."""
 
 
+class TopicMissing(TopicGone):
+    """It is not there. A broker that lags behind says so too, so another look may find it."""
+
+
 class CannotResume(KafkaException):
     """What the log holds and what was saved do not fit together, or the log can no longer tell. Nothing was sent."""
 

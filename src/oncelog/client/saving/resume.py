@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from oncelog.client.net.offsets import end_offsets
-from oncelog.client.saving.errors import BadSavedProducer, TopicGone, in_words
+from oncelog.client.saving.errors import BadSavedProducer, TopicMissing, in_words
 from oncelog.client.saving.fencing import fence, lease
 from oncelog.client.saving.memory import remembered_or_none, surely_remembered_ms
 from oncelog.client.saving.read_back import last_sequence
@@ -92,7 +92,7 @@ def check_metadata(metadata: "Metadata", saved: SavedProducer) -> None:
     for name in saved.topics:
         topic = metadata.topics.get(name)
         if topic is None or not topic.partitions:
-            raise TopicGone(
+            raise TopicMissing(
                 f"topic {name!r} is not there any more"
                 + (f" (error {topic.error_code})" if topic is not None and topic.error_code else "")
                 + ": what was written to it is gone",

@@ -17,6 +17,7 @@ PATIENCE_MS: Final = 120_000
 KIND: Final = RegisterKind(
     what="the copy's state",
     refused=CopyRefused,
+    missing=CopyRefused,
     config={"segment.bytes": str(16 << 20)},
     too_large="the source has too many partitions, or too many holes in them, for one copy",
 )

@@ -18,7 +18,7 @@ from typing import Any, Final, Self
 import pyarrow as pa
 
 from oncelog.client import KafkaError, KafkaException, SavedProducer
-from oncelog.client.door import BadSavedProducer, CannotResume, TopicGone
+from oncelog.client.door import BadSavedProducer, CannotResume, TopicGone, TopicMissing
 from oncelog.spark.options import SinkOptions
 from oncelog.spark.sink import milestones
 from oncelog.spark.sink.checking import lane_properties
@@ -113,9 +113,8 @@ class Lane:
     def _refusal(self, failure: Exception, portion: Portion | None) -> SinkRefused:
         place = self._place
         if isinstance(failure, TopicGone):
-            return SinkRefused(
-                topic_gone(self.sink, place.batch, failure.what, is_job=self._options.job_id is not None)
-            )
+            words = topic_gone(self.sink, place.batch, failure.what, is_job=self._options.job_id is not None)
+            return MayPass(words) if isinstance(failure, TopicMissing) else SinkRefused(words)
         if isinstance(failure, CannotResume):
             return SinkRefused(cannot_go_on(self.sink, place.batch, place.lane, failure.what))
         if isinstance(failure, BadSavedProducer):

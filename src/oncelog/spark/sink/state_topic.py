@@ -6,7 +6,7 @@ What its records come to is `standing.py`'s.
 from typing import Final
 
 from oncelog.client.door import Brokers, RegisterKind, TopicKeeper, topic_keeper
-from oncelog.spark.sink.errors import SinkRefused
+from oncelog.spark.sink.errors import MayPass, SinkRefused
 from oncelog.spark.sink.lane import topic_of
 from oncelog.spark.sink.standing import Standing
 
@@ -15,6 +15,7 @@ StateTopic = TopicKeeper[Standing]
 KIND: Final = RegisterKind(
     what="the sink's state",
     refused=SinkRefused,
+    missing=MayPass,
     config={"segment.bytes": str(32 << 20), "delete.retention.ms": "3600000"},
     too_large="there are too many lanes for so many partitions; use fewer tasks (coalesce) or fewer topics",
 )
