@@ -6,8 +6,8 @@ from oncelog.slots.batch import Batch
 from oncelog.slots.messages import Answer, Found
 from oncelog.slots.partition import NO_LEADER, Partition
 from oncelog.slots.stamping import take
-from oncelog.slots.states import Event, State
-from oncelog.slots.table import happen, when_landed
+from oncelog.slots.states import LOOKING_UP, SETTLING, STOPPED, STORED, Event
+from oncelog.slots.table import end, happen, when_landed
 from oncelog.slots.verdicts import verdict_of
 
 
@@ -23,26 +23,26 @@ def next_batch(partition: Partition, now_ms: int) -> Batch | None:
 def answered(partition: Partition, batch: Batch, answer: Answer, now_ms: int) -> None:
     code = answer.error_code
     if code == 0:
-        happen(partition, Event.STORED, now_ms, batch, answer)
+        end(partition, STORED, now_ms, batch, answer)
     else:
         event, is_leader_stale = verdict_of(code)
-        if event is Event.STORED:
+        if event is STORED:
             batch.in_doubt = True
         if is_leader_stale:
             partition.failed_leader, partition.leader = partition.leader, NO_LEADER
-        happen(partition, event, now_ms, batch, answer)
+        end(partition, event, now_ms, batch, answer)
     if partition.state:
         when_landed(partition, now_ms)
 
 
 def ended(partition: Partition, batch: Batch, event: Event, code: int, now_ms: int) -> None:
     """A request is over without an answer."""
-    happen(partition, event, now_ms, batch, Answer(batch.topic, batch.partition, code))
+    end(partition, event, now_ms, batch, Answer(batch.topic, batch.partition, code))
     when_landed(partition, now_ms)
 
 
 def looked_up(partition: Partition, found: Found | None, now_ms: int) -> None:
-    if partition.state is not State.LOOKING_UP or partition.tenure is None:
+    if partition.state is not LOOKING_UP or partition.tenure is None:
         return  # stopped meanwhile, or another's
     if found is None:
         happen(partition, Event.UNKNOWABLE, now_ms)
@@ -58,7 +58,7 @@ def time_passed(partition: Partition, now_ms: int) -> None:
         _fail_first(partition, Code._MSG_TIMED_OUT, None, now_ms)
     late = [each for each in partition.open if each.created_ms <= deadline_ms and not each.is_reported]
     _give_up(partition, late, Code._MSG_TIMED_OUT, now_ms)
-    if partition.state is State.SETTLING and now_ms >= partition.settle_at_ms:
+    if partition.state is SETTLING and now_ms >= partition.settle_at_ms:
         happen(partition, Event.DUE, now_ms)
 
 
@@ -70,7 +70,7 @@ def give_up(partition: Partition, code: int, in_flight: bool, now_ms: int) -> No
 
 def _give_up(partition: Partition, batches: list[Batch], code: int, now_ms: int) -> None:
     for batch in batches:
-        happen(partition, Event.GIVEN_UP, now_ms, batch, Answer(batch.topic, batch.partition, code))
+        end(partition, Event.GIVEN_UP, now_ms, batch, Answer(batch.topic, batch.partition, code))
     when_landed(partition, now_ms)
 
 
@@ -82,6 +82,6 @@ def fail_waiting(partition: Partition, code: int, message: str | None, now_ms: i
 def _fail_first(partition: Partition, code: int, message: str | None, now_ms: int) -> None:
     """The first waiting batch. Where others fill the same slots, nothing may move up into its place."""
     partition.context.fail(partition.waiting.popleft(), code, message, False)
-    if partition.tenure is not None and partition.tenure.is_shared and partition.state is not State.STOPPED:
+    if partition.tenure is not None and partition.tenure.is_shared and partition.state is not STOPPED:
         partition.stopped_by = code, SLOT_LOST
         happen(partition, Event.UNFILLED, now_ms)

@@ -15,7 +15,7 @@ from oncelog.slots.batch import Batch
 from oncelog.slots.context import Context
 from oncelog.slots.identity import Place
 from oncelog.slots.lease import FOREVER_MS
-from oncelog.slots.states import State
+from oncelog.slots.states import SENDING, SETTLING, STOPPED, State
 from oncelog.slots.tenure import Tenure
 
 NO_LEADER = -1
@@ -63,7 +63,7 @@ class Partition:
         self.waiting: deque[Batch] = deque()
         self.open: deque[Batch] = deque()
         self.flying = 0
-        self.state = State.SENDING
+        self.state: State = SENDING
         self.stopped_by: tuple[int, str | None] = (0, None)
         self.tenure: Tenure | None = None
         self.renewed: Tenure | None = None  # to follow when the old one has finished what it began
@@ -160,7 +160,7 @@ class Partition:
                 break  # those behind it are younger
         if now_ms < self.not_before_ms and self.has_unsent:
             soonest_ms = min(soonest_ms, self.not_before_ms)
-        if self.state is State.SETTLING:
+        if self.state is SETTLING:
             soonest_ms = min(soonest_ms, self.settle_at_ms)
         tenure = self.tenure
         if tenure is not None and tenure.is_leased:
@@ -180,7 +180,7 @@ class Partition:
             and self.renewed is None
             and not self.is_asked
             and (self.is_pinned or tenure.next_sequence > 0)
-            and self.state is not State.STOPPED
+            and self.state is not STOPPED
         )
 
     def is_due_for_renewal(self, now_ms: int) -> bool:

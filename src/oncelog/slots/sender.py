@@ -5,6 +5,7 @@ identity. What happens to one partition's batches is in `table`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
 
 from oncelog.error_codes import ErrorCodes as Code
 from oncelog.slots.arriving import answered, ended, fail_waiting, give_up, looked_up, next_batch, time_passed
@@ -24,7 +25,7 @@ from oncelog.slots.messages import (
     Standing,
 )
 from oncelog.slots.partition import NO_LEADER, Partition
-from oncelog.slots.states import Event, State
+from oncelog.slots.states import PARTED, SENDING, STOPPED, Event
 from oncelog.slots.table import happen
 from oncelog.slots.tenure import Tenure
 
@@ -32,6 +33,8 @@ from oncelog.slots.tenure import Tenure
 REQUEST_BYTES = 128
 BATCH_BYTES = 32
 LEAST_PAUSE_MS = 10  # between two questions for metadata
+
+_new: Final = tuple.__new__
 
 
 Sent = tuple[int, list[Partition], list[Batch]]  # to which node, and one batch of each
@@ -68,7 +71,7 @@ class Sender:
 
     def add(self, batch: Batch, now_ms: int) -> None:
         partition = self._partitions.get((batch.topic, batch.partition)) or self._partition(batch.place)
-        if partition.state is State.STOPPED:
+        if partition.state is STOPPED:
             code, message = partition.stopped_by
             self._context.fail(batch, code, message, False)
             return
@@ -161,7 +164,7 @@ class Sender:
     def go_on(self, place: Place, now_ms: int) -> None:
         """After `Parted`: the connection is there again. What the log holds is asked before anything is sent."""
         partition = self._partitions[place]
-        if partition.state is State.PARTED:  # else it was stopped meanwhile
+        if partition.state is PARTED:  # else it was stopped meanwhile
             happen(partition, Event.GO_ON, now_ms)
             self._wake(partition)
 
@@ -240,7 +243,7 @@ class Sender:
     def boundary(self, place: Place) -> Boundary | None:
         """What is surely stored, where nothing is open. A pinned partition changes its lease here."""
         partition = self._partitions.get(place)
-        if partition is None or not partition.is_idle or partition.state is not State.SENDING:
+        if partition is None or not partition.is_idle or partition.state is not SENDING:
             return None
         tenure = partition.adopt_renewed()
         if tenure is None:
@@ -303,49 +306,57 @@ class Sender:
             else:
                 by_node.setdefault(partition.leader, []).append(partition)
         for node_id, partitions in by_node.items():
-            self._fill_requests(node_id, partitions, now_ms)
-            nameless += [each for each in partitions if each.tenure is None and self._is_nameless(each, now_ms)]
+            nameless += self._fill_requests(node_id, partitions, now_ms)
         self._ask_identity(nameless)
 
-    def _fill_requests(self, node_id: int, partitions: list[Partition], now_ms: int) -> None:
-        """One batch of each partition, then the next of each, since a request holds one batch of a partition."""
+    def _fill_requests(self, node_id: int, partitions: list[Partition], now_ms: int) -> list[Partition]:
+        """One batch of each partition, then the next of each, since a request holds one batch of a partition. The
+        answer are those that turned out to need an identity."""
         limits = self._limits
+        nameless: list[Partition] = []
         while partitions:
             more: list[Partition] = []
-            begun: Sent = node_id, [], []
+            sent: list[Partition] = []
+            batches: list[Batch] = []
             size_bytes = REQUEST_BYTES
             for partition in partitions:
                 batch = next_batch(partition, now_ms)
                 if batch is None:
+                    if partition.tenure is None and self._is_nameless(partition, now_ms):
+                        nameless.append(partition)
                     continue
-                more.append(partition)
+                if partition.waiting or partition.flying < len(partition.open):
+                    more.append(partition)
                 batch_bytes = len(batch.data) + BATCH_BYTES
-                if begun[2] and (
-                    size_bytes + batch_bytes > limits.max_request_bytes or len(begun[2]) >= limits.max_request_batches
+                if batches and (
+                    size_bytes + batch_bytes > limits.max_request_bytes or len(batches) >= limits.max_request_batches
                 ):
-                    self._produce(begun, now_ms)
-                    begun, size_bytes = (node_id, [], []), REQUEST_BYTES
-                begun[1].append(partition)
-                begun[2].append(batch)
+                    self._produce(node_id, sent, batches, now_ms)
+                    sent, batches, size_bytes = [], [], REQUEST_BYTES
+                sent.append(partition)
+                batches.append(batch)
                 size_bytes += batch_bytes
-            if begun[2]:
-                self._produce(begun, now_ms)
+            if batches:
+                self._produce(node_id, sent, batches, now_ms)
             partitions = more
+        return nameless
 
-    def _produce(self, request: Sent, now_ms: int) -> None:
+    def _produce(self, node_id: int, partitions: list[Partition], batches: list[Batch], now_ms: int) -> None:
         request_id = self._last_request_id = self._last_request_id + 1
-        self._requests[request_id] = request
-        node_id, partitions, batches = request
+        self._requests[request_id] = node_id, partitions, batches
         context = self._context
-        context.counters.requests += 1
-        context.counters.batches_sent += len(batches)
+        counters = context.counters
+        counters.requests += 1
+        counters.batches_sent += len(batches)
         until_ms, is_checked = FOREVER_MS, False
-        for partition, batch in zip(partitions, batches, strict=True):
+        for at, partition in enumerate(partitions):
             tenure = partition.tenure
-            if tenure is not None and (tenure.is_leased or tenure.is_shared or batch.in_doubt):
-                until_ms = min(until_ms, partition.sent_until_ms(batch, now_ms))
+            if tenure is not None and (tenure.is_leased or tenure.is_shared or batches[at].in_doubt):
+                known_until_ms = partition.sent_until_ms(batches[at], now_ms)
+                if known_until_ms < until_ms:
+                    until_ms = known_until_ms
                 is_checked = is_checked or tenure.is_shared
-        context.actions.append(Produce(node_id, request_id, batches, until_ms, is_checked))
+        context.actions.append(_new(Produce, (node_id, request_id, batches, until_ms, is_checked)))
 
     def _is_nameless(self, partition: Partition, now_ms: int) -> bool:
         """Whether an identity must be asked for. Where one serves all partitions, it is taken."""

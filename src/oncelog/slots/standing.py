@@ -6,6 +6,7 @@ one before it has filled (`stands_twice`), and which open batches are stored by 
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 from oncelog.producers.sequences import NO_SEQUENCE, SEQUENCE_MASK, SEQUENCE_WINDOW, records_behind
 from oncelog.slots.batch import Batch
@@ -13,6 +14,8 @@ from oncelog.slots.messages import Delivered, Found, StoredSpan
 from oncelog.slots.partition import Partition
 from oncelog.slots.stamping import cut
 from oncelog.slots.tenure import Tenure
+
+_new: Final = tuple.__new__
 
 
 def filled_since(last_sequence: int, next_sequence: int) -> int | None:
@@ -61,7 +64,7 @@ def report_found(partition: Partition, found: Found) -> bool:
 def deliver(partition: Partition, batch: Batch, base_offset: int, append_time_ms: int = -1) -> None:
     context = partition.context
     context.counters.batches_delivered += 1
-    context.actions.append(Delivered(batch, base_offset, append_time_ms, batch.in_doubt))
+    context.actions.append(_new(Delivered, (batch, base_offset, append_time_ms, batch.in_doubt)))
 
 
 def _offset_of(batch: Batch, spans: Sequence[StoredSpan]) -> int:

@@ -50,3 +50,8 @@ class Event(IntEnum):
     UNFILLED = 27  # a slot stays empty that others count on
     GO_ON = 28  # the user has decided
     RESUMED = 29  # as a saved producer
+
+
+# By themselves for what runs once a batch: before Python 3.12 a member costs a call to look up in its class.
+SENDING, DRAINING, LOOKING_UP, SETTLING, PARTED, STOPPED = State
+STORED = Event.STORED

@@ -14,13 +14,14 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from oncelog.slots import actions as do
+from oncelog.slots.batch import Batch
+from oncelog.slots.messages import Answer
 from oncelog.slots.partition import Partition
+from oncelog.slots.states import DRAINING, LOOKING_UP, PARTED, SENDING, SETTLING, STOPPED, State
 from oncelog.slots.states import Event as On
-from oncelog.slots.states import State
 
 Action = Callable[..., On | None]
 Row = tuple[Action, State]
-SENDING, DRAINING, LOOKING_UP, SETTLING, PARTED, STOPPED = State
 
 TABLE: Final[Mapping[State, Mapping[On, Row]]] = {
     SENDING: {
@@ -112,6 +113,14 @@ def happen(partition: Partition, event: On, now_ms: int, *about: object) -> None
     while follows is not None:
         action, partition.state = TABLE[partition.state][follows]
         follows = action(partition, now_ms)
+
+
+def end(partition: Partition, event: On, now_ms: int, batch: Batch, answer: Answer) -> None:
+    """`happen` to a batch's request. It comes once a batch, so that a tuple of what it is about would be felt."""
+    action, partition.state = TABLE[partition.state][event]
+    follows = action(partition, now_ms, batch, answer)
+    if follows is not None:
+        happen(partition, follows, now_ms)
 
 
 def when_landed(partition: Partition, now_ms: int) -> None:

@@ -120,7 +120,7 @@ class Requests:
             return
         correlation_id = connection.next_correlation_id()
         try:
-            by_id = all(batch.topic in self._ids for batch in request.batches)
+            by_id = bool(self._ids) and all(batch.topic in self._ids for batch in request.batches)
             version = connection.version(PRODUCE_KEY, *(PRODUCE_VERSIONS if by_id else PRODUCE_VERSIONS_BY_NAME))
             topics, asked = _by_topic(request, self._ids if version >= PRODUCE_TOPIC_IDS else self._names)
             buffers = pack_produce(
@@ -214,10 +214,11 @@ def _message(said: ProducedPartition) -> str | None:
 
 
 def _answers(answer: ProduceAnswer, asked: Mapping[bytes, str]) -> list[Answer]:
-    if any(each.topic not in asked for each in answer.partitions):
-        raise MalformedFrame("an answer about a topic that nothing was sent to")
-    return [
-        Answer(asked[each.topic], each.partition, each.error_code, each.base_offset, each.append_time_ms,
-               _message(each))
-        for each in answer.partitions
-    ]  # fmt: skip
+    try:
+        return [
+            Answer(asked[each.topic], each.partition, each.error_code, each.base_offset, each.append_time_ms,
+                   _message(each))
+            for each in answer.partitions
+        ]  # fmt: skip
+    except KeyError:
+        raise MalformedFrame("an answer about a topic that nothing was sent to") from None
