@@ -7,6 +7,7 @@ an object more for the garbage collector to look at, and columns are wanted in t
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import InitVar, dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -36,19 +37,6 @@ class Budget:
     Producing threads add; who is done with records gives them back. What was added and what was given back are counted
     apart, so that the two sides never write the same number.
     """
-
-    __slots__ = (
-        "_lock",
-        "_most_bytes",
-        "_most_messages",
-        "_returned_bytes",
-        "_returned_messages",
-        "bulk_messages",
-        "ceiling_bytes",
-        "ceiling_messages",
-        "taken_bytes",
-        "taken_messages",
-    )
 
     def __init__(self, most_messages: int, most_bytes: int) -> None:
         self._most_messages = most_messages or 1 << 62
@@ -98,45 +86,31 @@ class Budget:
             self.ceiling_bytes = self._returned_bytes + self._most_bytes
 
 
+@dataclass(slots=True, eq=False)
 class Partition:
     """The records of one partition that are in no batch yet."""
 
-    __slots__ = (
-        "added_batches",
-        "chunks",
-        "done_batches",
-        "is_noticed",
-        "is_wanted",
-        "lock",
-        "made_batches",
-        "most_entries",
-        "opened_s",
-        "partition",
-        "place",
-        "replay",
-        "rows",
-        "size_bytes",
-        "topic",
-    )
+    topic: str
+    partition: int
+    most_records: InitVar[int] = 1
+    most_entries: int = field(init=False)  # with so many entries `produce` closes a batch
+    is_wanted: bool = False  # the engine would have them in a batch now, however few
+    place: Place = field(init=False)
+    rows: list[Any] = field(default_factory=list)
+    size_bytes: int = 0  # of what was appended since the last piece was taken; about right while many threads add
+    # Pieces of a batch's size that wait until fewer batches are on their way.
+    chunks: deque[list[Any]] = field(default_factory=deque)
+    is_noticed: bool = False  # the engine knows that there are records
+    opened_s: float = 0.0
+    made_batches: int = 0  # counted by the holder of the lock
+    added_batches: int = 0  # of these at the Sender, and those it is done with: counted by the engine's thread
+    done_batches: int = 0
+    replay: "PartitionReplay | None" = None  # a resumed producer's first records are compared, not sent
+    lock: Lock = field(default_factory=Lock)  # held while batches are made, so that they stay in order
 
-    def __init__(self, topic: str, partition: int, most_records: int = 1) -> None:
-        self.topic = topic
-        self.partition = partition
-        self.most_entries = most_records * COLUMNS  # with so many entries `produce` closes a batch
-        self.is_wanted = False  # the engine would have them in a batch now, however few
-        self.place = Place(topic, partition)
-        self.rows: list[Any] = []
-        self.size_bytes = 0  # of what was appended since the last piece was taken; about right while many threads add
-        self.chunks: deque[list[Any]] = (
-            deque()
-        )  # pieces of a batch's size that wait until fewer batches are on their way
-        self.is_noticed = False  # the engine knows that there are records
-        self.opened_s = 0.0
-        self.made_batches = 0  # counted by the holder of the lock
-        self.added_batches = 0  # of these at the Sender, and those it is done with: counted by the engine's thread
-        self.done_batches = 0
-        self.replay: PartitionReplay | None = None  # a resumed producer's first records are compared, not sent
-        self.lock = Lock()  # held while batches are made, so that they stay in order
+    def __post_init__(self, most_records: int) -> None:
+        self.most_entries = most_records * COLUMNS
+        self.place = Place(self.topic, self.partition)
 
     @property
     def record_count(self) -> int:
@@ -165,39 +139,29 @@ class Held(NamedTuple):
     row: Row
 
 
+@dataclass(slots=True, eq=False)
 class Topic:
     """A topic as `produce` sees it. Without partitions its records are held until the cluster has named it."""
 
-    __slots__ = (
-        "error",
-        "hash",
-        "held",
-        "is_pinned",
-        "lock",
-        "name",
-        "opened_s",
-        "partitions",
-        "sticky",
-        "sticky_choice",
-        "sticky_until_s",
-        "topic_id",
-    )
+    name: str
+    opened_s: float
+    sticky_ms: InitVar[int]
+    partitions: Sequence[Partition] = ()
+    topic_id: object = None  # of the one that they are partitions of
+    error: KafkaError | None = None  # why nothing can be produced to it
+    is_pinned: bool = False
+    # What places a key that is not empty, where nothing else has a say in it and there are partitions.
+    hash: Callable[[bytes], int] | None = None
+    sticky_choice: StickyChoice = field(init=False)
+    # Until then records without a key go here. Nothing does before a partition was chosen.
+    sticky: Partition = field(init=False)
+    sticky_until_s: float = NEVER_S
+    held: deque[Held] = field(default_factory=deque)
+    lock: Lock = field(default_factory=Lock)  # between those who find the topic unknown and who makes it known
 
-    def __init__(self, name: str, opened_s: float, sticky_ms: int) -> None:
-        self.name = name
-        self.opened_s = opened_s
-        self.partitions: Sequence[Partition] = ()
-        self.topic_id: object = None  # of the one that they are partitions of
-        self.error: KafkaError | None = None  # why nothing can be produced to it
-        self.is_pinned = False
-        # What places a key that is not empty, where nothing else has a say in it and there are partitions.
-        self.hash: Callable[[bytes], int] | None = None
+    def __post_init__(self, sticky_ms: int) -> None:
         self.sticky_choice = StickyChoice(sticky_ms)
-        # Until then records without a key go here. Nothing does before a partition was chosen.
-        self.sticky: Partition = Partition(name, -1)
-        self.sticky_until_s = NEVER_S
-        self.held: deque[Held] = deque()
-        self.lock = Lock()  # between those who find the topic unknown and who makes it known
+        self.sticky = Partition(self.name, -1)
 
     def stick(self, partition: Partition) -> None:
         """Records without a key go to this partition for a while, without anybody choosing."""

@@ -6,6 +6,7 @@ asked, since most callbacks look only at the error.
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
 from itertools import repeat
 from sys import getrefcount
 from threading import Condition, get_ident
@@ -51,37 +52,22 @@ class Rows(NamedTuple):
         return self._replace(first=self.first + count)
 
 
+@dataclass(slots=True, eq=False)
 class Records:
     """The application's side of a batch; the columns are there only where somebody is to be told."""
 
-    __slots__ = (
-        "callbacks",
-        "count",
-        "handle",
-        "headers",
-        "keys",
-        "partition",
-        "rows",
-        "size_bytes",
-        "times",
-        "topic",
-        "values",
-        "wall_offset_s",
-    )
-
-    def __init__(self, topic: str, partition: int, count: int, size_bytes: int) -> None:
-        self.topic = topic
-        self.partition = partition
-        self.count = count
-        self.size_bytes = size_bytes
-        self.keys: Sequence[bytes | None] | None = None  # None, too, where no record has one
-        self.values: Sequence[bytes | None] | None = None
-        self.headers: Sequence[Any] | None = None
-        self.times: Sequence[float] = ()
-        self.callbacks: Sequence[Any] | None = None
-        self.wall_offset_s = 0.0  # what makes wall time of the monotonic clock
-        self.handle: Any = None  # of a bulk send
-        self.rows: Rows | None = None  # of its table
+    topic: str
+    partition: int
+    count: int
+    size_bytes: int
+    keys: Sequence[bytes | None] | None = None  # None, too, where no record has one
+    values: Sequence[bytes | None] | None = None
+    headers: Sequence[Any] | None = None
+    times: Sequence[float] = ()
+    callbacks: Sequence[Any] | None = None
+    wall_offset_s: float = 0.0  # what makes wall time of the monotonic clock
+    handle: Any = None  # of a bulk send
+    rows: Rows | None = None  # of its table
 
     def give_back(self, budget: Budget) -> None:
         """They are done."""
@@ -90,19 +76,24 @@ class Records:
     def cut(self, count: int) -> "tuple[Records, Records]":
         """The first so many records and the others."""
         size_bytes = self.size_bytes * count // self.count
-        parts = (
-            (Records(self.topic, self.partition, count, size_bytes), slice(None, count)),
-            (Records(self.topic, self.partition, self.count - count, self.size_bytes - size_bytes), slice(count, None)),
+        first = self._piece(slice(None, count), count, size_bytes)
+        return first, self._piece(slice(count, None), self.count - count, self.size_bytes - size_bytes)
+
+    def _piece(self, rows: slice, count: int, size_bytes: int) -> "Records":
+        def of(column: Any) -> Any:
+            return None if column is None else column[rows]
+
+        return replace(
+            self,
+            count=count,
+            size_bytes=size_bytes,
+            keys=of(self.keys),
+            values=of(self.values),
+            headers=of(self.headers),
+            times=of(self.times),
+            callbacks=of(self.callbacks),
+            rows=None if self.rows is None else self.rows.behind(rows.start or 0),
         )
-        for part, piece in parts:
-            part.keys = None if self.keys is None else self.keys[piece]
-            part.values = None if self.values is None else self.values[piece]
-            part.headers = None if self.headers is None else self.headers[piece]
-            part.callbacks = None if self.callbacks is None else self.callbacks[piece]
-            part.times = self.times[piece]
-            part.wall_offset_s, part.handle = self.wall_offset_s, self.handle
-            part.rows = None if self.rows is None else self.rows.behind(piece.start or 0)
-        return parts[0][0], parts[1][0]
 
 
 def split(batch: Batch, records: int) -> tuple[Batch, Batch]:
@@ -113,40 +104,19 @@ def split(batch: Batch, records: int) -> tuple[Batch, Batch]:
     return first, second
 
 
+@dataclass(slots=True, eq=False)
 class Report:
     """What became of all records of one batch."""
 
-    __slots__ = (
-        "append_time_ms",
-        "base_offset",
-        "done_s",
-        "error",
-        "first_sequence",
-        "generation",
-        "pid",
-        "records",
-    )
-
-    def __init__(
-        self,
-        records: Records,
-        *,
-        error: KafkaError | None = None,
-        base_offset: int = OFFSET_INVALID,
-        append_time_ms: int = NO_NUMBER,
-        pid: int = NO_NUMBER,
-        generation: int = NO_NUMBER,
-        first_sequence: int = NO_NUMBER,
-        done_s: float = 0.0,
-    ) -> None:
-        self.records = records
-        self.error = error
-        self.base_offset = base_offset
-        self.append_time_ms = append_time_ms
-        self.pid = pid
-        self.generation = generation
-        self.first_sequence = first_sequence
-        self.done_s = done_s
+    records: Records
+    _: KW_ONLY
+    error: KafkaError | None = None
+    base_offset: int = OFFSET_INVALID
+    append_time_ms: int = NO_NUMBER
+    pid: int = NO_NUMBER
+    generation: int = NO_NUMBER
+    first_sequence: int = NO_NUMBER
+    done_s: float = 0.0
 
     def messages(self) -> "Iterator[tuple[Any, ProducedMessage]]":
         """Every callback with its message, in the order of the records; those without one are left out."""
