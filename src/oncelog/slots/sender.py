@@ -134,10 +134,14 @@ class Sender:
             return
         by_place = {(answer[0], answer[1]): answer for answer in answers or ()}
         for partition, batch in zip(partitions, batches, strict=True):
-            # Without acks nobody answers. Of an answer without one of its partitions nothing would be known.
-            silence = Answer(batch.topic, batch.partition, 0 if answers is None else Code.REQUEST_TIMED_OUT)
-            answered(partition, batch, by_place.get(partition.place, silence), now_ms)
-            self._wake(partition)
+            answer = by_place.get(partition.place)
+            if answer is None:
+                # Without acks nobody answers. Of an answer without one of its partitions nothing would be known.
+                answer = Answer(batch.topic, batch.partition, 0 if answers is None else Code.REQUEST_TIMED_OUT)
+            answered(partition, batch, answer, now_ms)
+            if not partition.is_ready:
+                partition.is_ready = True
+                self._ready.append(partition)
 
     def lost(self, request_id: int, now_ms: int, *, code: int = Code._TRANSPORT, was_sent: bool = True) -> None:
         """No answer will come. What was sent may be stored, or come to be stored even now."""
@@ -349,13 +353,16 @@ class Sender:
         counters.requests += 1
         counters.batches_sent += len(batches)
         until_ms, is_checked = FOREVER_MS, False
-        for at, partition in enumerate(partitions):
+        for partition, batch in zip(partitions, batches, strict=True):
             tenure = partition.tenure
-            if tenure is not None and (tenure.is_leased or tenure.is_shared or batches[at].in_doubt):
-                known_until_ms = partition.sent_until_ms(batches[at], now_ms)
-                if known_until_ms < until_ms:
-                    until_ms = known_until_ms
+            if tenure is None:
+                continue
+            known_until_ms = tenure.expires_at_ms
+            if tenure.is_shared or batch.in_doubt:
+                known_until_ms = partition.sent_until_ms(batch, now_ms)
                 is_checked = is_checked or tenure.is_shared
+            if known_until_ms < until_ms:
+                until_ms = known_until_ms
         context.actions.append(_new(Produce, (node_id, request_id, batches, until_ms, is_checked)))
 
     def _is_nameless(self, partition: Partition, now_ms: int) -> bool:
