@@ -99,7 +99,9 @@ class Pool:
         since_s = asyncio.get_running_loop().time() - idle_s
         for connection in list(self._open.values()):
             if not connection.in_flight and connection.active_s <= since_s:
-                connection.close()
+                # What was about to be sent on it may be sent on another one.
+                words = f"{connection.endpoint}: closed, since it carried nothing for {idle_s:g} s"
+                connection.close(KafkaError(KafkaError._TRANSPORT, words, retriable=True))
 
     async def close(self) -> None:
         await self._opening.close()
