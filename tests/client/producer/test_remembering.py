@@ -128,7 +128,7 @@ async def test_a_producer_learns_it_with_its_first_request(engine: Engine, broke
     engine.sender.add(Batch("t", 0, build_batch([(None, b"a", (), 0)]), 1, 10**15), 0)
     engine.wake()
     await broker.until(lambda: bool(broker.asked_for("describe_configs")))
-    await asyncio.gather(*engine._tasks)
+    await asyncio.gather(*engine._tasks.running)
     assert engine.sender._context.remembered_ms == 1500 < before_ms
 
 

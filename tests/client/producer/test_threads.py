@@ -143,7 +143,7 @@ def test_who_waits_for_room_is_told_that_the_producer_was_closed(topic: str, mak
 @pytest.mark.parametrize("name", ["consistent_random", "murmur2_random"])
 def test_partitions_that_come_in_the_middle_of_a_piece_lose_no_row(name: str) -> None:
     pa = pytest.importorskip("pyarrow")
-    from oncelog.client.producer.bulk import BulkSend, BulkWriter
+    from oncelog.client.producer.bulk import BulkWriter
 
     sent: list[int] = []
 
@@ -169,14 +169,13 @@ def test_partitions_that_come_in_the_middle_of_a_piece_lose_no_row(name: str) ->
 
     engine = Engine()
     engine.closing.put = lambda place, batches: sent.extend(each.record_count for each in batches)  # type: ignore[assignment, method-assign]
-    handle = BulkSend("t")
     table = pa.table({"value": [b"v"] * 200, "key": [b"%d" % number for number in range(200)]})
-    sending = BulkWriter(engine, table, handle)  # type: ignore[arg-type]
+    sending = BulkWriter(engine, "t", table)  # type: ignore[arg-type]
     sending.know(Growing())  # type: ignore[arg-type]
     for piece in sending.pieces():
         sending.send(piece)
     sending.finish()
-    assert sum(sent) == 200 == handle.record_count
+    assert sum(sent) == 200 == sending.handle.record_count
 
 
 async def test_a_topic_that_was_given_up_and_is_used_again_at_once_is_asked_for_again() -> None:

@@ -23,6 +23,7 @@ from oncelog.client.net.brokers import Brokers
 from oncelog.client.net.metadata import Metadata
 from oncelog.client.net.offsets import OffsetFound, offsets_at
 from oncelog.client.net.retry import Patience, ask
+from oncelog.client.net.tasks import Tasks
 from oncelog.client.properties import ConsumerSettings
 from oncelog.client.statistics.statistics import Statistics
 
@@ -68,7 +69,7 @@ class Core:
         self._notify = notify
         self._coordinator = NOWHERE
         self._committed: dict[Partition, ToCommit] = {}  # what this consumer has committed last
-        self._tasks: set[asyncio.Task[None]] = set()
+        self.tasks = Tasks()
         self._commit_turn = asyncio.Lock()
         self._has_statistics = False  # that the application has not been told
         self.statistics: Statistics | None = None
@@ -76,24 +77,16 @@ class Core:
     async def start(self) -> None:
         await self.brokers.start()
         if self.settings.group_id and self.settings.enable_auto_commit and self.settings.auto_commit_interval_ms:
-            self.spawn(self._commit_now_and_then())
+            self.tasks.begin(self._commit_now_and_then())
         if self.statistics is not None:
             self.statistics.start()
 
     async def close(self) -> None:
         if self.statistics is not None:
             self.statistics.stop()
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.tasks.close()
         await self.engine.close()
         await self.brokers.close()
-
-    def spawn(self, coroutine: Awaitable[None]) -> None:
-        task = asyncio.ensure_future(coroutine)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     def _tell_trouble(self, error: KafkaError) -> None:
         """To `error_cb`. Where there is none, what may pass by itself is logged, and the rest handed out."""

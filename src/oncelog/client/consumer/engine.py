@@ -34,6 +34,7 @@ from oncelog.client.net.brokers import Brokers
 from oncelog.client.net.connection import Connection
 from oncelog.client.net.metadata import BrokerAddress
 from oncelog.client.net.offsets import epoch_ends, list_offsets
+from oncelog.client.net.tasks import Tasks
 from oncelog.client.properties import ConsumerSettings
 from oncelog.wire.fields import NO_LEADER as NO_LEADER_NAMED
 from oncelog.wire.fields import NodeEndpoint
@@ -102,7 +103,7 @@ class Engine:
         self._events: deque[Event | Told] = deque()
         self._taken: deque[Chunk] = deque()
         self._connections: dict[int, Connection] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self._seen_metadata: object = None
@@ -115,10 +116,7 @@ class Engine:
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.close()
         self._events.clear()
 
     # --- the application's side
@@ -198,9 +196,7 @@ class Engine:
             self._spawn(self._ask_metadata(action), 0)
 
     def _spawn(self, coroutine: Coroutine[Any, Any, None], request_id: int) -> None:
-        task = self._loop.create_task(self._guarded(coroutine, request_id))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.begin(self._guarded(coroutine, request_id))
 
     async def _guarded(self, coroutine: Coroutine[Any, Any, None], request_id: int) -> None:
         try:

@@ -99,7 +99,7 @@ class Operations:
                 self.has_left = True
                 notify()
 
-        self.core.spawn(leave())
+        self.core.tasks.begin(leave())
 
     async def release(self, partitions: Iterable[Partition]) -> None:
         gone = list(partitions)
@@ -238,7 +238,7 @@ class Operations:
         return positions
 
     async def commit_later(self, message: object = None, offsets: object = None) -> None:
-        self.core.spawn(self.core.commit_in_background(self.wanted(message, offsets)))
+        self.core.tasks.begin(self.core.commit_in_background(self.wanted(message, offsets)))
 
     async def store_offsets(self, message: object = None, offsets: object = None) -> None:
         if self.settings.enable_auto_offset_store:

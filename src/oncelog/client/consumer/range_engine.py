@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from oncelog.client.consumer.chunk_readers import Position
 from oncelog.client.consumer.engine import Engine, Told
@@ -11,6 +11,7 @@ from oncelog.client.errors import KafkaError, KafkaException, error_of, exceptio
 from oncelog.client.fetching.events import Chunk, EndReached, Failed
 from oncelog.client.fetching.values import EARLIEST, LATEST, Partition
 from oncelog.client.net.offsets import list_offsets
+from oncelog.client.net.tasks import Tasks
 from oncelog.client.net.warm import Warm
 from oncelog.client.properties import ConsumerSettings
 from oncelog.clock import monotonic_s
@@ -75,7 +76,7 @@ class RangeEngine:
 
     def _end_engine(self) -> None:
         if self._made is not None:
-            _keep(asyncio.ensure_future(self._made.close()))
+            _closing.begin(self._made.close())
 
     def next_event(self) -> Chunk | Failed | EndReached | Told | Idle:
         """The next thing that is not stale, waited for."""
@@ -143,10 +144,4 @@ class RangeEngine:
         return Bounds(await offset(EARLIEST), end, committed_end)
 
 
-_closing: set["asyncio.Future[Any]"] = set()
-
-
-def _keep(task: "asyncio.Future[Any]") -> None:
-    """The loop itself does not keep what runs on it alive."""
-    _closing.add(task)
-    task.add_done_callback(_closing.discard)
+_closing: Final = Tasks()

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 import random as chance
-from collections.abc import Awaitable, Callable, Collection, Coroutine
+from collections.abc import Awaitable, Callable, Collection
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -31,6 +31,7 @@ from oncelog.client.groups.membership_steps import (
     Sync,
 )
 from oncelog.client.groups.protocol import Partition
+from oncelog.client.net.tasks import Tasks
 from oncelog.clock import monotonic_s
 from oncelog.wire.requests import RequestSchema
 
@@ -97,7 +98,7 @@ class Group:
         )
         assignors = [ASSIGNORS[name] for name in settings.partition_assignment_strategy]
         self._machine = Membership(limits, assignors, random)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self._asking: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._watched: frozenset[str] = frozenset()
@@ -156,9 +157,7 @@ class Group:
             async with asyncio.timeout(self._settings.max_poll_interval_ms / 1000):
                 while not self._machine.is_out:
                     await self._changed.wait()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
         if self._timer is not None:
             self._timer.cancel()
 
@@ -194,7 +193,7 @@ class Group:
         elif isinstance(action, Revoke | Assign):
             self.rebalances += 1
             self.rebalanced_s = monotonic_s()
-            self._start(self._call(action))
+            self._tasks.begin(self._call(action))
         else:
             self._ask_soon(action)
 
@@ -204,15 +203,9 @@ class Group:
         is_in_course = not isinstance(action, Heartbeat)
         if is_in_course and self._asking is not None:
             self._asking.cancel()  # there is one at a time, so what is still waited for was given up
-        task = self._start(self._ask(action))
+        task = self._tasks.begin(self._ask(action))
         if is_in_course:
             self._asking = task
-
-    def _start(self, doing: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(doing)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
 
     async def _call(self, action: Revoke | Assign) -> None:
         try:

@@ -12,6 +12,7 @@ from oncelog.client.net.opening import Opener
 from oncelog.client.net.pool import Open, Pool
 from oncelog.client.net.refreshing import ATTEMPTS, Refresher
 from oncelog.client.net.sharing import Shared
+from oncelog.client.net.tasks import Tasks
 from oncelog.client.statistics.traffic import Traffic
 from oncelog.wire.requests import RequestSchema
 
@@ -44,18 +45,16 @@ class Brokers:
         self._pool = Pool(settings, open_one or Opener(settings, random).open, random, self._on_error)
         self._refresher = Refresher(settings, lambda: self.connection(None), self._follow_addresses, random)
         self._bootstrapping: Shared[None, Connection] = Shared()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks = Tasks()
 
     async def start(self) -> None:
-        self._tasks = [asyncio.create_task(self._refresher.now_and_then())]
+        self._tasks.begin(self._refresher.now_and_then())
         if self.settings.connections_max_idle_ms:
-            self._tasks.append(asyncio.create_task(self._close_idle_now_and_then()))
+            self._tasks.begin(self._close_idle_now_and_then())
 
     async def close(self) -> None:
         """Everything that waits fails with `_DESTROY`; when this returns no connection, task or timer is left."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
         await self._refresher.close()
         await self._bootstrapping.close()
         await self._pool.close()

@@ -5,8 +5,10 @@ from importlib import import_module
 from typing import Any, Final
 
 from oncelog.client.errors import KafkaError, KafkaException
+from oncelog.client.producer.accumulator import Held, headers_bytes, row_bytes
 
 FOR_EVER_S: Final = 1e9  # decades; from somewhere above it no clock can count
+NOT_YET_S: Final = 0.0
 FAILED_FLUSH_S: Final = 1.0  # what an exception that leaves a `with` leaves for the records under way
 
 
@@ -41,6 +43,14 @@ def as_headers(headers: Any) -> list[tuple[bytes, bytes | None]] | None:
             raise TypeError("a header's key must be bytes or str, not None")
         found.append((name, as_bytes(pair[1], "a header's value")))
     return found or None
+
+
+def as_record(value: Any, key: Any, partition: Any, timestamp: Any, headers: Any) -> Held:
+    """As it is kept until it is placed; when it was taken, and what it is reported to, come then."""
+    key, value, pairs = as_bytes(key, "key"), as_bytes(value, "value"), as_headers(headers)
+    size_bytes = row_bytes(key, value) + (0 if pairs is None else headers_bytes(pairs))
+    row = key, value, pairs, as_time(timestamp, NOT_YET_S), None
+    return Held(as_partition(partition), NOT_YET_S, size_bytes, row)
 
 
 def check_topic(topic: Any) -> None:

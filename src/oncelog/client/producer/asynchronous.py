@@ -1,42 +1,33 @@
 """`AsyncProducer`: the same engine on the caller's event loop."""
 
 import asyncio
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Self
 
 from oncelog.client.consumer.cluster_metadata import ClusterMetadata, cluster_metadata
 from oncelog.client.errors import KafkaError, KafkaException
-from oncelog.client.producer.accumulator import RECORD_OVERHEAD_BYTES, Budget, Held, headers_bytes
 from oncelog.client.producer.arguments import (
     FAILED_FLUSH_S,
-    as_bytes,
-    as_headers,
-    as_partition,
-    as_time,
     bulk_module,
     check_pinned,
-    check_topic,
-    refused,
 )
-from oncelog.client.producer.beginning import begin, saved_value
+from oncelog.client.producer.beginning import begin
 from oncelog.client.producer.delivery import ProducedMessage, Report
 from oncelog.client.producer.engine import Engine
-from oncelog.client.producer.transactions import NoTransactions
-from oncelog.client.properties import NOTHING_GIVEN, producer_settings
-from oncelog.clock import monotonic_s
+from oncelog.client.producer.face import CLOSED, Face
+from oncelog.client.properties import NOTHING_GIVEN
 
 if TYPE_CHECKING:
-    from oncelog.client.producer.bulk import BulkSend
+    from oncelog.client.producer.bulk import BulkSend, BulkWriter
+    from oncelog.client.producer.raw import RawWriter
     from oncelog.client.saving.saved import SavedProducer
-    from oncelog.client.saving.saving import Saving
     from oncelog.records.header import Buffer
     from oncelog.records.passing_columns import Passed
 
 
-class AsyncProducer(NoTransactions):
+class AsyncProducer(Face):
     """For one event loop, the one that it is started on (`async with`, or `await start()`)."""
 
     def __init__(
@@ -48,25 +39,23 @@ class AsyncProducer(NoTransactions):
         **more: Any,
     ) -> None:
         """`saved`: go on as this producer, which any process may have saved (docs/saved-producers.md)."""
-        self._saved = saved_value(saved)
-        self._settings = settings = producer_settings({**properties, **more})
-        self._budget = Budget(settings.queue_buffering_max_messages, settings.queue_buffering_max_kbytes * 1024)
+        super().__init__({**properties, **more}, saved)
+        settings = self._settings
         self._engine = Engine(settings, self._budget, self._deliver, self._tell, self._tell_statistics)
-        self._most_bytes = settings.message_max_bytes
         self._blocks = settings.oncelog_queue_full == "block" or "oncelog.queue.full" not in settings.given
-        self._room: set[asyncio.Future[None]] = set()
-        self._process_id = self._thread_id = 0
-        self._state = "not started: use `async with`, or await start()"
+        self._changes: set[asyncio.Future[None]] = set()
+        self._thread_id = 0
+        self._watch_forks()
+        self._unusable = "not started: use `async with`, or await start()"
 
     async def start(self) -> Self:
-        if not self._process_id:
-            self._process_id = os.getpid()
+        if not self._thread_id:
             self._thread_id = get_ident()
-            self._state = ""
+            self._unusable = None
             try:
-                await begin(self._engine, self._saved)
+                await begin(self._engine, self._goes_on_as)
             except BaseException:
-                self._state = "it could not be started"
+                self._unusable = "it could not be started"
                 await self._engine.close()
                 raise
         return self
@@ -84,43 +73,13 @@ class AsyncProducer(NoTransactions):
 
         The future is done when the record is: with its message, or with a KafkaException.
         """
-        self._check_usable()
-        key, value, pairs = as_bytes(key, "key"), as_bytes(value, "value"), as_headers(headers)
-        partition = as_partition(partition)
-        size_bytes = RECORD_OVERHEAD_BYTES + len(key or b"") + len(value or b"")
-        if pairs is not None:
-            size_bytes += headers_bytes(pairs)
-        if size_bytes > self._most_bytes:
-            raise refused(KafkaError.MSG_SIZE_TOO_LARGE)
-        check_topic(topic)
-        self._engine.saving.check(topic)
-        time = as_time(timestamp, 0.0)
-        if not self._budget.has_room(size_bytes):
-            await self._wait_for_room(size_bytes)
+        record = self._record(topic, value, key, partition, timestamp, headers)
+        if not self._budget.has_room(record.size_bytes):
+            if not self._blocks:
+                raise BufferError("Local: Queue full")
+            await self._wait_until(lambda: self._budget.has_room(record.size_bytes))
         future: asyncio.Future[ProducedMessage] = asyncio.get_running_loop().create_future()
-        now_s = monotonic_s()
-        row = (key, value, pairs, time or now_s, future)
-        known = self._engine.topic(topic)
-        partitions = known.partitions
-        if not partitions:
-            self._budget.take(size_bytes)
-            known.held.append(Held(partition, now_s, size_bytes, row))
-            self._engine.want(known)
-            return future
-        if partition < 0:
-            chosen = self._engine.choose(known, key, len(partitions), now_s)
-        elif partition < len(partitions):
-            chosen = partition
-        else:
-            raise refused(KafkaError._UNKNOWN_PARTITION)
-        self._budget.take(size_bytes)
-        place = partitions[chosen]
-        place.rows += row
-        place.size_bytes += size_bytes
-        if not place.is_noticed:
-            self._engine.closing.notice(place, now_s)
-        if self._engine.closing.is_full(place):
-            self._engine.closing.close(place)
+        self._put(topic, record, future)
         return future
 
     async def send(self, topic: str, value: Any = None, *arguments: Any, **more: Any) -> "asyncio.Future[Any]":
@@ -131,21 +90,12 @@ class AsyncProducer(NoTransactions):
         return await self.produce(topic, value, *arguments, **more)
 
     async def _send_rows(self, topic: str, data: Any) -> "asyncio.Future[BulkSend]":
-        bulk = bulk_module()
-        self._check_usable()
-        check_topic(topic)
-        self._engine.saving.check(topic)
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[BulkSend] = loop.create_future()
-        handle: BulkSend = bulk.BulkSend(topic)
-        writer = bulk.BulkWriter(self._engine, data, handle)
+        writer: BulkWriter = self._begin(bulk_module("bulk").BulkWriter, topic, data)
         writer.know(await self._engine.know(topic))
-        handle.watch(lambda: loop.call_soon_threadsafe(_settle, future, handle))
+        future = _settled(writer.handle)
         try:
             for piece in writer.pieces():
-                while not writer.has_room(piece):
-                    await self._changed()
-                    self._check_usable()
+                await self._wait_until(lambda piece=piece: writer.has_room(piece))  # type: ignore[misc]
                 # In a thread, since a piece takes some milliseconds and other work of this loop need not wait for it.
                 await asyncio.to_thread(writer.send, piece)
         finally:
@@ -158,25 +108,17 @@ class AsyncProducer(NoTransactions):
         """Take batches that are encoded already (v2, any codec), as a fetch brings them, and be done when all of them
         are delivered. Where the bytes can be written to they are used as they lie, and must be left alone meanwhile."""
         raw = bulk_module("raw")
-        self._check_usable()
-        check_topic(topic)
-        self._engine.saving.check(topic)
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[BulkSend] = loop.create_future()
-        handle: BulkSend = raw.BulkSend(topic)
-        writer = raw.RawWriter(self._engine, batches, handle)
+        writer: RawWriter = self._begin(raw.RawWriter, topic, batches)
         writer.know(await self._engine.know(topic), partition)
-        handle.watch(lambda: loop.call_soon_threadsafe(_settle, future, handle))
+        future = _settled(writer.handle)
         try:
             for part in writer.parts():
                 if part is None:
                     await asyncio.sleep(raw.REPLAY_PAUSE_S)
                     self._engine.saving.check(topic)
-                    continue
-                while not writer.has_room(part):
-                    await self._changed()
-                    self._check_usable()
-                writer.put(part)
+                else:
+                    await self._wait_until(lambda part=part: writer.has_room(part))  # type: ignore[misc]
+                    writer.put(part)
         finally:
             writer.finish()
         return future
@@ -218,27 +160,16 @@ class AsyncProducer(NoTransactions):
         self._check_usable()
         return await self._engine.saving.save()
 
-    @property
-    def saving(self) -> "Saving":
-        """What `commit_with_producer` asks."""
-        return self._engine.saving
-
-    def __len__(self) -> int:
-        return self._budget.messages
-
-    def __bool__(self) -> bool:
-        return True
-
     async def close(self, timeout: float | None = None) -> None:
         """Flush, for at most so many seconds, and end. What is then not delivered is reported as purged."""
-        if self._state:
+        if self._unusable is not None:
             return
         try:
             with suppress(TimeoutError):
                 async with asyncio.timeout(timeout):
                     await self.flush()
         finally:
-            self._state = "the producer is closed"
+            self._unusable = CLOSED
             await self._engine.close()
 
     async def __aenter__(self) -> Self:
@@ -250,20 +181,18 @@ class AsyncProducer(NoTransactions):
 
     # --- inside
 
-    async def _wait_for_room(self, size_bytes: int) -> None:
-        if not self._blocks:
-            raise BufferError("Local: Queue full")
-        while not self._budget.has_room(size_bytes):
+    async def _wait_until(self, has_room: Callable[[], bool]) -> None:
+        while not has_room():
             await self._changed()
             self._check_usable()
 
     async def _changed(self) -> None:
         waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._room.add(waiting)
+        self._changes.add(waiting)
         try:
             await waiting
         finally:
-            self._room.discard(waiting)
+            self._changes.discard(waiting)
 
     def _deliver(self, report: Report) -> None:
         if get_ident() != self._thread_id:
@@ -281,7 +210,7 @@ class AsyncProducer(NoTransactions):
                 future.set_result(message)
             else:
                 future.set_exception(KafkaException(report.error))
-        for waiting in self._room:
+        for waiting in self._changes:
             if not waiting.done():
                 waiting.set_result(None)
 
@@ -294,12 +223,13 @@ class AsyncProducer(NoTransactions):
         if self._settings.stats_cb is not None:
             self._engine.loop.call_soon(self._settings.stats_cb, text)
 
-    def _check_usable(self) -> None:
-        if self._state:
-            raise KafkaException(KafkaError(KafkaError._STATE, self._state))
-        if os.getpid() != self._process_id:
-            words = "this producer was made before the process forked: a forked process needs one of its own"
-            raise KafkaException(KafkaError(KafkaError._STATE, words))
+
+def _settled(handle: "BulkSend") -> "asyncio.Future[BulkSend]":
+    """Done when all its rows are."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[BulkSend] = loop.create_future()
+    handle.watch(lambda: loop.call_soon_threadsafe(_settle, future, handle))
+    return future
 
 
 def _settle(future: "asyncio.Future[BulkSend]", handle: "BulkSend") -> None:

@@ -208,7 +208,8 @@ class Piece(NamedTuple):
 class BulkWriter:
     """One `send`."""
 
-    def __init__(self, engine: "Engine", data: Any, handle: BulkSend) -> None:
+    def __init__(self, engine: "Engine", topic: str, data: Any) -> None:
+        self.handle = BulkSend(topic)
         self._engine = engine
         self._topic: Topic
         self._handed_over = 0
@@ -216,11 +217,10 @@ class BulkWriter:
         if engine.bulk_buffers is None:
             engine.bulk_buffers = Buffers()
         self._buffers: Buffers = engine.bulk_buffers
-        self._handle = handle
         self._most_bytes = engine.settings.message_max_bytes
         self._target_bytes = engine.closing.most_batch_bytes
         self._batches = [self._columns(batch, at) for at, batch in _record_batches(data)]
-        handle.record_count = sum(len(rows.sizes) for rows in self._batches)
+        self.handle.record_count = sum(len(rows.sizes) for rows in self._batches)
 
     def know(self, topic: Topic) -> None:
         """The topic's partitions are known now."""
@@ -255,7 +255,7 @@ class BulkWriter:
         """Whether this one may follow already, as far as the queue and this send are concerned."""
         if not self._engine.budget.has_room_for_bytes(piece.size_bytes):
             return False
-        under_way_bytes = self._taken_bytes - self._handle.done_bytes
+        under_way_bytes = self._taken_bytes - self.handle.done_bytes
         most_bytes = max(MOST_AHEAD_BYTES, PIECES_AHEAD * piece.size_bytes)
         return under_way_bytes + piece.size_bytes <= most_bytes
 
@@ -273,7 +273,7 @@ class BulkWriter:
 
     def finish(self) -> None:
         """No piece follows, be it because one failed."""
-        self._handle.finish(self._handed_over)
+        self.handle.finish(self._handed_over)
 
     # --- what a table may be
 
@@ -364,7 +364,7 @@ class BulkWriter:
         for each in encoded:
             place = places[each.part]
             records = Records(place.topic, place.partition, each.record_count, each.plain_bytes)
-            records.handle = self._handle
+            records.handle = self.handle
             records.rows = TableRows(piece.first_row, parts, each.part, counts[each.part])
             counts[each.part] += each.record_count
             if rows.times is not None and closing.keeps_times:
@@ -384,7 +384,7 @@ class BulkWriter:
     def _as_rows(self, rows: _Rows, mine: NDArray[np.int64]) -> BulkRows:
         """One by one, as `produce` would have them: what a resumed producer compares with the log."""
         found = BulkRows()
-        found.handle = self._handle
+        found.handle = self.handle
         now_s = monotonic_s()
         for row in mine.tolist():
             found += (

@@ -14,8 +14,10 @@ from uuid import UUID
 
 from oncelog.client.errors import KafkaError, KafkaException, error_of, is_retriable
 from oncelog.client.net.brokers import Brokers
+from oncelog.client.net.tasks import Tasks
 from oncelog.client.partitioners import Partitioner, partitioner
 from oncelog.client.producer.accumulator import Budget, Held, Partition, Topic
+from oncelog.client.producer.arguments import refused
 from oncelog.client.producer.closing import Closing
 from oncelog.client.producer.delivery import Records, Report, split
 from oncelog.client.producer.identities import Identities
@@ -75,7 +77,7 @@ class Engine:
         self._unheard = Unheard(monotonic_s)
         self._repeats = Repeats(tell, monotonic_s)
         self._tell = tell = self._repeats.tell
-        self._topics = Topics(self.brokers, settings, self._place_held, self._fail_held, self._gone, tell)
+        self._topics = Topics(self.brokers, settings, self._place, self._fail_held, self._gone, tell)
         self.topics = self._topics.known
         self._requests = Requests(self.brokers, settings, self._answered, self._lost, self._unchecked)
         self._identities = Identities(self.brokers, self.sender, settings, tell, self.wake)
@@ -85,7 +87,7 @@ class Engine:
         self._loop: asyncio.AbstractEventLoop
         self._metadata: object = None
         self._refreshing: set[str] = set()
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks = Tasks()
         self._is_closed = False
         self._is_held = False
         self.bulk_buffers: Any = None  # kept by bulk.py from one send to the next
@@ -107,10 +109,33 @@ class Engine:
                 if not self._is_closed:
                     raise
 
-    def want(self, topic: Topic) -> None:
-        """Records are held for a topic that is not known."""
-        self._wanted.append(topic)
-        self.wake()
+    def put(self, name: str, record: Held) -> None:
+        """There is room for it. Where the topic is not known it is held until it is."""
+        topic = self._topics.open(name)
+        if not topic.partitions and self._hold(topic, record):
+            return
+        partitions = topic.partitions
+        if record.partition >= len(partitions):
+            raise refused(KafkaError._UNKNOWN_PARTITION)
+        self.budget.take(record.size_bytes)
+        partition = self._place(topic, partitions, record)
+        if partition.size_bytes >= self.closing.most_batch_bytes or len(partition.rows) >= partition.most_entries:
+            self.closing.close(partition)
+
+    def _hold(self, topic: Topic, record: Held) -> bool:
+        """False where the topic is known by now."""
+        with topic.lock:
+            if topic.error is not None:
+                raise refused(topic.error.code(), topic.error.str())
+            if topic.partitions:
+                return False
+            self.budget.take(record.size_bytes)
+            topic.held.append(record)
+            is_first = len(topic.held) == 1
+        if is_first:
+            self._wanted.append(topic)
+            self.wake()
+        return True
 
     async def know(self, name: str) -> Topic:
         """The topic, once its partitions are known; for those who must place many records at once."""
@@ -144,9 +169,7 @@ class Engine:
             self._timer.cancel()
         if self.statistics is not None:
             self.statistics.stop()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
         await self.saving.close()
         await self._identities.close()
         await self._topics.close()
@@ -233,7 +256,7 @@ class Engine:
                     self.on_produce(action)
                 if not self._is_memory_asked:
                     self._is_memory_asked = True
-                    self._spawn(self._ask_memory())
+                    self._tasks.begin(self._ask_memory())
             case Delivered():
                 self._delivered(action)
             case Failed():
@@ -272,7 +295,7 @@ class Engine:
         wanted = [name for name in topics if name not in self._refreshing]
         if wanted:
             self._refreshing.update(wanted)
-            self._spawn(self._refreshed(wanted))
+            self._tasks.begin(self._refreshed(wanted))
 
     async def _refreshed(self, topics: Sequence[str]) -> None:
         try:
@@ -423,15 +446,21 @@ class Engine:
 
     # --- records that had to wait for their topic
 
-    def _place_held(self, topic: Topic, partitions: Sequence[Partition], held: Held) -> None:
-        index = held.partition
-        if index < 0:
-            index = self.choose(topic, held.row[0], len(partitions), held.since_s)
+    def _place(self, topic: Topic, partitions: Sequence[Partition], held: Held) -> Partition:
+        """Into its own partition, or the one that its key or chance chooses."""
+        index: int | None = held.partition
+        if held.partition < 0:
+            index = self.partitioner.place(held.row[0], len(partitions))
+        if index is None:
+            index = topic.sticky_choice.choose(len(partitions), int(held.since_s * 1000), random.randrange)
+            if partitions is topic.partitions:  # else records are held that come before those that would not ask
+                topic.stick(partitions[index])
         partition = partitions[index]
         partition.rows += held.row
         partition.size_bytes += held.size_bytes
         if not partition.is_noticed:
             self.closing.notice(partition, held.since_s)
+        return partition
 
     def _fail_held(self, topic: Topic, late: list[Held], error: KafkaError) -> None:
         for each in late:
@@ -446,16 +475,6 @@ class Engine:
         now_ms = _now_ms()
         self._hand_over(now_ms)
         self.sender.give_up(now_ms, error.code(), [partition.place for partition in partitions])
-
-    def choose(self, topic: Topic, key: bytes | None, count: int, now_s: float) -> int:
-        """The partition that a record's key, or chance, chooses."""
-        index = self.partitioner.place(key, count)
-        return topic.sticky_choice.choose(count, int(now_s * 1000), random.randrange) if index is None else index
-
-    def _spawn(self, coroutine: Any) -> None:
-        task = asyncio.ensure_future(coroutine)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
 
 def _now_ms() -> int:

@@ -1,12 +1,12 @@
 """Who the producer is: leases where the server grants them, Kafka's producer ids elsewhere; and how far it got."""
 
-import asyncio
 from collections.abc import Callable
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.net.retry import Patience, ask
+from oncelog.client.net.tasks import Tasks
 from oncelog.client.saving.fencing import kafka_pid, lease
 from oncelog.client.saving.look_up import look_up
 from oncelog.clock import monotonic_s, wall_s
@@ -36,18 +36,16 @@ class Identities:
         self._patience = Patience(inf, settings.retry_backoff_ms / 1000, settings.retry_backoff_max_ms / 1000)
         self._tell = tell
         self._wake = wake
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
 
     def need(self, asked: NeedIdentity) -> None:
-        self._spawn(self._grant(asked))
+        self._tasks.begin(self._grant(asked))
 
     def look_up(self, asked: LookUp) -> None:
-        self._spawn(self._find(asked))
+        self._tasks.begin(self._find(asked))
 
     async def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
 
     async def _grant(self, asked: NeedIdentity) -> None:
         async def grant() -> Identity:
@@ -72,8 +70,3 @@ class Identities:
             found = None
         self._sender.looked_up(asked.place, found, int(monotonic_s() * 1000))
         self._wake()
-
-    def _spawn(self, coroutine: Any) -> None:
-        task = asyncio.ensure_future(coroutine)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)

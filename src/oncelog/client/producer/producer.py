@@ -5,53 +5,42 @@ known, a value of bytes, no headers, room in the queue, and a key of bytes, or n
 stick to for now. Everything else goes the longer way, which checks every argument.
 """
 
-import os
-import random
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from oncelog.client.consumer.cluster_metadata import ClusterMetadata, cluster_metadata
-from oncelog.client.errors import KafkaError, KafkaException
+from oncelog.client.errors import KafkaError
 from oncelog.client.net.loop_thread import LoopThread
-from oncelog.client.producer.accumulator import RECORD_OVERHEAD_BYTES, Budget, Held, Topic, headers_bytes
+from oncelog.client.producer.accumulator import RECORD_OVERHEAD_BYTES
 from oncelog.client.producer.arguments import (
     FAILED_FLUSH_S,
-    as_bytes,
     as_end,
-    as_headers,
-    as_partition,
-    as_time,
     bulk_module,
     check_callback,
     check_pinned,
-    check_topic,
-    refused,
 )
-from oncelog.client.producer.beginning import begin, saved_value
+from oncelog.client.producer.beginning import begin
 from oncelog.client.producer.delivery import Outbox
 from oncelog.client.producer.engine import Engine
+from oncelog.client.producer.face import CLOSED, Face
 from oncelog.client.producer.reporting import Reporter
-from oncelog.client.producer.transactions import NoTransactions
-from oncelog.client.properties import NOTHING_GIVEN, producer_settings
+from oncelog.client.properties import NOTHING_GIVEN
 from oncelog.clock import monotonic_s
 
 if TYPE_CHECKING:
-    from oncelog.client.producer.bulk import BulkSend
+    from oncelog.client.producer.bulk import BulkSend, BulkWriter
+    from oncelog.client.producer.raw import RawWriter
     from oncelog.client.saving.saved import SavedProducer
-    from oncelog.client.saving.saving import Saving
     from oncelog.records.header import Buffer
     from oncelog.records.passing_columns import Passed
 
 Data = str | bytes | bytearray | memoryview | None
 OnDelivery = Callable[[KafkaError | None, Any], object]
 
-CLOSED: Final = "the producer is closed"
-FORKED: Final = "this producer was made before the process forked: a forked process needs one of its own"
 
-
-class Producer(NoTransactions):
+class Producer(Face):
     """A producer whose records are stored once and in order. All methods may be called from any thread."""
 
     def __init__(
@@ -63,10 +52,8 @@ class Producer(NoTransactions):
         **more: Any,
     ) -> None:
         """`saved`: go on as this producer, which any process may have saved (docs/saved-producers.md)."""
-        value = saved_value(saved)
-        settings = producer_settings({**properties, **more})
-        self._settings = settings
-        self._budget = Budget(settings.queue_buffering_max_messages, settings.queue_buffering_max_kbytes * 1024)
+        super().__init__({**properties, **more}, saved)
+        settings = self._settings
         self._outbox = Outbox(self._budget)
         reporter = Reporter(settings, self._budget, self._outbox)
         self._engine = Engine(
@@ -78,24 +65,20 @@ class Producer(NoTransactions):
             self._outbox.__len__,
         )
         self._on_delivery: Any = settings.on_delivery
-        self._most_bytes = settings.message_max_bytes
         self._batch_bytes = self._engine.closing.most_batch_bytes
         self._blocks = settings.oncelog_queue_full == "block"
-        self._sticky_ms = settings.sticky_partitioning_linger_ms
-        self._unusable: str | None = None
-        self._opening = threading.Lock()
         self._thread = LoopThread("oncelog-producer")
         self._topics = self._engine.topics
         self._finalizer = weakref.finalize(self, _abandon, self._engine, self._thread)
         self._finalizer.atexit = False
         try:
-            self._thread.run(begin(self._engine, value))
+            self._thread.run(begin(self._engine, self._goes_on_as))
         except BaseException:
             self._finalizer.detach()
             self._thread.run(self._engine.close())
             self._thread.stop()
             raise
-        _producers.add(self)
+        self._watch_forks()
 
     # --- producing
 
@@ -159,84 +142,14 @@ class Producer(NoTransactions):
     def _produce(
         self, topic: Any, value: Any, key: Any, partition: Any, on_delivery: Any, timestamp: Any, headers: Any
     ) -> None:
-        self._check_usable()
-        key = as_bytes(key, "key")
-        value = as_bytes(value, "value")
-        pairs = as_headers(headers)
-        partition = as_partition(partition)
         check_callback(on_delivery)
-        size_bytes = RECORD_OVERHEAD_BYTES + len(key or b"") + len(value or b"")
-        if pairs is not None:
-            size_bytes += headers_bytes(pairs)
-        if size_bytes > self._most_bytes:
-            raise refused(KafkaError.MSG_SIZE_TOO_LARGE)
-        check_topic(topic)
-        self._engine.saving.check(topic)
-        known = self._known(topic)
-        time = as_time(timestamp, 0.0)
-        self._make_room(size_bytes)
-        now_s = monotonic_s()
-        row = (key, value, pairs, time or now_s, on_delivery or self._on_delivery)
-        if not known.partitions and self._hold(known, Held(partition, now_s, size_bytes, row)):
-            return
-        partitions = known.partitions
-        if partition < 0:
-            chosen = self._engine.partitioner.place(key, len(partitions))
-            if chosen is None:
-                chosen = known.sticky_choice.choose(len(partitions), int(now_s * 1000), random.randrange)
-                known.stick(partitions[chosen])
-        elif partition < len(partitions):
-            chosen = partition
-        else:
-            raise refused(KafkaError._UNKNOWN_PARTITION)
-        self._budget.take(size_bytes)
-        place = partitions[chosen]
-        place.rows += row
-        place.size_bytes += size_bytes
-        if not place.is_noticed:
-            self._engine.closing.notice(place, now_s)
-        if place.size_bytes >= self._batch_bytes or len(place.rows) >= place.most_entries:
-            self._engine.closing.close(place)
-
-    def _known(self, topic: str) -> Topic:
-        known = self._topics.get(topic)
-        if known is None:
-            with self._opening:
-                known = self._topics.get(topic)
-                if known is None:
-                    # The engine may be making it known for a bulk send just now.
-                    known = self._topics.setdefault(topic, Topic(topic, monotonic_s(), self._sticky_ms))
-                    self._engine.want(known)
-        return known
-
-    def _hold(self, topic: Topic, held: Held) -> bool:
-        """Keep a record until its topic is known; False where it is known by now."""
-        with topic.lock:
-            if topic.error is not None:
-                raise refused(topic.error.code(), topic.error.str())
-            if topic.partitions:
-                return False
-            self._budget.take(held.size_bytes)
-            topic.held.append(held)
-            is_first = len(topic.held) == 1
-        if is_first:
-            self._engine.want(topic)
-        return True
-
-    def _make_room(self, size_bytes: int) -> None:
-        budget, outbox = self._budget, self._outbox
-        if budget.has_room(size_bytes):
-            return
-        if not self._blocks or outbox.is_serving():
-            # A callback that waited for room would wait for its own reports.
-            raise BufferError("Local: Queue full")
-        while True:
-            seen = outbox.changes
-            self._check_usable()
-            if budget.has_room(size_bytes):
-                return
-            if not outbox.serve():
-                outbox.wait(seen, WAIT_S)
+        record = self._record(topic, value, key, partition, timestamp, headers)
+        if not self._budget.has_room(record.size_bytes):
+            if not self._blocks or self._outbox.is_serving():
+                # A callback that waited for room would wait for its own reports.
+                raise BufferError("Local: Queue full")
+            self._wait_until(lambda: self._budget.has_room(record.size_bytes))
+        self._put(topic, record, on_delivery or self._on_delivery)
 
     def send(
         self,
@@ -251,13 +164,10 @@ class Producer(NoTransactions):
         Nothing is sent when anything is wrong with any row. What becomes of the rows is told by what is returned, and
         to `on_delivery`, once, from `poll` or `flush`. Needs the extra `[columns]`.
         """
-        bulk = bulk_module()
-        self._check_usable()
-        check_topic(topic)
+        kind = bulk_module("bulk").BulkWriter
         check_callback(on_delivery)
-        self._engine.saving.check(topic)
-        handle: BulkSend = bulk.BulkSend(topic)
-        writer = bulk.BulkWriter(self._engine, data, handle)
+        writer: BulkWriter = self._begin(kind, topic, data)
+        handle = writer.handle
         writer.know(self._thread.run(self._engine.know(topic)))
         if on_delivery is not None:
             outbox = self._outbox
@@ -274,11 +184,7 @@ class Producer(NoTransactions):
         """Take batches that are encoded already (v2, any codec), as a fetch brings them. Where the bytes can be written
         to they are used as they lie, and must be left alone until what is returned is done. It waits as `send` does."""
         raw = bulk_module("raw")
-        self._check_usable()
-        check_topic(topic)
-        self._engine.saving.check(topic)
-        handle: BulkSend = raw.BulkSend(topic)
-        writer = raw.RawWriter(self._engine, batches, handle)
+        writer: RawWriter = self._begin(raw.RawWriter, topic, batches)
         writer.know(self._thread.run(self._engine.know(topic)), partition)
         pause = threading.Event()
         try:
@@ -291,7 +197,7 @@ class Producer(NoTransactions):
                     writer.put(part)
         finally:
             writer.finish()
-        return handle
+        return writer.handle
 
     def _wait_until(self, has_room: Callable[[], bool]) -> None:
         outbox = self._outbox
@@ -373,18 +279,6 @@ class Producer(NoTransactions):
         self._check_usable()
         return self._thread.run(self._engine.saving.save())
 
-    @property
-    def saving(self) -> "Saving":
-        """What `commit_with_producer` asks."""
-        return self._engine.saving
-
-    def __len__(self) -> int:
-        """Records that are queued, under way, or not reported yet."""
-        return self._budget.messages
-
-    def __bool__(self) -> bool:
-        return True
-
     # --- its end
 
     def close(self, timeout: float | None = None) -> int:
@@ -408,12 +302,9 @@ class Producer(NoTransactions):
         """An exception, Ctrl-C above all, must get out though nobody answers: what is not delivered soon is purged."""
         self.close(None if kind is None else FAILED_FLUSH_S)
 
-    def _check_usable(self) -> None:
-        if self._unusable is not None:
-            raise KafkaException(KafkaError(KafkaError._STATE, self._unusable))
-
     def _forked(self) -> None:
-        self._unusable, self._topics = FORKED, {}
+        super()._forked()
+        self._topics = {}
         self._finalizer.detach()
 
 
@@ -430,18 +321,6 @@ def _wait(outbox: Outbox, seen: int, end_s: float | None) -> bool:
         return False
     outbox.wait(seen, min(left_s, WAIT_S))
     return True
-
-
-_producers: "weakref.WeakSet[Producer]" = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    for producer in tuple(_producers):
-        producer._forked()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _abandon(engine: Engine, thread: LoopThread) -> None:

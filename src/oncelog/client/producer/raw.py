@@ -31,15 +31,15 @@ class RawWriter:
     """One call's batches: `parts` gives them one by one as they may be handed over, which `put` does; None in between
     asks to wait until the replay of this partition is over."""
 
-    def __init__(self, engine: "Engine", data: Buffer | Sequence[Passed], handle: BulkSend) -> None:
+    def __init__(self, engine: "Engine", topic: str, data: Buffer | Sequence[Passed]) -> None:
+        self.handle = BulkSend(topic)
         self._engine = engine
-        self._handle = handle
         self._handed_over = 0
         most_bytes = engine.settings.message_max_bytes
         if isinstance(data, bytes | bytearray | memoryview):
             data = pass_on(data, most_bytes=most_bytes).batches
         self._batches = list(data)
-        handle.record_count = sum(each.record_count for each in self._batches)
+        self.handle.record_count = sum(each.record_count for each in self._batches)
 
     def know(self, topic: Topic, partition: int) -> None:
         if not 0 <= partition < len(topic.partitions):
@@ -70,7 +70,7 @@ class RawWriter:
         if not self._engine.settings.enable_idempotence:
             stamp_producer(data, 0, NO_PRODUCER_ID, NO_EPOCH, NO_SEQUENCE)
         records = Records(place.topic, place.partition, part.record_count, len(data))
-        records.handle = self._handle
+        records.handle = self.handle
         self._count(len(data), part.record_count)
         if self._engine.saving.is_on:
             records.times = AllGiven(part.record_count)
@@ -80,7 +80,7 @@ class RawWriter:
 
     def finish(self) -> None:
         """No batch follows, be it because one failed."""
-        self._handle.finish(self._handed_over)
+        self.handle.finish(self._handed_over)
 
     def _compare(self, part: Passed) -> int:
         """Offer as many of its records as the replay still takes; how many those were."""
@@ -89,7 +89,7 @@ class RawWriter:
         if not count:
             return 0
         rows = BulkRows()
-        rows.handle = self._handle
+        rows.handle = self.handle
         for record in records_of(part.data)[:count]:
             # Before 1970 no time can be told from one that the producer gave; such a one is not compared.
             time = given_time(record.timestamp_ms) if record.timestamp_ms >= 0 else monotonic_s()

@@ -1,6 +1,5 @@
 """Produce requests on their way: one connection to each node, requests of a node in their order."""
 
-import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
@@ -11,6 +10,7 @@ from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.net.connection import Connection
 from oncelog.client.net.metadata import NO_LEADER as NO_LEADER_NODE
 from oncelog.client.net.metadata import BrokerAddress
+from oncelog.client.net.tasks import Tasks
 from oncelog.clock import monotonic_s
 from oncelog.slots import Place
 from oncelog.slots.lease import FOREVER_MS
@@ -64,7 +64,7 @@ class Requests:
         self._on_unchecked = on_unchecked
         self._connections: dict[int, Connection] = {}
         self._waiting: dict[int, deque[Produce]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self._names: dict[str, bytes] = {}
         self._ids: dict[str, bytes] = {}
 
@@ -81,15 +81,11 @@ class Requests:
         waiting = self._waiting.get(node_id)
         if waiting is None:
             waiting = self._waiting[node_id] = deque()
-            task = asyncio.create_task(self._connect(node_id, waiting))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.begin(self._connect(node_id, waiting))
         waiting.append(request)
 
     async def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
 
     async def _connect(self, node_id: int, waiting: deque[Produce]) -> None:
         """Connect, check, send: what was known of slots before a connection is asked again on it."""

@@ -29,7 +29,7 @@ class Topics:
         self,
         brokers: "Brokers",
         settings: "ProducerSettings",
-        place: Callable[[Topic, Sequence[Partition], Held], None],
+        place: Callable[[Topic, Sequence[Partition], Held], object],
         fail: Fail,
         gone: Callable[[Sequence[Partition]], None],
         trouble: Callable[[KafkaError], None],
