@@ -48,6 +48,11 @@ def measure(arena: Arena, wanted: list[Row], rounds: int, peers: set[str]) -> ta
 @click.option("--restart-gb", default=10.0, help="The size of the log that a server comes back to.")
 @click.option("--folder", type=click.Path(path_type=Path), help="Where the servers keep their data.")
 @click.option("--without-kafka", is_flag=True, help="Only oncelog and the bare programs.")
+@click.option(
+    "--before",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Another checkout of oncelog, whose server takes Kafka's place. Writes no page.",
+)
 def main(
     only: tuple[str, ...],
     leave_out: tuple[str, ...],
@@ -57,6 +62,7 @@ def main(
     restart_gb: float,
     folder: Path | None,
     without_kafka: bool,
+    before: Path | None,
     list_rows: bool,
     kept: tuple[Path, ...],
     page: bool | None,
@@ -71,15 +77,18 @@ def main(
         print("\n".join(names))
         return
     peers = set() if without_kafka else {KAFKA}
-    if not without_kafka:
+    if not without_kafka and before is None:
         try:
             java()
             kafka_jars()
         except MissingPeer as missing:
             raise click.ClickException(f"{missing} (or leave Kafka out with --without-kafka)") from missing
     about = circumstances(seconds=seconds, rounds=rounds, fill_gb=fill_gb, restart_gb=restart_gb, kafka="4.3.0")
-    with Arena(seconds=seconds, fill_gb=fill_gb, restart_gb=restart_gb, folder=folder) as arena:
+    with Arena(seconds=seconds, fill_gb=fill_gb, restart_gb=restart_gb, folder=folder, before=before) as arena:
         measured = measure(arena, wanted, rounds, peers)
+    if before is not None:
+        print("\n" + table.table(ROWS, measured, other="before"))
+        return
     text = section(about, measured)
     print("\n" + text)
     print(f"\nkept in {keep(about, measured)}")

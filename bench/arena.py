@@ -36,10 +36,19 @@ class Filled:
 
 
 class Arena:
-    def __init__(self, *, seconds: float, fill_gb: float, restart_gb: float, folder: Path | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        seconds: float,
+        fill_gb: float,
+        restart_gb: float,
+        folder: Path | None = None,
+        before: Path | None = None,
+    ) -> None:
         self.seconds = seconds
         self.fill_gb = fill_gb
         self.restart_gb = restart_gb
+        self._before = before  # a checkout of oncelog whose server stands where Kafka's does
         self.folder = Path(tempfile.mkdtemp(prefix="oncelog-bench-", dir=folder))
         self._servers: dict[str, ServerProcess] = {}
         self._filled: dict[str, Filled] = {}
@@ -58,6 +67,8 @@ class Arena:
         """One that is not started yet, in a folder of its own."""
         folder = self.folder / f"{peer}-{next(self._numbers)}"
         given = {key.replace("_", "."): value for key, value in settings.items()}
+        if peer == KAFKA and self._before is not None:
+            return OncelogProcess(folder, settings=ONCELOG_SETTINGS | given, sources=self._before / "src")
         if peer == KAFKA:
             return ApacheKafka(folder, settings=KAFKA_SETTINGS | given)
         return OncelogProcess(folder, settings=ONCELOG_SETTINGS | given)

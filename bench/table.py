@@ -42,10 +42,10 @@ def verdict(line: Line, ours: float | None, theirs: float | None) -> str:
     return "yes" if met else "**no**"
 
 
-def table(rows: Iterable[Row], measured: Measured) -> str:
+def table(rows: Iterable[Row], measured: Measured, other: str = "Kafka") -> str:
     head = ["what", "oncelog", "the other", "", "ratio", "goal", "met"]
     lines = ["| " + " | ".join(head) + " |", "|---|--:|--:|---|--:|---|---|"]
-    names = {KAFKA: "Kafka", BARE: "bare", SENDFILE: "sendfile"}
+    names = {KAFKA: other, BARE: "bare", SENDFILE: "sendfile"}
     for row in rows:
         if row.name not in measured:
             continue

@@ -21,9 +21,11 @@ class OncelogProcess(ServerProcess):
         variables: dict[str, str] | None = None,
         prefix: tuple[str, ...] = (),
         port: int | None = None,
+        sources: Path = SOURCES,
     ) -> None:
         super().__init__(folder, free_ports(1)[0] if port is None else port)
         self.settings = settings or {}
+        self._sources = sources
         self._variables = variables or {}
         self._prefix = prefix
 
@@ -35,6 +37,6 @@ class OncelogProcess(ServerProcess):
         return order
 
     def environment(self) -> dict[str, str]:
-        paths = [str(SOURCES), os.environ.get("PYTHONPATH", "")]
+        paths = [str(self._sources), os.environ.get("PYTHONPATH", "")]
         path = os.pathsep.join(part for part in paths if part)
         return {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **self._variables}

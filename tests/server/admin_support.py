@@ -10,9 +10,11 @@ from oncelog.clock import ManualClock
 from oncelog.log.disk import RealDisk
 from oncelog.producers import ProducerMap
 from oncelog.server.api import Api, apis
-from oncelog.server.call import Call
+from oncelog.server.aside import Aside
+from oncelog.server.call import Call, Encoded
 from oncelog.server.settings_reading import read_settings
 from oncelog.server.topics import Topic, Topics
+from oncelog.server.turns import Turns
 from oncelog.wire.messages import schema
 from tests.raw.entities import encode_request, make, message
 
@@ -41,7 +43,12 @@ class Admin:
         self.topics = Topics(settings, RealDisk(), ProducerMap, CLOCK.now())
         groups = SimpleNamespace(topic_deleted=lambda name, now: None)
         self.broker: Any = SimpleNamespace(
-            settings=settings, topics=self.topics, groups=groups, node_id=settings.node_id
+            settings=settings,
+            topics=self.topics,
+            groups=groups,
+            node_id=settings.node_id,
+            turns=Turns(lambda: 0),
+            aside=Aside(),
         )
 
     def ask(self, name: str, version: int, **values: Any) -> Any:
@@ -57,7 +64,7 @@ class Admin:
         answer = handle(request, self.call(name, version))
         if inspect.isawaitable(answer):
             answer = asyncio.run(_await(answer))
-        encoded = served.encode(answer, 7)
+        encoded = answer.buffers[1] if isinstance(answer, Encoded) else served.encode(answer, 7)
         header, at = kind.read_header(encoded, 0)
         read, size_bytes = kind.read_response(encoded, at)
         assert (header.correlation_id, at + size_bytes) == (7, len(encoded)), "bytes behind the answer"

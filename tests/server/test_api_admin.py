@@ -10,6 +10,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from tests.server.admin_support import EVERY_VERSION, Admin, api_named, versions
+from tests.server.topics_support import EVERY_TURN_IS_OVER
 
 
 @pytest.fixture
@@ -162,6 +163,7 @@ def test_topics_are_deleted_by_id(admin: Admin) -> None:
 def test_files_go_also_when_the_client_hangs_up_between_two_deletions(admin: Admin, tmp_path: Path) -> None:
     for name in ("first", "second"):
         admin.new_topic(name)
+    admin.broker.turns = EVERY_TURN_IS_OVER
 
     async def hang_up_half_way() -> None:
         asked = SimpleNamespace(topics=[SimpleNamespace(name=name, topic_id=None) for name in ("first", "second")])

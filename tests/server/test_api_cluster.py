@@ -11,6 +11,7 @@ from oncelog.server.api import apis
 from oncelog.server.errors import ErrorCode
 from tests.raw import RawConnection, message
 from tests.raw.topics import new_topic
+from tests.server.topics_support import EVERY_TURN_IS_OVER
 
 
 def listed(answer: Any) -> dict[int, tuple[int, int]]:
@@ -117,7 +118,7 @@ def test_naming_a_topic_makes_it_where_both_sides_allow_that(raw: RawConnection)
 
 def test_a_topic_that_somebody_else_is_making_is_asked_for_again(server: Server, raw: RawConnection) -> None:
     topics = server.broker.topics
-    making = topics.create_in_turns("on-its-way", 2, {}, server.broker.clock.now())
+    making = topics.create_in_turns("on-its-way", 2, {}, server.broker.clock.now(), EVERY_TURN_IS_OVER)
 
     def go_on() -> None:
         with suppress(StopIteration):

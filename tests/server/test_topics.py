@@ -13,7 +13,7 @@ from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.settings import Settings
 from oncelog.server.topic_configs import TOPIC_CONFIGS, log_config
 from oncelog.server.topics import Topics
-from tests.server.topics_support import NOW, append, grow_to, open_topics, refusal
+from tests.server.topics_support import EVERY_TURN_IS_OVER, NOW, append, grow_to, open_topics, refusal
 
 
 @pytest.fixture
@@ -178,7 +178,7 @@ def test_a_client_makes_a_topic_by_naming_it_unless_that_is_off(tmp_path: Path) 
 
 async def test_while_a_topic_is_made_its_name_and_its_partitions_count_as_taken(tmp_path: Path) -> None:
     topics = open_topics(tmp_path, oncelog_max_partitions=5)
-    making = asyncio.create_task(topics.create_in_turns("a.b", 4, {}, NOW))
+    making = asyncio.create_task(topics.create_in_turns("a.b", 4, {}, NOW, EVERY_TURN_IS_OVER))
     await asyncio.sleep(0)
     assert topics.get("a.b") is None
     assert refusal(lambda: topics.create("a.b", 1, {}, NOW)) is ErrorCode.topic_already_exists
@@ -191,7 +191,7 @@ async def test_while_a_topic_is_made_its_name_and_its_partitions_count_as_taken(
 
 
 async def test_a_creation_that_is_given_up_half_way_leaves_nothing_in_the_way(topics: Topics, tmp_path: Path) -> None:
-    making = asyncio.create_task(topics.create_in_turns("a", 4, {}, NOW))
+    making = asyncio.create_task(topics.create_in_turns("a", 4, {}, NOW, EVERY_TURN_IS_OVER))
     await asyncio.sleep(0)
     making.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -205,10 +205,10 @@ async def test_a_creation_that_is_given_up_half_way_leaves_nothing_in_the_way(to
 
 async def test_a_topic_that_is_deleted_while_it_grows_stays_deleted(topics: Topics, tmp_path: Path) -> None:
     topic = topics.create("a", 1, {}, NOW)
-    growing = asyncio.create_task(topics.add_partitions(topic, 5, NOW))
+    growing = asyncio.create_task(topics.add_partitions(topic, 5, NOW, EVERY_TURN_IS_OVER))
     await asyncio.sleep(0)
     with pytest.raises(KafkaError, match="growing already"):
-        await topics.add_partitions(topic, 6, NOW)
+        await topics.add_partitions(topic, 6, NOW, EVERY_TURN_IS_OVER)
     topics.delete(topic, NOW)
     with pytest.raises(KafkaError) as caught:
         await growing

@@ -11,7 +11,6 @@ from oncelog.log.partition import PartitionLog
 from oncelog.server import produce
 from oncelog.server.connection import Connection
 from oncelog.server.errors import ErrorCode
-from oncelog.server.packing import LOOKS_IN_A_TURN
 from oncelog.server.topics import Topics
 from oncelog.wire.bounds import MOST_ELEMENTS
 from oncelog.wire.messages import Schema
@@ -22,7 +21,13 @@ from tests.waiting import until
 
 
 @pytest.fixture
-def turns(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def short_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look is a turn of its own."""
+    monkeypatch.setattr("oncelog.server.turns.TURN_MS", 0)
+
+
+@pytest.fixture
+def turns(short_turns: None, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What happened in which order: each look at a log or a name, and each turn that others had."""
     happened: list[str] = []
 
@@ -60,7 +65,7 @@ def test_others_have_turns_between_looks_for_times(server: Server, turns: list[s
         answer = raw.call("list_offsets", 8, replica_id=-1, isolation_level=0, topics=topics)
         assert [each.offset for each in answer.topics[0].partitions] == [0] * 5
     assert turns.count("look") == 5
-    assert most_in_one_turn(turns) == 1
+    assert most_in_one_turn(turns) <= 2
 
 
 def test_others_have_turns_between_topics_that_are_only_checked(server: Server, turns: list[str]) -> None:
@@ -71,7 +76,7 @@ def test_others_have_turns_between_topics_that_are_only_checked(server: Server, 
         ]
         raw.call("create_topics", 7, topics=wanted, timeout=1000, validate_only=True)
     assert turns.count("look") == 5
-    assert most_in_one_turn(turns) == 1
+    assert most_in_one_turn(turns) <= 2
 
 
 # Batches that are looked into
@@ -136,7 +141,7 @@ def test_a_request_with_too_much_to_look_into_is_served_in_part_and_may_come_aga
 
 @pytest.mark.parametrize("api", ["describe_configs", "describe_topic_partitions"])
 def test_others_have_turns_while_many_things_are_looked_up(
-    server: Server, monkeypatch: pytest.MonkeyPatch, api: str
+    server: Server, short_turns: None, monkeypatch: pytest.MonkeyPatch, api: str
 ) -> None:
     happened: list[str] = []
     get = Topics.get
@@ -164,7 +169,7 @@ def test_others_have_turns_while_many_things_are_looked_up(
             answer = raw.call(api, 0, topics=wanted, response_partition_limit=2000, cursor=None)
             assert [each.name for each in answer.topics] == sorted(names)
     assert happened.count("look") == 500
-    assert most_in_one_turn(happened) <= LOOKS_IN_A_TURN
+    assert most_in_one_turn(happened) <= 2
 
 
 def test_a_request_that_names_more_than_can_be_looked_up_in_time_costs_the_connection(server: Server) -> None:

@@ -14,8 +14,19 @@ from oncelog.records.header import read_header
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.settings import Settings
 from oncelog.server.topics import Partition, Topic, Topics
+from oncelog.server.turns import Turns
 
 NOW = ManualClock().now()
+
+
+class AlwaysOver(Turns):
+    """Others have their turn after each step."""
+
+    def is_over(self) -> bool:
+        return True
+
+
+EVERY_TURN_IS_OVER = AlwaysOver(lambda: 0)
 
 
 def open_topics(folder: Path, disk: Disk | None = None, **settings: object) -> Topics:
@@ -35,7 +46,7 @@ def state(topics: Topics) -> dict[str, object]:
 
 
 def grow_to(topics: Topics, topic: Topic, count: int) -> None:
-    asyncio.run(topics.add_partitions(topic, count, NOW))
+    asyncio.run(topics.add_partitions(topic, count, NOW, EVERY_TURN_IS_OVER))
 
 
 def refusal(work: Callable[[], object]) -> ErrorCode:

@@ -4,10 +4,9 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 from typing import Final, TypeVar
 
-from oncelog.server.packing import LOOKS_IN_A_TURN
-
 T = TypeVar("T")
 
+LOOKS_IN_A_TURN: Final = 64
 MOST_ROWS: Final = 100  # of a table; the rest is on its next pages
 MOST_NAMES: Final = 20_000  # of topics or groups that a search looks at
 MOST_SUMMED: Final = 5_000  # partitions, or committed offsets, that a request adds up

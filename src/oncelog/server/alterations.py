@@ -1,6 +1,5 @@
 """What AlterConfigs and IncrementalAlterConfigs have in common: each resource is altered, and answered, by itself."""
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -14,10 +13,12 @@ Alter = Callable[[Any, Call, bool], None]
 async def answer_each(request: Any, call: Call, response_name: str, alter: Alter) -> Any:
     counts = Counter((asked.resource_type, asked.resource_name) for asked in request.resources)
     responses = []
+    turns = call.broker.turns
     for asked in request.resources:
         is_repeated = counts[asked.resource_type, asked.resource_name] > 1
         responses.append(_answer(asked, call, alter, is_repeated, request.validate_only))
-        await asyncio.sleep(0)  # each change waits for the disk; let other connections go on in between
+        if turns.is_over():  # each change waits for the disk
+            await turns.next()
     return call.new(response_name, responses=tuple(responses))
 
 

@@ -8,6 +8,7 @@ from oncelog.log.config import Flush
 from oncelog.log.disk import Disk, RealDisk
 from oncelog.producers import ProducerLimits, ProducerMap
 from oncelog.producers.leases import KafkaPidIssuer, LeaseIssuer
+from oncelog.server.aside import Aside
 from oncelog.server.endpoints import WILDCARDS, endpoints
 from oncelog.server.flusher import Flusher
 from oncelog.server.groups.coordinator import GroupCoordinator
@@ -17,6 +18,7 @@ from oncelog.server.metrics import Metrics
 from oncelog.server.ports import Cluster, PidKind
 from oncelog.server.settings import Settings
 from oncelog.server.topics import Topics
+from oncelog.server.turns import Turns
 
 
 class Broker:
@@ -39,6 +41,8 @@ class Broker:
         self.metrics = Metrics()
         self.groups = GroupCoordinator(settings, self.topics, self.clock, request_flush=self.flusher.request)
         self.housekeeping = Housekeeping(settings, self.topics, self.clock)
+        self.turns = Turns(lambda: self.clock.now().monotonic_ms)
+        self.aside = Aside()
         self.memory = Memory(settings.queued_max_request_bytes)
         self.endpoints = endpoints(settings)
         self.ports: Mapping[str, int] = {}  # by listener, once it listens
@@ -88,6 +92,7 @@ class Broker:
         """Nobody asks any more: put everything on the disk."""
         await self.housekeeping.stop()
         await self.flusher.close()
+        self.aside.close()
         try:
             self.topics.close()
         finally:

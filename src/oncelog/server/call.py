@@ -1,8 +1,9 @@
 """What a handler knows beside the request itself."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from inspect import iscoroutine
+from typing import Any, NamedTuple, TypeVar
 
 from oncelog.clock import Now
 from oncelog.log.slices import Slice
@@ -12,6 +13,9 @@ from oncelog.wire.messages import Schema
 ANONYMOUS = "User:ANONYMOUS"
 ANSWER_BYTES = 100 * 2**20  # as the largest request; no client takes a larger answer
 STRUCT_BYTES = 32  # of an answer, without its texts: an estimate
+
+
+Thing = TypeVar("Thing")
 
 
 class AnswerTooLarge(Exception):
@@ -47,3 +51,17 @@ class Call:
         if self.answer_bytes > ANSWER_BYTES:
             raise AnswerTooLarge(f"more than {ANSWER_BYTES} bytes")
         return self.schema.new(type_name, **values)
+
+    async def each(self, things: Iterable[Thing], make: Callable[[Thing], Any]) -> tuple[Any, ...]:
+        """What is made of each, in turns; where `make` has turns itself, it is a coroutine function.
+
+        `things` must not be what others change meanwhile.
+        """
+        turns = self.broker.turns
+        made = []
+        for thing in things:
+            if turns.is_over():
+                await turns.next()
+            one = make(thing)
+            made.append(await one if iscoroutine(one) else one)
+        return tuple(made)

@@ -13,7 +13,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable
 from dataclasses import replace
-from inspect import isawaitable
+from inspect import iscoroutine
 from typing import Any, cast
 
 from oncelog.clock import Now
@@ -22,9 +22,10 @@ from oncelog.server.api import Api
 from oncelog.server.api_listing import listed_apis
 from oncelog.server.call import ANONYMOUS, AnswerTooLarge, Call, Encoded
 from oncelog.server.connections import Connections
+from oncelog.server.eagerly import Pending, begun
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.outgoing import Outgoing
-from oncelog.server.produce import TURN_MS, Commit, Producing
+from oncelog.server.produce import Commit, Producing
 from oncelog.server.produce_pattern import Pattern
 from oncelog.server.receiver import Receiver
 from oncelog.wire.frames import (
@@ -45,8 +46,8 @@ API_VERSIONS = 18
 
 # Largest request but Produce. Decoded it takes a hundred times as much memory, and time that others wait.
 OTHER_REQUEST_BYTES = 4 * 2**20
+READ_ASIDE_BYTES = 4096  # what kio reads of a larger one takes milliseconds: a thread does it
 UNANSWERED_COMMITS = 256
-TURN_REQUESTS = 64  # other requests than Produce that are served before other connections have their turn
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -54,6 +55,7 @@ class Connection(asyncio.BufferedProtocol):
         self._connections = connections
         self._broker = connections.broker
         self._metrics = self._broker.metrics
+        self._turns = self._broker.turns
         self._transport: asyncio.Transport = cast(asyncio.Transport, None)
         self._outgoing = Outgoing(self._broker)
         self._receiver = Receiver(connections, self)
@@ -158,13 +160,15 @@ class Connection(asyncio.BufferedProtocol):
     def may_serve(self, key: int) -> bool:
         if self.is_held():
             return False
+        if key != PRODUCE and self._turns.is_over():
+            self._end_turn()
+            return False
         return not self._commits or (key == PRODUCE and len(self._commits) < UNANSWERED_COMMITS)
 
     def serve(self, buffer: bytearray, at: int, end: int) -> None:
         """Serve the whole frames between `at` and `end`, keep the rest, and write all answers at once."""
         now = self._broker.clock.now()
         producing = self._producing
-        others = 0
         self.is_serving = True
         try:
             while end - at >= SIZE_BYTES and not self.is_held():
@@ -180,18 +184,14 @@ class Connection(asyncio.BufferedProtocol):
                         raise MalformedFrame(f"a request of kind {key} of {size} bytes")
                     if producing:
                         self._commit()
-                if self._commits and not self.may_serve(key):
+                if not self.may_serve(key):
                     break
                 if key == PRODUCE:
                     self._stage(buffer, body, stop, version, correlation_id, now)
-                    is_turn_over = producing.is_turn_over
+                    if producing.is_turn_over:
+                        self._end_turn()
                 else:
                     self._handle(buffer, body, stop, key, version, correlation_id, now)
-                    others += 1
-                    took_ms = self._broker.clock.now().monotonic_ms - now.monotonic_ms
-                    is_turn_over = others >= TURN_REQUESTS or took_ms >= TURN_MS
-                if is_turn_over:
-                    self._end_turn()
                 at = stop
                 self.active_ms = now.monotonic_ms
             if producing:
@@ -207,7 +207,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _end_turn(self) -> None:
         self._is_after_turn = True
-        asyncio.get_running_loop().call_soon(self._begin_turn)
+        self._turns.wait(self._begin_turn)
 
     def _begin_turn(self) -> None:
         self._is_after_turn = False
@@ -297,8 +297,18 @@ class Connection(asyncio.BufferedProtocol):
             answer = call.schema.refusal(ErrorCode.unsupported_version, None)
             answer = replace(answer, api_keys=listed_apis(call))
         else:
-            answer = self._ask(api, _read_request(api, spoken, buffer, at, end), call)
-        if type(answer) is not Encoded and isawaitable(answer):
+            if spoken.has_flexible_header:
+                at = skip_tagged_fields(buffer, at, end)
+            request = None if api.read is None else api.read(buffer, at, end, version)
+            if request is not None:
+                answer = self._ask(api, request, call)
+            elif end - at <= READ_ASIDE_BYTES:
+                answer = self._ask(api, _read_by_kio(spoken, bytes(memoryview(buffer)[at:end])), call)
+            else:
+                answer = self._read_aside(api, bytes(memoryview(buffer)[at:end]), call)
+        if isinstance(answer, Pending):
+            self._wait_for(answer.rest, api, call)
+        elif asyncio.isfuture(answer):
             self._wait_for(answer, api, call)
         else:
             self._answer(answer, call)
@@ -306,12 +316,30 @@ class Connection(asyncio.BufferedProtocol):
     def _ask(self, api: Api, request: Any, call: Call) -> Any:
         assert api.handle is not None
         try:
-            return api.handle(request, call)
+            answer = api.handle(request, call)
+            return begun(answer) if iscoroutine(answer) else answer
         except Exception as error:
             return self._answer_of(error, api, call)
 
+    def _read_aside(self, api: Api, body: bytes, call: Call) -> Pending:
+        async def read() -> Any:
+            assert api.handle is not None
+            unserved = self._broker.memory.unserved
+            unserved.hold(len(body))
+            try:
+                request = await self._broker.aside.run(_read_by_kio, call.schema, body)
+            finally:
+                unserved.give_back(len(body))
+            answer = api.handle(request, call)
+            return await answer if iscoroutine(answer) or asyncio.isfuture(answer) else answer
+
+        return Pending(read())
+
     def _answer_of(self, error: Exception, api: Api, call: Call) -> Any:
         """A refusal that concerns the whole request, or an accident: as an answer, where the API has room for one."""
+        if isinstance(error, MalformedFrame):
+            self._refuse(str(error))
+            return None
         if isinstance(error, AnswerTooLarge):
             self._refuse(f"{api.name} asks for {error}")
             return None
@@ -395,15 +423,9 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.abort()
 
 
-def _read_request(api: Api, spoken: Schema, buffer: bytearray, at: int, end: int) -> Any:
-    if spoken.has_flexible_header:
-        at = skip_tagged_fields(buffer, at, end)
-    if api.read is not None:
-        request = api.read(buffer, at, end, spoken.version)
-        if request is not None:
-            return request
+def _read_by_kio(spoken: Schema, body: bytes) -> Any:
     try:
-        request, _ = spoken.read(bytes(memoryview(buffer)[at:end]), 0)
+        request, _ = spoken.read(body, 0)
     except Exception as error:  # whatever a reader trips over, it was the client's bytes
         raise MalformedFrame(f"{spoken.name} request: {type(error).__name__} {error}") from None
     return request

@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any
 
+from oncelog.server.aside import give_way
 from oncelog.server.broker import Broker, bracketed
 from oncelog.server.listeners import parse_address
 from oncelog.server.process import raise_open_files_limit
@@ -36,6 +37,7 @@ async def _serve(open_broker: Callable[[], Broker], say: Callable[[str], None], 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     raise_open_files_limit()
+    give_way()
     broker = open_broker()
     service = Service(broker)
     try:

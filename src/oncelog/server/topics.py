@@ -3,7 +3,6 @@
 Each change is made in an order that a crash cannot harm: see `metadata_log.py` and `folders.py`.
 """
 
-import asyncio
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,6 +25,7 @@ from oncelog.server.metadata_log import DamagedMetadata, Definition, MetadataLog
 from oncelog.server.names import METADATA_TOPIC
 from oncelog.server.settings import Settings
 from oncelog.server.topic import Partition, Topic
+from oncelog.server.turns import Turns
 from oncelog.settings import SettingsError
 
 __all__ = ["DataFolderError", "Partition", "Topic", "Topics"]
@@ -134,13 +134,16 @@ class Topics:
         self._finish_creation(topic, definition, added, now)
         return topic
 
-    async def create_in_turns(self, name: str, partitions: int, configs: Mapping[str, str | None], now: Now) -> Topic:
-        """As `create`, and other connections get their turn between any two partitions."""
+    async def create_in_turns(
+        self, name: str, partitions: int, configs: Mapping[str, str | None], now: Now, turns: Turns
+    ) -> Topic:
+        """As `create`, and other connections have their turns between partitions."""
         topic, definition = self._new_topic(name, partitions, configs, is_internal=False)
         with self._making(topic, definition.partitions) as added:
             for index in range(definition.partitions):
                 added.append(self._make(topic, index, now))
-                await asyncio.sleep(0)
+                if turns.is_over():
+                    await turns.next()
         self._finish_creation(topic, definition, added, now)
         return topic
 
@@ -184,14 +187,15 @@ class Topics:
             raise KafkaError(ErrorCode.invalid_partitions, f"Topic already has {have} partition(s).")
         topic_rules.check_partitions(count - have, self.partition_count, self.settings.oncelog_max_partitions)
 
-    async def add_partitions(self, topic: Topic, count: int, now: Now) -> None:
-        """`count` is how many partitions there are afterwards. Other connections get their turn in between."""
+    async def add_partitions(self, topic: Topic, count: int, now: Now, turns: Turns) -> None:
+        """`count` is how many partitions there are afterwards. Other connections have their turns in between."""
         self.check_add_partitions(topic, count)
         indexes = range(len(topic.partitions), count)
         with self._making(topic, len(indexes)) as added:
             for index in indexes:
                 added.append(self._make(topic, index, now))
-                await asyncio.sleep(0)
+                if turns.is_over():
+                    await turns.next()
         if self._by_name.get(topic.name) is not topic:
             _abandon(added)
             raise KafkaError(ErrorCode.unknown_topic_or_partition, f"The topic {topic.name} was deleted meanwhile.")

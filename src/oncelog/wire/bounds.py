@@ -11,11 +11,14 @@ from dataclasses import fields, is_dataclass
 from struct import Struct
 from typing import Any, NamedTuple, get_args, get_origin
 
-from oncelog.wire.frames import MalformedFrame, read_uvarint, write_uvarint
+from oncelog.wire.frames import MOST_TAGGED_FIELDS, MalformedFrame, read_uvarint, write_uvarint
 from oncelog.wire.nulls import without_none
 
 # In one request, all arrays together. To look them up takes a quarter of a second, in which no other client is served.
 MOST_ELEMENTS = 20_000
+
+# Kafka's bound of a string. Its older form cannot say more; the compact one can, and is refused by Kafka, too.
+MOST_STRING_BYTES = 32_767
 
 _FIXED_BYTES = {
     "bool": 1,
@@ -34,7 +37,7 @@ _FIXED_BYTES = {
 _int16 = Struct(">h")
 _int32 = Struct(">i")
 
-FIXED, SHORT_SIZED, LONG_SIZED, COMPACT_SIZED, ARRAY, TAGS, OPTIONAL = range(7)
+FIXED, SHORT_SIZED, LONG_SIZED, COMPACT_SIZED, COMPACT_STRING, ARRAY, TAGS, OPTIONAL = range(8)
 
 
 class Step(NamedTuple):
@@ -84,9 +87,10 @@ def _steps_of_field(field: Any, is_flexible: bool) -> tuple[Step, ...]:
 def _plain(kafka_type: str, is_flexible: bool) -> Step:
     if kafka_type in _FIXED_BYTES:
         return Step(FIXED, _FIXED_BYTES[kafka_type])
+    is_string = kafka_type == "string"
     if is_flexible:
-        return Step(COMPACT_SIZED)
-    return Step(SHORT_SIZED if kafka_type == "string" else LONG_SIZED)
+        return Step(COMPACT_STRING if is_string else COMPACT_SIZED)
+    return Step(SHORT_SIZED if is_string else LONG_SIZED)
 
 
 class Bounds:
@@ -117,6 +121,7 @@ class _Walk:
         self._most_elements = most_elements
         self._end = len(data)
         self._elements = 0
+        self._tags = 0
         self.cuts: list[Cut] = []
 
     def over(self, steps: tuple[Step, ...], at: int) -> int:
@@ -132,8 +137,10 @@ class _Walk:
             elif kind == OPTIONAL:
                 is_there = data[at] < 0x80  # an int8 that is negative where the struct is left out
                 at = self.over(step.inner, at + 1) if is_there else at + 1
-            elif kind == COMPACT_SIZED:
+            elif kind in (COMPACT_STRING, COMPACT_SIZED):
                 size_bytes, at = read_uvarint(data, at)
+                if kind == COMPACT_STRING and size_bytes > MOST_STRING_BYTES + 1:
+                    raise MalformedFrame(f"a string of {size_bytes - 1} bytes; at most {MOST_STRING_BYTES} are read")
                 at += max(0, size_bytes - 1)
             else:
                 size = _int16 if kind == SHORT_SIZED else _int32
@@ -168,8 +175,9 @@ class _Walk:
     def _over_tags(self, step: Step, at: int) -> int:
         start, kept, known = at, b"", 0
         count, at = read_uvarint(self._data, at)
-        if count > self._end - at:
-            raise MalformedFrame(f"{count} tagged fields in {self._end - at} bytes")
+        self._tags += count
+        if self._tags > MOST_TAGGED_FIELDS:
+            raise MalformedFrame(f"{self._tags} tagged fields; at most {MOST_TAGGED_FIELDS} are read")
         for _ in range(count):
             first = at
             tag, at = read_uvarint(self._data, at)

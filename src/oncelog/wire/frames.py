@@ -16,6 +16,9 @@ SIZE_BYTES = SIZE.size
 REQUEST_HEAD = Struct(">hhi")
 REQUEST_HEAD_BYTES = REQUEST_HEAD.size
 
+# Of one request, in its header and in all structs of its body. Each is a step of the reader, however little it says.
+MOST_TAGGED_FIELDS = 1000
+
 _int16 = Struct(">h")
 
 Readable = bytes | bytearray
@@ -73,6 +76,8 @@ def skip_tagged_fields(buffer: Buffer, at: int, end: int) -> int:
         return at + 1
     try:
         count, at = read_uvarint(buffer, at)
+        if count > MOST_TAGGED_FIELDS:
+            raise MalformedFrame(f"{count} tagged fields; at most {MOST_TAGGED_FIELDS} are read")
         for _ in range(count):
             _tag, at = read_uvarint(buffer, at)
             size_bytes, at = read_uvarint(buffer, at)

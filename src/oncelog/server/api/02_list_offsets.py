@@ -4,7 +4,6 @@ Every record is on the local disk here, so the earliest local offset is the earl
 tiered: the last tiered one is -1.
 """
 
-import asyncio
 from typing import Any
 
 from oncelog.log.errors import LogStorageError
@@ -40,12 +39,11 @@ async def handle(request: Any, call: Call) -> Any:
             of_topic[each.partition_index] = each
     topics = []
     for name, of_topic in asked.items():
-        partitions = []
-        for index, each in of_topic.items():
-            partitions.append(_answer(name, each, call, is_twice=(name, index) in twice))
-            if each.timestamp >= 0 or each.timestamp == MAX_TIMESTAMP:
-                await asyncio.sleep(0)  # a body may have been unfolded for it; let other connections go on in between
-        topics.append(call.new("ListOffsetsTopicResponse", name=name, partitions=tuple(partitions)))
+        partitions = await call.each(
+            ((name, each) for each in of_topic.values()),
+            lambda each: _answer(*each, call, is_twice=(each[0], each[1].partition_index) in twice),
+        )
+        topics.append(call.new("ListOffsetsTopicResponse", name=name, partitions=partitions))
     return call.new("ListOffsetsResponse", topics=tuple(topics))
 
 

@@ -3,7 +3,6 @@
 Naming a topic that does not exist creates it where the server and the client both allow that.
 """
 
-import asyncio
 from typing import Any
 
 from oncelog.server.api import Api
@@ -31,34 +30,28 @@ async def handle(request: Any, call: Call) -> Any:
         cluster_authorized_operations=(
             CLUSTER if getattr(request, "include_cluster_authorized_operations", False) else NOT_ASKED
         ),
-        topics=tuple(await _topics(request, call)),
+        topics=await _topics(request, call),
     )
 
 
-async def _topics(request: Any, call: Call) -> list[Any]:
+async def _topics(request: Any, call: Call) -> tuple[Any, ...]:
     topics = call.broker.topics
     operations = TOPIC if getattr(request, "include_topic_authorized_operations", False) else NOT_ASKED
     if request.topics is None or (not request.topics and call.version < ALL_TOPICS_IS_EMPTY_BEFORE):
-        return [_found(topic, call, operations) for topic in topics.all()]
+        return await call.each(list(topics.all()), lambda topic: _found(topic, call, operations))
     may_create = call.broker.settings.auto_create_topics_enable and getattr(request, "allow_auto_topic_creation", True)
-    answers = []
     named = {each.name if each.name is not None else getattr(each, "topic_id", None): each for each in request.topics}
-    for asked in named.values():
+
+    def answer(asked: Any) -> Any:
+        if asked.name is not None:
+            return _by_name(asked.name, call, may_create, operations)
         topic_id = getattr(asked, "topic_id", None)
-        if asked.name is None and topic_id is not None:
-            topic = topics.by_id(topic_id)
-            answers.append(
-                _found(topic, call, operations)
-                if topic is not None
-                else _refused(call, None, topic_id, ErrorCode.unknown_topic_id)
-            )
-        elif asked.name is None:
-            answers.append(_refused(call, None, None, ErrorCode.unknown_topic_id))
-        else:
-            answers.append(_by_name(asked.name, call, may_create, operations))
-            if may_create:
-                await asyncio.sleep(0)  # each new topic waits for the disk; let other connections go on in between
-    return answers
+        topic = None if topic_id is None else topics.by_id(topic_id)
+        if topic is None:
+            return _refused(call, None, topic_id, ErrorCode.unknown_topic_id)
+        return _found(topic, call, operations)
+
+    return await call.each(named.values(), answer)
 
 
 def _by_name(name: str, call: Call, may_create: bool, operations: int) -> Any:
@@ -77,7 +70,7 @@ def _by_name(name: str, call: Call, may_create: bool, operations: int) -> Any:
     return _found(topic, call, operations)
 
 
-def _found(topic: Topic, call: Call, operations: int) -> Any:
+async def _found(topic: Topic, call: Call, operations: int) -> Any:
     node_id = call.broker.node_id
     return call.new(
         "MetadataResponseTopic",
@@ -85,8 +78,9 @@ def _found(topic: Topic, call: Call, operations: int) -> Any:
         name=topic.name,
         topic_id=topic.id,
         is_internal=topic.is_internal,
-        partitions=tuple(
-            call.new("MetadataResponsePartition", **leadership(partition, node_id)) for partition in topic.partitions
+        partitions=await call.each(
+            topic.partitions,
+            lambda partition: call.new("MetadataResponsePartition", **leadership(partition, node_id)),
         ),
         topic_authorized_operations=operations,
     )

@@ -5,7 +5,6 @@ KIP-345 (v7: static members), KIP-848 (v9: an unknown group has a code of its ow
 An entry that is refused (unknown topic, oversized metadata) is refused alone; the others are stored, in one batch.
 """
 
-from collections.abc import Awaitable
 from datetime import timedelta
 from typing import Any
 
@@ -26,7 +25,8 @@ Errors = list[list[ErrorCode]]  # of each partition of each topic, in the order 
 
 
 @packed_aside
-def handle(request: Any, call: Call) -> Any | Awaitable[Any]:
+async def handle(request: Any, call: Call) -> Any:
+    errors, accepted = await _look_through(request, call)
     groups = call.broker.groups
     error = groups.check_commit(
         request.group_id,
@@ -37,27 +37,24 @@ def handle(request: Any, call: Call) -> Any | Awaitable[Any]:
     )
     if error is ErrorCode.group_id_not_found and call.version < GROUP_NOT_FOUND:
         error = ErrorCode.illegal_generation
-    errors, accepted = _look_through(request, call)
     if error is not ErrorCode.none:
-        return _answer(request, call, _fail(errors, error, ErrorCode.offset_metadata_too_large))
+        return await _answer(request, call, _fail(errors, error, ErrorCode.offset_metadata_too_large))
     settled = groups.commit(request.group_id, accepted, call.now)
-    if isinstance(settled, ErrorCode):
-        return _answer(request, call, _fail(errors, settled))
-    return _answer_later(request, call, errors, settled)
+    error = settled if isinstance(settled, ErrorCode) else await settled
+    return await _answer(request, call, _fail(errors, error))
 
 
-async def _answer_later(request: Any, call: Call, errors: Errors, settled: Awaitable[ErrorCode]) -> Any:
-    return _answer(request, call, _fail(errors, await settled))
-
-
-def _look_through(request: Any, call: Call) -> tuple[Errors, dict[TopicPartition, CommittedOffset]]:
+async def _look_through(request: Any, call: Call) -> tuple[Errors, dict[TopicPartition, CommittedOffset]]:
     errors: Errors = []
     accepted: dict[TopicPartition, CommittedOffset] = {}
     expire_wall_ms = _expire_wall_ms(request, call)
+    turns = call.broker.turns
     for wanted in request.topics:
         topic = _topic(wanted, call)
         of_topic: list[ErrorCode] = []
         for entry in wanted.partitions:
+            if turns.is_over():
+                await turns.next()
             error = _check(entry, topic, call)
             of_topic.append(error)
             if error is ErrorCode.none and topic is not None:
@@ -106,22 +103,23 @@ def _fail(errors: Errors, error: ErrorCode, *also: ErrorCode) -> Errors:
     return [[error if each in hidden else each for each in of_topic] for of_topic in errors]
 
 
-def _answer(request: Any, call: Call, errors: Errors) -> Any:
-    return call.new(
-        "OffsetCommitResponse",
-        topics=tuple(
-            call.new(
-                "OffsetCommitResponseTopic",
-                name=getattr(wanted, "name", None),
-                topic_id=getattr(wanted, "topic_id", None),
-                partitions=tuple(
-                    call.new("OffsetCommitResponsePartition", partition_index=entry.partition_index, error_code=error)
-                    for entry, error in zip(wanted.partitions, of_topic, strict=True)
+async def _answer(request: Any, call: Call, errors: Errors) -> Any:
+    async def topic(each: tuple[Any, list[ErrorCode]]) -> Any:
+        wanted, of_topic = each
+        return call.new(
+            "OffsetCommitResponseTopic",
+            name=getattr(wanted, "name", None),
+            topic_id=getattr(wanted, "topic_id", None),
+            partitions=await call.each(
+                zip(wanted.partitions, of_topic, strict=True),
+                lambda pair: call.new(
+                    "OffsetCommitResponsePartition", partition_index=pair[0].partition_index, error_code=pair[1]
                 ),
-            )
-            for wanted, of_topic in zip(request.topics, errors, strict=True)
-        ),
-    )
+            ),
+        )
+
+    topics = await call.each(zip(request.topics, errors, strict=True), topic)
+    return call.new("OffsetCommitResponse", topics=topics)
 
 
 API = Api(key=8, name="offset_commit", versions=(2, 10), handle=handle)

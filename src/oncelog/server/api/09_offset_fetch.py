@@ -7,15 +7,15 @@ An offset is not told before it would survive a crash.
 """
 
 import asyncio
-from collections.abc import Awaitable, Iterable
+from collections.abc import Iterable
 from typing import Any
+from uuid import UUID
 
 from oncelog.server.api import Api, once
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode
 from oncelog.server.groups.offsets import NO_OFFSET
 from oncelog.server.groups.records import NO_EPOCH
-from oncelog.server.groups.store import Settled
 from oncelog.server.packing import packed_aside
 
 MANY_GROUPS = 8
@@ -24,66 +24,58 @@ GROUP_ERROR = 2  # before this version an error of the group stands at each part
 
 
 @packed_aside
-def handle(request: Any, call: Call) -> Any | Awaitable[Any]:
+async def handle(request: Any, call: Call) -> Any:
     groups = request.groups if call.version >= MANY_GROUPS else (request,)
     wanted = tuple({each.group_id: each for each in groups}.values())
-    settled = [call.broker.groups.settled(each.group_id) for each in wanted]
-    if all(isinstance(each, ErrorCode) for each in settled):
-        return _answer(wanted, [each for each in settled if isinstance(each, ErrorCode)], call)
-    return _answer_later(wanted, settled, call)
-
-
-async def _answer_later(wanted: Iterable[Any], settled: list[Settled], call: Call) -> Any:
+    settled = await call.each(wanted, lambda each: call.broker.groups.settled(each.group_id))
     errors = [each if isinstance(each, ErrorCode) else await asyncio.shield(each) for each in settled]
-    return _answer(wanted, errors, call)
-
-
-def _answer(wanted: Iterable[Any], errors: list[ErrorCode], call: Call) -> Any:
     if call.version >= MANY_GROUPS:
-        groups = tuple(_group(each, error, call) for each, error in zip(wanted, errors, strict=True))
-        return call.new("OffsetFetchResponse", groups=groups)
+        answers = await call.each(zip(wanted, errors, strict=True), lambda each: _group(*each, call))
+        return call.new("OffsetFetchResponse", groups=answers)
     (only,), (error,) = wanted, errors
-    return call.new("OffsetFetchResponse", topics=_topics(only, error, call), error_code=error)
+    return call.new("OffsetFetchResponse", topics=await _topics(only, error, call), error_code=error)
 
 
-def _group(wanted: Any, error: ErrorCode, call: Call) -> Any:
-    return call.new(
-        "OffsetFetchResponseGroup", group_id=wanted.group_id, topics=_topics(wanted, error, call), error_code=error
-    )
+async def _group(wanted: Any, error: ErrorCode, call: Call) -> Any:
+    topics = await _topics(wanted, error, call)
+    return call.new("OffsetFetchResponseGroup", group_id=wanted.group_id, topics=topics, error_code=error)
 
 
-def _topics(wanted: Any, error: ErrorCode, call: Call) -> tuple[Any, ...]:
+async def _topics(wanted: Any, error: ErrorCode, call: Call) -> tuple[Any, ...]:
     if error is not ErrorCode.none and call.version >= GROUP_ERROR:
         return ()
     topics = call.broker.topics
     if wanted.topics is None:
         committed = call.broker.groups.committed_topics(wanted.group_id)
         known = [(topics.get(name), name, partitions) for name, partitions in committed.items()]
-        return tuple(
-            _topic(wanted.group_id, name, topic.id, partitions, error, call)
-            for topic, name, partitions in known
-            if topic is not None
+        return await call.each(
+            [(topic.id, name, partitions) for topic, name, partitions in known if topic is not None],
+            lambda each: _topic(wanted.group_id, each[1], each[0], each[2], error, call),
         )
-    answers = []
     if call.version < TOPIC_IDS:
         named = once((each.name, each.partition_indexes) for each in wanted.topics)
-        return tuple(_topic(wanted.group_id, name, None, indexes, error, call) for name, indexes in named.items())
-    for topic_id, indexes in once((each.topic_id, each.partition_indexes) for each in wanted.topics).items():
+        return await call.each(named.items(), lambda each: _topic(wanted.group_id, each[0], None, each[1], error, call))
+
+    def by_id(asked: tuple[UUID | None, dict[int, None]]) -> Any:
+        topic_id, indexes = asked
         topic = None if topic_id is None else topics.by_id(topic_id)
         name, code = (topic.name, error) if topic is not None else ("", ErrorCode.unknown_topic_id)
-        answers.append(_topic(wanted.group_id, name, topic_id, indexes, code, call))
-    return tuple(answers)
+        return _topic(wanted.group_id, name, topic_id, indexes, code, call)
+
+    return await call.each(once((each.topic_id, each.partition_indexes) for each in wanted.topics).items(), by_id)
 
 
-def _topic(group_id: str, name: str, topic_id: Any, partitions: Iterable[int], error: ErrorCode, call: Call) -> Any:
+async def _topic(
+    group_id: str, name: str, topic_id: Any, partitions: Iterable[int], error: ErrorCode, call: Call
+) -> Any:
     plural = "s" if call.version >= MANY_GROUPS else ""
     return call.new(
         f"OffsetFetchResponseTopic{plural}",
         name=name,
         topic_id=topic_id,
-        partitions=tuple(
-            _partition(f"OffsetFetchResponsePartition{plural}", group_id, name, index, error, call)
-            for index in partitions
+        partitions=await call.each(
+            partitions,
+            lambda index: _partition(f"OffsetFetchResponsePartition{plural}", group_id, name, index, error, call),
         ),
     )
 

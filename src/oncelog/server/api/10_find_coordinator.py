@@ -20,12 +20,12 @@ NO_TRANSACTIONS = (
 
 
 @packed_aside
-def handle(request: Any, call: Call) -> Any:
+async def handle(request: Any, call: Call) -> Any:
     key_type = getattr(request, "key_type", GROUP)
     if call.version < MANY_KEYS:
         return call.new("FindCoordinatorResponse", **_answer(request.key, key_type, call))
-    coordinators = tuple(
-        call.new("Coordinator", key=key, **_answer(key, key_type, call)) for key in request.coordinator_keys
+    coordinators = await call.each(
+        request.coordinator_keys, lambda key: call.new("Coordinator", key=key, **_answer(key, key_type, call))
     )
     return call.new("FindCoordinatorResponse", coordinators=coordinators)
 

@@ -15,7 +15,7 @@ MANY_MEMBERS = 3
 
 
 @packed_aside
-def handle(request: Any, call: Call) -> Any:
+async def handle(request: Any, call: Call) -> Any:
     if call.version >= MANY_MEMBERS:
         leavings = [Leaving(member_id=each.member_id, instance_id=each.group_instance_id) for each in request.members]
     else:
@@ -26,14 +26,14 @@ def handle(request: Any, call: Call) -> Any:
     return call.new(
         "LeaveGroupResponse",
         error_code=error,
-        members=tuple(
-            call.new(
+        members=await call.each(
+            left,
+            lambda each: call.new(
                 "MemberResponse",
                 member_id=each.leaving.member_id,
                 group_instance_id=each.leaving.instance_id,
                 error_code=each.error,
-            )
-            for each in left
+            ),
         ),
     )
 

@@ -19,13 +19,13 @@ NOT_FOUND = 6
 
 
 @packed_aside
-def handle(request: Any, call: Call) -> Any:
+async def handle(request: Any, call: Call) -> Any:
     allowed = GROUP if getattr(request, "include_authorized_operations", False) else NOT_ASKED
-    groups = tuple(_described(group_id, allowed, call) for group_id in dict.fromkeys(request.groups))
+    groups = await call.each(dict.fromkeys(request.groups), lambda group_id: _described(group_id, allowed, call))
     return call.new("DescribeGroupsResponse", groups=groups)
 
 
-def _described(group_id: str, allowed: int, call: Call) -> Any:
+async def _described(group_id: str, allowed: int, call: Call) -> Any:
     group = call.broker.groups.groups.get(group_id)
     if group is None:
         is_error = call.version >= NOT_FOUND
@@ -49,7 +49,7 @@ def _described(group_id: str, allowed: int, call: Call) -> Any:
         group_state=group.state.value,
         protocol_type=group.protocol_type or "",
         protocol_data=(group.protocol_name or "") if is_stable else "",
-        members=tuple(_member(member, group, is_stable, call) for member in group.members),
+        members=await call.each(group.members, lambda member: _member(member, group, is_stable, call)),
         authorized_operations=allowed,
     )
 

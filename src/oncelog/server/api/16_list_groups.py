@@ -3,35 +3,39 @@
 Versions 0 to 5. KIP-518 (v4: state, and a filter of states), KIP-848 (v5: type, and a filter of types).
 """
 
+from collections.abc import Collection
 from typing import Any
 
 from oncelog.server.api import Api
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode
+from oncelog.server.groups.group import Group
 from oncelog.server.packing import packed_aside
 
 CLASSIC = "classic"
 
 
 @packed_aside
-def handle(request: Any, call: Call) -> Any:
+async def handle(request: Any, call: Call) -> Any:
     states = {state.strip().lower() for state in getattr(request, "states_filter", ())}
     types = {each.strip().lower() for each in getattr(request, "types_filter", ())}
-    groups = [] if types and CLASSIC not in types else call.broker.groups.groups.values()
+    groups: Collection[Group] = [] if types and CLASSIC not in types else call.broker.groups.groups.values()
+
+    def listed(group: Group) -> Any:
+        if states and group.state.value.lower() not in states:
+            return None
+        return call.new(
+            "ListedGroup",
+            group_id=group.group_id,
+            protocol_type=group.protocol_type or "",
+            group_state=group.state.value,
+            group_type=CLASSIC,
+        )
+
     return call.new(
         "ListGroupsResponse",
         error_code=ErrorCode.none,
-        groups=tuple(
-            call.new(
-                "ListedGroup",
-                group_id=group.group_id,
-                protocol_type=group.protocol_type or "",
-                group_state=group.state.value,
-                group_type=CLASSIC,
-            )
-            for group in groups
-            if not states or group.state.value.lower() in states
-        ),
+        groups=tuple(each for each in await call.each(list(groups), listed) if each is not None),
     )
 
 

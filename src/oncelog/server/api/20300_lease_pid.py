@@ -18,19 +18,14 @@ from oncelog.wire.own import LEASE_PID_KEY
 
 
 @packed_aside
-def handle(request: Any, call: Call) -> Any:
+async def handle(request: Any, call: Call) -> Any:
     granting = _Granting(call)
-    return call.new(
-        "LeasePidResponse",
-        topics=tuple(
-            call.new(
-                "LeasePidTopicResult",
-                name=topic.name,
-                partitions=tuple(_answer(topic.name, index, call, granting) for index in topic.partitions),
-            )
-            for topic in request.topics
-        ),
-    )
+
+    async def topic(asked: Any) -> Any:
+        partitions = await call.each(asked.partitions, lambda index: _answer(asked.name, index, call, granting))
+        return call.new("LeasePidTopicResult", name=asked.name, partitions=partitions)
+
+    return call.new("LeasePidResponse", topics=await call.each(request.topics, topic))
 
 
 class _Granting:

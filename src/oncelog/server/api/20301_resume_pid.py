@@ -6,6 +6,8 @@ is below the high watermark.
 """
 
 import asyncio
+from collections.abc import Iterable
+from itertools import islice
 from typing import Any, NamedTuple
 
 from oncelog.log.errors import LogStorageError
@@ -44,30 +46,25 @@ class Fenced(NamedTuple):
 
 @packed_aside
 async def handle(request: Any, call: Call) -> Any:
-    fenced = [
-        [[_fence(producer, topic.name, index, call) for index in topic.partitions] for topic in producer.topics]
+    asked = [
+        (producer, topic, index)
         for producer in request.producers
+        for topic in producer.topics
+        for index in topic.partitions
     ]
-    everything = [each for topics in fenced for partitions in topics for each in partitions]
-    settled = await _settle(everything, request.timeout.total_seconds())
-    return call.new(
-        "ResumePidResponse",
-        producers=tuple(
-            call.new(
-                "ResumePidProducerResult",
-                producer_id=producer.producer_id,
-                topics=tuple(
-                    call.new(
-                        "ResumePidTopicResult",
-                        name=topic.name,
-                        partitions=tuple(_answer(each, settled, call) for each in partitions),
-                    )
-                    for topic, partitions in zip(producer.topics, topics, strict=True)
-                ),
-            )
-            for producer, topics in zip(request.producers, fenced, strict=True)
-        ),
-    )
+    fenced = await call.each(asked, lambda each: _fence(each[0], each[1].name, each[2], call))
+    settled = await _settle(fenced, request.timeout.total_seconds())
+    answers = iter(await call.each(fenced, lambda each: _answer(each, settled, call)))
+
+    def topic(asked: Any) -> Any:
+        partitions = tuple(islice(answers, len(asked.partitions)))
+        return call.new("ResumePidTopicResult", name=asked.name, partitions=partitions)
+
+    async def producer(asked: Any) -> Any:
+        topics = await call.each(asked.topics, topic)
+        return call.new("ResumePidProducerResult", producer_id=asked.producer_id, topics=topics)
+
+    return call.new("ResumePidResponse", producers=await call.each(request.producers, producer))
 
 
 def _fence(producer: Any, name: str, index: int, call: Call) -> Fenced:
@@ -90,7 +87,7 @@ def _fence(producer: Any, name: str, index: int, call: Call) -> Fenced:
     return Fenced(index, ErrorCode.none, None, generation, last_sequence, offset, partition)
 
 
-async def _settle(fenced: list[Fenced], timeout_s: float) -> set[Partition]:
+async def _settle(fenced: Iterable[Fenced], timeout_s: float) -> set[Partition]:
     """The partitions whose fences are below the high watermark in time."""
     ends: dict[Partition, int] = {}
     for each in fenced:

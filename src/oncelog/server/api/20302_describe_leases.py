@@ -15,29 +15,26 @@ from oncelog.wire.own import DESCRIBE_LEASES_KEY
 
 
 @packed_aside
-def handle(request: Any, call: Call) -> Any:
-    return call.new(
-        "DescribeLeasesResponse",
-        topics=tuple(
-            call.new(
-                "DescribeLeasesTopicResult",
-                name=name,
-                partitions=tuple(_answer(name, index, call) for index in indexes),
-            )
-            for name, indexes in once((each.name, each.partitions) for each in request.topics).items()
-        ),
-    )
+async def handle(request: Any, call: Call) -> Any:
+    async def topic(asked: tuple[str, dict[int, None]]) -> Any:
+        name, indexes = asked
+        partitions = await call.each(indexes, lambda index: _answer(name, index, call))
+        return call.new("DescribeLeasesTopicResult", name=name, partitions=partitions)
+
+    asked = once((each.name, each.partitions) for each in request.topics)
+    return call.new("DescribeLeasesResponse", topics=await call.each(asked.items(), topic))
 
 
-def _answer(name: str, index: int, call: Call) -> Any:
+async def _answer(name: str, index: int, call: Call) -> Any:
     capacity, lifetime_ms = -1, -1
     producers: tuple[Any, ...] = ()
     code, message = ErrorCode.none, None
     try:
         known = partition_of(topic_of(call.broker.topics, name), index).log.producers
         capacity, lifetime_ms = known.lease_capacity, known.lease_lifetime_ms
-        producers = tuple(
-            call.new(
+        producers = await call.each(
+            known.live(call.now),
+            lambda live: call.new(
                 "DescribeLeasesProducer",
                 producer_id=live.pid,
                 generation=live.generation,
@@ -45,8 +42,7 @@ def _answer(name: str, index: int, call: Call) -> Any:
                 last_offset=live.last_offset,
                 last_timestamp_ms=live.timestamp_ms,
                 lease_left_ms=live.lease_left_ms,
-            )
-            for live in known.live(call.now)
+            ),
         )
     except KafkaError as refusal:
         code, message = refusal.code, refusal.message

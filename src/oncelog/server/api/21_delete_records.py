@@ -17,18 +17,12 @@ HIGH_WATERMARK = -1
 
 
 @packed_aside
-def handle(request: Any, call: Call) -> Any:
-    return call.new(
-        "DeleteRecordsResponse",
-        topics=tuple(
-            call.new(
-                "DeleteRecordsTopicResult",
-                name=topic.name,
-                partitions=tuple(_answer(topic.name, asked, call) for asked in topic.partitions),
-            )
-            for topic in request.topics
-        ),
-    )
+async def handle(request: Any, call: Call) -> Any:
+    async def topic(asked: Any) -> Any:
+        partitions = await call.each(asked.partitions, lambda each: _answer(asked.name, each, call))
+        return call.new("DeleteRecordsTopicResult", name=asked.name, partitions=partitions)
+
+    return call.new("DeleteRecordsResponse", topics=await call.each(request.topics, topic))
 
 
 def _answer(name: str, asked: Any, call: Call) -> Any:

@@ -11,18 +11,12 @@ from oncelog.server.partitions import partition_of, topic_of
 
 
 @packed_aside
-def handle(request: Any, call: Call) -> Any:
-    return call.new(
-        "OffsetForLeaderEpochResponse",
-        topics=tuple(
-            call.new(
-                "OffsetForLeaderTopicResult",
-                topic=topic.topic,
-                partitions=tuple(_answer(topic.topic, asked, call) for asked in topic.partitions),
-            )
-            for topic in request.topics
-        ),
-    )
+async def handle(request: Any, call: Call) -> Any:
+    async def topic(asked: Any) -> Any:
+        partitions = await call.each(asked.partitions, lambda each: _answer(asked.topic, each, call))
+        return call.new("OffsetForLeaderTopicResult", topic=asked.topic, partitions=partitions)
+
+    return call.new("OffsetForLeaderEpochResponse", topics=await call.each(request.topics, topic))
 
 
 def _answer(name: str, asked: Any, call: Call) -> Any:

@@ -1,6 +1,5 @@
 """DescribeConfigs, versions 1 to 4 (KIP-133, KIP-226 sources and synonyms, KIP-569 types and documentation)."""
 
-import asyncio
 from typing import Any
 
 from oncelog.server.api import Api
@@ -15,19 +14,15 @@ from oncelog.server.config_resources import (
     unsupported_resource,
 )
 from oncelog.server.errors import ErrorCode, KafkaError
-from oncelog.server.packing import LOOKS_IN_A_TURN, packed_aside
+from oncelog.server.packing import packed_aside
 from oncelog.server.topic_rules import check_name
 
 
 @packed_aside
 async def handle(request: Any, call: Call) -> Any:
     resources = {(each.resource_type, each.resource_name): each for each in request.resources}
-    results = []
-    for number, asked in enumerate(resources.values(), 1):
-        results.append(_result(asked, request, call))
-        if number % LOOKS_IN_A_TURN == 0:
-            await asyncio.sleep(0)
-    return call.new("DescribeConfigsResponse", results=tuple(results))
+    results = await call.each(resources.values(), lambda asked: _result(asked, request, call))
+    return call.new("DescribeConfigsResponse", results=results)
 
 
 def _result(asked: Any, request: Any, call: Call) -> Any:

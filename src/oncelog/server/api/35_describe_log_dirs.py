@@ -13,7 +13,7 @@ UNKNOWN_BYTES = -1
 
 
 @packed_aside
-def handle(request: Any, call: Call) -> Any:
+async def handle(request: Any, call: Call) -> Any:
     topics = call.broker.topics
     asked: list[tuple[Topic, tuple[int, ...] | None]]
     if request.topics is None:
@@ -26,7 +26,7 @@ def handle(request: Any, call: Call) -> Any:
         "DescribeLogDirsResult",
         error_code=ErrorCode.none,
         log_dir=abspath(call.broker.settings.log_dir),
-        topics=tuple(_topic(topic, indexes, call) for topic, indexes in asked),
+        topics=await call.each(asked, lambda each: _topic(*each, call)),
         total_bytes=UNKNOWN_BYTES,
         usable_bytes=topics.free_bytes(),
         is_cordoned=False,
@@ -34,21 +34,20 @@ def handle(request: Any, call: Call) -> Any:
     return call.new("DescribeLogDirsResponse", error_code=ErrorCode.none, results=(result,))
 
 
-def _topic(topic: Topic, indexes: tuple[int, ...] | None, call: Call) -> Any:
+async def _topic(topic: Topic, indexes: tuple[int, ...] | None, call: Call) -> Any:
     wanted = None if indexes is None else frozenset(indexes)
     return call.new(
         "DescribeLogDirsTopic",
         name=topic.name,
-        partitions=tuple(
-            call.new(
+        partitions=await call.each(
+            [each for each in topic.partitions if wanted is None or each.index in wanted],
+            lambda partition: call.new(
                 "DescribeLogDirsPartition",
                 partition_index=partition.index,
                 partition_size=partition.log.size_bytes,
                 offset_lag=0,
                 is_future_key=False,
-            )
-            for partition in topic.partitions
-            if wanted is None or partition.index in wanted
+            ),
         ),
     )
 

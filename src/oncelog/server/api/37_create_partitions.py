@@ -1,6 +1,5 @@
 """CreatePartitions, versions 0 to 3 (KIP-195): a topic can grow, never shrink."""
 
-import asyncio
 from collections import Counter
 from typing import Any
 
@@ -16,6 +15,7 @@ from oncelog.server.packing import packed_aside
 async def handle(request: Any, call: Call) -> Any:
     counts = Counter(asked.name for asked in request.topics)
     results = []
+    turns = call.broker.turns
     for asked in request.topics:
         code, message = ErrorCode.none, None
         if asked.name not in counts:
@@ -27,7 +27,8 @@ async def handle(request: Any, call: Call) -> Any:
         except KafkaError as refusal:
             code, message = refusal.code, refusal.message
         results.append(call.new("CreatePartitionsTopicResult", name=asked.name, error_code=code, error_message=message))
-        await asyncio.sleep(0)  # also where nothing is made: there may be very many to check
+        if turns.is_over():  # also where nothing is made: there may be very many to check
+            await turns.next()
     return call.new("CreatePartitionsResponse", results=tuple(results))
 
 
@@ -45,7 +46,7 @@ async def _grow(asked: Any, call: Call, validate_only: bool) -> None:
             )
         topic_rules.check_brokers((each.broker_ids for each in asked.assignments), call.broker.settings.node_id)
     if not validate_only:
-        await topics.add_partitions(topic, asked.count, call.now)
+        await topics.add_partitions(topic, asked.count, call.now, call.broker.turns)
 
 
 API = Api(key=37, name="create_partitions", versions=(0, 3), handle=handle)

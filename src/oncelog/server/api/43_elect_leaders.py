@@ -9,19 +9,13 @@ from oncelog.server.packing import packed_aside
 
 
 @packed_aside
-def handle(request: Any, call: Call) -> Any:
-    return call.new(
-        "ElectLeadersResponse",
-        error_code=ErrorCode.none,
-        replica_election_results=tuple(
-            call.new(
-                "ReplicaElectionResult",
-                topic=asked.topic,
-                partition_result=tuple(_result(asked.topic, index, call) for index in asked.partitions),
-            )
-            for asked in request.topic_partitions or ()
-        ),
-    )
+async def handle(request: Any, call: Call) -> Any:
+    async def topic(asked: Any) -> Any:
+        partitions = await call.each(asked.partitions, lambda index: _result(asked.topic, index, call))
+        return call.new("ReplicaElectionResult", topic=asked.topic, partition_result=partitions)
+
+    results = await call.each(request.topic_partitions or (), topic)
+    return call.new("ElectLeadersResponse", error_code=ErrorCode.none, replica_election_results=results)
 
 
 def _result(topic: str, index: int, call: Call) -> Any:

@@ -3,7 +3,6 @@
 Version 0. KIP-496.
 """
 
-from collections.abc import Awaitable
 from typing import Any
 
 from oncelog.server.api import Api
@@ -16,7 +15,7 @@ Errors = list[list[ErrorCode]]  # of each partition of each topic, in the order 
 
 
 @packed_aside
-def handle(request: Any, call: Call) -> Any | Awaitable[Any]:
+async def handle(request: Any, call: Call) -> Any:
     groups = call.broker.groups
     error = groups.check_delete_offsets(request.group_id)
     if error is not ErrorCode.none:
@@ -24,10 +23,13 @@ def handle(request: Any, call: Call) -> Any | Awaitable[Any]:
     group = groups.groups[request.group_id]
     errors: Errors = []
     deleted: list[TopicPartition] = []
+    turns = call.broker.turns
     for wanted in request.topics:
         is_in_use = group.is_subscribed_to(wanted.name)
         of_topic = []
         for entry in wanted.partitions:
+            if turns.is_over():
+                await turns.next()
             if call.broker.topics.partition(wanted.name, entry.partition_index) is None:
                 of_topic.append(ErrorCode.unknown_topic_or_partition)
             elif is_in_use:
@@ -37,13 +39,7 @@ def handle(request: Any, call: Call) -> Any | Awaitable[Any]:
                 deleted.append(TopicPartition(wanted.name, entry.partition_index))
         errors.append(of_topic)
     settled = groups.delete_offsets(request.group_id, deleted, call.now)
-    if isinstance(settled, ErrorCode):
-        return _answer(request, call, settled, errors)
-    return _answer_later(request, call, errors, settled)
-
-
-async def _answer_later(request: Any, call: Call, errors: Errors, settled: Awaitable[ErrorCode]) -> Any:
-    return _answer(request, call, await settled, errors)
+    return _answer(request, call, settled if isinstance(settled, ErrorCode) else await settled, errors)
 
 
 def _answer(request: Any, call: Call, error: ErrorCode, errors: Errors) -> Any:

@@ -16,27 +16,24 @@ NO_TRANSACTION = -1
 
 
 @packed_aside
-def handle(request: Any, call: Call) -> Any:
-    return call.new(
-        "DescribeProducersResponse",
-        topics=tuple(
-            call.new(
-                "TopicResponse",
-                name=name,
-                partitions=tuple(_answer(name, index, call) for index in indexes),
-            )
-            for name, indexes in once((each.name, each.partition_indexes) for each in request.topics).items()
-        ),
-    )
+async def handle(request: Any, call: Call) -> Any:
+    async def topic(asked: tuple[str, dict[int, None]]) -> Any:
+        name, indexes = asked
+        partitions = await call.each(indexes, lambda index: _answer(name, index, call))
+        return call.new("TopicResponse", name=name, partitions=partitions)
+
+    asked = once((each.name, each.partition_indexes) for each in request.topics)
+    return call.new("DescribeProducersResponse", topics=await call.each(asked.items(), topic))
 
 
-def _answer(name: str, index: int, call: Call) -> Any:
+async def _answer(name: str, index: int, call: Call) -> Any:
     producers: tuple[Any, ...] = ()
     code, message = ErrorCode.none, None
     try:
         log = partition_of(topic_of(call.broker.topics, name), index).log
-        producers = tuple(
-            call.new(
+        producers = await call.each(
+            log.producers.live(call.now),
+            lambda live: call.new(
                 "ProducerState",
                 producer_id=live.pid,
                 producer_epoch=live.generation,
@@ -44,8 +41,7 @@ def _answer(name: str, index: int, call: Call) -> Any:
                 last_timestamp=live.timestamp_ms,
                 coordinator_epoch=NO_COORDINATOR_EPOCH,
                 current_txn_start_offset=NO_TRANSACTION,
-            )
-            for live in log.producers.live(call.now)
+            ),
         )
     except KafkaError as refusal:
         code, message = refusal.code, refusal.message

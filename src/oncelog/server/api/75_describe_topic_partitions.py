@@ -3,7 +3,6 @@
 Topics come in the order of their names; a cursor names the topic and partition that the next page begins with.
 """
 
-import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +10,7 @@ from oncelog.server.api import Api
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.operations import NOT_ASKED, TOPIC
-from oncelog.server.packing import LOOKS_IN_A_TURN, packed_aside
+from oncelog.server.packing import packed_aside
 from oncelog.server.partitions import leadership, topic_of
 from oncelog.server.topics import Topic
 
@@ -26,9 +25,10 @@ async def handle(request: Any, call: Call) -> Any:
         raise KafkaError(ErrorCode.invalid_request)
     answers: list[Any] = []
     next_cursor = None
-    for number, name in enumerate(_names(request, call), 1):
-        if number % LOOKS_IN_A_TURN == 0:
-            await asyncio.sleep(0)
+    turns = call.broker.turns
+    for name in _names(request, call):
+        if turns.is_over():
+            await turns.next()
         first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
         try:
             topic = topic_of(call.broker.topics, name)

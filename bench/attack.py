@@ -1,0 +1,129 @@
+"""What one client does to the others: `./dev attack`.
+
+A victim, in a process of its own, sends one record at a time while each attack runs against a fresh server. The table
+shows what the victim's answers took, what the server's memory came to, and what the attacker was told. The first row
+attacks nothing: the machine's own pauses stand there.
+"""
+
+import time
+from collections.abc import Generator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Event, Thread
+
+import click
+
+from bench.attacks import ROWS, Row, Said, row
+from bench.command import chosen, circumstances, keep
+from bench.process import cpu_seconds, resident_mb
+from bench.victim import Waits, victim
+from tests.peers.oncelog_process import OncelogProcess
+from tests.peers.server_process import ServerProcess
+
+LOOK_S = 0.05
+AFTERWARDS_S = 1.0  # what is put off until later hurts later
+
+Figures = dict[str, float | str]
+
+
+@row("nothing")
+def nothing(server: ServerProcess) -> Generator[None, None, Said]:
+    yield
+    time.sleep(5)
+    return ""
+
+
+class Peak:
+    """The most memory that a process was seen to hold."""
+
+    def __init__(self, pid: int) -> None:
+        self.mb = 0.0
+        self._pid = pid
+        self._over = Event()
+        self._thread = Thread(target=self._look)
+        self._thread.start()
+
+    def _look(self) -> None:
+        while not self._over.wait(LOOK_S):
+            self.mb = max(self.mb, resident_mb(self._pid))
+
+    def end(self) -> float:
+        self._over.set()
+        self._thread.join()
+        return self.mb
+
+
+def measure(each: Row, folder: Path) -> tuple[Figures, Waits]:
+    with OncelogProcess(folder) as server:
+        attack = each.attack(server)
+        with victim(server.port) as other:
+            next(attack)
+            time.sleep(0.5)
+            other.waits()
+            before_mb, spent_s, peak = resident_mb(server.pid), cpu_seconds(server.pid), Peak(server.pid)
+            begun = time.perf_counter()
+            try:
+                next(attack)
+                raise AssertionError(f"{each.name} yields more than once")
+            except StopIteration as end:
+                said: Said = end.value
+            took_s = time.perf_counter() - begun
+            time.sleep(AFTERWARDS_S)
+            found = other.waits()
+            peak_mb, after_mb = peak.end(), resident_mb(server.pid)
+            spent_s = cpu_seconds(server.pid) - spent_s
+        figures: Figures = {
+            "p50_ms": found.p50_ms,
+            "p999_ms": found.p999_ms,
+            "worst_ms": found.worst_ms,
+            "before_mb": before_mb,
+            "peak_mb": peak_mb,
+            "after_mb": after_mb,
+            "attack_s": took_s,
+            "processor_s": spent_s,
+            "said": said,
+        }
+        if each.is_restarted:
+            server.stop()
+            server.start()
+            figures["start_processor_s"] = cpu_seconds(server.pid)
+    return figures, found
+
+
+def line(each: Row, figures: Figures) -> str:
+    ms = " | ".join(f"{figures[name]:.1f}" for name in ("p50_ms", "p999_ms", "worst_ms"))
+    mb = " → ".join(f"{figures[name]:.0f}" for name in ("before_mb", "peak_mb", "after_mb"))
+    start = figures.get("start_processor_s")
+    restart = "" if start is None else f"; the next start takes {start:.1f} s of processor time"
+    return f"| {each.title} | {ms} | {mb} | {figures['said']}{restart} |"
+
+
+HEAD = "| attack | p50 ms | p99.9 ms | worst ms | memory in MB before → most → after | what the attacker is told |"
+
+
+@click.command(help=__doc__)
+@click.option("--only", multiple=True, help="An attack; may be given several times. All by default.")
+@click.option("--leave-out", multiple=True, help="An attack to leave out.")
+@click.option("--list", "list_rows", is_flag=True, help="Name the attacks and end.")
+@click.option("--keep/--no-keep", "is_kept", default=True, help="Write all figures to bench/results/.")
+def main(only: tuple[str, ...], leave_out: tuple[str, ...], list_rows: bool, is_kept: bool) -> None:
+    rows = sorted(ROWS, key=lambda each: each.name != "nothing")
+    if list_rows:
+        for each in rows:
+            click.echo(f"{each.name:32}{each.title}")
+        return
+    names = set(chosen((each.name for each in rows), only, leave_out))
+    about = circumstances()
+    kept: dict[str, Figures] = {}
+    click.echo(f"{HEAD}\n|---|--:|--:|--:|--:|---|")
+    for each in rows:
+        if each.name in names:
+            with TemporaryDirectory(prefix="oncelog-attack-") as folder:
+                kept[each.name], _ = measure(each, Path(folder))
+            click.echo(line(each, kept[each.name]))
+    if is_kept:
+        click.echo(f"kept in {keep(about, kept, 'attack-')}")
+
+
+if __name__ == "__main__":
+    main()

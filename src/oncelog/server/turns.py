@@ -1,0 +1,48 @@
+"""Long work takes turns, so that no request holds the others up.
+
+In each round of the event loop all long work together has a few milliseconds. What is not done by then waits in a
+queue, whatever connection it came in by; each round takes up the first of it, and between two rounds the loop looks at
+every connection.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+TURN_MS = 5
+
+
+class Turns:
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self._now_ms = now_ms
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._began_ms: int | None = None  # in this round: when something first asked
+
+    def is_over(self) -> bool:
+        """Whether long work has had its part of this round."""
+        now_ms = self._now_ms()
+        if self._began_ms is None:
+            self._begin(now_ms)
+            return False
+        return now_ms - self._began_ms >= TURN_MS
+
+    def wait(self, callback: Callable[[], None]) -> None:
+        """Call it when its turn has come."""
+        self._waiting.append(callback)
+        if self._began_ms is None:
+            self._begin(self._now_ms())
+
+    async def next(self) -> None:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.wait(lambda: None if future.done() else future.set_result(None))
+        await future
+
+    def _begin(self, now_ms: int) -> None:
+        self._began_ms = now_ms
+        asyncio.get_running_loop().call_soon(self._next_round)
+
+    def _next_round(self) -> None:
+        self._began_ms = None
+        if self._waiting:
+            self._begin(self._now_ms())
+            self._waiting.popleft()()
