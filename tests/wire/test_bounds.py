@@ -8,7 +8,8 @@ import pytest
 from kio.serial import entity_writer
 
 from oncelog.server.api import apis
-from oncelog.wire.frames import MalformedFrame
+from oncelog.wire.bounds import MOST_STRING_BYTES
+from oncelog.wire.frames import MOST_TAGGED_FIELDS, MalformedFrame, skip_tagged_fields, write_uvarint
 from oncelog.wire.messages import schema
 from tests.fuzz.entities import Instances
 from tests.raw import message
@@ -31,6 +32,37 @@ COMPACT_MOST = b"\xff\xff\xff\xff\x0f"
 def test_an_array_that_claims_more_than_there_is_ends_the_reading(name: str, version: int, data: bytes) -> None:
     with pytest.raises(MalformedFrame):
         schema(name, version).read(data, 0)
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_string_has_at_most_what_kafka_allows(more: int) -> None:
+    name = b"g" * (MOST_STRING_BYTES + more)
+    data = b"\x02" + write_uvarint(len(name) + 1) + name + b"\x00\x00"
+    if more:
+        with pytest.raises(MalformedFrame, match="32767"):
+            schema("describe_groups", 5).read(data, 0)
+    else:
+        assert schema("describe_groups", 5).read(data, 0)[0].groups == (name.decode(),)
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_tagged_fields_are_counted_over_the_whole_request(more: int) -> None:
+    """Each takes a step of the reader, and two bytes: millions of them fit into a request."""
+    in_a_topic = MOST_TAGGED_FIELDS // 2
+    topic = b"\x02t\x01" + write_uvarint(in_a_topic) + b"\x09\x00" * in_a_topic
+    in_the_request = MOST_TAGGED_FIELDS - 2 * in_a_topic + more
+    data = b"\x03" + topic * 2 + write_uvarint(in_the_request) + b"\x09\x00" * in_the_request
+    if more:
+        with pytest.raises(MalformedFrame, match="tagged fields"):
+            schema("describe_producers", 0).read(data, 0)
+    else:
+        assert len(schema("describe_producers", 0).read(data, 0)[0].topics) == 2
+
+
+def test_tagged_fields_of_a_header_are_counted_before_they_are_read() -> None:
+    fields = write_uvarint(MOST_TAGGED_FIELDS + 1)  # and no field behind it
+    with pytest.raises(MalformedFrame, match="at most"):
+        skip_tagged_fields(fields, 0, len(fields))
 
 
 def test_tagged_fields_of_newer_clients_are_passed_over() -> None:

@@ -39,9 +39,11 @@ class Broker:
         self.flusher = Flusher()
         self.topics = Topics(settings, disk or RealDisk(), self._new_producers, self.clock.now())
         self.metrics = Metrics()
-        self.groups = GroupCoordinator(settings, self.topics, self.clock, request_flush=self.flusher.request)
-        self.housekeeping = Housekeeping(settings, self.topics, self.clock)
         self.turns = Turns(lambda: self.clock.now().monotonic_ms)
+        self.groups = GroupCoordinator(
+            settings, self.topics, self.clock, request_flush=self.flusher.request, in_turns=self.turns.go_through
+        )
+        self.housekeeping = Housekeeping(settings, self.topics, self.clock)
         self.aside = Aside()
         self.memory = Memory(settings.queued_max_request_bytes)
         self.endpoints = endpoints(settings)

@@ -119,6 +119,13 @@ class Settings:
         DAY_MS, "A producer with a pid of InitProducerId is forgotten after this time without a message.", low=1
     )
     oncelog_lease_lifetime_ms: int = long(DAY_MS, "Lifetime of a pid granted by lease_pid.", low=1000)
+    oncelog_max_groups: int = integer(
+        100_000,
+        "Groups of consumers, with members or only with offsets. One host may make a group as long as it has made "
+        "fewer than are left, so that there is room for others.",
+        low=1,
+        high=2**24,
+    )
     oncelog_producer_ring_entries: int = integer(
         65_536, "Leased producers that one partition can hold at a time.", low=16, high=2**24
     )
@@ -143,7 +150,12 @@ class Settings:
     offsets_topic_num_partitions: int = integer(
         1, "Partitions of __consumer_offsets. Kafka's 50 spread the work over brokers; here there is one.", low=1
     )
-    offsets_topic_segment_bytes: int = integer(100 * 2**20, "Segment size of __consumer_offsets.", low=14)
+    offsets_topic_segment_bytes: int = integer(
+        4 * 2**20,
+        "Segment size of __consumer_offsets. Every start reads the topic, and only closed segments are compacted: "
+        "with Kafka's 100 MiB a start would read up to a million commits that no longer count.",
+        low=14,
+    )
     offsets_topic_replication_factor: int = integer(1, "Copies of __consumer_offsets.", low=1, high=1)
 
     # Watching it

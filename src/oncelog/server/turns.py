@@ -7,7 +7,7 @@ every connection.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 TURN_MS = 5
 
@@ -36,6 +36,13 @@ class Turns:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.wait(lambda: None if future.done() else future.set_result(None))
         await future
+
+    def go_through(self, steps: Iterator[None]) -> None:
+        """Work that nobody waits for, step by step, as many in a turn as fit."""
+        for _ in steps:
+            if self.is_over():
+                self.wait(lambda: self.go_through(steps))
+                return
 
     def _begin(self, now_ms: int) -> None:
         self._began_ms = now_ms

@@ -2,12 +2,21 @@
 
 import asyncio
 import errno
+from collections.abc import Iterator
 from random import Random
 
 import pytest
 
 from oncelog.server.errors import ErrorCode
-from oncelog.server.groups.messages import JoinAnswer, Leaving, SyncAnswer, SyncRequest
+from oncelog.server.groups.coordinator import GroupCoordinator, at_once
+from oncelog.server.groups.messages import (
+    MEMBER_BYTES,
+    MOST_ID_CHARACTERS,
+    JoinAnswer,
+    Leaving,
+    SyncAnswer,
+    SyncRequest,
+)
 from oncelog.server.groups.offsets import ENTRY_BYTES, Offsets, TopicPartition
 from oncelog.server.groups.records import CommittedOffset
 from oncelog.server.groups.state import State
@@ -361,3 +370,78 @@ async def test_one_timer_serves_all_groups() -> None:
     house.timers.advance(SESSION_MS + 50)
     states = [house.groups.groups[f"g{number}"].state for number in range(100)]
     assert states == [State.EMPTY] * 51 + [State.STABLE] * 49
+
+
+# Bounds
+
+
+async def test_ids_have_a_bound_and_nothing_is_kept_of_longer_ones() -> None:
+    house = House()
+    house.make_topic("t")
+    now, long = house.clock.now(), "x" * (MOST_ID_CHARACTERS + 1)
+    assert house.groups.check_commit(long, "", None, -1, now) is ErrorCode.invalid_group_id
+    assert house.groups.check_commit(long[1:], "", None, -1, now) is ErrorCode.none
+    assert house.groups.settled(long) is ErrorCode.invalid_group_id
+    assert house.groups.delete_group(long, now) is ErrorCode.invalid_group_id
+    assert house.groups.heartbeat(long, "m", None, 1, now) is ErrorCode.invalid_group_id
+    for refused in ({"client_id": long}, {"instance_id": long}, {"protocol_type": long}):
+        assert (await joined(house, **refused)).error is ErrorCode.invalid_request
+    assert "g" not in house.groups.groups
+
+
+async def test_ids_that_were_only_handed_out_count_as_what_members_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("oncelog.server.groups.coordinator.MEMBERS_BYTES", 5 * MEMBER_BYTES)
+    house = House()
+    for number in range(4):
+        answer = await joined(house, needs_known_id=True, fresh_id=f"m{number}")
+        assert answer.error is ErrorCode.member_id_required
+    assert (await joined(house, needs_known_id=True, fresh_id="m4")).error is ErrorCode.coordinator_not_available
+    house.timers.advance(SESSION_MS)
+    assert (await joined(house, needs_known_id=True, fresh_id="m5")).error is ErrorCode.member_id_required
+
+
+async def test_one_host_leaves_room_for_the_groups_of_others(caplog: pytest.LogCaptureFixture) -> None:
+    house = House("oncelog.max.groups=16")
+    house.make_topic("t")
+
+    def made(host: str) -> int:
+        now = house.clock.now()
+        committed = {TopicPartition("t", 0): CommittedOffset(1, -1, "", now.wall_ms)}
+        count = 0
+        while house.groups.commit(f"{host}-{count}", committed, now, host) is ErrorCode.none:
+            count += 1
+        return count
+
+    assert made("greedy") == 8
+    assert house.groups.commit("greedy-0", {}, house.clock.now(), "greedy") is ErrorCode.none, "what is there goes on"
+    assert made("second") == 4
+    assert made("third") == 2
+    said = [each for each in caplog.messages if "oncelog.max.groups=16" in each]
+    assert len(said) == 1
+    assert "greedy" in said[0]
+    house.groups.delete_group("second-0", house.clock.now())
+    assert made("second") == 0, "it has 3, and 3 are left"
+
+
+async def test_housekeeping_goes_in_steps_and_ends_with_the_server() -> None:
+    house = House()
+    house.make_topic("t")
+    steps: list[Iterator[None]] = []
+    groups = GroupCoordinator(
+        house.settings, house.topics, house.clock, house.timers.call_later, house.flushes.append, in_turns=steps.append
+    )
+    groups.start()
+    now = house.clock.now()
+    for number in range(5):
+        groups.commit(f"g{number}", {TopicPartition("t", 0): CommittedOffset(1, -1, "", now.wall_ms)}, now)
+    groups.topic_deleted("t", now)
+    (step,) = steps
+    next(step)
+    next(step)
+    assert [groups.committed(f"g{number}", "t", 0) is None for number in range(5)] == [True, False, False, False, False]
+    house.clock.advance(1)
+    later = house.clock.now()
+    groups.commit("g4", {TopicPartition("t", 0): CommittedOffset(7, -1, "", later.wall_ms)}, later)
+    at_once(step)
+    left = [groups.committed(f"g{number}", "t", 0) for number in range(5)]
+    assert [each is not None and each.offset for each in left] == [False, False, False, False, 7]

@@ -39,7 +39,7 @@ async def handle(request: Any, call: Call) -> Any:
         error = ErrorCode.illegal_generation
     if error is not ErrorCode.none:
         return await _answer(request, call, _fail(errors, error, ErrorCode.offset_metadata_too_large))
-    settled = groups.commit(request.group_id, accepted, call.now)
+    settled = groups.commit(request.group_id, accepted, call.now, call.client_host)
     error = settled if isinstance(settled, ErrorCode) else await settled
     return await _answer(request, call, _fail(errors, error))
 

@@ -8,7 +8,7 @@ answered by a future; when the client hangs up the future is cancelled, and the 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
 from oncelog.clock import Clock, Now
@@ -16,6 +16,8 @@ from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.groups.alarms import Alarms, CallLater, TimerHandle
 from oncelog.server.groups.group import Group
 from oncelog.server.groups.messages import (
+    MEMBER_BYTES,
+    MOST_ID_CHARACTERS,
     Answer,
     Effect,
     GroupLimits,
@@ -36,7 +38,6 @@ from oncelog.server.topics import Partition, Topics
 
 logger = logging.getLogger(__name__)
 
-MAX_GROUPS = 100_000  # each takes some kilobytes; a client that makes up names must not take all memory
 MEMBERS_BYTES = 256 * 2**20  # what members of all groups say of themselves and are assigned
 OFFSETS_BYTES = 512 * 2**20  # what all groups have committed, with its metadata
 HOUSEKEEPING = None  # the name of the coordinator's own alarm
@@ -63,6 +64,7 @@ class GroupCoordinator:
         clock: Clock,
         call_later: CallLater | None = None,
         request_flush: Callable[[Partition], None] = lambda partition: None,
+        in_turns: Callable[[Iterator[None]], None] = lambda steps: at_once(steps),
     ) -> None:
         self.settings = settings
         self._topics = topics
@@ -72,6 +74,8 @@ class GroupCoordinator:
         self._alarms = Alarms(call_later or _call_later, lambda: clock.now().monotonic_ms, self._ring)
         self._counted_bytes: dict[str, int] = {}  # of each group, as it is in the sum of all
         self._members_bytes = 0
+        self._in_turns = in_turns
+        self._said_full_ms = -MINUTE_MS
         self._is_running = False
 
     # Life
@@ -81,7 +85,7 @@ class GroupCoordinator:
         now = self._clock.now()
         self._store.load(self._limits, now)
         self._is_running = True
-        self._forget_missing_topics(now)
+        at_once(self._forget_missing_topics(now))
         self._alarms.set(HOUSEKEEPING, now.monotonic_ms + self.settings.offsets_retention_check_interval_ms)
         for group in self.groups.values():
             self._count(group)
@@ -106,10 +110,12 @@ class GroupCoordinator:
         error = self.check_group_id(group_id)
         if error is ErrorCode.none and not self._is_session_timeout_allowed(request.session_timeout_ms):
             error = ErrorCode.invalid_session_timeout
+        if error is ErrorCode.none and request.has_long_ids:
+            error = ErrorCode.invalid_request
         if error is ErrorCode.none and request.protocols_bytes > self.settings.message_max_bytes:
             # Its group could never be stored. Kafka finds that out only when it tries to, and knows no better word.
             error = ErrorCode.invalid_request
-        if error is ErrorCode.none and self._members_bytes + request.protocols_bytes > MEMBERS_BYTES:
+        if error is ErrorCode.none and self._members_bytes + MEMBER_BYTES + request.protocols_bytes > MEMBERS_BYTES:
             error = ErrorCode.coordinator_not_available
         if error is not ErrorCode.none:
             return JoinAnswer(error=error, member_id=request.member_id)
@@ -117,9 +123,9 @@ class GroupCoordinator:
         if group is None:
             if request.member_id:
                 return JoinAnswer(error=ErrorCode.unknown_member_id, member_id=request.member_id)
-            if not self._has_room():
-                return JoinAnswer(error=ErrorCode.coordinator_not_available)
-            group = self._new_group(group_id, now)
+            group = self._new_group(group_id, request.client_host.lstrip("/"), now)
+            if group is None:
+                return JoinAnswer(error=ErrorCode.group_max_size_reached)
         waiter: asyncio.Future[JoinAnswer] = asyncio.get_running_loop().create_future()
         self._carry_out(group, group.join(request, waiter, now), now)
         return self._now_or_later(group, waiter)
@@ -162,6 +168,8 @@ class GroupCoordinator:
     ) -> ErrorCode:
         if not self._is_running:
             return ErrorCode.coordinator_not_available
+        if len(group_id) > MOST_ID_CHARACTERS:
+            return ErrorCode.invalid_group_id
         if self._store.is_lost(group_id):
             return ErrorCode.not_coordinator
         group = self.groups.get(group_id)
@@ -169,7 +177,9 @@ class GroupCoordinator:
             return ErrorCode.none if generation < 0 else ErrorCode.group_id_not_found
         return group.check_commit(member_id, instance_id, generation, now)
 
-    def commit(self, group_id: str, committed: Mapping[TopicPartition, CommittedOffset], now: Now) -> Settled:
+    def commit(
+        self, group_id: str, committed: Mapping[TopicPartition, CommittedOffset], now: Now, client_host: str = ""
+    ) -> Settled:
         """After `check_commit`. All of them are stored, or none."""
         if not committed:
             return ErrorCode.none
@@ -179,9 +189,9 @@ class GroupCoordinator:
             return ErrorCode.coordinator_not_available
         group = self.groups.get(group_id)
         if group is None:
-            if not self._has_room():
-                return ErrorCode.coordinator_not_available
-            group = self._new_group(group_id, now)
+            group = self._new_group(group_id, client_host, now)
+            if group is None:
+                return ErrorCode.group_max_size_reached
         try:
             return self._store.put_offsets(group_id, committed, now)
         except KafkaError as refusal:
@@ -196,6 +206,8 @@ class GroupCoordinator:
 
     def settled(self, group_id: str) -> Settled:
         """Before offsets are told: whether they would survive a crash."""
+        if len(group_id) > MOST_ID_CHARACTERS:
+            return ErrorCode.invalid_group_id
         return self._store.settled(group_id) if self._is_running else ErrorCode.coordinator_not_available
 
     def check_delete_offsets(self, group_id: str) -> ErrorCode:
@@ -216,11 +228,13 @@ class GroupCoordinator:
 
     def topic_deleted(self, name: str, now: Now) -> None:
         """Offsets of a topic that is gone would be wrong for the next one of that name."""
-        self._forget_offsets(lambda topic: topic != name, now)
+        self._in_turns(self._forget_offsets(name, now))
 
     # Groups as a whole
 
     def delete_group(self, group_id: str, now: Now) -> Settled:
+        if len(group_id) > MOST_ID_CHARACTERS:
+            return ErrorCode.invalid_group_id
         if self._store.is_lost(group_id):
             return ErrorCode.not_coordinator
         group = self.groups.get(group_id)
@@ -239,7 +253,7 @@ class GroupCoordinator:
         """For members. Simple consumers may use the empty name, and so it can be looked at and deleted, as in Kafka."""
         if not self._is_running:
             return ErrorCode.coordinator_not_available
-        if not group_id:
+        if not group_id or len(group_id) > MOST_ID_CHARACTERS:
             return ErrorCode.invalid_group_id
         return ErrorCode.not_coordinator if self._store.is_lost(group_id) else ErrorCode.none
 
@@ -247,9 +261,6 @@ class GroupCoordinator:
 
     def _is_session_timeout_allowed(self, timeout_ms: int) -> bool:
         return self._limits.min_session_timeout_ms <= timeout_ms <= self._limits.max_session_timeout_ms
-
-    def _has_room(self) -> bool:
-        return len(self.groups) < MAX_GROUPS
 
     def _count(self, group: Group) -> None:
         size_bytes = group.held_bytes
@@ -259,9 +270,21 @@ class GroupCoordinator:
         else:
             self._members_bytes -= self._counted_bytes.pop(group.group_id, 0)
 
-    def _new_group(self, group_id: str, now: Now) -> Group:
-        group = self.groups[group_id] = Group(group_id, self._limits, now)
-        return group
+    def _new_group(self, group_id: str, client_host: str, now: Now) -> Group | None:
+        """None where there is no room for it: said to the client, and once a minute to whoever runs the server."""
+        if self._store.has_room(client_host):
+            return self._store.make(group_id, self._limits, client_host, now)
+        if now.monotonic_ms - self._said_full_ms >= MINUTE_MS:
+            self._said_full_ms = now.monotonic_ms
+            logger.warning(
+                "the group %r of %s is refused: there are %d groups, and oncelog.max.groups=%d keeps room for other "
+                "hosts. Raise it, or delete groups that nobody needs",
+                group_id,
+                client_host,
+                len(self.groups),
+                self.settings.oncelog_max_groups,
+            )
+        return None
 
     def _now_or_later(self, group: Group, waiter: asyncio.Future[T]) -> T | asyncio.Future[T]:
         if waiter.done():
@@ -312,41 +335,58 @@ class GroupCoordinator:
     def _ring(self, name: str | None) -> None:
         now = self._clock.now()
         if name is HOUSEKEEPING:
-            self._keep_house(now)
+            self._alarms.set(HOUSEKEEPING, now.monotonic_ms + self.settings.offsets_retention_check_interval_ms)
+            self._in_turns(self._keep_house(now))
             return
         group = self.groups.get(name)
         if group is not None:
             self._carry_out(group, group.tick(now), now)
             self._store.forget_if_void(group)
 
-    def _keep_house(self, now: Now) -> None:
+    def _keep_house(self, now: Now) -> Iterator[None]:
         """What nobody will ask for again is taken out of the log and of memory."""
-        self._alarms.set(HOUSEKEEPING, now.monotonic_ms + self.settings.offsets_retention_check_interval_ms)
-        self._forget_missing_topics(now)
-        try:
-            retention_ms = self.settings.offsets_retention_minutes * MINUTE_MS
-            for group in list(self.groups.values()):
-                if self._store.is_lost(group.group_id):
-                    continue  # nothing can be taken away there, and the others must not wait for it
+        yield from self._forget_missing_topics(now)
+        retention_ms = self.settings.offsets_retention_minutes * MINUTE_MS
+        for group in list(self.groups.values()):
+            yield
+            if not self._is_running:
+                return
+            if self.groups.get(group.group_id) is not group or self._store.is_lost(group.group_id):
+                continue  # it is gone; or nothing can be taken away there, and the others must not wait for it
+            try:
                 gone = expired(group, self._store.offsets, retention_ms, now.wall_ms)
                 self._store.remove_offsets(group.group_id, gone, now)
                 has_offsets = self._store.offsets.has_any(group.group_id)
                 if group.state is State.EMPTY and not has_offsets and not group.has_pending_ids:
                     self._store.remove_group(group.group_id, now)
                     self._alarms.set(group.group_id, None)
-        except KafkaError as refusal:
-            logger.warning("expired offsets stay until the next look: %s", refusal)
+            except KafkaError as refusal:
+                logger.warning("expired offsets stay until the next look: %s", refusal)
+                return
 
-    def _forget_missing_topics(self, now: Now) -> None:
+    def _forget_missing_topics(self, now: Now) -> Iterator[None]:
         """A crash may have come between the end of a topic and that of its offsets."""
-        self._forget_offsets(lambda topic: self._topics.get(topic) is not None, now)
+        for name in self._store.offsets.topics():
+            if self._topics.get(name) is None:
+                yield from self._forget_offsets(name, now)
+            yield
 
-    def _forget_offsets(self, exists: Callable[[str], bool], now: Now) -> None:
+    def _forget_offsets(self, topic: str, now: Now) -> Iterator[None]:
+        """What was committed for the topic until now: another one of its name may be there before this ends."""
         try:
-            for group_id, partitions in self._store.offsets.of_missing_topics(exists).items():
-                self._store.remove_offsets(group_id, partitions, now)
+            for group_id, partitions in self._store.offsets.of_topic(topic):
+                yield
+                if not self._is_running:
+                    return
+                found = ((each, self._store.offsets.get(group_id, *each)) for each in partitions)
+                old = [each for each, committed in found if committed and committed.commit_wall_ms <= now.wall_ms]
+                self._store.remove_offsets(group_id, old, now)
         except KafkaError as refusal:
             logger.warning("offsets of deleted topics stay until the next look: %s", refusal)
+
+
+def at_once(steps: Iterator[None]) -> None:
+    deque(steps, maxlen=0)
 
 
 def _call_later(delay_s: float, callback: Callable[[], None]) -> TimerHandle:

@@ -15,6 +15,7 @@ from oncelog.clock import Now
 from oncelog.server.errors import ErrorCode
 from oncelog.server.groups.member import Member
 from oncelog.server.groups.messages import (
+    MEMBER_BYTES,
     NO_MEMBER_ID,
     Answer,
     Assigned,
@@ -37,8 +38,9 @@ from oncelog.server.groups.subscription import CONSUMER_PROTOCOL
 
 
 class Group:
-    def __init__(self, group_id: str, limits: GroupLimits, now: Now) -> None:
+    def __init__(self, group_id: str, limits: GroupLimits, now: Now, made_by: str = "") -> None:
         self.group_id = group_id
+        self.made_by = made_by  # the host of the client, where it is known
         self._limits = limits
         self._rebalance = rebalance = Rebalance(limits, now)
         self._deadlines = rebalance.deadlines
@@ -92,8 +94,9 @@ class Group:
 
     @property
     def held_bytes(self) -> int:
-        """What clients made it keep; nothing when nobody is in it."""
-        return self.members.protocols_bytes + self._assigned_bytes if self.members else 0
+        """What clients made it keep, about."""
+        pending = MEMBER_BYTES * len(self._deadlines.ids_ms)
+        return pending + (self.members.held_bytes + self._assigned_bytes if self.members else 0)
 
     @property
     def has_pending_ids(self) -> bool:

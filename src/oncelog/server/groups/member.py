@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from oncelog.server.groups.messages import JoinRequest, StoredMember, Waiter, bytes_of_protocols
+from oncelog.server.groups.messages import MEMBER_BYTES, JoinRequest, StoredMember, Waiter, bytes_of_protocols
 
 Protocols = dict[str, bytes]  # name to metadata, in the member's order of preference
 
@@ -79,9 +79,9 @@ class Members:
     def __init__(self) -> None:
         self._by_id: dict[str, Member] = {}
         self._id_by_instance: dict[str, str] = {}
-        self._support: Counter[str] = Counter()  # protocol name to the number of members that know it
+        self._support: dict[str, int] = {}  # protocol name to the number of members that know it
         self._joining = 0
-        self.protocols_bytes = 0
+        self.held_bytes = 0  # about
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -113,8 +113,8 @@ class Members:
         self._by_id[member.member_id] = member
         if member.instance_id is not None:
             self._id_by_instance[member.instance_id] = member.member_id
-        self._support.update(member.protocols.keys())
-        self.protocols_bytes += bytes_of_protocols(member.protocols.items())
+        self._add_support(member.protocols)
+        self.held_bytes += MEMBER_BYTES + bytes_of_protocols(member.protocols.items())
         self._joining += member.join_waiter is not None
 
     def remove(self, member_id: str) -> Member | None:
@@ -123,20 +123,25 @@ class Members:
             if member.instance_id is not None:
                 del self._id_by_instance[member.instance_id]
             self._unsupport(member)
+            self.held_bytes -= MEMBER_BYTES
             self._joining -= member.join_waiter is not None
         return member
 
     def update(self, member: Member, request: JoinRequest) -> None:
         self._unsupport(member)
         member.protocols = dict(request.protocols)
-        self._support.update(member.protocols.keys())
-        self.protocols_bytes += request.protocols_bytes
+        self._add_support(member.protocols)
+        self.held_bytes += request.protocols_bytes
         member.session_timeout_ms = request.session_timeout_ms
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
 
+    def _add_support(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._support[name] = self._support.get(name, 0) + 1
+
     def _unsupport(self, member: Member) -> None:
         """Names that are no longer in use are forgotten: clients make them up."""
-        self.protocols_bytes -= bytes_of_protocols(member.protocols.items())
+        self.held_bytes -= bytes_of_protocols(member.protocols.items())
         for name in member.protocols:
             self._support[name] -= 1
             if not self._support[name]:
@@ -150,7 +155,7 @@ class Members:
         return former
 
     def have_in_common(self, names: Iterable[str]) -> bool:
-        return any(self._support[name] == len(self._by_id) for name in names)
+        return any(self._support.get(name, 0) == len(self._by_id) for name in names)
 
     def vote(self) -> str | None:
         """Each member votes for the first of its protocols that all have in common; a tie goes to the older member."""

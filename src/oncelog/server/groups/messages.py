@@ -14,6 +14,9 @@ NO_MEMBER_ID = ""
 NO_LEADER = ""
 
 
+# Of the id of a group, a client, a member or an instance. Kafka has no bound of its own; topics end at 249.
+MOST_ID_CHARACTERS = 1000
+MEMBER_BYTES = 1000  # of memory, beside its ids and protocols
 PROTOCOL_BYTES = 64  # of memory, beside name and metadata
 
 
@@ -50,6 +53,11 @@ class JoinRequest:
     @property
     def protocols_bytes(self) -> int:
         return bytes_of_protocols(self.protocols)
+
+    @property
+    def has_long_ids(self) -> bool:
+        ids = (self.client_id, self.instance_id or "", self.protocol_type or "")
+        return max(map(len, ids)) > MOST_ID_CHARACTERS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

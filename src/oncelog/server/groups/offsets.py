@@ -1,6 +1,6 @@
 """The committed offsets of all groups, in memory: a plain map, and what may be forgotten of it."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from oncelog.server.groups.group import Group
@@ -20,6 +20,7 @@ class TopicPartition(NamedTuple):
 class Offsets:
     def __init__(self) -> None:
         self._of_group: dict[str, dict[str, dict[int, CommittedOffset]]] = {}
+        self._groups_of: dict[str, dict[str, None]] = {}  # by topic
         self.held_bytes = 0  # about
 
     def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
@@ -27,6 +28,8 @@ class Offsets:
 
     def put(self, group_id: str, topic: str, partition: int, committed: CommittedOffset) -> None:
         partitions = self._of_group.setdefault(group_id, {}).setdefault(topic, {})
+        if not partitions:
+            self._groups_of.setdefault(topic, {})[group_id] = None
         self.held_bytes += _size_bytes(committed) - _size_bytes(partitions.get(partition))
         partitions[partition] = committed
 
@@ -38,14 +41,21 @@ class Offsets:
         topics = self._of_group.get(group_id, {})
         partitions = topics.get(topic, {})
         self.held_bytes -= _size_bytes(partitions.pop(partition, None))
-        if not partitions:
-            topics.pop(topic, None)
+        if not partitions and topics.pop(topic, None) is not None:
+            self._leave(group_id, topic)
         if not topics:
             self._of_group.pop(group_id, None)
 
     def forget(self, group_id: str) -> None:
-        for topics in self._of_group.pop(group_id, {}).values():
-            self.held_bytes -= sum(map(_size_bytes, topics.values()))
+        for topic, partitions in self._of_group.pop(group_id, {}).items():
+            self.held_bytes -= sum(map(_size_bytes, partitions.values()))
+            self._leave(group_id, topic)
+
+    def _leave(self, group_id: str, topic: str) -> None:
+        groups = self._groups_of[topic]
+        del groups[group_id]
+        if not groups:
+            del self._groups_of[topic]
 
     def groups(self) -> list[str]:
         return list(self._of_group)
@@ -61,14 +71,15 @@ class Offsets:
     def topics_of(self, group_id: str) -> dict[str, list[int]]:
         return {topic: sorted(partitions) for topic, partitions in self._of_group.get(group_id, {}).items()}
 
-    def of_missing_topics(self, exists: Callable[[str], bool]) -> dict[str, list[TopicPartition]]:
-        """By group: offsets of topics that are gone. They would be wrong for a new topic of the same name."""
-        found: dict[str, list[TopicPartition]] = {}
-        for group_id, topics in self._of_group.items():
-            for topic, partitions in topics.items():
-                if not exists(topic):
-                    found.setdefault(group_id, []).extend(TopicPartition(topic, each) for each in partitions)
-        return found
+    def topics(self) -> list[str]:
+        return list(self._groups_of)
+
+    def of_topic(self, topic: str) -> list[tuple[str, list[TopicPartition]]]:
+        """By group: what it has committed for the topic."""
+        return [
+            (group_id, [TopicPartition(topic, each) for each in self._of_group[group_id][topic]])
+            for group_id in self._groups_of.get(topic, ())
+        ]
 
 
 def _size_bytes(committed: CommittedOffset | None) -> int:

@@ -66,6 +66,11 @@ class OffsetsTopic:
                     f"on without what they stored, stop the server and empty the folder {partition.log.folder}"
                 )
 
+    @property
+    def has_lost_any(self) -> bool:
+        topic = self._topics.get(OFFSETS_TOPIC)
+        return topic is not None and any(each.log.offline is not None for each in topic.partitions)
+
     def is_lost(self, group_id: str) -> bool:
         """Whether what the group stored cannot be known, or added to, until the partition is well again."""
         partition = self.partition_of(group_id)

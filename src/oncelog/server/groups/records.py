@@ -149,7 +149,11 @@ class _Reader:
         return taken
 
     def _number(self, kind: struct.Struct) -> int:
-        number: int = kind.unpack(self._take(kind.size))[0]
+        try:
+            number: int = kind.unpack_from(self._data, self._at)[0]
+        except struct.error:
+            raise BadRecord("a field is longer than its record") from None
+        self._at += kind.size
         return number
 
     def _uvarint(self) -> int:

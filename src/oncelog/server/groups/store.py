@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from struct import error as StructError
 
@@ -28,22 +29,29 @@ class GroupStore:
     def __init__(self, settings: Settings, topics: Topics, request_flush: Callable[[Partition], None]) -> None:
         self.groups: dict[str, Group] = {}
         self.offsets = Offsets()
+        self._settings = settings
+        self._made_by: Counter[str] = Counter()  # by host, since the start: the log does not say it
         self._topic = OffsetsTopic(settings, topics, request_flush)
 
     def load(self, limits: GroupLimits, now: Now) -> None:
-        """Read everything back. A group that has offsets but no record of its own is one of simple consumers."""
+        """Read everything back; only the newest record of each key is looked into. A group that has offsets and no
+        record of its own is one of simple consumers."""
         stored: dict[str, StoredGroup] = {}
         unreadable = 0
+        newest: dict[bytes, bytes | None] = {}
         for raw_key, raw_value in self._topic.replay():
+            newest[raw_key] = raw_value
+        for raw_key, raw_value in newest.items():
             try:
                 self._replay(raw_key, raw_value, stored)
             except (BadRecord, StructError, UnicodeDecodeError):
                 unreadable += 1
         if unreadable:
             logger.error("%d records of __consumer_offsets cannot be read; they are left out", unreadable)
-        for group_id in [each for each in {*stored, *self.offsets.groups()} if self._topic.is_lost(each)]:
-            stored.pop(group_id, None)
-            self.offsets.forget(group_id)
+        if self._topic.has_lost_any:
+            for group_id in [each for each in {*stored, *self.offsets.groups()} if self._topic.is_lost(each)]:
+                stored.pop(group_id, None)
+                self.offsets.forget(group_id)
         for group_id, value in stored.items():
             self.groups[group_id] = Group.restore(group_id, value, limits, now)
         for group_id in self.offsets.groups():
@@ -92,7 +100,7 @@ class GroupStore:
         """Its offsets first: a crash in between leaves a group without offsets, never offsets of a deleted group."""
         self.remove_offsets(group_id, [place for place, _ in self.offsets.of_group(group_id)], now)
         settled = self._append(group_id, [(records.encode_group_key(group_id), None)], now)
-        self.groups.pop(group_id, None)
+        self._forget(group_id)
         return settled
 
     def settled(self, group_id: str) -> Settled:
@@ -125,4 +133,23 @@ class GroupStore:
         is_void = group.state is State.EMPTY and group.is_simple and not group.has_pending_ids
         is_current = self.groups.get(group.group_id) is group
         if is_void and is_current and not self.offsets.has_any(group.group_id):
-            del self.groups[group.group_id]
+            self._forget(group.group_id)
+
+    # Groups by who made them
+
+    def has_room(self, client_host: str) -> bool:
+        """A host may make a group as long as it has made fewer than are left for all. So none takes the last one, and
+        the others find room whatever one of them does."""
+        return self._made_by[client_host] < self._settings.oncelog_max_groups - len(self.groups)
+
+    def make(self, group_id: str, limits: GroupLimits, client_host: str, now: Now) -> Group:
+        group = self.groups[group_id] = Group(group_id, limits, now, client_host)
+        self._made_by[client_host] += 1
+        return group
+
+    def _forget(self, group_id: str) -> None:
+        group = self.groups.pop(group_id, None)
+        if group is not None and group.made_by in self._made_by:
+            self._made_by[group.made_by] -= 1
+            if not self._made_by[group.made_by]:
+                del self._made_by[group.made_by]
