@@ -201,11 +201,11 @@ def many_groups(server: ServerProcess) -> Generator[None, None, Said]:
     return f"{said}; a newcomer is told {code.name}"
 
 
-@row("ListGroups of 100,000 groups, eight times")
+@row("ListGroups of 45,000 groups, eight times")
 def list_many_groups(server: ServerProcess) -> Generator[None, None, Said]:
     with RawConnection(server.port) as connection:
         connection.create_topic("attacked")
-    said_to(server.port, [commit(f"group-{number}") for number in range(100_000)], at_once=50)
+    said_to(server.port, [commit(f"group-{number}") for number in range(45_000)], at_once=50)
     yield
     return counted(said_to(server.port, [frame("list_groups", 4)] * 8))
 
@@ -327,6 +327,40 @@ def at_limit(name: str, version: int, count: int) -> Attack:
         return f"{counted(said_to(server.port, [each] * 4))}, {len(each):,} bytes each"
 
     return attack
+
+
+@row("a produce request that names 20,000 partitions")
+def many_produce(server: ServerProcess) -> Generator[None, None, Said]:
+    data = [{"index": number, "records": batch([b"x"])} for number in range(19_000)]
+    topics = [{"name": "attacked", "partition_data": data}]
+    each = frame("produce", 9, transactional_id=None, acks=-1, timeout=1000, topic_data=topics)
+    with RawConnection(server.port, timeout_s=PATIENCE_S) as connection:
+        connection.create_topic("attacked", 4)
+    yield
+    return f"{counted(said_to(server.port, [each] * 4))}, {len(each):,} bytes each"
+
+
+@row("CreateTopics of one topic with 4,900 partitions")
+def many_partitions(server: ServerProcess) -> Generator[None, None, Said]:
+    topic = {"name": "wide", "num_partitions": 4_900, "replication_factor": 1, "assignments": [], "configs": []}
+    each = frame("create_topics", 5, topics=[topic], timeout=60_000, validate_only=False)
+    yield
+    return counted(said_to(server.port, [each]))
+
+
+@row("400 connections that each ask for all of 45,000 groups")
+def all_groups_at_once(server: ServerProcess) -> Generator[None, None, Said]:
+    with RawConnection(server.port) as connection:
+        connection.create_topic("attacked")
+    said_to(server.port, [commit(f"group-{number}") for number in range(45_000)], at_once=50)
+    each = frame("list_groups", 4)
+    yield
+    with ExitStack() as stack:
+        connections = [stack.enter_context(RawConnection(server.port, timeout_s=PATIENCE_S)) for _ in range(400)]
+        for connection in connections:
+            connection.socket.sendall(each)
+        time.sleep(10)
+    return "some were answered in ten seconds"
 
 
 def add_apis() -> None:
