@@ -119,13 +119,6 @@ class Settings:
         DAY_MS, "A producer with a pid of InitProducerId is forgotten after this time without a message.", low=1
     )
     oncelog_lease_lifetime_ms: int = long(DAY_MS, "Lifetime of a pid granted by lease_pid.", low=1000)
-    oncelog_max_groups: int = integer(
-        100_000,
-        "Groups of consumers, with members or only with offsets. One host may make a group as long as it has made "
-        "fewer than are left, so that there is room for others.",
-        low=1,
-        high=2**24,
-    )
     oncelog_producer_ring_entries: int = integer(
         65_536, "Leased producers that one partition can hold at a time.", low=16, high=2**24
     )
@@ -144,6 +137,13 @@ class Settings:
         0, "How long a new group waits for more members. Kafka's 3000 would make every test wait."
     )
     group_max_size: int = integer(10_000, "Members of one group; Kafka has no limit by default.", low=1)
+    oncelog_max_groups: int = integer(
+        100_000,
+        "Groups of consumers, with members or only with offsets. One host may make a group as long as it has made "
+        "fewer than are left, so that there is room for others.",
+        low=1,
+        high=2**24,
+    )
     offset_metadata_max_bytes: int = integer(4096, "Size of the text that a client stores beside an offset.")
     offsets_retention_minutes: int = integer(10_080, "Offsets of a group without members are kept this long.", low=1)
     offsets_retention_check_interval_ms: int = long(10 * MINUTE_MS, "How often expired offsets are looked for.", low=1)
