@@ -1,12 +1,17 @@
-"""Turns, and coroutines that begin at once, without a server."""
+"""Turns, coroutines that begin at once, and no work for the garbage collector."""
 
 import asyncio
+import gc
 from typing import Any
 
 import pytest
 
+from oncelog.embedded import Server
+from oncelog.server.connection import Connection
 from oncelog.server.eagerly import Pending, begun
 from oncelog.server.turns import TURN_MS, Turns
+from tests.raw import RawConnection, batch
+from tests.waiting import until
 
 
 class Work:
@@ -127,3 +132,30 @@ async def test_an_error_before_the_first_wait_is_raised_at_once() -> None:
 
     with pytest.raises(LookupError):
         begun(fails())
+
+
+def test_a_connection_that_is_gone_leaves_nothing_to_the_garbage_collector(server: Server) -> None:
+    """A server that looked through everything for such cycles would stop for as long."""
+
+    def use() -> None:
+        with RawConnection(server.bootstrap_servers) as raw:
+            raw.produce("t", 0, batch([b"x"]))
+            raw.fetch("t", 0, 0)
+            raw.fetch("t", 0, 1, max_wait_ms=1)
+            raw.call("list_groups", 4)
+            raw.call("metadata", 9, topics=None)
+
+    with RawConnection(server.bootstrap_servers) as raw:
+        raw.create_topic("t")
+    use()
+    until(lambda: server.call(lambda: server.broker.metrics.connections_open) == 0, "connections to be gone")
+    server.call(gc.collect)
+    gc.disable()
+    try:
+        for _ in range(20):
+            use()
+        until(lambda: server.call(lambda: server.broker.metrics.connections_open) == 0, "connections to be gone")
+        left = {id(each) for each in server.call(lambda: [e for e in gc.get_objects() if type(e) is Connection])}
+    finally:
+        gc.enable()
+    assert left == set()

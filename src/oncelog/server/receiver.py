@@ -36,10 +36,30 @@ class Serving(Protocol):
         """Whether a request of this kind may be served now."""
 
 
+class Gone:
+    """In the place of a connection that is gone: two that point at each other stay until the collector finds them,
+    and it stops the server while it looks through everything."""
+
+    is_closing = True
+    is_serving = False
+
+    def serve(self, buffer: bytearray, at: int, end: int) -> None:
+        """Nobody is there."""
+
+    def is_held(self) -> bool:
+        return True
+
+    def may_serve(self, key: int) -> bool:
+        return False
+
+
+GONE = Gone()
+
+
 class Receiver:
     def __init__(self, connections: Connections, serving: Serving) -> None:
         self._connections = connections
-        self._serving = serving
+        self._serving: Serving = serving
         self._memory = connections.broker.memory
         self._metrics = connections.broker.metrics
         self._shared = connections.receive_buffer
@@ -176,6 +196,7 @@ class Receiver:
 
     def drop(self) -> None:
         """The connection is gone."""
+        self._serving = GONE
         self._rest = bytearray()
         if self._is_starved:
             self._is_starved = False

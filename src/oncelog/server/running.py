@@ -6,8 +6,8 @@ from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any
 
-from oncelog.server.aside import give_way
 from oncelog.server.broker import Broker, bracketed
+from oncelog.server.interpreter import keep_pauses_short
 from oncelog.server.listeners import parse_address
 from oncelog.server.process import raise_open_files_limit
 from oncelog.server.service import Service
@@ -37,16 +37,19 @@ async def _serve(open_broker: Callable[[], Broker], say: Callable[[str], None], 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     raise_open_files_limit()
-    give_way()
     broker = open_broker()
     service = Service(broker)
+    keeping: asyncio.Task[None] | None = None
     try:
         await service.start()
+        keeping = asyncio.create_task(keep_pauses_short())
         async with AsyncExitStack() as stack:
             more = None if beside is None else await stack.enter_async_context(beside(broker))
             say(ready_line(service) + (f"; {more}" if more else ""))
             await stop.wait()
     finally:
+        if keeping is not None:
+            keeping.cancel()
         await service.stop()
 
 

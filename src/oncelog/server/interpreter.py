@@ -1,0 +1,30 @@
+"""How the interpreter is shared and cleaned in a process that is a server and nothing else.
+
+Threads that work beside the loop hand the interpreter back after a millisecond. And the garbage collector never looks
+through everything, which takes a second where there are 100,000 groups: reference counts free what the server drops, as
+nothing of a connection points back at itself, and each second the collector looks through what came since.
+"""
+
+import asyncio
+import gc
+import sys
+
+GIVE_WAY_S = 0.001
+COLLECT_S = 1.0
+YOUNG, MIDDLE, NEVER = 10_000, 20, 2**31 - 1
+
+
+async def keep_pauses_short() -> None:
+    """Until it is cancelled."""
+    before = sys.getswitchinterval(), gc.get_threshold()
+    sys.setswitchinterval(GIVE_WAY_S)
+    gc.set_threshold(YOUNG, MIDDLE, NEVER)
+    try:
+        while True:
+            gc.collect()
+            gc.freeze()
+            await asyncio.sleep(COLLECT_S)
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*before[1])
+        sys.setswitchinterval(before[0])
