@@ -52,6 +52,8 @@ class MapAgainstDictionary(RuleBasedStateMachine):
         self.grants = GrantsUntil()
         self.map = ProducerMap(self.grants, LIMITS)
         self.dumb: dict[int, Dumb] = {}
+        self.accepted: set[int] = set()  # leased pids of which a first record was ever appended, in this grant
+        self.floor: tuple[int, int] | None = None  # as a place in LEASED_PIDS, and since when
         self.next_offset = 0
 
     # Leased pids
@@ -70,11 +72,10 @@ class MapAgainstDictionary(RuleBasedStateMachine):
     def expected_leased(
         self, pid: int, held: Dumb | None, newer: int, position: int, count: int
     ) -> tuple[Decision, int]:
-        now = self.clock.now()
         if held is None:
-            if position != 0 or not self.grants.may_be_new(pid, now):
+            if position != 0 or not self.may_be_new(pid):
                 return Decision.UNKNOWN_PRODUCER, 0
-            return (Decision.FULL, 0) if self.is_full_of_leases() else (Decision.APPEND, 0)
+            return Decision.APPEND, 0
         if newer < 0:
             return Decision.FENCED, 0
         last = -1 if held.position is None else held.position
@@ -94,10 +95,8 @@ class MapAgainstDictionary(RuleBasedStateMachine):
         generation = ((5 if held is None else held.generation) + newer) % GENERATIONS
         if held is not None:
             expected = Decision.APPEND if newer > 0 else Decision.FENCED
-        elif not self.grants.may_be_new(pid, now):
-            expected = Decision.UNKNOWN_PRODUCER
         else:
-            expected = Decision.FULL if self.is_full_of_leases() else Decision.APPEND
+            expected = Decision.APPEND if self.may_be_new(pid) else Decision.UNKNOWN_PRODUCER
         assert self.map.judge_fence(pid, generation, now) is expected
         if expected is Decision.APPEND:
             if held is None:
@@ -171,8 +170,9 @@ class MapAgainstDictionary(RuleBasedStateMachine):
     @rule(pid=st.sampled_from(LEASED_PIDS))
     def a_pid_is_granted_again(self, pid: int) -> None:
         """2^32 grants later, or so it seems to the map."""
-        if pid not in self.dumb:
+        if pid not in self.dumb and not self.grants.may_be_new(pid, self.clock.now()):
             self.grants.granted_ms[pid] = self.clock.now().monotonic_ms
+            self.accepted.discard(pid)
 
     @rule()
     def it_goes_through_a_snapshot(self) -> None:
@@ -192,6 +192,9 @@ class MapAgainstDictionary(RuleBasedStateMachine):
 
     def append(self, pid: int, generation: int, position: int, count: int) -> None:
         now = self.clock.now()
+        if pid < FIRST_KAFKA_PID and position == 0:
+            assert pid not in self.accepted, "its first record is there twice"
+            self.accepted.add(pid)
         self.map.accept(pid, generation, position % SEQUENCES, count, self.next_offset, now.wall_ms, now)
         held = self.dumb.get(pid)
         if held is None:
@@ -211,9 +214,25 @@ class MapAgainstDictionary(RuleBasedStateMachine):
     def leases(self) -> list[int]:
         return [pid for pid in LEASED_PIDS if pid in self.dumb]
 
-    def is_full_of_leases(self) -> bool:
-        held = self.leases()
-        return len(held) >= CAPACITY and not self.is_over(held[0])
+    def may_be_new(self, pid: int) -> bool:
+        now = self.clock.now()
+        is_below = self.floor is not None and (
+            LEASED_PIDS.index(pid) <= self.floor[0] and now.monotonic_ms - self.floor[1] < 2 * LIFETIME_MS
+        )
+        return not is_below and self.grants.may_be_new(pid, now)
+
+    def make_room_for_a_lease(self) -> None:
+        once = [pid for pid in self.leases() if len(self.dumb[pid].batches) <= 1]
+        if len(once) > CAPACITY // 4:
+            gone = min(once[: CAPACITY // 4 + 1], key=lambda pid: self.dumb[pid].seen_ms)
+        else:
+            gone = min(set(self.leases()) - set(once), key=lambda pid: self.dumb[pid].last_offset)
+        del self.dumb[gone]
+        now_ms = self.clock.now().monotonic_ms
+        place = LEASED_PIDS.index(gone)
+        if self.floor is not None and now_ms - self.floor[1] < 2 * LIFETIME_MS:
+            place = max(place, self.floor[0])
+        self.floor = place, now_ms
 
     def is_full_of_kafka(self) -> bool:
         held = self.kafka_pids()
@@ -236,6 +255,8 @@ class MapAgainstDictionary(RuleBasedStateMachine):
                 del self.dumb[held[0]]
         elif len(self.leases()) >= CAPACITY:
             self.expire_leases()
+            if len(self.leases()) >= CAPACITY:
+                self.make_room_for_a_lease()
 
     def expire(self) -> None:
         self.expire_leases()

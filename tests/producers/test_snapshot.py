@@ -7,7 +7,7 @@ from oncelog.clock import Now
 from oncelog.producers import FIRST_KAFKA_PID, CorruptSnapshot, Decision, ProducerMap
 from tests.producers.partition import DAY_MS, HOUR_MS, Answer, Partition
 
-HEAD_BYTES = 32
+HEAD_BYTES = 44
 PID, KAFKA_PID = 3, FIRST_KAFKA_PID + 5
 
 
@@ -97,6 +97,17 @@ def test_a_head_that_is_wrong_under_a_right_crc_is_refused(position: int, value:
     body[position : position + len(value)] = value
     with pytest.raises(CorruptSnapshot):
         ProducerMap().decode(bytes(body) + crc32c(body).to_bytes(4, "big"), partition.clock.now())
+
+
+def test_one_of_the_version_before_is_read_too() -> None:
+    partition = sample()
+    body = bytearray(partition.map.encode(partition.clock.now())[:-4])
+    before = list(partition.map.live(partition.clock.now()))
+    del body[32:44]
+    body[4:6] = b"\x00\x02"
+    partition.map = ProducerMap()
+    partition.map.decode(bytes(body) + crc32c(body).to_bytes(4, "big"), partition.clock.now())
+    assert list(partition.map.live(partition.clock.now())) == before
 
 
 def test_a_refused_snapshot_leaves_the_map_as_it_was() -> None:

@@ -10,7 +10,7 @@ class Decision(IntEnum):
     OUT_OF_ORDER = 3
     UNKNOWN_PRODUCER = 4
     FENCED = 5  # an older generation
-    FULL = 6  # no room for a new pid without evicting a live one; retriable
+    FULL = 6  # no room for a new Kafka pid without evicting an active one; retriable
     DUPLICATE_FORGOTTEN = 7  # a Kafka pid's batch, surely in the log, older than the batches remembered
 
 

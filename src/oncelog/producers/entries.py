@@ -145,6 +145,10 @@ class Entries:
     def last_offset(self, row: int) -> int:
         return self.offset_of(row, self.last_sequence[row]) if self.batches[row] else -1
 
+    def newest_place(self, row: int) -> int:
+        """Of a row that has remembered batches."""
+        return row * BATCHES_REMEMBERED + (self.batches[row] - 1) % BATCHES_REMEMBERED
+
     def places(self, row: int) -> list[int]:
         """Where this row's remembered batches are in `first_sequence` and `base_offset`, oldest first."""
         batches, first = self.batches[row], row * BATCHES_REMEMBERED

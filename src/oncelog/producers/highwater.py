@@ -26,7 +26,7 @@ class Known(NamedTuple):
 
 class Question(NamedTuple):
     known: Known | None
-    may_be_new: bool  # granted within the last two lifetimes; asked only about a pid that is unknown here
+    may_be_new: bool  # granted within the last two lifetimes, and above the floor; asked only where a pid is unknown
     generation: int  # g
     first_sequence: int  # s
     record_count: int  # e - s + 1
@@ -65,7 +65,7 @@ class Rule(NamedTuple):
 
 TABLE: tuple[Rule, ...] = (
     Rule(
-        "pid unknown here, s = 0, and granted within the last two lifetimes",
+        "pid unknown here, s = 0, granted within the last two lifetimes, and above the floor",
         lambda q: q.is_first,
         Decision.APPEND,
     ),

@@ -2,6 +2,8 @@
 
 from array import array
 from collections.abc import Iterator
+from itertools import compress, islice
+from typing import NamedTuple
 
 from oncelog.clock import Now
 from oncelog.producers import highwater
@@ -9,11 +11,19 @@ from oncelog.producers.decision import APPEND, Decision, Judgement
 from oncelog.producers.entries import Entries
 from oncelog.producers.grants import Grants
 from oncelog.producers.highwater import Known, Question
-from oncelog.producers.ring import Ring
+from oncelog.producers.ring import PIDS, Ring
 from oncelog.producers.sequences import SEQUENCE_MASK
 
 LIFETIMES_KEPT = 2
-OVERFLOW = 2  # replay may fill the ring to so many times its capacity
+PARTS_FREED = 8  # a full ring frees one of so many parts at a time
+PARTS_FOR_NEW = 4  # one of so many parts is for those that wrote once so far; the others are for those that wrote on
+
+
+class Floor(NamedTuple):
+    """Where a full ring has made room: no pid up to this one passes as new any more, since it may have been here."""
+
+    pid: int = 0  # 0: nobody gave way
+    raised_ms: int = 0  # monotonic
 
 
 class LeasedProducers:
@@ -21,6 +31,9 @@ class LeasedProducers:
 
     One lifetime is promised. The second closes the gap to `Grants.may_be_new`, which takes a pid for a new one until
     two lifetimes after its grant: an entry outlives that moment, so a first batch sent again never passes as new.
+
+    A full ring makes room before that, and the floor then closes the same gap: who gave way is unknown here, and so is
+    every pid below the floor that never wrote here. Neither can be appended again; both lease another pid.
     """
 
     def __init__(self, grants: Grants, lifetime_ms: int, capacity: int) -> None:
@@ -33,6 +46,7 @@ class LeasedProducers:
     def clear(self) -> None:
         self.entries = Entries(self.capacity)
         self.ring = Ring(self.capacity)
+        self.floor = Floor()
         self._pid = 0  # the last pid looked up and found, since the same one usually comes again
         self._row = -1
 
@@ -78,9 +92,7 @@ class LeasedProducers:
 
     def judge_fence(self, pid: int, generation: int, now: Now) -> Decision:
         known = self.known(pid)
-        may_be_new = known is None and self._grants.may_be_new(pid, now)
-        decision = highwater.decide_fence(known, may_be_new, generation)
-        return Decision.FULL if decision is Decision.APPEND and known is None and self.is_full(now) else decision
+        return highwater.decide_fence(known, known is None and self._may_be_new(pid, now), generation)
 
     def fence(self, pid: int, generation: int, now: Now) -> None:
         row = self.row(pid)
@@ -129,22 +141,49 @@ class LeasedProducers:
             expired += 1
         return expired
 
-    def is_full(self, now: Now) -> bool:
-        return len(self.ring) >= self.capacity and not self._oldest_is_over(now)
-
-    def insert(self, pid: int, generation: int, seen_ms: int) -> int:
-        """A new entry. The oldest makes room only at a bound that no live entry can reach (see docs/producers.md)."""
-        if len(self.ring) >= self.capacity * OVERFLOW:
-            self._drop_oldest()
-        row = self.entries.take(generation, seen_ms)
+    def _insert(self, pid: int, generation: int, now: Now) -> int:
+        if len(self.ring) >= self.capacity:
+            self.expire(now)
+        if len(self.ring) >= self.capacity:
+            self._make_room(now)
+        row = self.entries.take(generation, now.monotonic_ms)
         self.ring.insert(pid, row)
         self._pid, self._row = pid, row
         return row
 
-    def _insert(self, pid: int, generation: int, now: Now) -> int:
-        if len(self.ring) >= self.capacity:
-            self.expire(now)
-        return self.insert(pid, generation, now.monotonic_ms)
+    def _make_room(self, now: Now) -> None:
+        """The longest idle give way: of the oldest that wrote once, or, where these are few, of those that wrote on."""
+        pids, rows = self.ring.places()
+        entries = self.entries
+        batches, seen_ms, base_offset = entries.batches, entries.seen_ms, entries.base_offset
+        part = self.capacity // PARTS_FOR_NEW
+        candidates = list(islice((place for place, row in enumerate(rows) if batches[row] <= 1), part + 1))
+        if len(candidates) > part:
+            candidates.sort(key=lambda place: seen_ms[rows[place]])
+        else:
+            candidates = [place for place, row in enumerate(rows) if batches[row] > 1]
+            offsets = [base_offset[entries.newest_place(row)] if batches[row] > 1 else -1 for row in rows]
+            candidates.sort(key=offsets.__getitem__)
+        stays = bytearray(b"\1") * len(rows)
+        for place in candidates[: len(rows) - self.capacity + max(1, self.capacity // PARTS_FREED)]:
+            stays[place] = 0
+            entries.give_back(rows[place])
+        last_to_go = stays.rindex(0)
+        self._raise_floor((pids[last_to_go] - 1) % PIDS + 1, now)
+        self.ring.put_back(array("q", compress(pids, stays)), array("I", compress(rows, stays)))
+        self._pid, self._row = 0, -1
+
+    def _raise_floor(self, pid: int, now: Now) -> None:
+        self.floor = Floor(self.floor.pid if self._is_below_floor(pid, now) else pid, now.monotonic_ms)
+
+    def _is_below_floor(self, pid: int, now: Now) -> bool:
+        """After two lifetimes the grants themselves know that none of these pids is new."""
+        floor = self.floor
+        is_up = floor.pid > 0 and now.monotonic_ms - floor.raised_ms < self._kept_ms
+        return is_up and (floor.pid - pid) % PIDS < PIDS // 2
+
+    def _may_be_new(self, pid: int, now: Now) -> bool:
+        return not self._is_below_floor(pid, now) and self._grants.may_be_new(pid, now)
 
     def _judge_by_table(
         self, row: int, pid: int, generation: int, first_sequence: int, record_count: int, now: Now
@@ -155,9 +194,8 @@ class LeasedProducers:
             if decision is Decision.DUPLICATE:
                 return decision, self.entries.offset_of(row, first_sequence)
             return decision, detail
-        may_be_new = first_sequence == 0 and self._grants.may_be_new(pid, now)
-        judgement = highwater.decide(Question(None, may_be_new, generation, first_sequence, record_count))
-        return (Decision.FULL, 0) if judgement[0] is Decision.APPEND and self.is_full(now) else judgement
+        may_be_new = first_sequence == 0 and self._may_be_new(pid, now)
+        return highwater.decide(Question(None, may_be_new, generation, first_sequence, record_count))
 
     def _oldest_is_over(self, now: Now) -> bool:
         return now.monotonic_ms - self.entries.seen_ms[self.ring.oldest_row()] >= self._kept_ms

@@ -125,7 +125,7 @@ class ProducerMap:
             self.run.settle()
 
     def judge_fence(self, pid: int, generation: int, now: Now) -> Decision:
-        """Whether a control batch may raise the pid's generation: APPEND, FENCED, UNKNOWN_PRODUCER or FULL."""
+        """Whether a control batch may raise the pid's generation: APPEND, FENCED or UNKNOWN_PRODUCER."""
         if not 0 < pid < FIRST_KAFKA_PID:
             return Decision.UNKNOWN_PRODUCER
         self.run.settle()
@@ -192,7 +192,7 @@ class ProducerMap:
 
     def encode(self, now: Now) -> bytes:
         self.run.settle()
-        return snapshot.encode(self._leased, self._kafka, now)
+        return snapshot.encode(self._leased, self._kafka, self._leased.floor, now)
 
     def decode(self, data: bytes, now: Now) -> None:
         """Put the snapshot's producers in the place of all that is here; `CorruptSnapshot` leaves all as it was."""
@@ -200,6 +200,8 @@ class ProducerMap:
         self.run.drop()
         snapshot.restore(tables.leased, self._leased, tables.taken_ms, now)
         snapshot.restore(tables.kafka, self._kafka, tables.taken_ms, now)
+        aged_ms = now.monotonic_ms - tables.taken_ms
+        self._leased.floor = tables.floor._replace(raised_ms=tables.floor.raised_ms + aged_ms)
 
     def size_bytes(self) -> int:
         """What the columns and the ring take; a dictionary entry of about 150 bytes a Kafka pid comes on top."""

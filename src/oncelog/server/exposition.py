@@ -264,7 +264,7 @@ FAMILIES = (
     Family(
         "oncelog_producer_refused_for_room_total",
         "counter",
-        "Batches of new producers refused until the ring of leases has room.",
+        "Batches of new producers refused until the table of Kafka's producers has room.",
         _each_topic_with_producers(_producers("full")),
     ),
     Family(

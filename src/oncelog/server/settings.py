@@ -120,7 +120,10 @@ class Settings:
     )
     oncelog_lease_lifetime_ms: int = long(DAY_MS, "Lifetime of a pid granted by lease_pid.", low=1000)
     oncelog_producer_ring_entries: int = integer(
-        65_536, "Leased producers that one partition can hold at a time.", low=16, high=2**24
+        65_536,
+        "Leased producers that one partition can hold at a time; when it is full, those that wrote once give way.",
+        low=16,
+        high=2**24,
     )
     oncelog_producer_kafka_entries: int = integer(
         65_536,
