@@ -7,6 +7,7 @@ from tests.client.test_partitioners import KEYS, TABLE
 from tests.peers.jars import MissingPeer, kafka_jars, need_or_skip
 
 
+@pytest.mark.thorough  # the table holds us to Java; this says that nobody wrote it by hand
 @pytest.mark.peers
 def test_java_sends_the_keys_where_the_table_says() -> None:
     try:

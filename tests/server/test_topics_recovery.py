@@ -10,6 +10,7 @@ from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.folders import Folders
 from oncelog.server.metadata_log import MetadataLog
 from oncelog.server.topics import DataFolderError, Topics
+from tests.depth import deeper, scaled
 from tests.log import memory_disk
 from tests.log.memory_disk import MemoryDisk
 from tests.server.crashing_disk import CrashingDisk, Died
@@ -244,10 +245,11 @@ def test_a_disk_that_refuses_half_way_leaves_what_a_start_would_find(name: str, 
 
 # Power failures: what was not flushed may be lost, in part, and names may have their old meaning
 
-SEEDS_A_STEP = 3
+SEEDS_A_STEP = scaled(1)
 ON_MEMORY = [name for name in CHANGES if name != "delete"]  # the disk in memory cannot rename a folder
 
 
+@deeper
 @pytest.mark.parametrize("name", ON_MEMORY)
 def test_a_power_failure_between_any_two_steps_leaves_the_state_before_or_after(name: str) -> None:
     change = CHANGES[name]

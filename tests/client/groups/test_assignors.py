@@ -243,6 +243,7 @@ def test_a_large_group_is_shared_out_in_a_moment() -> None:
     assert {len(found) for found in after.values()} == {100} and rounds == 2
 
 
+@pytest.mark.thorough  # the cases hold us to Java; this says that nobody wrote them by hand
 @pytest.mark.peers
 def test_java_still_answers_what_the_cases_say() -> None:
     try:
