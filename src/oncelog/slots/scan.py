@@ -5,6 +5,7 @@ also where compaction took records out. So H(P) is found without unfolding anyth
 batch's base sequence plus its distance from the base offset.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from oncelog.producers.sequences import (
@@ -29,35 +30,36 @@ class SlotScan:
     next_sequence: int  # the slot that is due next; moves on with what is found
     any_generation: bool  # a leased pid goes on through newer generations; a Kafka pid begins anew with a newer epoch
     records: int = 0  # slots found so far
-    next_offset: int = -1  # behind the last slot found; -1 while none was
+    _place: int = -1  # where the walk has got to
 
     def count(self, buffer: Buffer, up_to: int) -> int:
         """Take in whole batches that begin below `up_to`, by their headers alone; the offset to go on from, or -1."""
-        place = -1
-        for _, header in headers(buffer):
-            if header.base_offset >= up_to:
-                return up_to
-            place = header.last_offset + 1
-            known = self._known(header)
-            if known is not None:
-                self._fill(header.last_offset_delta + 1 - known, header.last_offset + 1)
-        return place
+        for _, header, known in self._own(buffer, up_to):
+            self._fill(header.last_offset_delta + 1 - known)
+        return self._place
 
     def slots(self, buffer: Buffer, up_to: int) -> tuple[list[Slot], int]:
         """As `count`, with the records themselves."""
-        place = -1
         found: list[Slot] = []
+        for at, header, known in self._own(buffer, up_to):
+            if known <= header.last_offset_delta:
+                found += self._read(buffer, at, header, known)
+        return found, self._place
+
+    def _own(self, buffer: Buffer, up_to: int) -> Iterator[tuple[int, BatchHeader, int]]:
+        """This producer's batches: where each stands, and how many of its slots, from its first, were filled before."""
+        self._place = -1
         for at, header in headers(buffer):
             if header.base_offset >= up_to:
-                return found, up_to
-            place = header.last_offset + 1
+                self._place = up_to
+                return
+            self._place = header.last_offset + 1
             known = self._known(header)
-            if known is not None and known <= header.last_offset_delta:
-                found += self._read(buffer, at, header, known)
-        return found, place
+            if known is not None:
+                yield at, header, known
 
     def _known(self, header: BatchHeader) -> int | None:
-        """How many of the batch's slots, from its first, were filled before; None: it is none of this producer's."""
+        """None: it is none of this producer's."""
         if header.producer_id != self.identity.pid or header.is_control or header.base_sequence < 0:
             return None
         generation = self.identity.generation
@@ -96,14 +98,13 @@ class SlotScan:
                     header.has_log_append_time,
                 )
             )
-            self._fill(1, record.offset + 1)
+            self._fill(1)
         return found
 
-    def _fill(self, records: int, next_offset: int) -> None:
+    def _fill(self, records: int) -> None:
         if records > 0:
             self.next_sequence = sequence_after(self.next_sequence, records)
             self.records += records
-            self.next_offset = next_offset
 
     def _hole(self, sequence: int, offset: int) -> CannotTell:
         return CannotTell(

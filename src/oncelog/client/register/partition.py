@@ -72,6 +72,30 @@ class Log(Protocol):
         """The offset of its first record, once all in-sync replicas have it."""
 
 
+async def fetch_once(
+    brokers: "Brokers", leader: int, place: Place, offset: int, max_bytes: int, max_wait: timedelta
+) -> Any:
+    """What a Fetch of one partition answers about it; its error code is the caller's to look at."""
+
+    def build(spoken: Any) -> Any:
+        partition = spoken.new(
+            "FetchPartition", partition=place.partition, fetch_offset=offset, partition_max_bytes=max_bytes
+        )
+        return spoken.new(
+            "FetchRequest",
+            replica_id=-1,
+            max_wait=max_wait,
+            min_bytes=1 if max_wait else 0,
+            max_bytes=max_bytes,
+            topics=(spoken.new("FetchTopic", topic=place.topic, partitions=(partition,)),),
+            forgotten_topics_data=(),
+        )
+
+    answer = await brokers.request(leader, "fetch", build, versions=FETCH_VERSIONS)
+    (found,) = (each for topic in answer.responses for each in topic.partitions)
+    return found
+
+
 class TopicLog:
     def __init__(self, brokers: "Brokers", topic: str, patience: Patience) -> None:
         self.topic = topic
@@ -135,20 +159,7 @@ class TopicLog:
             max_bytes *= 4  # not even one batch had room
 
     async def _ask_fetch(self, offset: int, max_bytes: int) -> Any:
-        def build(spoken: Any) -> Any:
-            partition = spoken.new("FetchPartition", partition=0, fetch_offset=offset, partition_max_bytes=max_bytes)
-            return spoken.new(
-                "FetchRequest",
-                replica_id=-1,
-                max_wait=timedelta(0),
-                min_bytes=0,
-                max_bytes=max_bytes,
-                topics=(spoken.new("FetchTopic", topic=self.topic, partitions=(partition,)),),
-                forgotten_topics_data=(),
-            )
-
-        answer = await self._brokers.request(self._leader(), "fetch", build, versions=FETCH_VERSIONS)
-        (found,) = (each for topic in answer.responses for each in topic.partitions)
+        found = await fetch_once(self._brokers, self._leader(), self._place, offset, max_bytes, timedelta(0))
         if int(found.error_code) == OFFSET_OUT_OF_RANGE:
             raise OutOfRange
         self._check(int(found.error_code))

@@ -93,5 +93,4 @@ async def _spans(brokers: "Brokers", asked: LookUp, place: Place) -> list[Stored
     from_offset = asked.from_offset
     if from_offset < 0:
         from_offset = (await end_offsets(brokers, [place], EARLIEST))[place]
-    found = await stored_spans(brokers, place, asked.identity, from_offset, any_generation=asked.must_fence)
-    return [StoredSpan(*each) for each in found]
+    return await stored_spans(brokers, place, asked.identity, from_offset, any_generation=asked.must_fence)

@@ -7,75 +7,52 @@ at a time, up to the high watermark as it was when the reading began. Nothing ab
 from collections import deque
 from collections.abc import AsyncIterator
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from oncelog.client.errors import KafkaError, exception_of
 from oncelog.client.net.leaders import named, refusal
 from oncelog.client.net.offsets import EARLIEST, end_offsets
 from oncelog.client.net.retry import NoAnswer, Patience, ask
+from oncelog.client.register.partition import OFFSET_OUT_OF_RANGE, fetch_once
 from oncelog.client.saving.errors import CannotResume, in_words
-from oncelog.producers.sequences import SEQUENCE_MASK, sequence_after
+from oncelog.producers.sequences import sequence_after
 from oncelog.records.header import HEADER_BYTES, Buffer, headers, read_header
 from oncelog.slots import Identity, Place, Span
+from oncelog.slots.chain import SavedPartition
+from oncelog.slots.messages import StoredSpan
 from oncelog.slots.replay import Slot
+from oncelog.slots.resuming import LogRead
 from oncelog.slots.scan import SlotScan
 
 if TYPE_CHECKING:
     from oncelog.client.net.brokers import Brokers
 
-OFFSET_OUT_OF_RANGE: Final = 1
 FETCH_BYTES: Final = 4 << 20
 LARGEST_FETCH_BYTES: Final = 1 << 30
-FETCH_WAIT_MS: Final = 500
+FETCH_WAIT: Final = timedelta(milliseconds=500)
 MOST_SPANS: Final = 100_000
 
 
-class Found(NamedTuple):
-    last_sequence: int  # H(P) as the log tells it: the saved one where nothing was written since
-    records: int  # how many slots were filled since the saved position
-    next_offset: int  # behind the last of them; -1 where there are none
-    end_offset: int  # up to where the log was read
-
-
-async def last_sequence(
-    brokers: "Brokers",
-    topic: str,
-    partition: int,
-    identity: Identity,
-    from_offset: int,
-    *,
-    next_sequence: int,
-    any_generation: bool = False,
-    up_to: int | None = None,
-) -> Found:
-    """H(P) by the headers of the batches from `from_offset` on, where `next_sequence` is the slot that is due."""
-    scan = SlotScan(topic, partition, identity, next_sequence, any_generation)
-    if up_to is None:
-        place = Place(topic, partition)
-        up_to = (await end_offsets(brokers, [place]))[place]
-    fetching = _Fetching(brokers, Place(topic, partition), from_offset, up_to, scan)
+async def filled(
+    brokers: "Brokers", place: Place, saved: SavedPartition, up_to: int, *, any_generation: bool
+) -> LogRead:
+    """How many slots from the due one on, by the headers of the batches from the saved offset on."""
+    scan = SlotScan(*place, saved.last.identity, saved.last.next_sequence, any_generation)
+    fetching = _Fetching(brokers, place, saved.next_offset, up_to, scan)
     async for records in fetching:
         with in_words():
             fetching.go_on(scan.count(records, up_to))
-    return Found((scan.next_sequence - 1) & SEQUENCE_MASK, scan.records, scan.next_offset, up_to)
+    return LogRead(scan.records, up_to)
 
 
 async def slots(
-    brokers: "Brokers",
-    topic: str,
-    partition: int,
-    span: Span,
-    from_offset: int,
-    *,
-    any_generation: bool = False,
-    up_to: int | None = None,
+    brokers: "Brokers", topic: str, partition: int, span: Span, from_offset: int, *, any_generation: bool = False
 ) -> AsyncIterator[list[Slot]]:
     """The records of a span as they stand, in portions of one fetch each; `span.records` of them at most."""
-    scan = SlotScan(topic, partition, span.identity, span.next_sequence, any_generation)
-    if up_to is None:
-        place = Place(topic, partition)
-        up_to = (await end_offsets(brokers, [place]))[place]
-    fetching = _Fetching(brokers, Place(topic, partition), from_offset, up_to, scan)
+    place = Place(topic, partition)
+    up_to = (await end_offsets(brokers, [place]))[place]
+    scan = SlotScan(*place, span.identity, span.next_sequence, any_generation)
+    fetching = _Fetching(brokers, place, from_offset, up_to, scan)
     async for records in fetching:
         with in_words():
             found, place_after = scan.slots(records, up_to)
@@ -87,11 +64,11 @@ async def slots(
 
 async def stored_spans(
     brokers: "Brokers", place: Place, identity: Identity, from_offset: int, *, any_generation: bool
-) -> list[tuple[int, int, int]]:
-    """(first sequence, last sequence, base offset) of the identity's last batches up to the high watermark."""
+) -> list[StoredSpan]:
+    """The identity's last batches up to the high watermark."""
     up_to = (await end_offsets(brokers, [place]))[place]
     fetching = _Fetching(brokers, place, from_offset, up_to)
-    found: deque[tuple[int, int, int]] = deque(maxlen=MOST_SPANS)
+    found: deque[StoredSpan] = deque(maxlen=MOST_SPANS)
     async for records in fetching:
         for _, header in headers(records):
             fetching.go_on(min(header.last_offset + 1, up_to) if header.base_offset < up_to else up_to)
@@ -104,7 +81,7 @@ async def stored_spans(
                 and not header.is_control
             ):
                 last = sequence_after(header.base_sequence, header.last_offset_delta)
-                found.append((header.base_sequence, last, header.base_offset))
+                found.append(StoredSpan(header.base_sequence, last, header.base_offset))
     return list(found)
 
 
@@ -160,25 +137,7 @@ class _Fetching:
         self._max_bytes = FETCH_BYTES
 
     async def _fetch(self, leader: int) -> Buffer:
-        def build(schema: Any) -> Any:
-            partition = schema.new(
-                "FetchPartition",
-                partition=self._place.partition,
-                fetch_offset=self._offset,
-                partition_max_bytes=self._max_bytes,
-            )
-            return schema.new(
-                "FetchRequest",
-                replica_id=-1,
-                max_wait=timedelta(milliseconds=FETCH_WAIT_MS),
-                min_bytes=1,
-                max_bytes=self._max_bytes,
-                topics=(schema.new("FetchTopic", topic=self._place.topic, partitions=(partition,)),),
-                forgotten_topics_data=(),
-            )
-
-        answer = await self._brokers.request(leader, "fetch", build, versions=(4, 12))
-        (found,) = (each for topic in answer.responses for each in topic.partitions)
+        found = await fetch_once(self._brokers, leader, self._place, self._offset, self._max_bytes, FETCH_WAIT)
         code = int(found.error_code)
         if code == OFFSET_OUT_OF_RANGE:
             self._begin_at((await end_offsets(self._brokers, [self._place], EARLIEST))[self._place])

@@ -13,7 +13,7 @@ from oncelog.client.net.offsets import end_offsets
 from oncelog.client.saving.errors import BadSavedProducer, TopicMissing, in_words
 from oncelog.client.saving.fencing import fence, lease
 from oncelog.client.saving.memory import remembered_or_none, surely_remembered_ms
-from oncelog.client.saving.read_back import last_sequence
+from oncelog.client.saving.read_back import filled
 from oncelog.client.saving.saved import SavedProducer
 from oncelog.slots import NEVER, Place, is_lease
 from oncelog.slots.chain import SavedPartition
@@ -109,16 +109,7 @@ async def _from_log(
 
     async def read(place: Place, saved: SavedPartition) -> LogRead:
         async with at_once:
-            found = await last_sequence(
-                brokers,
-                *place,
-                saved.last.identity,
-                saved.next_offset,
-                next_sequence=saved.last.next_sequence,
-                any_generation=any_generation,
-                up_to=ends[place],
-            )
-            return LogRead(found.records, found.end_offset)
+            return await filled(brokers, place, saved, ends[place], any_generation=any_generation)
 
     answers = await asyncio.gather(*(read(place, each) for place, each in partitions.items()))
     return dict(zip(partitions, answers, strict=True))

@@ -71,7 +71,7 @@ class SavedProducer:
 
     def to_json(self) -> str:
         """One line of text; `from_json` brings back an equal value."""
-        return saved_json.encode(self.to_value())
+        return saved_json.spell(self.to_value())
 
     def to_value(self) -> dict[str, Any]:
         """The same as plain dictionaries, lists, numbers and strings, for those who store JSON by themselves."""

@@ -10,20 +10,22 @@ the open one: `[next_offset, identity, next_sequence, records, ..., identity, ne
 
 `"keyless_run": n` stands beside the partitioner where it is not 1.
 
-The checksum covers all the rest, in the one spelling that `_spell` gives it, so that no number can be changed
+The checksum covers all the rest, in the one spelling that `spell` gives it, so that no number can be changed
 unnoticed. It is no signature: who may write the store may write a new checksum too.
 """
 
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict
+from typing import Any, TypedDict, TypeVar
 
 from oncelog.client.saving.errors import BadSavedProducer
 from oncelog.client.saving.saved_topics import SavedTopic
 from oncelog.producers.sequences import GENERATIONS, SEQUENCES
 from oncelog.slots import NEVER, Identity, Span
 from oncelog.slots.chain import SavedPartition
+
+T = TypeVar("T")
 
 VERSION = 1
 VERSION_KEY = "oncelog.saved"
@@ -43,10 +45,6 @@ class Fields(TypedDict):
     partitioner: str
     topics: Mapping[str, SavedTopic]
     keyless_run: int
-
-
-def encode(value: Mapping[str, Any]) -> str:
-    return _spell(value)
 
 
 def value_of(saved: Fields, identities: Sequence[Identity]) -> dict[str, Any]:
@@ -114,13 +112,13 @@ def _parse(text: str | bytes) -> Mapping[str, Any]:
     return value
 
 
-def _spell(value: Mapping[str, Any]) -> str:
+def spell(value: Mapping[str, Any]) -> str:
     return json.dumps(value, separators=(",", ":"), sort_keys=True, ensure_ascii=True)
 
 
 def _checksum(value: Mapping[str, Any]) -> str:
     try:
-        spelled = _spell({key: each for key, each in value.items() if key != "checksum"})
+        spelled = spell({key: each for key, each in value.items() if key != "checksum"})
     except (TypeError, ValueError, RecursionError) as error:
         raise BadSavedProducer(f"the saved producer holds what JSON does not: {error}") from None
     return hashlib.sha256(spelled.encode()).hexdigest()[:CHECKSUM_LETTERS]
@@ -130,7 +128,7 @@ def _checksum(value: Mapping[str, Any]) -> str:
 
 
 def _saved(value: Mapping[str, Any]) -> Fields:
-    identities = [_identity(each) for each in _list(value, "identities")]
+    identities = [_identity(each) for each in _field(value, "identities", list, "a list")]
     return Fields(
         cluster_id=_text(value, "cluster"),
         made_at_ms=_number(value.get("made_at_ms"), "made_at_ms", INT64_MAX),
@@ -200,24 +198,19 @@ def _number(value: Any, what: str, most: int, *, least: int = 0) -> int:
     return number
 
 
+def _field(value: Mapping[str, Any], name: str, kind: type[T], words: str) -> T:
+    found = value.get(name)
+    if not isinstance(found, kind):
+        raise BadSavedProducer(f"{name!r} is {found!r} where {words} is expected")
+    return found
+
+
 def _text(value: Mapping[str, Any], name: str) -> str:
-    found = value.get(name)
-    if not isinstance(found, str):
-        raise BadSavedProducer(f"{name!r} is {found!r} where a text is expected")
-    return found
-
-
-def _list(value: Mapping[str, Any], name: str) -> list[Any]:
-    found = value.get(name)
-    if not isinstance(found, list):
-        raise BadSavedProducer(f"{name!r} is {found!r} where a list is expected")
-    return found
+    return _field(value, name, str, "a text")
 
 
 def _object(value: Mapping[str, Any], name: str) -> dict[str, Any]:
-    found = value.get(name)
-    if not isinstance(found, dict):
-        raise BadSavedProducer(f"{name!r} is {found!r} where an object is expected")
+    found = _field(value, name, dict, "an object")
     if not all(isinstance(key, str) for key in found):
         raise BadSavedProducer(f"{name!r} has keys that are no texts, as no JSON object has")
     return found

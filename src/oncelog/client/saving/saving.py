@@ -82,12 +82,15 @@ class Saving:
 
     def check(self, name: str) -> None:
         """May records of this topic be produced now?"""
-        if self._failure is not None:
-            raise self._failure.with_traceback(None)  # one object, raised each time
+        self._check_failure()
         if self._book is not None and self._book.partition_count(name) is None and self._numbers is None:
             raise KafkaException(KafkaError(KafkaError._STATE, NOT_PINNED.format(name=name)))
         if self._must_be_saved:
             raise KafkaException(KafkaError(KafkaError._STATE, NOT_SAVED))
+
+    def _check_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure.with_traceback(None)  # one object, raised each time
 
     def check_place(self, place: Place) -> None:
         """A value may have been made for some partitions of a topic only."""
@@ -271,8 +274,7 @@ class Saving:
         self._turn.release()
 
     async def _value(self) -> SavedProducer:
-        if self._failure is not None:
-            raise self._failure.with_traceback(None)  # one object, raised each time
+        self._check_failure()
         book = self._book
         if book is None or not book.partitions:
             raise KafkaException(KafkaError(KafkaError._STATE, "nothing is pinned: there is nothing to save yet"))
@@ -317,8 +319,7 @@ class Saving:
         fresh = await lease(self._engine.brokers, ending, _wall_ms()) if ending else None
         self._engine.hold(True)
         while any(not self._engine.is_idle(place) for place in (*renewed, *ending)):
-            if self._failure is not None:
-                raise self._failure.with_traceback(None)  # one object, raised each time
+            self._check_failure()
             await asyncio.sleep(PAUSE_S / 10)
         for place in renewed:
             boundary = sender.boundary(place)
