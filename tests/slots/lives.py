@@ -1,16 +1,17 @@
 """One producer in several lives: killed anywhere, resumed elsewhere from its last save, its requests living on.
 
-The engine's part of DESIGN 3 and 4 in its simplest form: with leases, resuming fences first; on stock Kafka the slots
-are shared with whatever the dead one still has under way. What H covers is skipped. The output must be exact.
+`Resuming` decides; the engine's part is here in its simplest form: with leases, resuming fences first; on stock Kafka
+the slots are shared with whatever the dead one still has under way. What H covers is skipped. The output must be exact.
 """
 
 from dataclasses import dataclass
 from random import Random
 
-from oncelog.producers.sequences import SEQUENCE_WINDOW, records_behind, sequence_after
-from oncelog.slots import Identity, Place
-from oncelog.slots.lease import ends_by
+from oncelog.slots import NOBODY, HighWater, Identity, Place
+from oncelog.slots.chain import opened
 from oncelog.slots.messages import Boundary, Found
+from oncelog.slots.resuming import Ask, LogRead, Resuming
+from oncelog.slots.standing import filled_since
 from tests.model.events import WALL_MS
 from tests.slots.flavours import Flavour
 from tests.slots.history import real_sender
@@ -128,13 +129,17 @@ class Lives:
     def _go_on_from(self, number: int, found: Found) -> None:
         saved, world = self.saved, self.world
         assert saved is not None
-        boundary = saved.boundary
-        skipped = records_behind(found.last_sequence, boundary.next_sequence) if found.last_sequence >= 0 else 0
-        skipped = 0 if skipped >= SEQUENCE_WINDOW else skipped
-        self._added = saved.position + skipped
-        identity = boundary.identity._replace(generation=found.generation)
-        is_over = ends_by(identity, WALL_MS + world.now_ms)
-        if self.flavour.is_leased and (is_over or identity == boundary.identity):
+        resuming = Resuming(PLACE, opened(*saved.boundary), WALL_MS + world.now_ms, is_leased=self.flavour.is_leased)
+        is_fenced = found.generation != saved.boundary.identity.generation
+        resuming.answered(HighWater(found.generation, found.last_sequence) if is_fenced else None)
+        if isinstance(resuming.asks, Ask):
+            due = saved.boundary.next_sequence
+            filled = filled_since(found.last_sequence, due) if found.last_sequence >= 0 else 0
+            resuming.answered(LogRead(filled or 0, self.log.high_watermark))
+        partition = resuming.resumed(NOBODY)
+        self._added = saved.position + partition.records_to_drop
+        identity, next_sequence, _ = partition.last
+        if identity == NOBODY:  # another lease, that is
             self._take_identity(number, self._added)
             return
         if self.flavour.is_leased:
@@ -142,9 +147,9 @@ class Lives:
         self._client.sender.resume(
             PLACE,
             identity,
-            sequence_after(boundary.next_sequence, skipped),
+            next_sequence,
             world.now_ms,
-            next_offset=boundary.next_offset,
+            next_offset=partition.next_offset,
             is_leased=self.flavour.is_leased,
             is_shared=not self.flavour.is_leased,
         )

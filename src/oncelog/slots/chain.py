@@ -6,9 +6,9 @@ same input position drops the records of the closed spans and then those that th
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from oncelog.producers.sequences import sequence_after
+from oncelog.producers.sequences import records_behind, sequence_after
 from oncelog.slots.errors import CannotTell
 from oncelog.slots.identity import Identity, Span
 from oncelog.slots.messages import Boundary
@@ -63,6 +63,15 @@ def behind(spans: tuple[Span, ...], records: int) -> tuple[Span, ...]:
     if not spans:
         raise CannotTell("a chain has no open span: this is a defect of the client")
     return spans
+
+
+def changed(partition: SavedPartition, stands: Span, identity: Identity) -> SavedPartition:
+    """The chain as it goes on under another identity, once the open span stands there: what was stored in between
+    becomes a closed one."""
+    last = partition.last
+    since = records_behind(stands.next_sequence - 1, last.next_sequence)
+    done = (last._replace(records=since),) if since else ()
+    return replace(partition, spans=(*partition.drops, *done, Span(identity, 0)))
 
 
 def closed(spans: Sequence[Span], identity: Identity, records: int) -> tuple[Span, ...]:

@@ -14,9 +14,8 @@ from oncelog.client.partitioners import KeylessCounter
 from oncelog.client.saving.errors import in_words
 from oncelog.client.saving.saved import SavedProducer
 from oncelog.client.saving.saved_topics import NO_TOPIC_ID, SavedTopic, check_topic_id
-from oncelog.producers.sequences import records_behind
 from oncelog.slots import Identity, Place, Span
-from oncelog.slots.chain import SavedPartition, behind
+from oncelog.slots.chain import SavedPartition, behind, changed
 
 if TYPE_CHECKING:
     from oncelog.client.net.metadata import Metadata
@@ -143,15 +142,11 @@ class Book:
         account.partition = replace(account.partition, next_offset=offset)
 
     def change_identity(self, save: Save, place: Place, identity: Identity) -> None:
-        """From here on, with nothing under way, the partition goes on under another identity. What was stored between
-        the boundary of a save and here becomes a closed span of its value."""
+        """From here on, with nothing under way, the partition goes on under another identity; so does what is saved."""
         account = self._accounts[place]
         last = account.partition.last
-        account.partition = replace(account.partition, spans=(*account.partition.spans[:-1], Span(identity, 0)))
-        saved = save.partitions[place]
-        since = records_behind(last.next_sequence - 1, saved.last.next_sequence)
-        closed = (saved.last._replace(records=since),) if since else ()
-        save.partitions[place] = replace(saved, spans=(*saved.spans[:-1], *closed, Span(identity, 0)))
+        save.partitions[place] = changed(save.partitions[place], last, identity)
+        account.partition = changed(account.partition, last, identity)
 
     # --- saving
 
