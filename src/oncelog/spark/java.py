@@ -10,6 +10,7 @@ import atexit
 import importlib.util
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -18,6 +19,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
+
+from oncelog.spark.class_archive import ARCHIVE, CLASSES, RECORD_IN
 
 OLDEST: Final = 17
 VECTOR_MODULE: Final = "jdk.incubator.vector"
@@ -42,6 +45,18 @@ for argument do
 done
 # Python's workers would import PySpark from an archive of sources, and compile it whenever one starts.
 if [ "$is_spark" = yes ] && [ -n "${{{unpacked}:-}}" ]; then unset SPARK_HOME; fi
+if [ "$is_spark" = yes ] && [ -n "${{{record_in}:-}}" ]; then
+    {java} "-XX:DumpLoadedClassList=${record_in}/{classes}" "$@"
+    set -- "-XX:SharedClassListFile=${record_in}/{classes}" "-XX:SharedArchiveFile=${record_in}/{made}" "$@"
+    exec {java} -Xshare:dump "$@"
+fi
+# Where the archive does not fit, Java would say so, and goes on without it. Next to some options it would not start.
+case "$* ${{JDK_JAVA_OPTIONS:-}} ${{JAVA_TOOL_OPTIONS:-}}" in
+    *-XX:AOT* | *-XX:SharedArchiveFile=* | *-XX:ArchiveClassesAtExit=*) ;;
+    *) if [ "$is_spark" = yes ] && [ -r {archive} ]; then
+        set -- -XX:SharedArchiveFile={archive} '-Xlog:cds*=off' "$@"
+    fi ;;
+esac
 exec {java} "$@"
 """
 
@@ -101,7 +116,7 @@ def _version(home: Path) -> int | None:
     return int(found[1]) if found else None
 
 
-def launching_home(java: Java, folder: Path | None = None) -> Path:
+def launching_home(java: Java, archive: Path, folder: Path | None = None) -> Path:
     """A JAVA_HOME like the given one, but for its `bin/java`; it lives as long as this process.
 
     Every other entry is a link, so that everything else in JAVA_HOME is found.
@@ -118,9 +133,18 @@ def launching_home(java: Java, folder: Path | None = None) -> Path:
         if entry.name != "java":
             (programs / entry.name).symlink_to(entry)
     launcher = programs / "java"
-    quoted = "'" + str(java.home / "bin" / "java").replace("'", "'\\''") + "'"
     dropped = [_ASKS_FOR_VECTOR, *([_OPENS_REMOVED] if java.version >= _REMOVED_IN else [])]
-    launcher.write_text(_LAUNCHER.format(dropped=" | ".join(dropped), java=quoted, unpacked=UNPACKED_PYSPARK))
+    launcher.write_text(
+        _LAUNCHER.format(
+            dropped=" | ".join(dropped),
+            java=shlex.quote(str(java.home / "bin" / "java")),
+            unpacked=UNPACKED_PYSPARK,
+            archive=shlex.quote(str(archive)),
+            record_in=RECORD_IN,
+            classes=CLASSES,
+            made=ARCHIVE,
+        )
+    )
     launcher.chmod(0o755)
     return folder
 

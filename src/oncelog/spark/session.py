@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from oncelog.spark.class_archive import archive_of
 from oncelog.spark.conf import UNCHECKED_ARROW, defaults, has_own_logging, is_local, said_by_caller, set_by_user
 from oncelog.spark.java import UNPACKED_PYSPARK, VECTOR_MODULE, ending_unconnected, find_java, launching_home
 from oncelog.spark.warm_python import VARIABLES, may_be_warm, warm_python
@@ -220,19 +221,19 @@ def _variables(known: Mapping[str, str], spark_home: Path, python: str) -> dict[
         "SPARK_HOME": str(spark_home),
         # A `jupyter` in there would be asked to plan reads; the JVM has no other use for it.
         "PYSPARK_DRIVER_PYTHON": python,
-        "JAVA_HOME": str(_java_home(known)),
+        "JAVA_HOME": str(_java_home(known, spark_home)),
     }
     if known.get("spark.driver.bindAddress") == "127.0.0.1":
         found["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP") or "127.0.0.1"
     return found
 
 
-def _java_home(known: Mapping[str, str]) -> Path:
+def _java_home(known: Mapping[str, str], spark_home: Path) -> Path:
     java = find_java(os.environ)
     options = known.get("spark.driver.extraJavaOptions", "") + known.get("spark.driver.defaultJavaOptions", "")
     if os.name == "nt" or VECTOR_MODULE in options:
         return java.home
-    return launching_home(java)
+    return launching_home(java, archive_of(java.home, spark_home))
 
 
 @contextmanager

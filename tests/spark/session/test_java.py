@@ -9,6 +9,7 @@ import pytest
 
 from oncelog.spark.java import UNPACKED_PYSPARK, Java, NoJava, find_java, launching_home
 
+NOWHERE = Path("/nowhere/archive.jsa")
 # Says its arguments, one JSON list a line.
 ECHO = f"#!{sys.executable}\nimport json, sys\nprint(json.dumps(sys.argv[1:]))\n"
 
@@ -93,15 +94,15 @@ def test_the_launcher_drops_the_vector_module_and_passes_on_all_else_to_the_lett
     real = java_home(tmp_path / "it's a home $HOME", "17")
     kept = ["-cp", "a b/*", '-Dx=it\'s "quoted"  twice', "", "--add-modules=java.sql", "*", "Main", "$HOME", "\\n"]
     given = [kept[0], "--add-modules=jdk.incubator.vector", *kept[1:]]
-    assert launch(launching_home(Java(real, 17), folder), *given) == kept
+    assert launch(launching_home(Java(real, 17), NOWHERE, folder), *given) == kept
 
 
 def test_the_launcher_drops_the_opening_of_a_package_where_java_has_removed_it(tmp_path: Path, folder: Path) -> None:
     opening = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
     real = java_home(tmp_path / "home", "25")
-    assert launch(launching_home(Java(real, 25), folder), opening, "Main") == ["Main"]
+    assert launch(launching_home(Java(real, 25), NOWHERE, folder), opening, "Main") == ["Main"]
     (tmp_path / "other").mkdir()
-    assert launch(launching_home(Java(real, 21), tmp_path / "other"), opening, "Main") == [opening, "Main"]
+    assert launch(launching_home(Java(real, 21), NOWHERE, tmp_path / "other"), opening, "Main") == [opening, "Main"]
 
 
 SAYS_SPARK_HOME = f"#!{sys.executable}\nimport os\nprint(os.environ.get('SPARK_HOME', 'none'))\n"
@@ -119,7 +120,7 @@ SUBMIT, BUILD = "org.apache.spark.deploy.SparkSubmit", "org.apache.spark.launche
 def test_workers_are_not_led_to_the_archive_of_pysparks_sources(
     tmp_path: Path, folder: Path, arguments: tuple[str, ...], is_unpacked: bool, said: str
 ) -> None:
-    home = launching_home(Java(java_home(tmp_path / "real", "17", SAYS_SPARK_HOME), 17), folder)
+    home = launching_home(Java(java_home(tmp_path / "real", "17", SAYS_SPARK_HOME), 17), NOWHERE, folder)
     variables = {"SPARK_HOME": "/spark", **({UNPACKED_PYSPARK: "yes"} if is_unpacked else {})}
     found = subprocess.run([home / "bin" / "java", *arguments], env=variables, capture_output=True, text=True)
     assert found.stdout.strip() == said
@@ -129,7 +130,7 @@ def test_whoever_looks_for_more_in_the_launching_home_finds_it(tmp_path: Path, f
     real = java_home(tmp_path / "home", "17")
     (real / "lib").mkdir()
     (real / "bin" / "jps").touch()
-    home = launching_home(Java(real, 17), folder)
+    home = launching_home(Java(real, 17), NOWHERE, folder)
     assert (home / "lib").resolve() == real / "lib"
     assert (home / "bin" / "jps").resolve() == real / "bin" / "jps"
     assert (home / "release").read_text() == (real / "release").read_text()
