@@ -148,3 +148,9 @@ def test_a_download_that_takes_too_long_is_said_to_be_the_network(monkeypatch: p
     monkeypatch.setattr(module, "installers", lambda: [("pip", forever)])
     with pytest.raises(module.Trouble, match=r"^the network is too slow: the packages of 'run' could not be fetched"):
         module.install_with_the_first_that_can("run", [["pyspark"]])
+
+
+def test_what_uv_installs_is_compiled_as_what_pip_installs_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = load_dev()
+    monkeypatch.setattr(module, "find_uv", lambda: "uv")
+    assert "--compile-bytecode" in dict(module.installers())["uv"]
