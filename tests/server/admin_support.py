@@ -71,7 +71,7 @@ class Admin:
         return read
 
     def call(self, name: str, version: int) -> Call:
-        return Call(self.broker, schema(name, version), version, "test", "127.0.0.1", "PLAINTEXT", CLOCK.now())
+        return Call(self.broker, name, version, "test", "127.0.0.1", "PLAINTEXT", CLOCK.now())
 
     def new_topic(self, name: str = "orders", partitions: int = 1, **configs: str) -> Topic:
         own: dict[str, str | None] = {key.replace("_", "."): value for key, value in configs.items()}

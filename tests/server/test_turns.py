@@ -216,3 +216,30 @@ def test_answers_keep_the_order_of_requests_whoever_packs_them(server: Server) -
             raw.ask("find_coordinator", 4, key_type=0, coordinator_keys=many)
             raw.ask("find_coordinator", 4, key_type=0, coordinator_keys=many[:1])
         assert [len(raw.answer().coordinators) for _ in range(6)] == [9000, 1] * 3
+
+
+def test_large_requests_and_the_first_of_a_version_are_read_while_others_are_served(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readers: list[str] = []
+    read = Schema.read
+
+    def watched(self: Schema, *arguments: Any) -> Any:
+        readers.append(threading.current_thread().name)
+        return read(self, *arguments)
+
+    monkeypatch.setattr(Schema, "read", watched)
+    loop = server.call(lambda: threading.current_thread().name)
+    many = [f"name-{number}" for number in range(1000)]
+    with RawConnection(server.bootstrap_servers) as raw:
+        with monkeypatch.context() as first:
+            first.setattr("oncelog.server.connection.is_loaded", lambda name, version: False)
+            raw.call("find_coordinator", 4, key_type=0, coordinator_keys=["a"])
+        assert loop not in readers, "its structs are made for the first time"
+        readers.clear()
+        raw.call("find_coordinator", 4, key_type=0, coordinator_keys=["a"])
+        assert readers == [loop], "a small one is not worth another thread"
+        readers.clear()
+        raw.call("find_coordinator", 4, key_type=0, coordinator_keys=many)
+        assert loop not in readers
+    assert server.call(lambda: server.broker.memory.unserved.held_bytes) == 0

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 from oncelog.clock import Now
 from oncelog.log.slices import Slice
 from oncelog.server.broker import Broker
-from oncelog.wire.messages import Schema
+from oncelog.wire.messages import Schema, schema
 
 ANONYMOUS = "User:ANONYMOUS"
 ANSWER_BYTES = 100 * 2**20  # as the largest request; no client takes a larger answer
@@ -35,7 +35,7 @@ class Encoded(NamedTuple):
 @dataclass(slots=True)
 class Call:
     broker: Broker
-    schema: Schema
+    api: str
     version: int
     client_id: str | None
     client_host: str
@@ -45,6 +45,10 @@ class Call:
     local_host: str = ""  # the address by which the client reached us
     principal: str = ANONYMOUS
     answer_bytes: int = 0  # about how large the answer is that is being made
+
+    @property
+    def schema(self) -> Schema:
+        return schema(self.api, self.version)
 
     def new(self, type_name: str, **values: Any) -> Any:
         self.answer_bytes += STRUCT_BYTES + sum([len(each) for each in values.values() if type(each) in (str, bytes)])

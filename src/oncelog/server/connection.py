@@ -39,7 +39,7 @@ from oncelog.wire.frames import (
     skip_tagged_fields,
 )
 from oncelog.wire.hot import PRODUCE_FLEXIBLE
-from oncelog.wire.messages import Schema, schema
+from oncelog.wire.messages import Schema, is_loaded, schema
 
 PRODUCE = 0
 API_VERSIONS = 18
@@ -279,11 +279,10 @@ class Connection(asyncio.BufferedProtocol):
                 raise MalformedFrame(f"{api.name} has no version {version} here")
             version = 0
         self._metrics.requests[key] += 1
-        spoken = schema(api.name, version)
         client_id, at = read_client_id(buffer, at, end)
         call = Call(
             self._broker,
-            spoken,
+            api.name,
             version,
             client_id,
             self.client_host,
@@ -296,14 +295,14 @@ class Connection(asyncio.BufferedProtocol):
         if is_too_new:
             answer = call.schema.refusal(ErrorCode.unsupported_version, None)
             answer = replace(answer, api_keys=listed_apis(call))
+        elif not is_loaded(api.name, version):
+            answer = self._read_aside(api, bytes(memoryview(buffer)[at:end]), call)
         else:
-            if spoken.has_flexible_header:
-                at = skip_tagged_fields(buffer, at, end)
-            request = None if api.read is None else api.read(buffer, at, end, version)
+            request = _read_fast(api, call.schema, buffer, at, end)
             if request is not None:
                 answer = self._ask(api, request, call)
             elif end - at <= READ_ASIDE_BYTES:
-                answer = self._ask(api, _read_by_kio(spoken, bytes(memoryview(buffer)[at:end])), call)
+                answer = self._ask(api, _read_by_kio(api.name, version, bytes(memoryview(buffer)[at:end])), call)
             else:
                 answer = self._read_aside(api, bytes(memoryview(buffer)[at:end]), call)
         if isinstance(answer, Pending):
@@ -327,7 +326,7 @@ class Connection(asyncio.BufferedProtocol):
             unserved = self._broker.memory.unserved
             unserved.hold(len(body))
             try:
-                request = await self._broker.aside.run(_read_by_kio, call.schema, body)
+                request = await self._broker.aside.run(_read_by_kio, api.name, call.version, body)
             finally:
                 unserved.give_back(len(body))
             answer = api.handle(request, call)
@@ -423,9 +422,21 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.abort()
 
 
-def _read_by_kio(spoken: Schema, body: bytes) -> Any:
+def _read_fast(api: Api, spoken: Schema, buffer: bytearray, at: int, end: int) -> Any:
+    """The usual request of an API that has a reader of its own; else None."""
+    if api.read is None:
+        return None
+    if spoken.has_flexible_header:
+        at = skip_tagged_fields(buffer, at, end)
+    return api.read(buffer, at, end, spoken.version)
+
+
+def _read_by_kio(name: str, version: int, body: bytes) -> Any:
+    """The request whose header goes on to the tagged fields, where it has some."""
+    spoken = schema(name, version)
+    at = skip_tagged_fields(body, 0, len(body)) if spoken.has_flexible_header else 0
     try:
-        request, _ = spoken.read(body, 0)
+        request, _ = spoken.read(body, at)
     except Exception as error:  # whatever a reader trips over, it was the client's bytes
         raise MalformedFrame(f"{spoken.name} request: {type(error).__name__} {error}") from None
     return request

@@ -85,6 +85,16 @@ def _empty(hint: Any) -> Any:
     return ""
 
 
+_loaded: set[tuple[str, int]] = set()
+
+
 @cache
 def schema(name: str, version: int) -> Schema:
-    return Schema(name, version)
+    """The first time takes tens of milliseconds, on whatever thread."""
+    found = Schema(name, version)
+    _loaded.add((name, version))
+    return found
+
+
+def is_loaded(name: str, version: int) -> bool:
+    return (name, version) in _loaded
