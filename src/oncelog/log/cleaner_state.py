@@ -41,7 +41,7 @@ class CleanerState:
 
 
 def save_state(disk: Disk, folder: str, state: CleanerState) -> None:
-    replace_file(disk, f"{folder}/{CLEANER_FILE}", state.encode(), durable=False)
+    replace_file(disk, f"{folder}/{CLEANER_FILE}", state.encode())
 
 
 def load_state(disk: Disk, folder: str) -> CleanerState:
