@@ -72,6 +72,42 @@ def test_damage_is_told_where_it_is(folder: Path) -> None:
     assert contents(folder) == before
 
 
+def killed(folder: Path) -> Path:
+    """As a server leaves it that is killed: three batches behind the recovery point. Its log."""
+    for name in (folder / "orders-0").glob("*.producers"):
+        name.unlink()
+    return folder / "orders-0" / f"{0:020d}.log"
+
+
+def test_a_start_and_a_check_agree_and_a_person_decides_what_is_cut(folder: Path) -> None:
+    flip(killed(folder), 150)
+    log = killed(folder).read_bytes()
+    code, said = check(folder, "--quiet")
+    assert code == DAMAGED and said[0].startswith("orders-0: DAMAGED: ")
+    with Server(data_dir=str(folder)) as server:
+        partition = server.broker.topics.partition("orders", 0)
+        assert partition is not None and partition.log.offline is not None
+        offline = partition.log.offline
+    assert killed(folder).read_bytes() == log
+    assert f"`oncelog check --data {folder} --cut orders-0:5`" in offline
+    assert check(folder, "--cut", "orders-0:5") == (
+        WHOLE,
+        [f"orders-0: cut back to offset 5, {len(log) * 2 // 3} bytes are gone"],
+    )
+    assert check(folder)[0] == WHOLE
+    with Server(data_dir=str(folder)) as server:
+        partition = server.broker.topics.partition("orders", 0)
+        assert partition is not None and (partition.log.offline, partition.log.next_offset) == (None, 5)
+
+
+@pytest.mark.parametrize("given", ["orders-0", "orders-0:x", "orders-9:5", "../orders-0:5", ":5", "orders-0:3"])
+def test_a_cut_that_makes_no_sense_is_refused(folder: Path, given: str) -> None:
+    before = contents(folder)
+    code, said = check(folder, "--cut", given)
+    assert code != WHOLE and any("Error" in line for line in said)
+    assert contents(folder) == before
+
+
 def test_a_folder_that_is_missing_or_that_nobody_knows_is_told(folder: Path) -> None:
     (folder / "orders-1").rename(folder / "orders-7")
     code, said = check(folder)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from oncelog.clock import ManualClock
-from oncelog.cluster import DamagedFolder, FileCluster
+from oncelog.cluster import DamagedFolder, FileCluster, UnfitFolder
 from oncelog.log.disk import RealDisk
 from oncelog.producers.leases import LeaseIssuer
 from oncelog.server.ports import Cluster, PidKind
@@ -87,7 +87,57 @@ def test_the_file_can_be_read_by_a_person(tmp_path: Path) -> None:
     text = (tmp_path / "server.meta").read_text()
     assert f'"cluster_id": "{cluster.cluster_id}"' in text
     assert '"leased": 101' in text
-    assert meta_of(tmp_path)["version"] == 1
+    assert meta_of(tmp_path)["version"] == 2
+
+
+# What the folder says of itself
+
+
+def test_a_folder_of_a_newer_oncelog_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    start(tmp_path).close()
+    change_meta(tmp_path, version=3, something={"new": 1})
+    before = (tmp_path / "server.meta").read_bytes()
+    with pytest.raises(UnfitFolder, match=r"newer oncelog: its format is 3, and this one knows none above 2"):
+        start(tmp_path)
+    assert (tmp_path / "server.meta").read_bytes() == before
+
+
+def test_a_folder_of_the_first_format_is_brought_up_to_date(tmp_path: Path) -> None:
+    first = start(tmp_path)
+    first.reserve_pids(PidKind.LEASED, 100)
+    first.close()
+    old = meta_of(tmp_path) | {"version": 1}
+    del old["boot_id"], old["crc32c"]
+    (tmp_path / "server.meta").write_text(json.dumps(old))
+    again = start(tmp_path)
+    assert (again.cluster_id, again.stayed_up) == (first.cluster_id, False)
+    assert again.reserve_pids(PidKind.LEASED, 1) == 101
+    assert meta_of(tmp_path)["version"] == 2
+
+
+def test_a_folder_of_another_node_is_refused(tmp_path: Path) -> None:
+    start(tmp_path).close()
+    change_meta(tmp_path, node_id=5)
+    with pytest.raises(UnfitFolder, match=r"belongs to node 5, and node\.id is 1\. Set node\.id=5"):
+        start(tmp_path)
+
+
+def booted(folder: Path, boot_id: str) -> FileCluster:
+    return FileCluster(RealDisk(), str(folder), ManualClock(), node_id=1, lease_lifetime_ms=DAY_MS, boot_id=boot_id)
+
+
+def test_it_knows_whether_the_machine_has_run_on_until_every_log_was_opened_once(tmp_path: Path) -> None:
+    assert booted(tmp_path, "one").stayed_up
+    assert booted(tmp_path, "one").stayed_up
+    assert not booted(tmp_path, "two").stayed_up
+    killed_while_it_opened_logs = booted(tmp_path, "two")
+    assert not killed_while_it_opened_logs.stayed_up
+    killed_while_it_opened_logs.recovered()
+    assert booted(tmp_path, "two").stayed_up
+    booted(tmp_path, "two").recovered()
+    assert not booted(tmp_path, "").stayed_up
+    booted(tmp_path, "").recovered()
+    assert not booted(tmp_path, "").stayed_up
 
 
 # Damage

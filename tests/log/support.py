@@ -61,6 +61,7 @@ def open_log(
     replicated: bool = False,
     leader_epoch: int | None = None,
     folder: str = FOLDER,
+    stayed_up: bool = False,
 ) -> PartitionLog:
     return PartitionLog.open(
         disk,
@@ -72,6 +73,7 @@ def open_log(
         checkpointer=checkpointer,
         replicated=replicated,
         leader_epoch=leader_epoch,
+        stayed_up=stayed_up,
     )
 
 

@@ -222,7 +222,7 @@ def test_old_batches_behind_a_torn_write_do_not_come_back() -> None:
     log = open_log(found, LARGE)
     assert log.next_offset == 1
     put(log, b"x", pid=LEASED, sequence=1)
-    log.flush()
+    log.checkpoint(NOW)
     file.pwritev([old_tail[third:]], third)
     log = open_log(found.crash(keep_all=True), LARGE)
     assert values_in(log) == [b"0", b"x"]

@@ -1,4 +1,4 @@
-"""`oncelog check`: read a whole data folder, check every CRC and every file, change nothing.
+"""`oncelog check`: read a whole data folder, check every CRC and every file. Only `--cut` changes anything.
 
 Exit codes: 0 everything is whole, 1 something is damaged, 2 nothing could be checked.
 """
@@ -24,8 +24,13 @@ NOT_CHECKED = 2
     help="The data folder of a server that does not run.",
 )
 @click.option("--quiet", is_flag=True, help="Only what is damaged, and the sum.")
-def command(data: Path, quiet: bool) -> None:
-    """Read a whole data folder and tell what is damaged in it. Nothing is changed.
+@click.option(
+    "--cut",
+    metavar="TOPIC-PARTITION:OFFSET",
+    help="Remove all records of a damaged partition from this offset on, for good, and check nothing.",
+)
+def command(data: Path, quiet: bool, cut: str | None) -> None:
+    """Read a whole data folder and tell what is damaged in it. Nothing is changed without --cut.
 
     A line that says DAMAGED names what a server would refuse or readers would miss. A note names what the next start
     mends by itself, such as a write that a crash tore.
@@ -33,19 +38,23 @@ def command(data: Path, quiet: bool) -> None:
     Exit codes: 0 everything is whole, 1 something is damaged, 2 nothing could be checked.
     """
     from oncelog.cluster.checking import check_folder
+    from oncelog.cluster.file import UnfitFolder
     from oncelog.cluster.folder_lock import FolderInUse, no_server_in
     from oncelog.log.disk import RealDisk
 
     damaged = places = size_bytes = records = 0
     try:
         with no_server_in(str(data)):
+            if cut is not None:
+                _cut(data, cut)
+                return
             for checked in check_folder(RealDisk(), str(data)):
                 _tell(checked, quiet)
                 places += 1
                 size_bytes += checked.size_bytes
                 records += checked.records
                 damaged += bool(checked.damage)
-    except (FolderInUse, OSError) as refusal:
+    except (FolderInUse, UnfitFolder, OSError) as refusal:
         click.echo(f"Error: {refusal}", err=True)
         raise SystemExit(NOT_CHECKED) from refusal
     sum_ = f"{records:,} records in {size_bytes:,} bytes of {data}"
@@ -53,6 +62,23 @@ def command(data: Path, quiet: bool) -> None:
         click.echo(f"{sum_}: {damaged} of {places} places DAMAGED")
         raise SystemExit(DAMAGED)
     click.echo(f"{sum_}: everything is whole")
+
+
+def _cut(data: Path, cut: str) -> None:
+    from oncelog.log.cutting import cut_back
+    from oncelog.log.disk import RealDisk
+    from oncelog.log.errors import LogError
+
+    name, _, offset = cut.rpartition(":")
+    if not name or "/" in name or not (offset.isascii() and offset.isdigit()):
+        raise click.UsageError(f"--cut {cut}: expected TOPIC-PARTITION:OFFSET, such as orders-0:1200")
+    if not (data / name).is_dir():
+        raise click.UsageError(f"--cut {cut}: there is no folder {data / name}")
+    try:
+        size_bytes = cut_back(RealDisk(), str(data / name), int(offset))
+    except LogError as refusal:
+        raise click.ClickException(str(refusal)) from refusal
+    click.echo(f"{name}: cut back to offset {offset}, {size_bytes:,} bytes are gone")
 
 
 def _tell(checked: "Checked", quiet: bool) -> None:

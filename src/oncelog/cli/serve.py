@@ -47,7 +47,7 @@ def command(
     Settings come from --set, then from ONCELOG_... variables of the environment, then from --config.
     """
     _leave_out("hypothesis")
-    from oncelog.cluster.file import DamagedFolder
+    from oncelog.cluster.file import DamagedFolder, UnfitFolder
     from oncelog.cluster.folder_lock import FolderInUse
     from oncelog.log.errors import LogError
     from oncelog.server.ports import ClusterStorageError
@@ -74,7 +74,7 @@ def command(
         from oncelog.embedded import open_broker
 
         serve(lambda: open_broker(settings), click.echo, beside=beside)
-    except (SettingsError, FolderInUse, DamagedFolder, ClusterStorageError, LogError) as refusal:
+    except (SettingsError, FolderInUse, DamagedFolder, UnfitFolder, ClusterStorageError, LogError) as refusal:
         raise click.ClickException(_one_below_the_other(str(refusal))) from refusal
     except OSError as refusal:
         raise click.ClickException(_in_words(refusal)) from refusal

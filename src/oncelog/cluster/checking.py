@@ -15,6 +15,7 @@ from oncelog.records.read import Record, records_of
 from oncelog.server.folders import Folders
 from oncelog.server.metadata_log import Definition, definitions_in
 from oncelog.server.names import METADATA_TOPIC
+from oncelog.server.process import boot_id
 
 METADATA = f"{METADATA_TOPIC}-0"
 
@@ -23,10 +24,11 @@ def check_folder(disk: Disk, folder: str) -> Iterator[Checked]:
     """The server's own file first, then the log of topics, then every partition."""
     folders = Folders(disk, folder)
     there = set(folders.found())
-    yield _check_meta(disk, folder)
+    checked, stayed_up = _check_meta(disk, folder)
+    yield checked
     if not there:
         return
-    checked, definitions = _check_metadata(disk, folders)
+    checked, definitions = _check_metadata(disk, folders, stayed_up)
     yield checked
     wanted = {
         (definition.name, index)
@@ -43,7 +45,7 @@ def check_folder(disk: Disk, folder: str) -> Iterator[Checked]:
             checked = Checked(f"{name}-{index}")
             checked.damaged("it is no folder")
         else:
-            checked = check_partition(disk, path)
+            checked = check_partition(disk, path, stayed_up=stayed_up)
             is_deleting = name in definitions and definitions[name].is_deleting
             if (name, index) not in wanted and not is_deleting:
                 checked.note("no topic knows it; a server leaves it alone where it holds records, and removes it else")
@@ -58,16 +60,18 @@ def _is_folder(disk: Disk, path: str) -> bool:
     return True
 
 
-def _check_meta(disk: Disk, folder: str) -> Checked:
+def _check_meta(disk: Disk, folder: str) -> tuple[Checked, bool]:
+    """And whether the machine has run on since a server ran here."""
     checked = Checked(META_FILE)
     try:
-        read_state(disk, folder)
+        noted = read_state(disk, folder)["boot_id"]
     except (DamagedFolder, OSError) as damage:
         checked.damaged(str(damage))
-    return checked
+        return checked, False
+    return checked, bool(noted) and noted == boot_id()
 
 
-def _check_metadata(disk: Disk, folders: Folders) -> tuple[Checked, dict[str, Definition]]:
+def _check_metadata(disk: Disk, folders: Folders, stayed_up: bool) -> tuple[Checked, dict[str, Definition]]:
     records: list[Record] = []
 
     def take(header: BatchHeader, batch: bytes) -> None:
@@ -80,7 +84,7 @@ def _check_metadata(disk: Disk, folders: Folders) -> tuple[Checked, dict[str, De
         return checked, {}
     definitions: dict[str, Definition] = {}
     try:
-        checked = check_partition(disk, folders.path(METADATA_TOPIC, 0), take)
+        checked = check_partition(disk, folders.path(METADATA_TOPIC, 0), take, stayed_up=stayed_up)
         definitions = definitions_in(records)
     except (InvalidRecord, ValueError, KeyError, TypeError) as damage:
         checked = Checked(METADATA)

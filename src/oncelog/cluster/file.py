@@ -3,6 +3,9 @@
 `server.meta` is JSON that a person can read. It is replaced as a whole: written aside, synced, renamed, the folder
 synced; a crash leaves the old contents or the new, and nothing is handed out before that is done. It ends with a CRC
 of everything before, because one wrong digit could grant a pid twice; who changes the file by hand takes that out.
+
+Its version is that of the whole folder. A newer one is refused, an older one is brought up to date by a start:
+1 had no boot id, snapshots without sections and indexes without a first entry that says what they are.
 """
 
 import json
@@ -21,9 +24,10 @@ from oncelog.log.disk import Disk, read_whole, replace_file
 from oncelog.producers.leases import END_OF_LEASED_PIDS, FIRST_LEASED_PID, GrantHistory, Period
 from oncelog.producers.producer_map import FIRST_KAFKA_PID
 from oncelog.server.ports import ClusterStorageError, PidKind
+from oncelog.server.process import boot_id as boot_id_of_machine
 
 META_FILE = "server.meta"
-VERSION = 1
+VERSION = 2
 CHECK = "crc32c"
 _PARTITION_FOLDER = re.compile(r".+-\d+$")
 
@@ -32,6 +36,10 @@ logger = logging.getLogger(__name__)
 
 class DamagedFolder(Exception):
     """The data folder contradicts itself. To go on could grant a pid twice, so a person must look."""
+
+
+class UnfitFolder(Exception):
+    """The data folder is whole, but not for this server: another node's, or of a newer oncelog."""
 
 
 class FileCluster:
@@ -44,8 +52,9 @@ class FileCluster:
         node_id: int,
         lease_lifetime_ms: int,
         lock: FolderLock | None = None,
+        boot_id: str = "",
     ) -> None:
-        """Open the folder's cluster, or make one, and count this start."""
+        """Open the folder's cluster, or make one, and count this start. `boot_id` is empty where it is not known."""
         self._disk = disk
         self._path = f"{folder}/{META_FILE}"
         self._clock = clock
@@ -53,6 +62,16 @@ class FileCluster:
         self.node_id = node_id
         disk.mkdir(folder)
         state = read_state(disk, folder)
+        if state["node_id"] not in (None, node_id):
+            theirs = state["node_id"]
+            raise UnfitFolder(
+                f"{folder} belongs to node {theirs}, and node.id is {node_id}. Set node.id={theirs}, or use another "
+                f"folder. To give the folder another number, change node_id in {self._path} and take "
+                f"the {CHECK} out of it"
+            )
+        self._boot_id = boot_id
+        self._noted_boot_id: str = boot_id if state["start_epoch"] == 0 else state["boot_id"]
+        self.stayed_up = bool(boot_id) and self._noted_boot_id == boot_id
         self.cluster_id: str = state["cluster_id"]
         self.start_epoch: int = state["start_epoch"] + 1
         self._next_pids = {kind: int(state["next_pids"][kind]) for kind in PidKind}
@@ -64,7 +83,15 @@ class FileCluster:
         """With the folder's lock, which `close` gives back. Raises `FolderInUse`."""
         lock = FolderLock(folder)
         try:
-            return cls(disk, folder, clock, node_id=node_id, lease_lifetime_ms=lease_lifetime_ms, lock=lock)
+            return cls(
+                disk,
+                folder,
+                clock,
+                node_id=node_id,
+                lease_lifetime_ms=lease_lifetime_ms,
+                lock=lock,
+                boot_id=boot_id_of_machine(),
+            )
         except BaseException:
             lock.release()
             raise
@@ -86,6 +113,14 @@ class FileCluster:
 
     def lease_periods(self) -> Sequence[Period]:
         return tuple(self._history.periods)
+
+    def recovered(self) -> None:
+        if self._noted_boot_id != self._boot_id:
+            self._noted_boot_id = self._boot_id
+            try:
+                self._write()
+            except ClusterStorageError as error:  # the next start takes the machine for stopped
+                logger.warning("could not note which start of the machine this is: %s", error)
 
     def close(self) -> None:
         """Writes once more, so that the leases' ages are right up to here; the lock is given back in any case."""
@@ -118,6 +153,7 @@ class FileCluster:
             "version": VERSION,
             "cluster_id": self.cluster_id,
             "node_id": self.node_id,
+            "boot_id": self._noted_boot_id,
             "start_epoch": self.start_epoch,
             "next_pids": {kind.value: pid for kind, pid in self._next_pids.items()},
             "lease_periods": [
@@ -134,7 +170,7 @@ class FileCluster:
 
 
 def read_state(disk: Disk, folder: str) -> dict[str, Any]:
-    """What the file says, checked. Raises DamagedFolder."""
+    """What the file says, checked and brought up to date. Raises DamagedFolder and UnfitFolder."""
     path = f"{folder}/{META_FILE}"
     if not disk.exists(path):
         partitions = [name for name in disk.listdir(folder) if _PARTITION_FOLDER.match(name)]
@@ -151,6 +187,12 @@ def read_state(disk: Disk, folder: str) -> dict[str, Any]:
         stored = state.pop(CHECK, None)
         if stored not in (None, _check_sum(state)):
             raise ValueError("it is not what was written")
+        if isinstance(state["version"], int) and state["version"] > VERSION:
+            raise UnfitFolder(
+                f"{folder} was written by a newer oncelog: its format is {state['version']}, and this one knows none "
+                f"above {VERSION}. Start that version or a later one"
+            )
+        state = {"node_id": None, "boot_id": "", **state}
         _check(state)
     except (ValueError, KeyError, TypeError) as error:
         raise DamagedFolder(f"{path} cannot be read: {error}. Restore it from a copy.") from error
@@ -165,6 +207,8 @@ def _first_state() -> dict[str, Any]:
     return {
         "version": VERSION,
         "cluster_id": _new_cluster_id(),
+        "node_id": None,
+        "boot_id": "",
         "start_epoch": 0,
         "next_pids": {PidKind.LEASED: FIRST_LEASED_PID, PidKind.KAFKA: FIRST_KAFKA_PID},
         "lease_periods": [],
@@ -181,8 +225,8 @@ def _new_cluster_id() -> str:
 
 
 def _check(state: dict[str, Any]) -> None:
-    if state["version"] != VERSION:
-        raise ValueError(f"version {state['version']}, only {VERSION} is known")
+    if state["version"] not in range(1, VERSION + 1):
+        raise ValueError(f"version {state['version']}, only 1 to {VERSION} are known")
     leased, kafka = (state["next_pids"][kind] for kind in (PidKind.LEASED, PidKind.KAFKA))
     if not FIRST_LEASED_PID <= leased <= END_OF_LEASED_PIDS or kafka < FIRST_KAFKA_PID:
         raise ValueError(f"next pids {leased} and {kafka} are out of range")
@@ -193,3 +237,5 @@ def _check(state: dict[str, Any]) -> None:
             raise ValueError(f"lease period {period}")
     if not isinstance(state["written_wall_ms"], int):
         raise ValueError("no time of writing")
+    if not isinstance(state["boot_id"], str) or not isinstance(state["node_id"], int | None):
+        raise ValueError(f"boot id {state['boot_id']!r} and node id {state['node_id']!r}")

@@ -3,11 +3,11 @@
 A start looks only at what lies behind the recovery point. This looks at everything: each batch's frame, CRC, offsets
 and epoch, what indexes and snapshots say of them, and whether the pieces fit together. Damage is what a start would
 refuse or a reader would miss; what a start mends by itself, such as a torn write or a wrong index, is a note.
+`verdict.py` decides which of the two it is, here as in a start.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import NamedTuple
 
 from oncelog.log import notes, snapshots
@@ -19,6 +19,7 @@ from oncelog.log.names import (
     CLEANED,
     CLEANER_FILE,
     EPOCH_FILE,
+    FLUSHED_FILE,
     INDEX,
     LOG,
     SNAPSHOT,
@@ -30,6 +31,9 @@ from oncelog.log.names import (
     offsets_of,
     swap_of,
 )
+from oncelog.log.recovery import gaps_below, known_of
+from oncelog.log.search import first_whole, whole_behind
+from oncelog.log.verdict import Ending, damage_of
 from oncelog.producers import CorruptSnapshot
 from oncelog.producers.snapshot import decode as decode_producers
 from oncelog.records.header import (
@@ -89,27 +93,29 @@ class Unreadable(NamedTuple):
     reason: str
 
 
-def check_partition(disk: Disk, folder: str, on_batch: OnBatch | None = None) -> Checked:
-    """`on_batch` is called with every batch that is whole."""
+def check_partition(disk: Disk, folder: str, on_batch: OnBatch | None = None, *, stayed_up: bool = False) -> Checked:
+    """`on_batch` is called with every batch that is whole; `stayed_up` as in `PartitionLog.open`."""
     checked = Checked(folder.rpartition("/")[2])
     try:
-        _Check(disk, folder, checked, on_batch).run()
+        _Check(disk, folder, checked, on_batch, stayed_up).run()
     except OSError as error:
         checked.damaged(f"cannot be read: {error}")
     return checked
 
 
 class _Check:
-    def __init__(self, disk: Disk, folder: str, checked: Checked, on_batch: OnBatch | None) -> None:
+    def __init__(self, disk: Disk, folder: str, checked: Checked, on_batch: OnBatch | None, stayed_up: bool) -> None:
         self._disk = disk
         self._folder = folder
         self._checked = checked
         self._on_batch = on_batch
         self._names = sorted(disk.listdir(folder))
-        self._durable_offset = max(offsets_of(self._names, SNAPSHOT), default=0)
-        self._has_gaps = CLEANER_FILE in self._names
+        self._known = known_of(disk, folder, self._names, stayed_up)
+        self._gaps_below = gaps_below(disk, folder, self._names, self._known)
+        self._snapshot: snapshots.Snapshot | None = None  # the newest that is good
         self._expected = -1  # the offset that comes next, where that is known
         self._epoch = -1
+        self._is_cut = False  # a start ends the log before what follows
 
     def run(self) -> None:
         checked = self._checked
@@ -120,20 +126,22 @@ class _Check:
         self._check_snapshots(pieces)
         if not pieces:
             checked.end_offset = checked.start_offset
-            if self._durable_offset > checked.start_offset:
-                checked.damaged(f"there is no segment, but there were records up to offset {self._durable_offset}")
+            if self._known.durable_offset > checked.start_offset:
+                checked.damaged(
+                    f"there is no segment, but there were records up to offset {self._known.durable_offset}"
+                )
             return
         first = pieces[0].base_offset
         if first > checked.start_offset and first not in offsets_of(self._names, SNAPSHOT):
             checked.damaged(f"the segments before offset {first} are missing")
         checked.start_offset = max(checked.start_offset, first)
-        for piece, following in pairwise([*pieces, None]):
-            assert piece is not None
-            self._check_segment(piece, None if following is None else following.base_offset)
+        for number, piece in enumerate(pieces):
+            if not self._is_cut:
+                self._check_segment(piece, pieces[number + 1 :])
         checked.end_offset = max(self._expected, checked.start_offset)
-        if checked.end_offset < self._durable_offset:
+        if checked.end_offset < self._known.durable_offset:
             checked.damaged(
-                f"it ends at offset {self._expected}, but records up to {self._durable_offset} were on the disk"
+                f"it ends at offset {self._expected}, but records up to {self._known.durable_offset} were on the disk"
             )
 
     # What is there
@@ -145,7 +153,7 @@ class _Check:
         for name in self._names:
             if name.endswith((TEMPORARY, CLEANED, SWAP)):
                 self._checked.note(f"{name} is left from work that was cut short; a start finishes or removes it")
-            elif name not in numbered and name not in (EPOCH_FILE, START_FILE, CLEANER_FILE):
+            elif name not in numbered and name not in (EPOCH_FILE, START_FILE, CLEANER_FILE, FLUSHED_FILE):
                 self._checked.note(f"{name} is no file of a partition")
 
     def _pieces(self) -> list[Piece]:
@@ -180,6 +188,8 @@ class _Check:
     def _check_small_files(self) -> None:
         if EPOCH_FILE in self._names and notes.read_epoch(self._disk, self._folder) < 0:
             self._checked.note(f"{EPOCH_FILE} holds no epoch; a start goes by the batches")
+        if FLUSHED_FILE in self._names and self._known.flushed_offset < 0:
+            self._checked.note(f"{FLUSHED_FILE} is not what was written; a start does without it")
         if CLEANER_FILE in self._names:
             try:
                 CleanerState.decode(read_whole(self._disk, f"{self._folder}/{CLEANER_FILE}"))
@@ -202,13 +212,17 @@ class _Check:
             piece = bases.get(snapshot.point.base_offset)
             if newest and bases and piece is None and snapshot.point.base_offset >= min(bases):
                 self._checked.damaged(f"{name} speaks of the segment {snapshot.point.base_offset}, which is missing")
+            if newest and piece is not None:
+                self._snapshot = snapshot
             newest = False
 
     # The segments
 
-    def _check_segment(self, piece: Piece, following: int | None) -> None:
-        if self._expected >= 0 and piece.base_offset != self._expected:
-            self._out_of_order(piece, 0, piece.base_offset)
+    def _check_segment(self, piece: Piece, following: list[Piece]) -> None:
+        if 0 <= self._expected != piece.base_offset:
+            self._out_of_order(piece, 0, piece.base_offset, [piece, *following])
+            if self._is_cut:
+                return
         self._expected = piece.base_offset
         size_bytes = self._disk.size(piece.log_path)
         self._checked.size_bytes += size_bytes
@@ -216,69 +230,92 @@ class _Check:
         max_timestamp_ms, position = -1, 0
         file = self._disk.open(piece.log_path)
         try:
-            for found in _batches(file, size_bytes):
-                if isinstance(found, Unreadable):
-                    self._unreadable(piece, following, size_bytes, found)
-                    return
-                position, header, batch = found
-                if not self._check_batch(piece, following, position, header, batch):
-                    return
-                if following is not None or header.base_offset < self._durable_offset:
+            for position, header, batch in self._batches(file, piece, size_bytes, following):
+                if not self._check_batch(piece, position, header, batch, following):
+                    break
+                if following or header.base_offset < self._known.point_offset:
                     index.saw(header.base_offset, position, max_timestamp_ms)
                 max_timestamp_ms = max(max_timestamp_ms, header.max_timestamp)
         finally:
             file.close()
-        if following is not None:
+        if self._is_cut:
+            return
+        if following:
             index.ended(self._expected, size_bytes, max_timestamp_ms)
         else:
-            index.reached(self._durable_offset)
+            index.reached(self._known.point_offset)
         if index.is_wrong:
             self._checked.note(f"{_name(piece.index_path)} is missing or wrong; it is made anew where it is needed")
 
+    def _batches(
+        self, file: File, piece: Piece, size_bytes: int, following: list[Piece]
+    ) -> Iterator[tuple[int, BatchHeader, bytes]]:
+        """Where the chain of lengths is broken it goes on with the next whole batch."""
+        position: int | None = 0
+        while position is not None:
+            broken = None
+            for found in batches(file, position, size_bytes):
+                if isinstance(found, Unreadable):
+                    broken = found
+                else:
+                    yield found
+            if broken is None:
+                return
+            position = first_whole(file, broken.position, size_bytes, self._expected)
+            left_bytes = (size_bytes if position is None else position) - broken.position
+            self._problem(
+                piece, broken.position, broken.reason, following, f"; {left_bytes} bytes from there on are lost"
+            )
+            if self._is_cut:
+                return
+            if position is not None:
+                self._expected = read_header(file.pread(HEADER_BYTES, position)).base_offset
+
     def _check_batch(
-        self, piece: Piece, following: int | None, position: int, header: BatchHeader, batch: bytes
+        self, piece: Piece, position: int, header: BatchHeader, batch: bytes, following: list[Piece]
     ) -> bool:
         """Whether to go on with what follows."""
+        if self._snapshot is not None and self._snapshot.point.offset <= header.base_offset:
+            self._epoch, self._snapshot = self._snapshot.epochs.latest, None  # as a start knows it
         if header.base_offset != self._expected:
-            self._out_of_order(piece, position, header.base_offset)
-        if header.leader_epoch < self._epoch:
-            self._damaged_at(piece, position, f"epoch {header.leader_epoch} follows epoch {self._epoch}")
+            self._out_of_order(piece, position, header.base_offset, following)
+        if header.leader_epoch < self._epoch and not self._is_cut:
+            reason = f"epoch {header.leader_epoch} follows epoch {self._epoch}"
+            self._problem(piece, position, reason, following)
+        is_whole = body_crc(batch, 0, len(batch)) == header.crc
+        if not is_whole and not self._is_cut:
+            reason = f"the CRC of the batch of offset {header.base_offset} is wrong"
+            self._problem(piece, position, reason, following)
+        if self._is_cut:
+            return False
         self._expected = max(self._expected, header.last_offset + 1)
         self._epoch = max(self._epoch, header.leader_epoch)
-        if body_crc(batch, 0, len(batch)) == header.crc:
+        if is_whole:
             self._checked.batches += 1
             self._checked.records += 0 if header.is_control else header.record_count
             if self._on_batch is not None:
                 self._on_batch(header, batch)
-            return True
-        reason = f"the CRC of the batch of offset {header.base_offset} is wrong"
-        if following is None and header.base_offset >= self._durable_offset:
-            self._expected = header.base_offset
-            self._torn(piece, position, reason)
-            return False
-        self._damaged_at(piece, position, reason)
         return True
 
-    def _out_of_order(self, piece: Piece, position: int, base_offset: int) -> None:
+    def _out_of_order(self, piece: Piece, position: int, base_offset: int, following: list[Piece]) -> None:
         if base_offset < self._expected:
-            self._damaged_at(piece, position, f"offset {base_offset} comes again or is wrong")
-        elif not self._has_gaps:
-            self._damaged_at(piece, position, f"the offsets from {self._expected} to {base_offset} are missing")
+            self._problem(piece, position, f"offset {base_offset} comes again or is wrong", following)
+        elif base_offset >= self._gaps_below:
+            reason = f"the offsets from {self._expected} to {base_offset} are missing"
+            self._problem(piece, position, reason, following)
 
-    def _unreadable(self, piece: Piece, following: int | None, size_bytes: int, found: Unreadable) -> None:
-        if following is None and self._expected >= self._durable_offset:
-            self._torn(piece, found.position, found.reason)
-        else:
-            left_bytes = size_bytes - found.position
-            self._damaged_at(piece, found.position, f"{found.reason}; the {left_bytes} bytes from there on are lost")
-
-    def _torn(self, piece: Piece, position: int, reason: str) -> None:
-        self._checked.note(
-            f"{_name(piece.log_path)} ends in a torn write, which a start cuts off at byte {position}: {reason}"
-        )
-
-    def _damaged_at(self, piece: Piece, position: int, what: str) -> None:
-        self._checked.damaged(f"{_name(piece.log_path)} at byte {position}: {what}")
+    def _problem(self, piece: Piece, position: int, reason: str, following: list[Piece], more: str = "") -> None:
+        """Behind the recovery point a start would end the log here; then what a start makes of it is told."""
+        name = _name(piece.log_path)
+        if self._expected >= self._known.durable_offset:
+            paths = [piece.log_path, *(each.log_path for each in following)]
+            behind = whole_behind(self._disk, paths, position, self._expected)
+            if not damage_of(Ending(piece.log_path, position, self._expected, reason, behind), self._known):
+                self._is_cut = True
+                what = "with a torn write" if not behind else "where the machine stopped before a flush"
+                self._checked.note(f"{name} ends {what}; a start cuts off what follows byte {position}: {reason}")
+                return
+        self._checked.damaged(f"{name} at byte {position}: {reason}{more}")
 
 
 class _IndexCheck:
@@ -303,13 +340,15 @@ class _IndexCheck:
         self.is_wrong = self.is_wrong or self._next != (offset, size_bytes, max_timestamp_ms)
 
 
-def _batches(file: File, size_bytes: int) -> Iterator[tuple[int, BatchHeader, bytes] | Unreadable]:
-    """Position, header and bytes of each batch; at last why there is no further one, where the file goes on."""
-    position, chunk, chunk_at = 0, b"", 0
+def batches(
+    file: File, position: int, size_bytes: int, chunk_bytes: int = CHUNK_BYTES
+) -> Iterator[tuple[int, BatchHeader, bytes] | Unreadable]:
+    """Position, header and bytes of each batch from there on; at last why there is no further one before the end."""
+    chunk, chunk_at = b"", position
     while position < size_bytes:
         left_bytes = size_bytes - position
         if position + HEADER_BYTES > chunk_at + len(chunk):
-            chunk, chunk_at = file.pread(min(CHUNK_BYTES, left_bytes), position), position
+            chunk, chunk_at = file.pread(min(chunk_bytes, left_bytes), position), position
         if position + HEADER_BYTES > chunk_at + len(chunk):
             yield Unreadable(position, "half a batch header")
             return
@@ -322,7 +361,7 @@ def _batches(file: File, size_bytes: int) -> Iterator[tuple[int, BatchHeader, by
             yield Unreadable(position, f"a batch of {batch_bytes} bytes where {left_bytes} are left")
             return
         if position + batch_bytes > chunk_at + len(chunk):
-            chunk, chunk_at = file.pread(min(max(CHUNK_BYTES, batch_bytes), left_bytes), position), position
+            chunk, chunk_at = file.pread(min(max(chunk_bytes, batch_bytes), left_bytes), position), position
         at = position - chunk_at
         yield position, header, chunk[at : at + batch_bytes]
         position += batch_bytes

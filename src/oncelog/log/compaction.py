@@ -166,6 +166,7 @@ def _swap(log: Parts, group: Group) -> None:
 
 def closed_segment(handles: Handles, disk: Disk, folder: str, group: Group) -> Segment:
     segment = Segment(handles, folder, group.base_offset)
+    segment.has_gaps = True
     segment.adopt_index(disk.size(segment.index.path))
     return segment
 

@@ -14,6 +14,10 @@ class LogStorageError(LogError):
     """The disk refused, or what is on it is not what was written. Kafka's KAFKA_STORAGE_ERROR."""
 
 
+class Damaged(LogStorageError):
+    """What is stored there is not what was written; the rest of the log can be read. Kafka's CORRUPT_MESSAGE."""
+
+
 class OffsetOutOfRange(LogError):
     def __init__(self, offset: int, first: int, last: int) -> None:
         super().__init__(f"offset {offset} is outside of {first} to {last}")

@@ -1,6 +1,7 @@
 """Bringing one partition to the disk, and moving its recovery point. What waits for the disk may be any thread."""
 
 import logging
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -10,6 +11,8 @@ from oncelog.log.epochs import LeaderEpochs
 from oncelog.log.errors import NO_DESCRIPTORS, LogStorageError
 from oncelog.log.extent import Extent
 from oncelog.log.health import Health
+from oncelog.log.names import FLUSHED_FILE
+from oncelog.log.notes import write_flushed
 from oncelog.log.segments import Segments
 from oncelog.log.snapshots import RecoveryPoint, Snapshot, drop_old, write_snapshot
 from oncelog.log.unsynced import Unsynced
@@ -52,6 +55,7 @@ class Flusher:
         producers: ProducerMap,
         health: Health,
         point_offset: int,
+        flushed_offset: int,
     ) -> None:
         self._disk = disk
         self.folder = folder
@@ -62,19 +66,48 @@ class Flusher:
         self._producers = producers
         self._health = health
         self.point_offset = point_offset  # where the newest recovery point stands; -1 where there is none
+        self._noting = threading.Lock()
+        self._noted_offset = flushed_offset
+        self._durably_noted_offset = -1
 
     def sync(self, active_path: str, *also: str) -> None:
         self._unsynced.sync(active_path, *also)
 
-    def flush(self) -> None:
-        """Wait until everything committed before this call is on the disk. From any thread."""
-        next_offset, cuts = self._extent.next_offset, self._extent.cuts
+    def flush(self, *, notes: bool = False) -> None:
+        """Wait until everything committed before this call is on the disk. From any thread.
+
+        `notes`: the next start shall know, because somebody is told that it is there.
+        """
+        next_offset, cuts, active = self._extent.next_offset, self._extent.cuts, self._segments.active
         try:
-            self.sync(self._segments.active.log_path)
+            self.sync(active.log_path)
         except OSError as error:
             self.failed(error)
             raise LogStorageError(f"{self.folder}: {error}") from error
+        if notes:
+            self._note_flushed(next_offset, cuts, active.base_offset)
         self._extent.flushed(next_offset, cuts)
+
+    def _note_flushed(self, offset: int, cuts: int, active_base: int) -> None:
+        with self._noting:
+            if offset <= self._noted_offset or cuts != self._extent.cuts:
+                return
+            durable = self._durably_noted_offset <= max(self.point_offset, active_base)
+            try:
+                write_flushed(self._disk, self.folder, offset, durable=durable)
+            except OSError as error:  # an older note is true as well
+                logger.warning("%s: cannot note what is flushed: %s", self.folder, error)
+                return
+            self._noted_offset = offset
+            if durable:
+                self._durably_noted_offset = offset
+
+    def forget_flushed(self) -> None:
+        """Before a cut, once `begin_cut` has been called. Their folder is brought to the disk by the caller."""
+        with self._noting:
+            if self._disk.exists(f"{self.folder}/{FLUSHED_FILE}"):
+                self._disk.unlink(f"{self.folder}/{FLUSHED_FILE}")
+            self._noted_offset = self._durably_noted_offset = -1
 
     def failed(self, error: OSError) -> None:
         """After a failed flush nobody knows what is on the disk, and the next one would not tell: no more appends.

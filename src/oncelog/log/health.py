@@ -6,6 +6,8 @@ from oncelog.log.errors import LogStorageError
 
 logger = logging.getLogger(__name__)
 
+MOST_DAMAGE = 20  # places of one log that are told
+
 
 class Health:
     def __init__(self, folder: str) -> None:
@@ -13,6 +15,7 @@ class Health:
         self.offline: str | None = None  # why nothing is appended any more
         self.readable = True
         self.closed = False
+        self.damage: list[str] = []  # places of which readers are told that they are not what was written
 
     def go_offline(self, reason: str, *, readable: bool = True) -> None:
         """Nothing is appended any more until the log is opened anew. Said once."""
@@ -20,6 +23,17 @@ class Health:
         if self.offline is None:
             self.offline = reason
             logger.error("%s is offline: %s", self._folder, reason)
+
+    def note_damage(self, what: str) -> None:
+        """All else can be read and appended to. Each place is said once."""
+        if what not in self.damage and len(self.damage) < MOST_DAMAGE:
+            self.damage.append(what)
+            logger.error(
+                "%s is damaged, and readers get CORRUPT_MESSAGE there: %s. Restore the file from a backup, or have "
+                "readers go on behind it",
+                self._folder,
+                what,
+            )
 
     def come_back(self) -> None:
         """What was wrong has gone by itself."""

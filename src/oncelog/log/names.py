@@ -1,5 +1,6 @@
 """The names of the files in a partition's folder. Numbers have 20 digits, so that names sort as offsets do."""
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 LOG = ".log"
@@ -11,6 +12,7 @@ SWAP = ".swap"
 EPOCH_FILE = "leader-epoch"
 START_FILE = "log-start"
 CLEANER_FILE = "cleaner"
+FLUSHED_FILE = "flushed"
 
 
 def log_path(folder: str, base_offset: int) -> str:
@@ -48,7 +50,7 @@ def swap_of(name: str) -> Swap | None:
     return Swap(name, target, int(base), int(end), kind == "log")
 
 
-def offsets_of(names: list[str], ending: str) -> list[int]:
+def offsets_of(names: Iterable[str], ending: str) -> list[int]:
     """The numbers of all files with this ending, in order."""
     return sorted(
         int(stem) for name in names if name.endswith(ending) and (stem := name.removesuffix(ending)).isdigit()

@@ -1,14 +1,18 @@
-"""The small text files of a partition's folder: `log-start` and `leader-epoch`.
+"""The small text files of a partition's folder: `log-start`, `leader-epoch` and `flushed`.
 
 Where the log starts is nowhere else, and a start believes it as far as to remove what lies before, so it has a check
 sum: `150 2c1b9d4e`. A person who has to write one leaves the sum out; the line feed shows that nothing is cut off.
+
+`flushed` says up to where flushes that answers waited for had brought the log to the disk. It is written over in place
+after each of them, and never says more than is true. It comes to the disk itself where it first passes the recovery
+point or a segment's beginning; after that a power failure may leave an older one.
 """
 
 from crc32c import crc32c
 
-from oncelog.log.disk import Disk, read_whole, replace_file
+from oncelog.log.disk import Disk, read_whole, replace_file, write_all
 from oncelog.log.errors import LogStorageError
-from oncelog.log.names import EPOCH_FILE, START_FILE
+from oncelog.log.names import EPOCH_FILE, FLUSHED_FILE, START_FILE
 
 LATEST_OFFSET = 2**63 - 1
 LATEST_EPOCH = 2**31 - 2  # the next start opens one more
@@ -21,13 +25,39 @@ def write_start(disk: Disk, folder: str, offset: int) -> None:
 def read_start(disk: Disk, folder: str) -> int:
     """Raises LogStorageError for anything but what was written, or what a person may write."""
     data = read_whole(disk, f"{folder}/{START_FILE}")
-    offset, _, check = data.removesuffix(b"\n").partition(b" ")
-    is_number = offset.isdigit() and len(offset) <= 19 and int(offset) <= LATEST_OFFSET
-    if not is_number or not data.endswith(b"\n") or (check and check.decode("latin-1") != _sum_of(int(offset))):
+    offset = _offset_in(data)
+    if offset is None:
         raise LogStorageError(
             f"{folder}/{START_FILE} is damaged, it holds {data[:40]!r}. Restore it from a copy, or put one line "
             "into it, with the first offset that shall be seen"
         )
+    return offset
+
+
+def write_flushed(disk: Disk, folder: str, offset: int, *, durable: bool) -> None:
+    file = disk.open(f"{folder}/{FLUSHED_FILE}", create=True)
+    try:
+        write_all(file, [f"{offset:019d} {_sum_of(offset)}\n".encode()], 0)
+        if durable:
+            file.fdatasync()
+    finally:
+        file.close()
+    if durable:
+        disk.sync_folder(folder)
+
+
+def read_flushed(disk: Disk, folder: str) -> int:
+    """-1 where it does not hold what was written."""
+    data = read_whole(disk, f"{folder}/{FLUSHED_FILE}")
+    offset = _offset_in(data)
+    return -1 if offset is None or b" " not in data else offset
+
+
+def _offset_in(data: bytes) -> int | None:
+    offset, _, check = data.removesuffix(b"\n").partition(b" ")
+    is_number = offset.isdigit() and len(offset) <= 19 and int(offset) <= LATEST_OFFSET
+    if not is_number or not data.endswith(b"\n") or (check and check.decode("latin-1") != _sum_of(int(offset))):
+        return None
     return int(offset)
 
 

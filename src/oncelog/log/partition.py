@@ -61,8 +61,11 @@ class PartitionLog:
         checkpointer: Checkpointer | None = None,
         leader_epoch: int | None = None,
         replicated: bool = False,
+        stayed_up: bool = False,
     ) -> Self:
         """`handles` and `checkpointer` are shared by all logs of a data folder; one that stands alone has its own.
+
+        `stayed_up`: the machine has run on since the log was written, so what was not flushed is there, too.
 
         Never raises for what is on the disk: a damaged partition comes back with `offline` saying why.
         """
@@ -73,7 +76,8 @@ class PartitionLog:
             if is_new:
                 disk.mkdir(folder)
             interval_bytes = config.least_interval_bytes
-            found = Recovery(disk, folder, handles, producers, interval_bytes, now, replicated).run()
+            recovery = Recovery(disk, folder, handles, producers, interval_bytes, now, replicated, stayed_up)
+            found = recovery.run()
         except (OSError, LogStorageError) as error:
             failure = error
         parts = Parts(disk, folder, config, producers, handles, checkpointer, found, replicated=replicated)
@@ -178,6 +182,11 @@ class PartitionLog:
         return self._health.readable
 
     @property
+    def damage(self) -> list[str]:
+        """Places that were found not to be what was written, as far as they are told."""
+        return self._health.damage
+
+    @property
     def closed(self) -> bool:
         return self._health.closed
 
@@ -196,6 +205,9 @@ class PartitionLog:
     def go_offline(self, reason: str, *, readable: bool = True) -> None:
         self._health.go_offline(reason, readable=readable)
 
+    def note_damage(self, what: str) -> None:
+        self._health.note_damage(what)
+
     # Reading
 
     def read(self, offset: int, max_bytes: int, *, at_least_one: bool = True, limit_offset: int | None = None) -> bytes:
@@ -206,7 +218,7 @@ class PartitionLog:
         self, offset: int, max_bytes: int, *, at_least_one: bool = True, limit_offset: int | None = None
     ) -> Slice | None:
         """What `read` would read, to be read or sent before anything else is done with this log."""
-        extent = self._extent
+        extent, parts = self._extent, self._parts
         limit = extent.high_watermark if limit_offset is None else min(limit_offset, extent.next_offset)
         if not self._health.readable:
             raise LogStorageError(self.offline or self.folder)
@@ -215,7 +227,7 @@ class PartitionLog:
         if offset >= limit:
             return None
         try:
-            return find_batches(self._parts.segments, offset, max_bytes, at_least_one, limit)
+            return find_batches(parts.segments, offset, max_bytes, at_least_one, limit, parts.epochs.current)
         except OSError as error:
             raise LogStorageError(f"{self.folder}: {error}") from error
 
@@ -295,8 +307,8 @@ class PartitionLog:
     # The disk
 
     def flush(self) -> None:
-        """Wait until everything committed before this call is on the disk. From any thread."""
-        self._parts.flusher.flush()
+        """Wait until everything committed before this call is on the disk; a start will know it. From any thread."""
+        self._parts.flusher.flush(notes=True)
 
     def begin_flush(self, now: Now | None = None) -> FlushPlan:
         """On the appending thread, with nothing staged: what is needed to move the recovery point up to here.

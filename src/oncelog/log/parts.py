@@ -42,7 +42,9 @@ class Parts:
         self.extent = Extent(config, replicated=replicated)
         self.epochs = found.epochs
         self.unsynced = Unsynced(disk, folder)
-        self.segments = Segments(disk, folder, handles, self.unsynced, found.segments, found.log_start_offset)
+        self.segments = Segments(
+            disk, folder, handles, self.unsynced, found.segments, found.log_start_offset, has_gaps=replicated
+        )
         self.stored_producers = StoredProducers(disk, folder, self.segments, producers)
         self.behind = Behind(checkpointer, found.scanned_bytes)
         self.flusher = Flusher(
@@ -55,6 +57,7 @@ class Parts:
             producers,
             self.health,
             found.point_offset,
+            found.flushed_offset,
         )
 
     def configure(self, config: LogConfig) -> None:

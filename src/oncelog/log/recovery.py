@@ -5,11 +5,12 @@
 3. Segments below it are known by their index's last entry; their sizes and offsets must fit together. Where they do
    not, the log is damaged, and nothing is touched.
 4. What lies behind the recovery point is checked batch by batch. It ends at the first that is not whole; what follows
-   is cut off, because a batch counts only when all before it are there. Were it below a point known to be on the disk,
-   it would be damage, not a torn write.
+   is cut off, because a batch counts only when all before it are there. `verdict.py` says where that would be damage,
+   not a torn write.
 """
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -28,6 +29,7 @@ from oncelog.log.names import (
     CLEANED,
     CLEANER_FILE,
     EPOCH_FILE,
+    FLUSHED_FILE,
     INDEX,
     LOG,
     SNAPSHOT,
@@ -35,10 +37,12 @@ from oncelog.log.names import (
     TEMPORARY,
     offsets_of,
 )
-from oncelog.log.notes import read_epoch, read_start
+from oncelog.log.notes import read_epoch, read_flushed, read_start
 from oncelog.log.replay import replay_header
+from oncelog.log.search import whole_behind
 from oncelog.log.segment import Segment
 from oncelog.log.snapshots import RecoveryPoint, Snapshot
+from oncelog.log.verdict import Ending, Known, damage_of, what_to_do
 from oncelog.producers import CorruptSnapshot, ProducerMap
 from oncelog.records.header import CRC_FROM, HEADER, HEADER_BYTES, LENGTH_PREFIX_BYTES, MAGIC, BatchHeader
 
@@ -48,12 +52,33 @@ CHUNK_BYTES = 4 * 1024 * 1024
 NO_LIMIT = 2**63
 
 
+def known_of(disk: Disk, folder: str, names: Sequence[str], stayed_up: bool) -> Known:
+    """Even the name of a damaged snapshot says that the log was on the disk up to there."""
+    flushed_offset = read_flushed(disk, folder) if FLUSHED_FILE in names else -1
+    return Known(max(offsets_of(names, SNAPSHOT), default=0), flushed_offset, stayed_up)
+
+
+def gaps_below(disk: Disk, folder: str, names: Sequence[str], known: Known) -> int:
+    """Offsets have gaps only where compaction took records out: below the newest recovery point.
+
+    Should that be lost, compaction's own notes name earlier passes.
+    """
+    if CLEANER_FILE not in names:
+        return 0
+    try:
+        noted = CleanerState.decode(read_whole(disk, f"{folder}/{CLEANER_FILE}")).dirty_offset
+    except (OSError, ValueError):
+        noted = 0
+    return max(known.point_offset, noted)
+
+
 @dataclass(slots=True)
 class Recovered:
     segments: list[Segment] = field(default_factory=list)
     log_start_offset: int = 0
     epochs: LeaderEpochs = field(default_factory=LeaderEpochs)
     point_offset: int = -1  # the recovery point, -1 without one
+    flushed_offset: int = -1  # noted by flushes that answers waited for
     latest_epoch: int = -1  # also of epochs that hold no record
     cut_bytes: int = 0
     read_only: str | None = None  # why what had to be cut off is still there
@@ -72,25 +97,35 @@ class Recovery:
         interval_bytes: int,
         now: Now,
         replicated: bool,
+        stayed_up: bool,
     ) -> None:
         self._disk = disk
         self._replicated = replicated
+        self._stayed_up = stayed_up
         self._folder = folder
         self._handles = handles
         self._producers = producers
         self._interval_bytes = interval_bytes
         self._now = now
         self._names: list[str] = []
-        self._durable_offset = 0
+        self._known = Known(0, -1, stayed_up)
+        self._gaps_below = 0
 
     def run(self) -> Recovered:
         self._tidy()
         found = Recovered(log_start_offset=self._stored_start())
         bases = offsets_of(self._names, LOG)
-        self._durable_offset = max(snapshots.stored_offsets(self._disk, self._folder), default=0)
+        self._known = known_of(self._disk, self._folder, self._names, self._stayed_up)
+        self._gaps_below = gaps_below(self._disk, self._folder, self._names, self._known)
+        if self._replicated:
+            self._gaps_below = NO_LIMIT
+        found.flushed_offset = self._known.flushed_offset
         if not bases:
-            if self._durable_offset > found.log_start_offset:
-                raise LogStorageError(f"{self._folder} holds no segment, but had records up to {self._durable_offset}")
+            if self._known.durable_offset > found.log_start_offset:
+                raise LogStorageError(
+                    f"{self._folder} holds no segment, but records up to offset {self._known.durable_offset} were on "
+                    "the disk. Restore the files from a backup, or empty the folder to go on without these records"
+                )
             # A kill while the log started over: its producers are still those of the snapshot.
             last = self._newest_snapshot()
             found.started_over = last is not None
@@ -107,7 +142,8 @@ class Recovery:
             point = None  # retention has taken away all that was below it
         if point is not None and point.base_offset not in bases:
             raise LogStorageError(
-                f"{self._folder} lacks the segment {point.base_offset} that held offset {point.offset}"
+                f"{self._folder} lacks the segment {point.base_offset} that held offset {point.offset}. "
+                + what_to_do(self._folder, point.base_offset)
             )
         found.latest_epoch = max(found.epochs.latest, self._noted_epoch())
         # What follows comes out of the batches; an epoch that was opened last may hold none at all.
@@ -117,7 +153,7 @@ class Recovery:
         if point is not None:
             self._adopt_point(found, point)
         self._read_rest(found, bases[known:], point)
-        self._check_durable(found.segments[-1], "the file stops there")
+        self._check_durable(found.segments[-1], "the log stops there")
         if found.segments[-1].end_offset < found.log_start_offset:
             self._start_over(found)
             return found
@@ -159,9 +195,14 @@ class Recovery:
         """The last one that was opened, unless a power failure took the note; then nothing is left of that epoch."""
         return read_epoch(self._disk, self._folder) if EPOCH_FILE in self._names else -1
 
+    def _segment(self, base_offset: int) -> Segment:
+        segment = Segment(self._handles, self._folder, base_offset)
+        segment.has_gaps = base_offset < self._gaps_below
+        return segment
+
     def _closed(self, base_offset: int, following: int) -> Segment:
         """A segment below the recovery point, by its index's last entry alone."""
-        segment = Segment(self._handles, self._folder, base_offset)
+        segment = self._segment(base_offset)
         size_bytes = self._disk.size(segment.log_path)
         entries = self._index_entries(segment)
         last = None
@@ -170,7 +211,7 @@ class Recovery:
             last = segment.index.last()
         is_short = last is not None and last.position > size_bytes and last.offset <= following
         if last is not None and is_short and not self._ends_at(segment, size_bytes, following):
-            raise LogStorageError(f"{segment.log_path} has {size_bytes} bytes where {last.position} were written")
+            raise self._too_short(segment, size_bytes, last.position)
         if last is not None and (last.position, last.offset) == (size_bytes, following):
             segment.adopt_end(last)
         else:
@@ -178,10 +219,16 @@ class Recovery:
             segment.rebuild_index(self._interval_bytes, end=size_bytes)
             if segment.end_offset != following:
                 raise LogStorageError(
-                    f"{segment.log_path} ends at {segment.end_offset}, the next segment is {following}"
+                    f"{segment.log_path} ends at {segment.end_offset}, the next segment is {following}. "
+                    + what_to_do(self._folder, segment.end_offset)
                 )
             segment.close_index()
         return segment
+
+    def _too_short(self, segment: Segment, size_bytes: int, written_bytes: int) -> LogStorageError:
+        return LogStorageError(
+            f"{segment.log_path} has {size_bytes} bytes where {written_bytes} were written. {what_to_do(self._folder)}"
+        )
 
     def _ends_at(self, segment: Segment, size_bytes: int, end_offset: int) -> bool:
         """By the headers: then it is the index that is wrong, and can be made anew."""
@@ -209,10 +256,10 @@ class Recovery:
 
     def _adopt_point(self, found: Recovered, point: RecoveryPoint) -> None:
         """The segment that holds the recovery point, up to there."""
-        segment = Segment(self._handles, self._folder, point.base_offset)
+        segment = self._segment(point.base_offset)
         size_bytes = self._disk.size(segment.log_path)
         if size_bytes < point.position:
-            raise LogStorageError(f"{segment.log_path} has {size_bytes} bytes where {point.position} were written")
+            raise self._too_short(segment, size_bytes, point.position)
         is_usable = self._index_entries(segment) >= point.index_entries
         last = None
         if is_usable:
@@ -238,7 +285,7 @@ class Recovery:
                     reason = f"offsets from {found.segments[-1].end_offset} to {base} are missing"
                     self._cut(found, bases[number:], reason)
                     return
-                segment = Segment(self._handles, self._folder, base)
+                segment = self._segment(base)
                 found.segments.append(segment)
             following = bases[number + 1] if number + 1 < len(bases) else None
             reason = self._read_segment(found, segment, following)
@@ -251,32 +298,18 @@ class Recovery:
         start, size_bytes = segment.size_bytes, self._disk.size(segment.log_path)
         if start == 0:
             segment.index.cut_to_entries(0)
-        scan = Scan(segment, found.epochs, self._producers, self._interval_bytes, self._now, self._gaps_below())
+        scan = Scan(segment, found.epochs, self._producers, self._interval_bytes, self._now, self._gaps_below)
         reason = scan.run(size_bytes, found.point_offset)
         found.scanned_bytes += segment.size_bytes - start
         if not reason and following is not None:
             segment.close_index()
         return reason
 
-    def _gaps_below(self) -> int:
-        """Offsets have gaps only where compaction took records out, here or at the leader that they came from.
-
-        Here it does so only below the newest recovery point; should that be lost, its own notes name earlier passes.
-        """
-        if self._replicated:
-            return NO_LIMIT
-        if CLEANER_FILE not in self._names:
-            return 0
-        try:
-            noted = CleanerState.decode(read_whole(self._disk, f"{self._folder}/{CLEANER_FILE}")).dirty_offset
-        except (OSError, ValueError):
-            noted = 0
-        return max(self._durable_offset, noted)
-
     def _cut(self, found: Recovered, following: list[int], reason: str) -> None:
         segment = found.segments[-1]
-        self._check_durable(segment, reason)
-        lost = [Segment(self._handles, self._folder, base) for base in following]
+        lost = [self._segment(base) for base in following]
+        paths = [segment.log_path, *(one.log_path for one in lost)]
+        self._check_durable(segment, reason, whole_behind(self._disk, paths, segment.size_bytes, segment.end_offset))
         found.cut_bytes = self._disk.size(segment.log_path) - segment.size_bytes
         found.cut_bytes += sum(self._disk.size(one.log_path) for one in lost)
         try:
@@ -294,16 +327,14 @@ class Recovery:
             segment.end_offset,
             reason,
             found.cut_bytes,
-            self._durable_offset,
+            self._known.point_offset,
         )
 
-    def _check_durable(self, last: Segment, reason: str) -> None:
-        if last.end_offset < self._durable_offset:
-            raise LogStorageError(
-                f"{last.log_path} is damaged at byte {last.size_bytes}: {reason}. Records up to offset "
-                f"{self._durable_offset} were on the disk, so this is no torn write and nothing is cut off. "
-                f"Restore the file, or delete the partition's folder to go on without these records"
-            )
+    def _check_durable(self, last: Segment, reason: str, behind: str = "") -> None:
+        ending = Ending(last.log_path, last.size_bytes, last.end_offset, reason, behind)
+        damage = damage_of(ending, self._known)
+        if damage:
+            raise LogStorageError(damage)
 
     def _start_over(self, found: Recovered) -> None:
         """A power failure took records that were deleted already. Offsets do not go back for that."""

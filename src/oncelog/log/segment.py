@@ -6,14 +6,15 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Self
 
 from oncelog.clock import Now
-from oncelog.log.errors import LogStorageError
+from oncelog.log.errors import Damaged
 from oncelog.log.handles import Handles
 from oncelog.log.index import ENTRY_BYTES, Entry, Index
 from oncelog.log.names import CLEANED, cleaned_path, index_path, log_path
 from oncelog.records.header import HEADER_BYTES, LENGTH_PREFIX_BYTES, MAGIC, BatchHeader, Buffer, read_header
 
-_offsets_at = struct.Struct(">qi11xi").unpack_from  # base offset, batch length, last offset delta
-_OFFSETS_BYTES = 27
+# base offset, batch length, leader epoch, magic, last offset delta
+_frame_at = struct.Struct(">qiib6xi").unpack_from
+_FRAME_BYTES = 27
 _WALK_BYTES = 64 * 1024
 _LOOK_BYTES = 4096 + 512
 DEFAULT_INTERVAL_BYTES = 4096
@@ -34,13 +35,16 @@ class Segment:
         "base_offset",
         "end_offset",
         "handles",
+        "has_gaps",
         "index",
         "is_sendable",
         "log_path",
         "max_timestamp_ms",
         "next_index_at",
         "roll_at_ms",
+        "rotten",
         "size_bytes",
+        "unreadable",
     )
 
     def __init__(self, handles: Handles, folder: str, base_offset: int) -> None:
@@ -54,6 +58,9 @@ class Segment:
         self.next_index_at = 0  # the size from which the next batch gets an entry in the index
         self.roll_at_ms = NEVER_MS  # wall clock; begins with the first batch
         self.is_sendable = True  # whether answers may go from the file to a socket without being read first
+        self.has_gaps = False  # compaction took records out, here or at the leader that they came from
+        self.unreadable: Damaged | None = None  # why its index cannot be made anew
+        self.rotten: tuple[tuple[int, int], ...] = ()  # from where to where what is stored is not what was written
 
     @classmethod
     def cleaned(cls, handles: Handles, folder: str, base_offset: int, end_offset: int) -> Self:
@@ -75,33 +82,60 @@ class Segment:
         """Readers get an error code from here on instead of half an answer."""
         self.is_sendable = False
 
-    def find(self, offset: int) -> tuple[int, int, int] | None:
-        """Position, size and base offset of the batch that holds the offset, or of the first one after it."""
+    def find(self, offset: int) -> tuple[int, int, int, int] | None:
+        """Position, size, base offset and leader epoch of the batch that holds the offset, or of the first after it.
+
+        Raises `Damaged` where what stands there cannot be that batch.
+        """
         entry = self.index.at_offset(offset)
         if not self._is_within(entry, offset):
             self.rebuild_index(DEFAULT_INTERVAL_BYTES)
             entry = self.index.at_offset(offset)
         file = self.handles.get(self.log_path)
         position, promised, end = entry.position, entry.offset, self.size_bytes
+        expected = self.base_offset
         while position < end:
             chunk = file.pread(min(_LOOK_BYTES, end - position), position)
-            at, last = 0, len(chunk) - _OFFSETS_BYTES
+            at, last = 0, len(chunk) - _FRAME_BYTES
             while at <= last:
-                base_offset, length, delta = _offsets_at(chunk, at)
+                base_offset, length, epoch, magic, delta = _frame_at(chunk, at)
                 if promised >= 0 and base_offset != promised:
                     # The index is believed only where the batch that it promises stands at the place it names.
                     self.rebuild_index(DEFAULT_INTERVAL_BYTES)
                     return self.find(offset)
                 promised = -1
-                if length < HEADER_BYTES - LENGTH_PREFIX_BYTES:
-                    raise self.damaged(position + at, f"a batch length of {length}")
+                if length < HEADER_BYTES - LENGTH_PREFIX_BYTES or magic != MAGIC or base_offset < expected or delta < 0:
+                    raise self.damaged(position + at, f"no batch that follows offset {expected} is there")
                 if base_offset + delta >= offset:
-                    return position + at, length + LENGTH_PREFIX_BYTES, base_offset
+                    return self._found(position + at, length + LENGTH_PREFIX_BYTES, base_offset, epoch, offset)
+                expected = base_offset + delta + 1
                 at += length + LENGTH_PREFIX_BYTES
             if at == 0:
                 raise self.damaged(position, f"{len(chunk)} bytes are no batch")
             position += at
         return None
+
+    def _found(
+        self, position: int, size_bytes: int, base_offset: int, epoch: int, offset: int
+    ) -> tuple[int, int, int, int]:
+        if position + size_bytes > self.size_bytes or base_offset >= self.end_offset:
+            raise self.damaged(position, f"a batch of offset {base_offset} and {size_bytes} bytes cannot be there")
+        if base_offset > offset and not self.has_gaps and offset >= self.base_offset:
+            raise self.damaged(position, f"offset {base_offset} stands where {offset} or one before it should")
+        return position, size_bytes, base_offset, epoch
+
+    def rots(self, position: int, end: int) -> None:
+        """Readers are told from here on, instead of being given those bytes."""
+        self.rotten = tuple(sorted({*self.rotten, (position, end)}))
+
+    def whole_until(self, position: int, end: int) -> int:
+        """From the batch at `position` on, up to `end` at most."""
+        for start, behind in self.rotten:
+            if start <= position < behind:
+                raise self.damaged(start, f"the {behind - start} bytes from there on are not what was written")
+            if position < start < end:
+                return start
+        return end
 
     def position_at_time(self, timestamp_ms: int) -> int:
         """Every batch before it is older than the timestamp."""
@@ -122,24 +156,37 @@ class Segment:
             return True
         if entry.position == self.size_bytes:
             return entry.offset == self.end_offset
-        if not 0 < entry.position <= self.size_bytes - _OFFSETS_BYTES:
+        if not 0 < entry.position <= self.size_bytes - _FRAME_BYTES:
             return False
-        (base_offset, _, _) = _offsets_at(self.batch(entry.position, _OFFSETS_BYTES))
-        return bool(base_offset == entry.offset)
+        return bool(_frame_at(self.batch(entry.position, _FRAME_BYTES))[0] == entry.offset)
 
     def rebuild_index(self, interval_bytes: int, *, end: int | None = None) -> None:
-        """From the headers, up to `end` of the log file. The segment's facts come out of it, too."""
+        """From the headers, up to `end` of the log file. The segment's facts come out of it, too.
+
+        Where they contradict one another the index stays as it is, and nobody walks through them again.
+        """
+        if self.unreadable is not None:
+            raise self.unreadable
         end = self.size_bytes if end is None else end
+        entries: list[Entry] = []
+        next_at, expected, max_timestamp_ms = 0, self.base_offset, -1
+        try:
+            for position, header in self.walk(0, end):
+                if header.base_offset < expected or (header.base_offset > expected and not self.has_gaps):
+                    raise self.damaged(position, f"offset {header.base_offset} where {expected} should follow")
+                if position >= next_at:
+                    entries.append(Entry(header.base_offset, position, max_timestamp_ms))
+                    next_at = position + interval_bytes
+                max_timestamp_ms = max(max_timestamp_ms, header.max_timestamp)
+                expected = header.last_offset + 1
+        except Damaged as damage:
+            self.unreadable = damage
+            raise
         self.index.cut_to_entries(0)
-        self.size_bytes, self.next_index_at, self.max_timestamp_ms = end, 0, -1
-        next_at = 0
-        for position, header in self.walk(0, end):
-            if position >= next_at:
-                self.index.add(header.base_offset, position, self.max_timestamp_ms)
-                next_at = position + interval_bytes
-            self.max_timestamp_ms = max(self.max_timestamp_ms, header.max_timestamp)
-            self.end_offset = max(self.end_offset, header.last_offset + 1)
-        self.next_index_at = next_at
+        for entry in entries:
+            self.index.add(*entry)
+        self.size_bytes, self.next_index_at, self.max_timestamp_ms = end, next_at, max_timestamp_ms
+        self.end_offset = max(self.end_offset, expected)
 
     def walk(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
         """Every batch's position and header from there on, without its records and without its CRC."""
@@ -260,5 +307,5 @@ class Segment:
         self.handles.forget(self.log_path)
         self.handles.forget(self.index.path)
 
-    def damaged(self, position: int, what: str) -> LogStorageError:
-        return LogStorageError(f"{self.log_path} is damaged at byte {position}: {what}")
+    def damaged(self, position: int, what: str) -> Damaged:
+        return Damaged(f"{self.log_path} is damaged at byte {position}: {what}")

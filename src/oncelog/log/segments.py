@@ -18,6 +18,7 @@ class Segments:
         unsynced: Unsynced,
         segments: list[Segment],
         log_start_offset: int,
+        has_gaps: bool,
     ) -> None:
         """Where there are none yet, one that is in memory alone until `add`."""
         self._disk = disk
@@ -26,6 +27,7 @@ class Segments:
         self._segments = segments
         self._bases = [segment.base_offset for segment in segments]
         self._unsynced = unsynced
+        self._has_gaps = has_gaps  # what is appended comes from a leader that may have compacted it
         self.active = segments[-1] if segments else Segment(handles, folder, log_start_offset)
 
     def __len__(self) -> int:
@@ -72,6 +74,7 @@ class Segments:
 
     def _new(self, base_offset: int) -> Segment:
         segment = Segment(self._handles, self._folder, base_offset)
+        segment.has_gaps = self._has_gaps
         self._handles.get(segment.log_path, create=True).truncate(0)
         segment.index.cut_to_entries(0)
         self._segments.append(segment)

@@ -59,7 +59,9 @@ class Slice:
         return data
 
 
-def find_batches(segments: Segments, offset: int, max_bytes: int, at_least_one: bool, limit: int) -> Slice | None:
+def find_batches(
+    segments: Segments, offset: int, max_bytes: int, at_least_one: bool, limit: int, latest_epoch: int
+) -> Slice | None:
     """Batches of one segment from the one that holds `offset` on, none of them reaching `limit`.
 
     As in Kafka the last one may be cut by `max_bytes`; only the first is given whole if `at_least_one` says so.
@@ -69,13 +71,17 @@ def find_batches(segments: Segments, offset: int, max_bytes: int, at_least_one: 
         found = segment.find(offset)
         if found is None:
             continue  # the offset lies in a gap that compaction left at the segment's end
-        position, first_bytes, base_offset = found
+        position, first_bytes, base_offset, epoch = found
+        if not 0 <= epoch <= latest_epoch:
+            raise segment.damaged(position, f"leader epoch {epoch} where there was none above {latest_epoch}")
         if base_offset >= limit:
             return None
         end = segment.size_bytes
         if limit < segment.end_offset:
             beyond = segment.find(limit)
             end = end if beyond is None else beyond[0]
+        if segment.rotten:
+            end = segment.whole_until(position, end)
         if max_bytes < first_bytes:
             if not at_least_one:
                 return None

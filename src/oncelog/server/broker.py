@@ -37,7 +37,9 @@ class Broker:
         self.producer_ids = KafkaPidIssuer(lambda count: cluster.reserve_pids(PidKind.KAFKA, count))
         self.flush = Flush(settings.oncelog_flush)
         self.flusher = Flusher()
-        self.topics = Topics(settings, disk or RealDisk(), self._new_producers, self.clock.now())
+        now, stayed_up = self.clock.now(), cluster.stayed_up
+        self.topics = Topics(settings, disk or RealDisk(), self._new_producers, now, stayed_up=stayed_up)
+        cluster.recovered()
         self.metrics = Metrics()
         self.turns = Turns(lambda: self.clock.now().monotonic_ms)
         self.groups = GroupCoordinator(

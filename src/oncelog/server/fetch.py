@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Iterable
 from uuid import UUID
 
-from oncelog.log.errors import LogStorageError, OffsetOutOfRange
+from oncelog.log.errors import Damaged, LogStorageError, OffsetOutOfRange
 from oncelog.log.slices import Slice
 from oncelog.server.call import Call, Encoded
 from oncelog.server.errors import ErrorCode, KafkaError
@@ -58,6 +58,9 @@ class Asked:
                 records = found.read()
         except OffsetOutOfRange:
             return Fetched(self.index, ErrorCode.offset_out_of_range, -1, -1, b"")
+        except Damaged as damage:
+            log.note_damage(str(damage))
+            return Fetched(self.index, ErrorCode.corrupt_message, -1, -1, b"")
         except LogStorageError:
             return Fetched(self.index, ErrorCode.kafka_storage_error, -1, -1, b"")
         return Fetched(self.index, 0, log.high_watermark, log.log_start_offset, records)

@@ -28,6 +28,15 @@ class Cluster(Protocol):
         """Greater at every start of any server of this data; durable before the first request is served."""
         ...
 
+    @property
+    def stayed_up(self) -> bool:
+        """The machine has run on since this data was last served: what was written is there, flushed or not."""
+        ...
+
+    def recovered(self) -> None:
+        """Every log was opened, so the next start need not know of an earlier stop of the machine."""
+        ...
+
     def reserve_pids(self, kind: PidKind, count: int) -> int:
         """The first of `count` pids in a row that no other process has got or will get. Durable when it returns.
 

@@ -44,9 +44,18 @@ def _nothing() -> None:
 
 
 class Topics:
-    def __init__(self, settings: Settings, disk: Disk, new_producers: Callable[[], ProducerMap], now: Now) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        disk: Disk,
+        new_producers: Callable[[], ProducerMap],
+        now: Now,
+        *,
+        stayed_up: bool = False,
+    ) -> None:
         """Open every log below the data folder; what a crash left behind is finished or put right first."""
         self.settings = settings
+        self._stayed_up = stayed_up
         self._disk = disk
         self._new_producers = new_producers
         self._folders = Folders(disk, settings.log_dir)
@@ -343,6 +352,7 @@ class Topics:
             partition=index,
             handles=self._handles,
             checkpointer=self.checkpointer,
+            stayed_up=self._stayed_up,
         )
 
     def _open_topic(self, definition: Definition, now: Now) -> None:

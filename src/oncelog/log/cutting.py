@@ -1,0 +1,69 @@
+"""Cutting a damaged log back, because a person has decided to go on without what follows. No server runs."""
+
+from oncelog.log import snapshots
+from oncelog.log.checking import Unreadable, batches
+from oncelog.log.compaction_swap import finish_swaps
+from oncelog.log.disk import Disk
+from oncelog.log.errors import LogStorageError
+from oncelog.log.names import FLUSHED_FILE, LOG, START_FILE, index_path, log_path, offsets_of
+from oncelog.log.notes import read_start
+
+
+def cut_back(disk: Disk, folder: str, offset: int) -> int:
+    """Remove every batch from `offset` on, damaged or not, and answer how many bytes that were.
+
+    What says that there was more goes first: killed in between, the log is as damaged as before.
+    """
+    finish_swaps(disk, folder, disk.listdir(folder))
+    names = disk.listdir(folder)
+    bases = offsets_of(names, LOG)
+    start = read_start(disk, folder) if START_FILE in names else 0
+    if not bases or offset < max(start, bases[0]):
+        raise LogStorageError(f"{folder} has no record before offset {offset}")
+    kept = [base for base in bases if base < offset] or bases[:1]
+    path = log_path(folder, kept[-1])
+    position = _position_of(disk, path, kept[-1], offset)
+    snapshots.drop_beyond(disk, folder, offset)
+    if FLUSHED_FILE in names:
+        disk.unlink(f"{folder}/{FLUSHED_FILE}")
+    disk.sync_folder(folder)
+    cut_bytes = disk.size(path) - position
+    for base in reversed(bases[len(kept) :]):
+        cut_bytes += disk.size(log_path(folder, base))
+        disk.unlink(log_path(folder, base))
+    for base in bases[len(kept) - 1 :]:  # that of the segment that is kept is made anew
+        if disk.exists(index_path(folder, base)):
+            disk.unlink(index_path(folder, base))
+    file = disk.open(path, write=True)
+    try:
+        file.truncate(position)
+        file.fdatasync()
+    finally:
+        file.close()
+    disk.sync_folder(folder)
+    return cut_bytes
+
+
+def _position_of(disk: Disk, path: str, expected: int, offset: int) -> int:
+    """Where the batch of the offset begins, or should begin."""
+    file = disk.open(path)
+    try:
+        size_bytes = file.size()
+        for found in batches(file, 0, size_bytes):
+            if isinstance(found, Unreadable):
+                size_bytes = found.position
+                break
+            position, header, _ = found
+            if header.base_offset >= offset:
+                return position
+            if expected > header.base_offset:
+                size_bytes = position
+                break
+            expected = header.last_offset + 1
+            if expected > offset:
+                raise LogStorageError(f"{path}: a batch goes from {header.base_offset} to {header.last_offset}")
+    finally:
+        file.close()
+    if expected != offset:
+        raise LogStorageError(f"{path} can be read up to offset {expected}, so it cannot be cut back to {offset}")
+    return size_bytes

@@ -1,0 +1,64 @@
+"""Whether what does not read to the end of a log's files is a torn write, or damage. Pure: it decides on what was read.
+
+A start and `oncelog check` both ask here. Bytes that are not whole are a torn write, and are cut off, only where that
+can take nothing that was promised:
+
+| what is not whole | the machine ran on | it may have stopped |
+|---|---|---|
+| begins below an offset known to be on the disk | damage | damage |
+| has nothing whole behind it | torn write | torn write |
+| has whole batches behind it, and answers waited for flushes (`flushed` beyond the recovery point) | damage | damage |
+| has whole batches behind it otherwise | damage | torn write |
+
+A process that dies leaves what it wrote, in order, so nothing whole stands behind its torn write. A machine that stops
+leaves any part of what was not flushed, later bytes without earlier ones too.
+"""
+
+from typing import NamedTuple
+
+
+class Known(NamedTuple):
+    """What is known of a log before its tail is read."""
+
+    point_offset: int  # of the newest recovery point, good or damaged; 0 where there is none
+    flushed_offset: int  # noted by flushes that answers waited for; -1 where there is no note
+    stayed_up: bool  # the machine has run on since the log was written
+
+    @property
+    def durable_offset(self) -> int:
+        """Everything below it was on the disk."""
+        return max(self.point_offset, self.flushed_offset)
+
+
+class Ending(NamedTuple):
+    """Where reading ended."""
+
+    log_path: str
+    position: int
+    offset: int  # that would have come next
+    reason: str
+    behind: str = ""  # where something whole follows
+
+
+def damage_of(ending: Ending, known: Known) -> str:
+    """Why nothing may be cut off, and what to do then; empty for a torn write."""
+    if ending.offset < known.durable_offset:
+        why = f"Records up to offset {known.durable_offset} were on the disk"
+    elif ending.behind and (known.stayed_up or known.flushed_offset > known.point_offset):
+        why = f"Whole batches follow it ({ending.behind})"
+    else:
+        return ""
+    return (
+        f"{ending.log_path} is damaged at byte {ending.position}: {ending.reason}. {why}, so this is no torn write and "
+        f"nothing is cut off. {what_to_do(ending.log_path.rpartition('/')[0], ending.offset)}"
+    )
+
+
+def what_to_do(folder: str, offset: int | None = None) -> str:
+    """`offset`: from where on the records can be given up."""
+    data, _, name = folder.rpartition("/")
+    check = f"`oncelog check --data {data or '.'}"
+    told = f"Restore the files from a backup; {check}` lists what is wrong."
+    if offset is None:
+        return told
+    return f"{told} To go on without the records from offset {offset} on: {check} --cut {name}:{offset}`"
