@@ -56,6 +56,15 @@ def test_a_topic_adds_up_its_partitions(shown: Shown) -> None:
     assert found["configs"] == {"cleanup.policy": "compact"}
 
 
+def test_damage_is_told_with_its_place(shown: Shown) -> None:
+    topic = shown.new_topic(2)
+    shown.log(topic).note_damage("0.log is damaged at byte 7")
+    rows = shown.view(topic_view, topic=topic)["rows"]
+    assert [each["damage"] for each in rows] == ["0.log is damaged at byte 7", None]
+    about = shown.run(overview(shown.server.broker, FaultList()))
+    assert {"topic": topic, "partition": 0, "why": "0.log is damaged at byte 7"} in about["damaged"]
+
+
 def test_many_partitions_come_in_pages_and_others_are_served_in_between(
     shown: Shown, monkeypatch: pytest.MonkeyPatch
 ) -> None:

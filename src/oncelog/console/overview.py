@@ -19,6 +19,7 @@ async def overview(broker: Broker, faults: Faults) -> dict[str, Any]:
         ("records", "appended", "size_bytes", "leased", "kafka", "duplicates", "trimmed", "fenced", "refused"), 0
     )
     offline: list[dict[str, Any]] = []
+    damaged: list[dict[str, Any]] = []
     async for partition in in_turns(partitions[:MOST_SUMMED]):
         log, producers = partition.log, partition.log.producers
         sums["records"] += log.high_watermark - log.log_start_offset
@@ -33,6 +34,9 @@ async def overview(broker: Broker, faults: Faults) -> dict[str, Any]:
         if log.offline is not None and len(offline) < MOST_OFFLINE:
             why = text.name(log.offline)
             offline.append({"topic": partition.topic.name, "partition": partition.index, "why": why})
+        if log.damage and len(damaged) < MOST_OFFLINE:
+            why = text.name("; ".join(log.damage))
+            damaged.append({"topic": partition.topic.name, "partition": partition.index, "why": why})
     metrics = broker.metrics
     happened, _ = faults.newest(MARKED_FAULTS)
     return {
@@ -55,5 +59,6 @@ async def overview(broker: Broker, faults: Faults) -> dict[str, Any]:
         "cpu_seconds": cpu_seconds(),
         "sums": sums,
         "offline": offline,
+        "damaged": damaged,
         "faults": [each.shown() for each in happened],
     }

@@ -68,4 +68,5 @@ def _partition(partition: Partition) -> dict[str, Any]:
         "segments": 0 if log.offline is not None else len(log.segments),
         "producers": log.producers.leases_live + log.producers.kafka_live,
         "offline": text.name(log.offline),
+        "damage": text.name("; ".join(log.damage) or None),
     }

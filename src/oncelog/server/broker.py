@@ -38,14 +38,15 @@ class Broker:
         self.flush = Flush(settings.oncelog_flush)
         self.flusher = Flusher()
         now, stayed_up = self.clock.now(), cluster.stayed_up
-        self.topics = Topics(settings, disk or RealDisk(), self._new_producers, now, stayed_up=stayed_up)
+        disk = disk or RealDisk()
+        self.topics = Topics(settings, disk, self._new_producers, now, stayed_up=stayed_up)
         cluster.recovered()
         self.metrics = Metrics()
         self.turns = Turns(lambda: self.clock.now().monotonic_ms)
         self.groups = GroupCoordinator(
             settings, self.topics, self.clock, request_flush=self.flusher.request, in_turns=self.turns.go_through
         )
-        self.housekeeping = Housekeeping(settings, self.topics, self.clock)
+        self.housekeeping = Housekeeping(settings, self.topics, self.clock, disk, self.metrics)
         self.aside = Aside()
         self.memory = Memory(settings.queued_max_request_bytes)
         self.endpoints = endpoints(settings)

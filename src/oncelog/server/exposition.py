@@ -58,6 +58,14 @@ def _partitions_offline(broker: Broker) -> Iterator[Sample]:
     yield "", sum(each.log.offline is not None for topic in broker.topics.all() for each in topic.partitions)
 
 
+def _damaged(broker: Broker) -> Iterator[Sample]:
+    """Only partitions that have something to say: most never rot."""
+    for topic in broker.topics.all():
+        for partition in topic.partitions:
+            if partition.log.damage:
+                yield labels(topic=topic.name, partition=partition.index), len(partition.log.damage)
+
+
 def _requests(broker: Broker) -> Iterator[Sample]:
     names = {key: api.name for key, api in apis().items()}
     for key, count in sorted(broker.metrics.requests.items()):
@@ -230,6 +238,18 @@ FAMILIES = (
         "gauge",
         "Partitions that take no more records because their disk failed; the server's log says why.",
         _partitions_offline,
+    ),
+    Family(
+        "oncelog_topic_partition_damaged_places",
+        "gauge",
+        "Places of the log found not to be what was written; readers get CORRUPT_MESSAGE there.",
+        _damaged,
+    ),
+    Family(
+        "oncelog_scrubbed_bytes_total",
+        "counter",
+        "Bytes of log that were read again in the background to find rot.",
+        _counter("bytes_scrubbed"),
     ),
     Family(
         "oncelog_producer_duplicates_refused_total",

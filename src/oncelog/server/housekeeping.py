@@ -3,6 +3,7 @@
 retention, producers' expiry    every log.retention.check.interval.ms, one log after the other
 compaction                      every log.cleaner.backoff.ms: chosen here, done in a thread, put in place here
 recovery points                 when enough was appended, and with oncelog.flush=interval every so often
+a look for rot                  all the time, at oncelog.scrub.bytes.per.second: see `scrubber.py`
 idle connections                at least every five seconds
 """
 
@@ -14,22 +15,28 @@ from concurrent.futures import ThreadPoolExecutor
 from oncelog.clock import Clock
 from oncelog.log.compaction import CompactionJob
 from oncelog.log.config import Flush
+from oncelog.log.disk import Disk
 from oncelog.log.errors import LogError
 from oncelog.log.partition import PartitionLog
+from oncelog.server.metrics import Metrics
+from oncelog.server.scrubber import Scrubber
 from oncelog.server.settings import Settings
 from oncelog.server.topics import Topics
 
 logger = logging.getLogger(__name__)
 
 IDLE_LOOK_MS = 5000
+FIRST_SCRUB_S = 1.0  # a start has better things to do
 
 
 class Housekeeping:
-    def __init__(self, settings: Settings, topics: Topics, clock: Clock) -> None:
+    def __init__(self, settings: Settings, topics: Topics, clock: Clock, disk: Disk, metrics: Metrics) -> None:
         self._settings = settings
         self._topics = topics
         self._clock = clock
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="housekeeping")
+        self._scrubber = Scrubber(settings, topics, clock, disk, metrics)
+        self._scrubs = ThreadPoolExecutor(1, thread_name_prefix="scrub")
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_checkpointing = False
         self._compaction: CompactionJob | None = None
@@ -42,15 +49,18 @@ class Housekeeping:
             self._every(settings.log_cleaner_backoff_ms, self._compact)
         if settings.oncelog_flush == Flush.INTERVAL:
             self._every(settings.oncelog_flush_interval_ms, lambda: self._checkpoint(everything=True))
+        self._begin(self._scrub())
 
     async def stop(self) -> None:
         """Nothing is begun any more, and what runs in a thread has ended; a compaction is given up for that."""
         if self._compaction is not None:
             self._compaction.stop()
+        self._scrubber.stop()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._threads.shutdown()
+        self._scrubs.shutdown()
 
     def checkpoint_if_due(self) -> None:
         """Asked after every commit, so it must cost nothing."""
@@ -81,6 +91,16 @@ class Housekeeping:
             await asyncio.get_running_loop().run_in_executor(self._threads, checkpoint.run)
         finally:
             self._is_checkpointing = False
+
+    async def _scrub(self) -> None:
+        pause_s = FIRST_SCRUB_S
+        while True:
+            await asyncio.sleep(pause_s)
+            try:
+                pause_s = await self._scrubber.step(self._scrubs)
+            except Exception:
+                logger.exception("the look for rot failed; it goes on later")
+                pause_s = FIRST_SCRUB_S
 
     async def _maintain(self) -> None:
         for log in self._logs():

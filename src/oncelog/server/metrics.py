@@ -6,6 +6,7 @@ from collections import defaultdict
 class Metrics:
     __slots__ = (
         "bytes_received",
+        "bytes_scrubbed",
         "bytes_sent",
         "connections_accepted",
         "connections_open",
@@ -18,6 +19,7 @@ class Metrics:
         self.requests: defaultdict[int, int] = defaultdict(int)  # by API key
         self.bytes_received = 0
         self.bytes_sent = 0
+        self.bytes_scrubbed = 0  # read again to find rot
         self.connections_accepted = 0
         self.connections_open = 0
         self.connections_refused = 0  # over max.connections, or closed for what they sent

@@ -102,6 +102,16 @@ class Settings:
         64 * 2**20, "Log that may have to be read again after a crash, over all partitions.", low=2**20
     )
 
+    oncelog_scrub_bytes_per_second: int = long(
+        8 * 2**20,
+        "How much of what is stored is read again in the background, to find rot before a reader does; 0 for nothing.",
+        low=0,
+        dynamic=True,
+    )
+    oncelog_scrub_interval_ms: int = long(
+        7 * DAY_MS, "From the beginning of one such reading of everything to the next.", low=1
+    )
+
     # Connections
     socket_request_max_bytes: int = integer(100 * 2**20, "Size of the largest request.", low=1024)
     queued_max_request_bytes: int = long(

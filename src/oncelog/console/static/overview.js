@@ -49,14 +49,22 @@ export function show([about]) {
 }
 
 function troubles(about) {
-  const rows = about.offline.map((each) => ({
+  const disk = about.storage_errors > 0 ? h("p", { class: "bad" }, `The disk refused ${many(about.storage_errors, "write")}.`) : null;
+  return [
+    disk,
+    listed("Offline", "Partitions that are offline", about.offline),
+    listed("Damaged", "Partitions in which something is not what was written", about.damaged),
+  ];
+}
+
+function listed(heading, caption, partitions) {
+  if (partitions.length === 0) return null;
+  const rows = partitions.map((each) => ({
     key: `${each.topic}/${each.partition}`,
     cells: [link("topic", { topic: each.topic, show: "partitions" }, each.topic), count(each.partition), each.why],
   }));
-  const disk = about.storage_errors > 0 ? h("p", { class: "bad" }, `The disk refused ${many(about.storage_errors, "write")}.`) : null;
-  if (rows.length === 0) return disk;
   const columns = [["topic"], ["partition", "number"], ["why"]];
-  return [disk, h("h2", {}, "Offline"), table("Partitions that are offline", columns, rows, "")];
+  return [h("h2", {}, heading), table(caption, columns, rows, "")];
 }
 
 function note(about) {

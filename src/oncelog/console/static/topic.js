@@ -153,7 +153,7 @@ function partitions(about, context) {
       size(each.size_bytes),
       count(each.segments),
       each.producers > 0 ? link("producers", { topic: about.name, partition: each.partition }, count(each.producers)) : "0",
-      each.offline === null ? null : h("span", { class: "bad" }, each.offline),
+      each.offline === null && each.damage === null ? null : h("span", { class: "bad" }, each.offline ?? each.damage),
     ],
   }));
   return [table("Partitions", columns, rows, "It has none."), pages(context, about, "partitions")];
