@@ -201,24 +201,32 @@ def _preparations() -> Iterator[Callable[[], object]]:
 def _load_loops() -> None:
     """Those that have been compiled before. To compile takes long, and who asks for a worker would wait for it."""
     import numpy as np
+    from numba.core.event import install_listener
 
-    from oncelog.records import decode_loops, encode_loops
     from oncelog.records.column_types import BytesColumn
     from oncelog.records.decode_columns import decode
     from oncelog.records.encode_columns import encode
 
-    if not (_is_compiled(decode_loops.decode_records) and _is_compiled(encode_loops.encode_records)):
-        return
-    cells = BytesColumn(np.array([0, 1], np.int32), np.zeros(1, np.uint8), None)
-    (batch,) = encode(value=cells, timestamp_ms=0)
-    decode(bytes(batch.data))
+    with suppress(_NotCompiled), install_listener("numba:compile", _no_compiling()):
+        cells = BytesColumn(np.array([0, 1], np.int32), np.zeros(1, np.uint8), None)
+        (batch,) = encode(value=cells, timestamp_ms=0)
+        decode(bytes(batch.data))
 
 
-def _is_compiled(loop: Any) -> bool:
-    """Whether numba's cache has it, as its source is now."""
-    source = Path(loop.py_func.__code__.co_filename)
-    kept = Path(loop.stats.cache_path).glob(f"{source.stem}.{loop.__name__}-*.nbi")
-    return any(each.stat().st_mtime > source.stat().st_mtime for each in kept)
+class _NotCompiled(Exception):
+    """Numba's cache does not have it: not at all, of another source, for another processor, or without its data."""
+
+
+def _no_compiling() -> Any:
+    from numba.core.event import Listener
+
+    class NoCompiling(Listener):  # type: ignore[misc]
+        def on_start(self, event: object) -> None:
+            raise _NotCompiled
+
+        def on_end(self, event: object) -> None: ...
+
+    return NoCompiling()
 
 
 def main(listening: int) -> None:

@@ -228,3 +228,16 @@ def test_forked_workers_draw_different_random_numbers() -> None:
     done = subprocess.run(order, env=environment(), capture_output=True, text=True, timeout=60)
     first, second = done.stdout.split()
     assert first != second, done.stderr
+
+
+def test_loops_that_are_not_in_the_cache_are_not_compiled_while_workers_wait(tmp_path: Path) -> None:
+    """Whatever the reason is: numba says when it begins to compile, and that ends it."""
+    program = """
+from oncelog.records import decode_loops, encode_loops
+from oncelog.spark.forking import _load_loops
+
+_load_loops()
+assert not encode_loops.encode_records.signatures and not decode_loops.decode_records.signatures
+"""
+    nothing_kept = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", program], env=nothing_kept, check=True, timeout=60)
