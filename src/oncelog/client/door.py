@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from oncelog.client.errors import error_of as error_of
     from oncelog.client.errors import exception_of as exception_of
     from oncelog.client.errors import is_retriable as is_retriable
+    from oncelog.client.fetching.values import OffsetFound as OffsetFound
     from oncelog.client.groups.commits import ToCommit as ToCommit
     from oncelog.client.groups.commits import commit_offsets as commit_offsets
     from oncelog.client.groups.membership_steps import Member as Member
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from oncelog.client.net.metadata import Metadata as Metadata
     from oncelog.client.net.offsets import EARLIEST as EARLIEST
     from oncelog.client.net.offsets import LATEST as LATEST
-    from oncelog.client.net.offsets import OffsetFound as OffsetFound
     from oncelog.client.net.offsets import end_offsets as end_offsets
     from oncelog.client.net.offsets import offsets_at as offsets_at
     from oncelog.client.net.retry import UNKNOWN as UNKNOWN
@@ -80,6 +80,7 @@ _HOMES: Final = {
         "exception_of",
         "is_retriable",
     ),
+    "oncelog.client.fetching.values": ("OffsetFound",),
     "oncelog.client.groups.commits": (
         "ToCommit",
         "commit_offsets",
@@ -91,7 +92,6 @@ _HOMES: Final = {
     "oncelog.client.net.offsets": (
         "EARLIEST",
         "LATEST",
-        "OffsetFound",
         "end_offsets",
         "offsets_at",
     ),

@@ -220,7 +220,7 @@ class _NotCompiled(Exception):
 def _no_compiling() -> Any:
     from numba.core.event import Listener
 
-    class NoCompiling(Listener):  # type: ignore[misc]
+    class NoCompiling(Listener):
         def on_start(self, event: object) -> None:
             raise _NotCompiled
 

@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 from oncelog.client.fetching.values import (
     EARLIEST,
+    EpochEndFound,
     Fetch,
     Fetched,
     FindEpochEnds,
     FindOffsets,
-    FoundEpochEnd,
-    FoundOffset,
     Leader,
+    OffsetFound,
     Partition,
 )
 from oncelog.records.build import build_batch
@@ -136,20 +136,20 @@ class SimulatedCluster:
                 data += batch.data
         return data
 
-    def offsets(self, request: FindOffsets) -> list[FoundOffset]:
+    def offsets(self, request: FindOffsets) -> list[OffsetFound]:
         answers = []
         for each, epoch, time in request.asked:
             partition = self.partitions[each]
             error = self._error(request.node_id, partition, epoch)
             offset = 0 if time == EARLIEST else partition.log.end
             last_epoch = partition.log.batches[-1].epoch if partition.log.batches else -1
-            answers.append(FoundOffset(each, error, offset, -1 if time == EARLIEST else last_epoch))
+            answers.append(OffsetFound(each, error, offset, -1 if time == EARLIEST else last_epoch))
         return answers
 
-    def epoch_ends(self, request: FindEpochEnds) -> list[FoundEpochEnd]:
+    def epoch_ends(self, request: FindEpochEnds) -> list[EpochEndFound]:
         answers = []
         for each, leader_epoch, epoch in request.asked:
             partition = self.partitions[each]
             error = self._error(request.node_id, partition, leader_epoch)
-            answers.append(FoundEpochEnd(each, error, *partition.log.end_of_epoch(epoch)))
+            answers.append(EpochEndFound(each, error, *partition.log.end_of_epoch(epoch)))
         return answers

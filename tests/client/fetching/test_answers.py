@@ -11,16 +11,16 @@ from oncelog.client.fetching.values import (
     LATEST,
     STORED,
     Action,
+    EpochEndFound,
     Fetch,
     Fetched,
     FetchLimits,
     FindEpochEnds,
     FindOffsets,
-    FoundEpochEnd,
-    FoundOffset,
     Leader,
     NeedCommitted,
     NeedMetadata,
+    OffsetFound,
     Partition,
 )
 from oncelog.error_codes import ErrorCodes
@@ -60,7 +60,7 @@ def test_a_committed_offset_is_asked_for_and_read_from_with_its_epoch_checked() 
     machine.leaders({A: Leader(1, 5)}, {}, 0)
     checked = only(machine.actions(0))
     assert (type(checked), checked.asked) == (FindEpochEnds, [(A, 5, 3)])
-    machine.epoch_ends_found(checked.request_id, [FoundEpochEnd(A, 0, 3, 20)], 0)
+    machine.epoch_ends_found(checked.request_id, [EpochEndFound(A, 0, 3, 20)], 0)
     assert only(machine.actions(0)).asked[0][:3] == (A, 17, 5)
 
 
@@ -73,7 +73,7 @@ def test_without_a_committed_offset_the_reset_policy_says_where_to_begin(reset: 
     machine.leaders({A: Leader(1, 5)}, {}, 0)
     asked = only(machine.actions(0))
     assert (type(asked), asked.asked) == (FindOffsets, [(A, 5, find)])
-    machine.offsets_found(asked.request_id, [FoundOffset(A, 0, 42, 5)], 0)
+    machine.offsets_found(asked.request_id, [OffsetFound(A, 0, 42, 5)], 0)
     assert only(machine.actions(0)).asked[0].offset == 42
 
 
@@ -92,7 +92,7 @@ def test_an_offset_out_of_range_halts_where_there_is_no_policy_until_a_seek() ->
 def test_truncation_halts_where_there_is_no_policy_and_names_the_offset() -> None:
     machine = machine_at(17, 3, reset="error")
     checked = only(machine.actions(0))
-    machine.epoch_ends_found(checked.request_id, [FoundEpochEnd(A, 0, 3, 11)], 0)
+    machine.epoch_ends_found(checked.request_id, [EpochEndFound(A, 0, 3, 11)], 0)
     (told,) = machine.events()
     assert isinstance(told, Failed)
     assert (told.code, told.offset) == (ErrorCodes._LOG_TRUNCATION, 11)

@@ -26,6 +26,7 @@ from oncelog.client.admin.values import (
 )
 from oncelog.client.consumer.cluster_metadata import ClusterMetadata, cluster_metadata
 from oncelog.client.errors import KafkaError, KafkaException
+from oncelog.client.groups.protocol import Partition
 from oncelog.client.net.brokers import Brokers
 from oncelog.client.net.loop_thread import LoopThread
 from oncelog.client.properties import admin_settings
@@ -132,40 +133,27 @@ class Admin:
         self, offsets: Sequence[TopicPartition], *, operation_timeout: float = 0, request_timeout: float = -1
     ) -> dict[TopicPartition, "Future[DeletedRecords]"]:
         """Everything before these offsets; OFFSET_END stands for all that there is."""
-        return self._by_partition(
-            offsets,
-            lambda before: topics.delete_records(
-                self._brokers, before, self._timeouts(request_timeout, operation_timeout)
-            ),
-        )
+        return self._by_partition(offsets, topics.delete_records, request_timeout, operation_timeout)
 
     def list_offsets(
         self, timestamps: Mapping[TopicPartition, int], *, request_timeout: float = -1
     ) -> dict[TopicPartition, "Future[FoundOffset]"]:
         """First offsets at or after these times in milliseconds; -1 the end, -2 the beginning, -3 the latest time."""
         places = [TopicPartition(each.topic, each.partition, at) for each, at in timestamps.items()]
-        return self._by_partition(
-            places, lambda wanted: topics.list_offsets(self._brokers, wanted, self._timeouts(request_timeout))
-        )
+        return self._by_partition(places, topics.list_offsets, request_timeout)
 
     def describe_producers(
         self, partitions: Sequence[TopicPartition], *, request_timeout: float = -1
     ) -> dict[TopicPartition, "Future[list[ProducerState]]"]:
         """The producers that each partition's leader remembers."""
-        return self._by_partition(
-            partitions,
-            lambda asked: topics.describe_producers(self._brokers, list(asked), self._timeouts(request_timeout)),
-        )
+        return self._by_partition(partitions, topics.describe_producers, request_timeout)
 
     def describe_leases(
         self, partitions: Sequence[TopicPartition], *, request_timeout: float = -1
     ) -> dict[TopicPartition, "Future[PartitionLeases]"]:
         """The same with last offsets, what is left of leases, and the room for them. Only oncelog can answer; elsewhere
         it fails with `_UNSUPPORTED_FEATURE`."""
-        return self._by_partition(
-            partitions,
-            lambda asked: topics.describe_leases(self._brokers, list(asked), self._timeouts(request_timeout)),
-        )
+        return self._by_partition(partitions, topics.describe_leases, request_timeout)
 
     # --- configurations
 
@@ -284,13 +272,16 @@ class Admin:
     def _by_partition(
         self,
         given: Sequence[TopicPartition],
-        ask: Callable[[dict[tuple[str, int], int]], Coroutine[Any, Any, dict[tuple[str, int], Any]]],
+        ask: Callable[[Brokers, Mapping[Partition, int], Timeouts], Coroutine[Any, Any, dict[Partition, Any]]],
+        request_timeout_s: float,
+        operation_timeout_s: float = 0,
     ) -> dict[TopicPartition, "Future[Any]"]:
         wanted = arguments.all_of(TopicPartition, "partitions", given, lambda each: each)
         by_place = {(each.topic, each.partition): each for each in wanted}
+        timeouts = self._timeouts(request_timeout_s, operation_timeout_s)
 
         async def answer() -> dict[TopicPartition, Any]:
-            found = await ask({place: each.offset for place, each in by_place.items()})
+            found = await ask(self._brokers, {place: each.offset for place, each in by_place.items()}, timeouts)
             return {by_place[place]: outcome for place, outcome in found.items()}
 
         return self._futures(wanted, answer)

@@ -156,7 +156,7 @@ async def delete_records(
 
 
 async def describe_producers(
-    brokers: "Brokers", partitions: Sequence[Partition], timeouts: Timeouts
+    brokers: "Brokers", partitions: Mapping[Partition, int], timeouts: Timeouts
 ) -> Outcomes[Partition]:
     async def ask_node(node_id: int, asked: list[Partition]) -> Outcomes[Partition]:
         def build(spoken: Any) -> Any:
@@ -189,7 +189,7 @@ def _producer(state: Any) -> ProducerState:
 
 
 async def describe_leases(
-    brokers: "Brokers", partitions: Sequence[Partition], timeouts: Timeouts
+    brokers: "Brokers", partitions: Mapping[Partition, int], timeouts: Timeouts
 ) -> Outcomes[Partition]:
     async def ask_node(node_id: int, asked: list[Partition]) -> Outcomes[Partition]:
         def build(spoken: Any) -> Any:

@@ -14,14 +14,13 @@ from oncelog.client.consumer.calls import Call
 from oncelog.client.consumer.chunk_readers import Position
 from oncelog.client.consumer.engine import Engine
 from oncelog.client.errors import KafkaError, KafkaException, error_of, exception_of, is_retriable
-from oncelog.client.fetching.values import Partition
+from oncelog.client.fetching.values import OffsetFound, Partition
 from oncelog.client.groups import commits
 from oncelog.client.groups.commits import Committed, ToCommit
 from oncelog.client.groups.coordinator import Group
 from oncelog.client.groups.membership_steps import Member
 from oncelog.client.net.brokers import Brokers
-from oncelog.client.net.metadata import Metadata
-from oncelog.client.net.offsets import OffsetFound, offsets_at
+from oncelog.client.net.offsets import offsets_at
 from oncelog.client.net.retry import Patience, ask
 from oncelog.client.net.tasks import Tasks
 from oncelog.client.properties import ConsumerSettings
@@ -306,9 +305,6 @@ class Core:
             self.call(Call(lambda: on_commit(failure, commits.topic_partitions(offsets, codes))))
 
     # --- what the cluster says
-
-    async def metadata(self, topics: Iterable[str] | None) -> Metadata:
-        return await self.brokers.refresh(topics)
 
     async def offsets_at(self, asked: Mapping[Partition, int], patience_ms: int) -> dict[Partition, OffsetFound]:
         """Where a time is, or EARLIEST or LATEST; asked of each partition's leader, again while there is none."""

@@ -23,8 +23,6 @@ from oncelog.client.fetching.values import (
     FetchLimits,
     FindEpochEnds,
     FindOffsets,
-    FoundEpochEnd,
-    FoundOffset,
     Leader,
     NeedCommitted,
     NeedMetadata,
@@ -357,11 +355,11 @@ class Engine:
         found = await list_offsets(
             self._brokers, action.node_id, action.asked, read_committed=self.fetcher.limits.read_committed
         )
-        self.fetcher.offsets_found(action.request_id, [FoundOffset(*each[:4]) for each in found], self._now_ms())
+        self.fetcher.offsets_found(action.request_id, found, self._now_ms())
 
     async def _find_epoch_ends(self, action: FindEpochEnds) -> None:
         found = await epoch_ends(self._brokers, action.node_id, action.asked)
-        self.fetcher.epoch_ends_found(action.request_id, [FoundEpochEnd(*each) for each in found], self._now_ms())
+        self.fetcher.epoch_ends_found(action.request_id, found, self._now_ms())
 
     async def _ask_committed(self, action: NeedCommitted) -> None:
         found = await self._find_committed(action.partitions)

@@ -12,7 +12,7 @@ from oncelog.client.consumer.cluster_metadata import ClusterMetadata, cluster_me
 from oncelog.client.consumer.core import PATIENCE_MS, Core
 from oncelog.client.consumer.delivery import Delivery
 from oncelog.client.consumer.subscription import Callbacks, Subscription
-from oncelog.client.errors import KafkaError, KafkaException, error_of
+from oncelog.client.errors import KafkaError, KafkaException, error_of, invalid_argument
 from oncelog.client.fetching.events import Chunk
 from oncelog.client.fetching.values import EARLIEST, LATEST, Partition
 from oncelog.client.groups.commits import ToCommit
@@ -193,7 +193,7 @@ class Operations:
         if producer is not None:
             return await self.commit_with(producer, message, offsets)
         if is_later:
-            await self.commit_later(message, offsets)
+            self.core.tasks.begin(self.core.commit_in_background(self.wanted(message, offsets)))
             return None
         return await self.commit(message, offsets)
 
@@ -206,11 +206,16 @@ class Operations:
         return committed_offsets(wanted, codes)
 
     def wanted(self, message: object, offsets: object) -> dict[Partition, ToCommit]:
-        """What a commit is to name; raises where there is nothing."""
         self.core.group_id()
+        return self._named(message, offsets, lambda: self.core.to_commit(is_explicit=True))
+
+    def _named(
+        self, message: object, offsets: object, otherwise: Callable[[], dict[Partition, ToCommit]]
+    ) -> dict[Partition, ToCommit]:
+        """What a commit is to name; raises where there is nothing."""
         wanted = arguments.to_commit(message, offsets)
         if wanted is None:
-            wanted = self.core.to_commit(is_explicit=True)
+            wanted = otherwise()
         if not wanted:
             raise KafkaException(KafkaError(KafkaError._NO_OFFSET, "Local: No offset stored"))
         return wanted
@@ -220,31 +225,20 @@ class Operations:
         group_id = self.core.group_id()
         if self.subscription() or self.settings.enable_auto_commit:
             why = "subscribed" if self.subscription() else "committing by itself (`enable.auto.commit`)"
-            raise KafkaException(
-                KafkaError(
-                    KafkaError._STATE,
-                    f"this consumer is {why}: a producer is saved in a group of its own, by one consumer that was "
-                    "given its partitions with assign() and commits nothing else",
-                )
+            words = (
+                f"this consumer is {why}: a producer is saved in a group of its own, by one consumer that was given "
+                "its partitions with assign() and commits nothing else"
             )
-        wanted = arguments.to_commit(message, offsets)
-        if wanted is None:
-            wanted = {each: ToCommit(*position) for each, position in self.delivery.handed().items()}
-        if not wanted:
-            raise KafkaException(KafkaError(KafkaError._NO_OFFSET, "Local: No offset stored"))
-        positions = committed_offsets(wanted, {})
+            raise KafkaException(KafkaError(KafkaError._STATE, words))
+        handed = {each: ToCommit(*position) for each, position in self.delivery.handed().items()}
+        positions = committed_offsets(self._named(message, offsets, lambda: handed), {})
         limit_bytes = self.settings.oncelog_offset_metadata_max_bytes
         await commit_with_producer(self.core.brokers, group_id, positions, producer, limit_bytes=limit_bytes)
         return positions
 
-    async def commit_later(self, message: object = None, offsets: object = None) -> None:
-        self.core.tasks.begin(self.core.commit_in_background(self.wanted(message, offsets)))
-
     async def store_offsets(self, message: object = None, offsets: object = None) -> None:
         if self.settings.enable_auto_offset_store:
-            raise KafkaException(
-                KafkaError(KafkaError._INVALID_ARG, "store_offsets() needs `enable.auto.offset.store=false`")
-            )
+            raise invalid_argument("store_offsets() needs `enable.auto.offset.store=false`")
         wanted = arguments.to_commit(message, offsets)
         if not wanted:
             raise ValueError("a message or offsets must be given")
@@ -296,7 +290,7 @@ class Operations:
     async def list_topics(self, topic: str | None = None) -> ClusterMetadata:
         if topic is not None and not isinstance(topic, str):
             raise TypeError(f"a topic is a str, not {type(topic).__name__}")
-        return cluster_metadata(await self.core.metadata(None if topic is None else (topic,)), topic)
+        return cluster_metadata(await self.core.brokers.refresh(None if topic is None else (topic,)), topic)
 
     def group_metadata(self) -> ConsumerGroupMetadata:
         member = self.core.member

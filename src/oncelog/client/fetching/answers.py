@@ -6,7 +6,7 @@ from oncelog.client.errors import is_retriable, text_of
 from oncelog.client.fetching.batches import survey
 from oncelog.client.fetching.cursor import Cursor, Stage
 from oncelog.client.fetching.events import Chunk, EndReached, Event, Failed
-from oncelog.client.fetching.values import NO_EPOCH, NO_NODE, RESET_BY, Fetched, FetchLimits, FoundEpochEnd, FoundOffset
+from oncelog.client.fetching.values import NO_EPOCH, NO_NODE, RESET_BY, EpochEndFound, Fetched, FetchLimits, OffsetFound
 from oncelog.error_codes import ErrorCodes
 
 # Somebody else leads, or nobody: ask for metadata before anything else.
@@ -74,12 +74,12 @@ def refused(events: Events, cursor: Cursor, code: int, limits: FetchLimits, now_
         report(events, cursor, code, text_of(code) + at)
 
 
-def offset_found(cursor: Cursor, found: FoundOffset) -> None:
+def offset_found(cursor: Cursor, found: OffsetFound) -> None:
     cursor.checked_epoch = cursor.leader_epoch
     cursor.position(found.offset, found.leader_epoch, is_read=False)
 
 
-def epoch_end_found(events: Events, cursor: Cursor, found: FoundEpochEnd, limits: FetchLimits) -> None:
+def epoch_end_found(events: Events, cursor: Cursor, found: EpochEndFound, limits: FetchLimits) -> None:
     """The leader's last epoch up to the one that was asked for, and where it ends (KIP-320)."""
     cursor.checked_epoch = cursor.leader_epoch
     cursor.stage = Stage.FETCH

@@ -1,5 +1,6 @@
 """One assigned partition: where reading stands, and what has to be found out before it can go on."""
 
+from dataclasses import dataclass, field
 from enum import IntEnum
 
 from oncelog.client.fetching.values import EARLIEST, LATEST, NO_EPOCH, NO_NODE, STORED, Leader, Partition
@@ -16,65 +17,35 @@ class Stage(IntEnum):
     HALTED = 4  # an error that only a seek or a new assignment ends
 
 
+@dataclass(slots=True, eq=False)
 class Cursor:
-    __slots__ = (
-        "asking",
-        "began_at",
-        "checked_epoch",
-        "due_ms",
-        "end_reported_at",
-        "epoch",
-        "epochs",
-        "find",
-        "high_watermark",
-        "is_held_back",
-        "is_paused",
-        "last_stable_offset",
-        "leader",
-        "leader_epoch",
-        "log_start_offset",
-        "max_bytes",
-        "offset",
-        "partition",
-        "queued_bytes",
-        "queued_records",
-        "replica",
-        "replica_until_ms",
-        "reported_code",
-        "stage",
-        "stop_at",
-        "topic_id",
-        "version",
-    )
-
-    def __init__(self, partition: Partition, max_bytes: int) -> None:
-        self.partition = partition
-        self.stage = Stage.STORED
-        self.offset = -1
-        self.epoch = NO_EPOCH  # of the last record before `offset`
-        self.epochs: list[tuple[int, int]] = []  # of what was read last, each with its first offset
-        self.find = LATEST
-        self.leader = NO_NODE
-        self.leader_epoch = NO_EPOCH
-        self.checked_epoch = NO_EPOCH  # the leader's epoch under which the position was last known to be sound
-        self.topic_id: object = None
-        self.replica = NO_NODE
-        self.replica_until_ms = 0
-        self.version = 0  # one more whenever what was fetched before is not to be seen any more
-        self.began_at: tuple[int, int] | None = None  # the first position, and its epoch, since the application chose
-        self.asking = 0  # the request that is under way, or 0; answers to any other are stale
-        self.due_ms = 0  # nothing is asked before
-        self.is_paused = False
-        self.is_held_back = False
-        self.stop_at: int | None = None  # nothing is asked for from this offset on
-        self.max_bytes = max_bytes
-        self.queued_bytes = 0
-        self.queued_records = 0
-        self.high_watermark = -1
-        self.last_stable_offset = -1
-        self.log_start_offset = -1
-        self.end_reported_at = -1
-        self.reported_code = 0
+    partition: Partition
+    max_bytes: int
+    stage: Stage = Stage.STORED
+    offset: int = -1
+    epoch: int = NO_EPOCH  # of the last record before `offset`
+    epochs: list[tuple[int, int]] = field(default_factory=list)  # of what was read last, each with its first offset
+    find: int = LATEST
+    leader: int = NO_NODE
+    leader_epoch: int = NO_EPOCH
+    checked_epoch: int = NO_EPOCH  # the leader's epoch under which the position was last known to be sound
+    topic_id: object = None
+    replica: int = NO_NODE
+    replica_until_ms: int = 0
+    version: int = 0  # one more whenever what was fetched before is not to be seen any more
+    began_at: tuple[int, int] | None = None  # the first position, and its epoch, since the application chose
+    asking: int = 0  # the request that is under way, or 0; answers to any other are stale
+    due_ms: int = 0  # nothing is asked before
+    is_paused: bool = False
+    is_held_back: bool = False
+    stop_at: int | None = None  # nothing is asked for from this offset on
+    queued_bytes: int = 0
+    queued_records: int = 0
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    end_reported_at: int = -1
+    reported_code: int = 0
 
     def start_at(self, offset: int, epoch: int = NO_EPOCH) -> None:
         """Go on from an offset, or from what EARLIEST, LATEST or STORED stands for; all that was fetched is stale."""

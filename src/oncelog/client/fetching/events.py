@@ -8,11 +8,21 @@ from oncelog.records.header import Buffer
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
-    """What one fetch brought of one partition, not looked into yet. Of no use once its cursor has a newer version."""
+class _OfCursor:
+    """Of no use once its cursor has a newer version."""
 
     cursor: Cursor = field(repr=False)
     version: int
+
+    @property
+    def is_current(self) -> bool:
+        return self.cursor.version == self.version
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk(_OfCursor):
+    """What one fetch brought of one partition, not looked into yet."""
+
     start_offset: int
     start_epoch: int  # of the record before
     next_offset: int
@@ -21,38 +31,22 @@ class Chunk:
     aborted: list[tuple[int, int]]
 
     @property
-    def is_current(self) -> bool:
-        return self.cursor.version == self.version
-
-    @property
     def partition(self) -> Partition:
         return self.cursor.partition
 
 
 @dataclass(frozen=True, slots=True)
-class EndReached:
-    cursor: Cursor = field(repr=False)
-    version: int
+class EndReached(_OfCursor):
     offset: int
-
-    @property
-    def is_current(self) -> bool:
-        return self.cursor.version == self.version
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(_OfCursor):
     """An error for the application: a number of librdkafka's, and words that name the offset."""
 
-    cursor: Cursor = field(repr=False)
-    version: int
     code: int
     message: str
     offset: int
-
-    @property
-    def is_current(self) -> bool:
-        return self.cursor.version == self.version
 
 
 Event = Chunk | EndReached | Failed

@@ -25,21 +25,21 @@ from oncelog.client.fetching.values import (
     NO_NODE,
     Action,
     AskedPartition,
+    EpochEndFound,
     Fetch,
     Fetched,
     FetchLimits,
     FindEpochEnds,
     FindOffsets,
-    FoundEpochEnd,
-    FoundOffset,
     Leader,
     NeedCommitted,
     NeedMetadata,
+    OffsetFound,
     Partition,
 )
 from oncelog.error_codes import ErrorCodes
 
-Answer = TypeVar("Answer", Fetched, FoundOffset, FoundEpochEnd)
+Answer = TypeVar("Answer", Fetched, OffsetFound, EpochEndFound)
 
 # While a partition waits for room in the queue, a fetch for the others does not sit on the broker for long: the room
 # may be there at once, and the next fetch has to wait for this one. As long as the application takes nothing, each
@@ -247,10 +247,10 @@ class Fetcher:
             else:
                 answers.reset(self._events, cursor, self.limits, ErrorCodes._NO_OFFSET, "no offset is committed")
 
-    def offsets_found(self, request_id: int, found: Iterable[FoundOffset], now_ms: int) -> None:
+    def offsets_found(self, request_id: int, found: Iterable[OffsetFound], now_ms: int) -> None:
         self._each(request_id, found, lambda cursor, each: answers.offset_found(cursor, each), now_ms)
 
-    def epoch_ends_found(self, request_id: int, found: Iterable[FoundEpochEnd], now_ms: int) -> None:
+    def epoch_ends_found(self, request_id: int, found: Iterable[EpochEndFound], now_ms: int) -> None:
         self._each(
             request_id,
             found,

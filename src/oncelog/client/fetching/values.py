@@ -105,14 +105,15 @@ class Fetched(NamedTuple):
     leader: "Leader | None" = None  # whom a broker that does not lead has named (KIP-951)
 
 
-class FoundOffset(NamedTuple):
+class OffsetFound(NamedTuple):
     partition: Partition
     error_code: int
     offset: int
     leader_epoch: int
+    timestamp_ms: int = -1
 
 
-class FoundEpochEnd(NamedTuple):
+class EpochEndFound(NamedTuple):
     partition: Partition
     error_code: int
     epoch: int

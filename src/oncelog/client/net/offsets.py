@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from oncelog.client.errors import KafkaError, KafkaException
+from oncelog.client.fetching.values import EpochEndFound, OffsetFound, Partition
 from oncelog.client.net.leaders import answers_of_leaders, ask_leaders, refusal
 from oncelog.client.net.retry import Outcomes, Patience
 from oncelog.wire.requests import RequestSchema
@@ -12,7 +13,6 @@ from oncelog.wire.requests import RequestSchema
 if TYPE_CHECKING:
     from oncelog.client.net.brokers import Brokers
 
-Partition = tuple[str, int]
 Place = TypeVar("Place", bound=Partition)
 T = TypeVar("T")
 
@@ -27,21 +27,6 @@ PATIENCE: Final = Patience()
 LIST_OFFSETS_VERSIONS: Final = (1, 10)
 EPOCH_VERSIONS: Final = (2, 4)  # before, brokers do not say which epoch they mean
 LIST_TIMEOUT: Final = timedelta(seconds=30)
-
-
-class OffsetFound(NamedTuple):
-    partition: Partition
-    error_code: int
-    offset: int
-    leader_epoch: int
-    timestamp_ms: int
-
-
-class EpochEndFound(NamedTuple):
-    partition: Partition
-    error_code: int
-    epoch: int
-    end_offset: int
 
 
 def with_topics(partitions: Iterable[tuple[Partition, T]]) -> dict[str, list[tuple[int, T]]]:

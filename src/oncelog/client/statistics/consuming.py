@@ -11,6 +11,7 @@ from oncelog.client.fetching.events import Chunk, Event
 from oncelog.client.fetching.values import NO_EPOCH, Partition
 from oncelog.client.groups.commits import ToCommit
 from oncelog.client.statistics.statistics import Statistics
+from oncelog.client.statistics.traffic import Carried
 from oncelog.client.types import OFFSET_INVALID
 from oncelog.clock import monotonic_s
 
@@ -36,25 +37,15 @@ def count(core: Core) -> None:
         )
 
 
-class _Received:
-    __slots__ = ("records", "size_bytes")
-
-    def __init__(self) -> None:
-        self.records = 0
-        self.size_bytes = 0
-
-
 class Consuming:
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._received: defaultdict[Partition, _Received] = defaultdict(_Received)
+        self._received: defaultdict[Partition, Carried] = defaultdict(Carried)
 
     def fetched(self, events: Iterable[Event]) -> None:
         for event in events:
             if isinstance(event, Chunk):
-                received = self._received[event.partition]
-                received.records += event.record_count
-                received.size_bytes += len(event.records)
+                self._received[event.partition].add(event.record_count, len(event.records))
 
     def fields(self) -> dict[str, Any]:
         core = self._core

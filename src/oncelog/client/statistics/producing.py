@@ -5,7 +5,7 @@ from typing import Any
 
 from oncelog.client.producer.engine import Engine
 from oncelog.client.statistics.statistics import Statistics
-from oncelog.client.statistics.traffic import Window
+from oncelog.client.statistics.traffic import Carried, Window
 from oncelog.clock import monotonic_s
 from oncelog.slots import Place
 from oncelog.slots.messages import Produce
@@ -22,20 +22,10 @@ def count(engine: Engine) -> None:
         )
 
 
-class _Sent:
-    """What requests have carried for one partition; a record that was sent twice counts twice, as in librdkafka."""
-
-    __slots__ = ("records", "size_bytes")
-
-    def __init__(self) -> None:
-        self.records = 0
-        self.size_bytes = 0
-
-
 class Producing:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._sent: defaultdict[Place, _Sent] = defaultdict(_Sent)
+        self._sent: defaultdict[Place, Carried] = defaultdict(Carried)
         self._batch_bytes: defaultdict[str, Window] = defaultdict(Window)
         self._batch_records: defaultdict[str, Window] = defaultdict(Window)
 
@@ -44,9 +34,7 @@ class Producing:
         now_ms = int(monotonic_s() * 1000)
         traffic = self._engine.brokers.traffic(request.node_id)
         for batch in request.batches:
-            sent = self._sent[batch.place]
-            sent.records += batch.record_count
-            sent.size_bytes += len(batch.data)
+            self._sent[batch.place].add(batch.record_count, len(batch.data))
             self._batch_bytes[batch.topic].add(len(batch.data))
             self._batch_records[batch.topic].add(batch.record_count)
             if traffic is not None:

@@ -2,6 +2,7 @@
 
 from collections import Counter, deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import sqrt
 from struct import Struct
 from typing import Any, Final
@@ -15,6 +16,18 @@ PERCENTILES: Final = {"p50": 0.5, "p75": 0.75, "p90": 0.9, "p95": 0.95, "p99": 0
 _api_key = Struct(">4xh")
 
 Buffer = bytes | bytearray | memoryview
+
+
+@dataclass(slots=True)
+class Carried:
+    """Records of one partition that went out or came in; one that was sent twice counts twice, as in librdkafka."""
+
+    records: int = 0
+    size_bytes: int = 0
+
+    def add(self, records: int, size_bytes: int) -> None:
+        self.records += records
+        self.size_bytes += size_bytes
 
 
 class Window:
