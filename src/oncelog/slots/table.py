@@ -1,8 +1,9 @@
 """One partition as a machine: for each state, what may happen, what is done then, and which state follows.
 
-This is all of it. Whatever happens to a partition goes through `happen`; nothing else sets its state, and what is not
-in the table cannot happen. An action may find that something else has happened by what it did; then that is looked up
-in its turn, in the state that has just been reached. `docs/slots.md` shows the table as it stands here.
+This is all of it. Whatever happens to a partition goes through `happen`, or `end` for its requests; nothing else sets
+its state, and what is not in the table cannot happen. An action may find that something else has happened by what it
+did; then that is looked up in its turn, in the state that has just been reached. `docs/slots.md` shows the table as it
+stands here.
 
     SENDING -> DRAINING -> SENDING      something failed, and all of it is sent again in the same slots
     DRAINING -> LOOKING_UP -> SENDING   the log had to be asked how far the identity got
