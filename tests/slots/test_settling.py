@@ -1,5 +1,7 @@
 """Doubts, identities and leases: when records get new slots, and when they must not."""
 
+import pytest
+
 from oncelog.error_codes import ErrorCodes as Code
 from oncelog.slots import Identity, Place
 from oncelog.slots.actions import PARTLY_THERE
@@ -366,3 +368,19 @@ def test_a_lost_connection_is_its_users_to_decide_about_where_he_wants_it() -> N
     assert stage.sent() == []
     stage.tell(-1)
     assert stage.slots() == [(PID, 0, 10)]
+
+
+def test_what_was_given_up_after_a_lost_connection_is_asked_for_before_the_next_resume() -> None:
+    """It may be stored, so who goes on in its slots without asking could meet it."""
+    stage = Stage()
+    stage.sender.resume(PLACE, STOCK, 10, stage.now_ms, is_shared=True, waits_after_loss=True)
+    stage.add("a")
+    stage.lose(stage.sent()[0])
+    stage.sender.give_up(stage.now_ms, Code._PURGE_INFLIGHT)
+    with pytest.raises(ValueError, match="call `go_on`"):
+        stage.sender.resume(PLACE, STOCK, 10, stage.now_ms, is_shared=True)
+    stage.sender.go_on(PLACE, stage.now_ms)
+    stage.tell(10, None, StoredSpan(10, 10, 40))
+    stage.sender.resume(PLACE, STOCK, 11, stage.now_ms, is_shared=True)
+    stage.add("b")
+    assert stage.slots() == [(PID, 0, 11)]

@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from oncelog.client.saving.errors import TopicMissing as TopicMissing
     from oncelog.client.saving.fencing import kafka_pid as kafka_pid
     from oncelog.client.saving.memory import remembered_or_none as remembered_or_none
+    from oncelog.client.saving.memory import surely_remembered_ms as surely_remembered_ms
     from oncelog.client.saving.read_back import slots as slots
     from oncelog.client.saving.resume import check_metadata as check_metadata
     from oncelog.client.saving.saved_topics import SavedTopic as SavedTopic
@@ -125,7 +126,10 @@ _HOMES: Final = {
     ),
     "oncelog.client.producer.requests": ("take_ids",),
     "oncelog.client.saving.fencing": ("kafka_pid",),
-    "oncelog.client.saving.memory": ("remembered_or_none",),
+    "oncelog.client.saving.memory": (
+        "remembered_or_none",
+        "surely_remembered_ms",
+    ),
     "oncelog.client.saving.read_back": ("slots",),
     "oncelog.client.saving.resume": ("check_metadata",),
     "oncelog.client.saving.saved_topics": ("SavedTopic",),

@@ -109,7 +109,7 @@ class Resuming:
         asked, says = self.asks, self._says(answer)
         self.asks = TABLE[asked][says]
         if self.asks is End.REFUSED:
-            raise _refusal(says, self.place, self.saved, answer)
+            raise refusal(says, self.place, self.saved, answer)
 
     def _says(self, answer: Answer) -> Says:
         last = self.saved.last
@@ -154,7 +154,7 @@ def _level_or_ahead(filled: int) -> Says:
     return Says.AHEAD if filled else Says.LEVEL
 
 
-def _refusal(says: Says, place: Place, saved: SavedPartition, answer: Answer) -> CannotTell:
+def refusal(says: Says, place: Place, saved: SavedPartition, answer: Answer) -> CannotTell:
     where, span = f"{place.topic}-{place.partition}", saved.last
     if isinstance(answer, LogRead):
         return CannotTell(

@@ -190,7 +190,10 @@ class Sender:
         whole or not at all; with `waits_after_loss` a lost connection is `Parted`, and the user's to decide about."""
         partition = self._partition(place)
         if not partition.is_idle:
-            raise ValueError(f"{place} has batches of its own already")
+            raise ValueError(
+                f"{place} has batches of its own still: each is to be stored or failed before; after a lost connection "
+                "call `go_on`, so that the log is asked for those that may be stored"
+            )
         wall_ahead_ms = self._context.wall_ahead_ms
         tenure = Tenure(identity, next_sequence, now_ms, wall_ahead_ms, is_leased=is_leased, is_shared=is_shared)
         happen(partition, Event.RESUMED, now_ms, tenure, next_offset)

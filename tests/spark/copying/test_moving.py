@@ -4,10 +4,12 @@ import itertools
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from oncelog.client.saving.errors import CannotResume
 from oncelog.clock import wall_s
 from oncelog.records import passing_columns
 from oncelog.records.build import build_batch
@@ -17,8 +19,10 @@ from oncelog.spark.copying.job import Copied, CopyRefused, Task
 from oncelog.spark.copying.moving import run
 from oncelog.spark.copying.planning import Plan
 from oncelog.spark.sink.milestones import ACKNOWLEDGED, BEGUN, FIRST_SEND, RESUMED, RETURNING, SENT, STATE_READ
+from tests.peers.apache import quick_kafka
 from tests.peers.server_process import ServerProcess
 from tests.raw import CODECS, RawConnection
+from tests.spark.conftest import SETTINGS
 from tests.spark.copying.support import LONG_AGO_MS, Copy, records, some, stored, written
 
 PARTITIONS = 3
@@ -77,6 +81,40 @@ def test_a_second_run_copies_what_came_since(server: ServerProcess, raw: RawConn
     written(raw, source, 2, some(0, 10))
     assert sorted((each.partition, each.records, each.found) for each in copy.run()) == [(0, 50, 0), (2, 10, 0)]
     assert records(server.bootstrap_servers, f"{source}-copy", 0) == some(0, 150)
+
+
+@pytest.mark.thorough
+def test_a_late_batch_of_a_copy_that_slept_is_not_taken_for_the_last_one(
+    tmp_path: Path, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Kafka that starts has forgotten who wrote such old records, takes any slot again, and then remembers that."""
+    with quick_kafka(tmp_path, SETTINGS) as server:
+        with RawConnection(server.bootstrap_servers) as raw:
+            assert raw.create_topic(topic, 1, {"retention.ms": "-1"}) == 0
+            written(raw, topic, 0, some(0, 40))
+            copy = Copy(server.bootstrap_servers, topic, f"{topic}-copy")
+            copy.run("first")
+            written(raw, topic, 0, some(40, 100))
+        end = crash_at(monkeypatch, ACKNOWLEDGED)
+        with pytest.raises(Crash):
+            copy.run("second")
+        end()
+        (task,) = copy.tasks()
+        lane = task.standing.lanes[0]
+        assert lane.done == 40
+        server.stop()
+        server.start()
+        late = build_batch(
+            [(*record[:2], list(record[2]), record[3]) for record in some(20, 40)],
+            producer_id=lane.pid,
+            producer_epoch=lane.epoch,
+            base_sequence=20,
+        )
+        with RawConnection(server.bootstrap_servers) as raw:
+            assert raw.produce(f"{topic}-copy", 0, bytes(late)).error_code == 0
+        with pytest.raises(CannotResume, match=r"goes on at sequence 100, and the broker knows it only up to 39"):
+            copy.run("third")
+        assert records(server.bootstrap_servers, f"{topic}-copy") == [*some(0, 100), *some(20, 40)]
 
 
 @pytest.mark.parametrize(

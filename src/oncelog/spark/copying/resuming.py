@@ -11,14 +11,27 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from oncelog.client.door import Range, Warm, cool, end_offsets, read_batches, read_columns, remembered_or_none, warm
-from oncelog.clock import monotonic_s
-from oncelog.producers.sequences import SEQUENCE_MASK, SEQUENCE_WINDOW, records_behind
+from oncelog.client.door import (
+    Range,
+    Warm,
+    cool,
+    end_offsets,
+    read_batches,
+    read_columns,
+    remembered_or_none,
+    surely_remembered_ms,
+    warm,
+)
+from oncelog.clock import monotonic_s, wall_s
+from oncelog.producers.sequences import SEQUENCE_MASK, SEQUENCE_WINDOW
 from oncelog.records.column_types import Columns, Int64s
 from oncelog.records.decode_columns import decode
 from oncelog.records.header import headers
-from oncelog.slots import HighWater, Place
+from oncelog.slots import HighWater, Identity, Place, Span
+from oncelog.slots.chain import SavedPartition
 from oncelog.slots.comparing_columns import Rows, first_difference
+from oncelog.slots.resuming import Says, memory_says, refusal
+from oncelog.slots.standing import filled_since
 from oncelog.spark.copying.job import CopyRefused, Job
 from oncelog.spark.copying.lane import Lane
 from oncelog.spark.copying.mapping import NotMapped
@@ -82,8 +95,7 @@ class _Resuming:
             if end < lane.end_offset:
                 words = f"it ends at offset {end}, and {lane.end_offset} was acknowledged before"
                 raise self.refusal(f"{words} (an unclean leader election, or a restored disk)")
-            known = self._remembered()
-            ahead = None if known is None else self._ahead(known)
+            ahead = self._ahead()
             if ahead == 0 or (end == lane.end_offset and not ahead):
                 return Resumed(lane, lane.done, lane.offset, end)
             self.filled, self._is_cut = lane.done, False
@@ -127,24 +139,25 @@ class _Resuming:
 
         return self._client.thread.run(ask())
 
-    def _remembered(self) -> HighWater | None:
-        brokers = self._client.brokers
-        asked = remembered_or_none(brokers, {self._place: self._lane.pid})
-        return self._client.thread.run(asked)[self._place]
+    def _ahead(self) -> int | None:
+        """How many slots were filled behind those that are written down as filled, by what the leader remembers; None
+        where that proves nothing."""
+        lane, brokers = self._lane, self._client.brokers
 
-    def _ahead(self, known: HighWater) -> int:
-        """How many slots were filled behind those that are written down as filled."""
-        lane = self._lane
-        if known.generation != lane.epoch:
-            words = f"the broker knows epoch {known.generation} of producer {lane.pid}, and not {lane.epoch}"
-            raise self.refusal(f"{words}: somebody called InitProducerId for it")
-        ahead = records_behind(known.last_sequence, lane.done & SEQUENCE_MASK)
-        if ahead >= SEQUENCE_WINDOW:
+        async def ask() -> tuple[HighWater | None, int]:
+            known = await remembered_or_none(brokers, {self._place: lane.pid})
+            return known[self._place], int(wall_s() * 1000) - await surely_remembered_ms(brokers)
+
+        known, since_ms = self._client.thread.run(ask())
+        span = Span(Identity(lane.pid, lane.epoch), lane.done & SEQUENCE_MASK)
+        says = memory_says(span, known, since_ms)
+        if says in (Says.BEHIND, Says.OTHER_EPOCH):
             raise self.refusal(
-                f"slot {lane.done - 1} was acknowledged, and the broker knows producer {lane.pid} only up to sequence "
-                f"{known.last_sequence} (an unclean leader election, or a restored disk)"
+                refusal(says, self._place, SavedPartition(next_offset=lane.end_offset, spans=(span,)), known).what
             )
-        return ahead
+        if known is None or says is Says.STALE:
+            return None
+        return filled_since(known.last_sequence, span.next_sequence)
 
     # --- what the log says
 
