@@ -11,7 +11,7 @@ from oncelog.client import Producer, SavedProducer
 from oncelog.client.net.metadata import Metadata
 from oncelog.client.saving.resume import check_metadata
 from oncelog.slots import Place
-from oncelog.spark.sink.destination import KafkaDestination
+from oncelog.spark.sink.destination import Destination
 from oncelog.spark.sink.errors import MayPass, SinkRefused
 from oncelog.spark.sink.lane import topic_of
 from oncelog.spark.sink.written import attempt
@@ -327,15 +327,15 @@ def test_a_broker_that_lags_behind_costs_an_attempt_and_not_the_batch(
 ) -> None:
     sink = Sink(server, topic)
     sink.run(0, [LEFT[:100]])
-    ends_of = KafkaDestination.ends_of
+    ends_of = Destination.ends_of
     lagging = [True]
 
-    async def asked(self: KafkaDestination, lane: SavedProducer) -> dict[Place, int]:
+    async def asked(self: Destination, lane: SavedProducer) -> dict[Place, int]:
         if lagging.pop():
             check_metadata(Metadata(lane.cluster_id), lane)
         return await ends_of(self, lane)
 
-    monkeypatch.setattr(KafkaDestination, "ends_of", asked)
+    monkeypatch.setattr(Destination, "ends_of", asked)
     with pytest.raises(MayPass, match=f"topic '{topic}' is not there any more"):
         attempt(lambda: sink.lane(1, 0, cut(LEFT[:100], 50)), iter(()))
     lagging.append(False)

@@ -29,6 +29,7 @@ from oncelog.spark.sink.rows import Portion
 from oncelog.spark.sink.saved_lanes import identity_of, only_added, places_of, together, untouched
 from oncelog.spark.sink.standing import Standing
 from oncelog.spark.sink.state_topic import KIND, StateTopic
+from oncelog.spark.sink.warm import Cluster
 from tests.model.partition import Partition, Producers, Wire
 from tests.model.topic import CompactedTopic
 from tests.model.turns import Actor, point
@@ -144,7 +145,7 @@ class MemoryTopic(TopicKeeper[Standing]):
         self.world = world
 
 
-class MemoryDestination:
+class MemoryDestination(Destination):
     def __init__(self, world: World) -> None:
         self.world = world
 
@@ -156,7 +157,7 @@ class MemoryDestination:
             cluster_id="memory",
             made_at_ms=0,
             partitioner="murmur2_random",
-            topics={topic: self._begin(identity, topic, count)},
+            topics={topic: self._begun(identity, topic, count)},
         )
 
     async def further_topic(self, lane: SavedProducer, topic: str, count: int | None) -> SavedProducer:
@@ -165,7 +166,7 @@ class MemoryDestination:
             cluster_id="memory",
             made_at_ms=0,
             partitioner="murmur2_random",
-            topics={topic: self._begin(identity_of(lane), topic, count)},
+            topics={topic: self._begun(identity_of(lane), topic, count)},
         )
 
     async def added_partitions(self, lane: SavedProducer, topic: str) -> SavedProducer | None:
@@ -191,7 +192,7 @@ class MemoryDestination:
     async def first_difference(self, *_: Any) -> str | None:
         return None
 
-    def _begin(self, identity: Identity, topic: str, count: int | None) -> SavedTopic:
+    def _begun(self, identity: Identity, topic: str, count: int | None) -> SavedTopic:
         count = count or self.world.counts[topic]
         ends = {Place(topic, at): self.world.partitions[Place(topic, at)].end_offset for at in range(count)}
         return SavedTopic(
@@ -199,7 +200,7 @@ class MemoryDestination:
         )
 
 
-class MemoryProducer:
+class MemoryProducer(LaneProducer):
     """A lane's. Rows arrive one by one, each partition's in their order, whenever it is their turn."""
 
     def __init__(self, world: World) -> None:
@@ -207,10 +208,10 @@ class MemoryProducer:
         self.began: SavedProducer
         self._next: dict[Place, int] = {}
         self._to_drop: dict[Place, int] = {}
-        self._under_way: list[tuple[Place, int, Any]] = []
+        self._on_their_way: list[tuple[Place, int, Any]] = []
 
     def start(self, saved: SavedProducer, *, is_fresh: bool) -> None:
-        assert not self._under_way, "whoever had it before was done"
+        assert not self._on_their_way, "whoever had it before was done"
         self.began = saved
         self._next.clear()
         self._to_drop.clear()
@@ -256,16 +257,16 @@ class MemoryProducer:
                 self._to_drop[place] -= 1
                 self._compare(place, sequence, value)
             else:
-                self._under_way.append((place, sequence, value))
-            while len(self._under_way) > 3:
+                self._on_their_way.append((place, sequence, value))
+            while len(self._on_their_way) > 3:
                 self._arrive()
 
     def _arrive(self) -> None:
         point()
-        places = {place for place, _, _ in self._under_way}
+        places = {place for place, _, _ in self._on_their_way}
         place = self.world.random.choice(sorted(places))
-        at = next(at for at, each in enumerate(self._under_way) if each[0] == place)
-        _, sequence, value = self._under_way.pop(at)
+        at = next(at for at, each in enumerate(self._on_their_way) if each[0] == place)
+        _, sequence, value = self._on_their_way.pop(at)
         self.world.produce(place, identity_of(self.began), sequence, value)
         self._compare(place, sequence, value)
 
@@ -275,7 +276,7 @@ class MemoryProducer:
             raise SinkRefused(f"{place}: {value!r} where {there!r} stands")
 
     def finish(self) -> Json:
-        while self._under_way:
+        while self._on_their_way:
             self._arrive()
         if any(self._to_drop.values()):
             raise SinkRefused("the replay ended before the records that stand there")
@@ -293,15 +294,15 @@ class MemoryProducer:
         return self.began.to_value()
 
     def close(self) -> None:
-        self._under_way.clear()
+        self._on_their_way.clear()
 
 
-class MemoryCluster:
+class MemoryCluster(Cluster):
     """What one process has of the cluster; `kept` survives its tasks, as in a worker that is used again."""
 
     def __init__(self, world: World, kept: dict[str, Any]) -> None:
         self.world = world
-        self.destination: Destination = MemoryDestination(world)
+        self.destination = MemoryDestination(world)
         self._kept = kept
 
     def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:

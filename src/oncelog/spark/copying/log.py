@@ -11,6 +11,7 @@ from oncelog.client.door import RegisterKind, TopicKeeper, cool, topic_keeper, w
 from oncelog.spark.copying.cluster import Cluster
 from oncelog.spark.copying.job import CopyRefused
 from oncelog.spark.copying.lane import Standing
+from oncelog.spark.register_names import most_letters, unfit_name
 
 PREFIX: Final = "oncelog.copy."
 PATIENCE_MS: Final = 120_000
@@ -21,24 +22,20 @@ KIND: Final = RegisterKind(
     config={"segment.bytes": str(16 << 20)},
     too_large="the source has too many partitions, or too many holes in them, for one copy",
 )
-MOST_NAME_LETTERS: Final = 249 - len(PREFIX)
-LETTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 
 def check_name(name: str) -> None:
-    if not name or len(name) > MOST_NAME_LETTERS or not LETTERS.issuperset(name):
-        raise CopyRefused(
-            f"{name!r} cannot be a copy's name: it is 1 to {MOST_NAME_LETTERS} letters, digits, dots, hyphens and "
-            "underscores, as it becomes part of a topic's name; --name gives another"
-        )
+    unfit = unfit_name(name, PREFIX)
+    if unfit is not None:
+        raise CopyRefused(f"{name!r} cannot be a copy's name: {unfit}; --name gives another")
 
 
 def usual_name(source: str, destination: str) -> str:
     """Of the two topics; two long names are told apart by what their letters come to."""
     name = f"{source}-{destination}"
-    if len(name) <= MOST_NAME_LETTERS:
+    if len(name) <= most_letters(PREFIX):
         return name
-    return f"{name[: MOST_NAME_LETTERS - 9]}-{crc32(name.encode()):08x}"
+    return f"{name[: most_letters(PREFIX) - 9]}-{crc32(name.encode()):08x}"
 
 
 class CopyLog:

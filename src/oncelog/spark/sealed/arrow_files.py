@@ -53,6 +53,7 @@ class ArrowFiles:
                 )
 
     def few(self, manifest: Manifest) -> Iterable[pa.RecordBatch] | None:
+        """The rows of a batch that is one small file, or none at all; None for a batch that needs tasks."""
         if not manifest.files:
             return ()
         (file, *more) = manifest.files
@@ -62,10 +63,12 @@ class ArrowFiles:
 
     @contextmanager
     def to_send(self, frame: Any, manifest: Manifest) -> Iterator[Any]:
+        """A frame with one task for each file, planned within the context."""
         count = len(manifest.files)
         yield frame.sparkSession.range(0, count, 1, count)
 
     def options(self, manifest: Manifest) -> dict[str, str]:
+        """What these tasks are told besides."""
         return {tasks.PLACE: self._storage.where(manifest.folder)}
 
 

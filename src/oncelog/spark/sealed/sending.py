@@ -1,15 +1,14 @@
 """Sealed files on their way to the log: lane i sends file i, and then all lanes are saved, by the rules of the direct
 sink."""
 
-from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager
-from typing import Any, Protocol
-
-import pyarrow as pa
+from collections.abc import Mapping
+from typing import Any
 
 from oncelog.spark.options import sink_options
 from oncelog.spark.sealed import tasks
+from oncelog.spark.sealed.arrow_files import ArrowFiles
 from oncelog.spark.sealed.manifest import Manifest, Owner
+from oncelog.spark.sealed.parquet_files import ParquetFiles
 from oncelog.spark.sealed.tasks import send_lane
 from oncelog.spark.sink.checking import lane_properties
 from oncelog.spark.sink.deciding import Doing, decide
@@ -18,28 +17,12 @@ from oncelog.spark.sink.standing import Standing
 from oncelog.spark.sink.warm import cluster
 
 
-class Frames(Protocol):
-    """How sealed files come to the tasks that send them."""
-
-    def few(self, manifest: Manifest) -> Iterable[pa.RecordBatch] | None:
-        """The rows of a batch that is one small file, or none at all; None for a batch that needs tasks."""
-        ...
-
-    def to_send(self, frame: Any, manifest: Manifest) -> AbstractContextManager[Any]:
-        """A frame with one task for each file, planned within the context."""
-        ...
-
-    def options(self, manifest: Manifest) -> dict[str, str]:
-        """What these tasks are told besides."""
-        ...
-
-
 class SparkLanes:
-    def __init__(self, options: Mapping[str, str], owner: Owner, frames: Frames) -> None:
+    def __init__(self, options: Mapping[str, str], owner: Owner, files: ArrowFiles | ParquetFiles) -> None:
         self._given = dict(options)
         self._options = sink_options(options)
         self._owner = owner
-        self._frames = frames
+        self._files = files
 
     def is_saved(self, batch: int) -> bool:
         connected = cluster(lane_properties(self._options))
@@ -49,19 +32,12 @@ class SparkLanes:
         return doing is Doing.VERIFY
 
     def send(self, frame: Any, manifest: Manifest) -> None:
-        few = self._frames.few(manifest)
+        few = self._files.few(manifest)
         if few is not None:
             # A job of Spark's takes longer than such rows do. One lane, be it without rows: each batch is saved.
             commit_batch(self._options, [send_lane(self._options, manifest, 0, few)], manifest.batch)
             return
-        with self._frames.to_send(frame, manifest) as rows:
+        with self._files.to_send(frame, manifest) as rows:
             writer = rows.write.format("oncelog").mode("append").options(**self._given)
-            for name, value in self._named(manifest).items():
-                writer = writer.option(name, value)
-            writer.save()
-
-    def _named(self, manifest: Manifest) -> dict[str, str]:
-        return {
-            tasks.MANIFEST: manifest.to_bytes().decode(),
-            **self._frames.options(manifest),
-        }
+            told = {tasks.MANIFEST: manifest.to_bytes().decode(), **self._files.options(manifest)}
+            writer.options(**told).save()

@@ -5,13 +5,12 @@ from typing import Final
 from oncelog.client.door import ALIASES
 from oncelog.spark.option import BadOption
 from oncelog.spark.options import SinkOptions
+from oncelog.spark.register_names import unfit_name
 from oncelog.spark.sink.lane import TOPIC_PREFIX
 
 # Kafka's own time limit, which outlives a broker that restarts, and its bound of memory.
 _DEFAULTS: Final = {"message.timeout.ms": "120000", "queue.buffering.max.kbytes": "32768"}
 _ONCE: Final = {"enable.idempotence": ("true", "1"), "request.required.acks": ("all", "-1")}
-MOST_NAME_LETTERS: Final = 249 - len(TOPIC_PREFIX)
-_ALLOWED: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 
 def check_options(options: SinkOptions) -> None:
@@ -22,12 +21,9 @@ def check_options(options: SinkOptions) -> None:
 
 
 def check_name(option: str, name: str) -> None:
-    """It becomes part of a topic's name."""
-    if not name or len(name) > MOST_NAME_LETTERS or not _ALLOWED.issuperset(name):
-        raise BadOption(
-            f"Option '{option}': {name!r} cannot be the name of a sink: it is 1 to {MOST_NAME_LETTERS} letters, "
-            "digits, dots, hyphens and underscores, as it becomes part of a topic's name"
-        )
+    unfit = unfit_name(name, TOPIC_PREFIX)
+    if unfit is not None:
+        raise BadOption(f"Option '{option}': {name!r} cannot be the name of a sink: {unfit}")
 
 
 def lane_properties(options: SinkOptions) -> dict[str, str]:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.client import KafkaError, KafkaException, SavedProducer
 from oncelog.client.door import (
@@ -38,45 +38,14 @@ LAG_S: Final = 3.0  # so long a broker may lag behind that does not know a topic
 LAGGING: Final = Patience(settle_s=LAG_S)
 
 
-class Destination(Protocol):
-    """The tests have a twin of it in memory."""
-
-    async def new_lane(self, topic: str, count: int | None) -> SavedProducer:
-        """A saved producer under a fresh identity, that has written nothing to this topic."""
-
-    async def further_topic(self, lane: SavedProducer, topic: str, count: int | None) -> SavedProducer:
-        """The same for one topic more, under the identity that the lane has."""
-
-    async def added_partitions(self, lane: SavedProducer, topic: str) -> SavedProducer | None:
-        """The same for partitions that the topic has got since, and for these alone; None where it has got none."""
-
-    async def counts(self, lane: SavedProducer) -> dict[str, int]:
-        """How many partitions the topics have now to which the lane writes. Raises TopicGone where one of them is not
-        the one that it was."""
-
-    async def ends(self, places: Iterable[Place]) -> dict[Place, int]:
-        """Their high watermarks."""
-
-    async def ends_of(self, lane: SavedProducer) -> dict[Place, int]:
-        """Those of all partitions that the lane writes to. Raises TopicGone where a topic is not the one that it was,
-        unless its brokers refuse by themselves what is sent to another one of its name."""
-
-    async def kept_ms(self, topic: str) -> int | None:
-        """For how long the topic keeps records, by their timestamps; None: for ever, or it cannot be told."""
-
-    async def first_difference(
-        self, before: SavedProducer, after: SavedProducer, kept: "Kept", topic: str | None
-    ) -> str | None:
-        """Between what a lane has written of a batch and its rows now."""
-
-
-class KafkaDestination:
+class Destination:
     def __init__(self, brokers: Brokers, settings: ProducerSettings) -> None:
         self._brokers = brokers
         self._settings = settings  # the user's
         self._kept_ms: dict[str, int | None] = {}
 
     async def new_lane(self, topic: str, count: int | None) -> SavedProducer:
+        """A saved producer under a fresh identity, that has written nothing to this topic."""
         pid, epoch, _ = await kafka_pid(self._brokers)
         topics = {topic: await self._begin(Identity(pid, epoch), topic, count)}
         return SavedProducer(
@@ -88,9 +57,11 @@ class KafkaDestination:
         )
 
     async def further_topic(self, lane: SavedProducer, topic: str, count: int | None) -> SavedProducer:
+        """The same for one topic more, under the identity that the lane has."""
         return replace(lane, topics={topic: await self._begin(identity_of(lane), topic, count)})
 
     async def added_partitions(self, lane: SavedProducer, topic: str) -> SavedProducer | None:
+        """The same for partitions that the topic has got since, and for these alone; None where it has got none."""
         known = lane.topics[topic]
         count = (await self.counts(lane))[topic]
         if count <= known.partition_count:
@@ -99,6 +70,8 @@ class KafkaDestination:
         return only_added(lane, topic, count, ends)
 
     async def counts(self, lane: SavedProducer) -> dict[str, int]:
+        """How many partitions the topics have now to which the lane writes. Raises TopicGone where one of them is not
+        the one that it was."""
         metadata = await self._refreshed(lane.topics)
         check_metadata(metadata, lane)
         return {name: len(metadata.topics[name].partitions) for name in lane.topics}
@@ -118,9 +91,12 @@ class KafkaDestination:
             return self._brokers.metadata
 
     async def ends(self, places: Iterable[Place]) -> dict[Place, int]:
+        """Their high watermarks."""
         return await end_offsets(self._brokers, places)
 
     async def ends_of(self, lane: SavedProducer) -> dict[Place, int]:
+        """Those of all partitions that the lane writes to. Raises TopicGone where a topic is not the one that it was,
+        unless its brokers refuse by themselves what is sent to another one of its name."""
         places = places_of(lane)
         asked: list[Awaitable[Any]] = [end_offsets(self._brokers, places, patience=LAGGING)]
         if not await take_ids(self._brokers, places):
@@ -134,6 +110,7 @@ class KafkaDestination:
         return ends
 
     async def kept_ms(self, topic: str) -> int | None:
+        """For how long the topic keeps records, by their timestamps; None: for ever, or it cannot be told."""
         if topic not in self._kept_ms:
             resource = ConfigResource(ResourceType.TOPIC, topic)
             try:
@@ -148,6 +125,7 @@ class KafkaDestination:
     async def first_difference(
         self, before: SavedProducer, after: SavedProducer, kept: "Kept", topic: str | None
     ) -> str | None:
+        """Between what a lane has written of a batch and its rows now."""
         from oncelog.spark.sink.comparing import first_difference  # the compiled loops, which drivers do without
 
         await self._brokers.refresh(after.topics)

@@ -17,7 +17,6 @@ from oncelog.spark.retention import soon_gone
 from oncelog.spark.sink import milestones
 from oncelog.spark.sink.checking import lane_properties
 from oncelog.spark.sink.claiming import announce
-from oncelog.spark.sink.connected import Connected, read_on
 from oncelog.spark.sink.deciding import Doing, check_claimed, check_same, check_topic, decide, other_lanes, topic_gone
 from oncelog.spark.sink.destination import Destination
 from oncelog.spark.sink.errors import SinkRefused
@@ -26,7 +25,7 @@ from oncelog.spark.sink.lane import STATE, LaneMessage, SinkState
 from oncelog.spark.sink.milestones import reached
 from oncelog.spark.sink.standing import Standing
 from oncelog.spark.sink.state_topic import StateTopic
-from oncelog.spark.sink.warm import cluster
+from oncelog.spark.sink.warm import Cluster, cluster, read_on
 
 _log: Final = logging.getLogger("oncelog.spark")
 _warned: Final[set[str]] = set()
@@ -38,7 +37,7 @@ NO_MESSAGE = (
 
 
 def commit_batch(
-    options: SinkOptions, messages: Sequence[LaneMessage | None], batch: int, connected: Connected | None = None
+    options: SinkOptions, messages: Sequence[LaneMessage | None], batch: int, connected: Cluster | None = None
 ) -> None:
     """Raises where the batch cannot be called written; then Spark does not commit it either."""
     lanes = _checked(messages, batch)
@@ -58,7 +57,7 @@ def commit_batch(
     reached(milestones.COMMITTED, sink=sink, batch=batch)
 
 
-def _warn_of_old(connected: Connected, lanes: Sequence[LaneMessage]) -> None:
+def _warn_of_old(connected: Cluster, lanes: Sequence[LaneMessage]) -> None:
     """Once for each topic and process: nothing is wrong with the batch, but with what becomes of it."""
     oldest_ms: dict[str, int] = {}
     for lane in lanes:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine, Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from oncelog.client import KafkaError, KafkaException, Producer, SavedProducer
 from oncelog.client.door import ReplayDiffers
@@ -15,61 +15,39 @@ from oncelog.waiting import result_of
 T = TypeVar("T")
 
 
-class LaneProducer(Protocol):
-    """The tests have a twin of it in memory."""
-
-    began: SavedProducer
-    """The value that it goes on as, with what was added by `extend`."""
-
-    def start(self, saved: SavedProducer, *, is_fresh: bool) -> None:
-        """Go on as this lane, and no other any more. It is asked what was written since, unless that is nothing."""
-
-    def extend(self, saved: SavedProducer, *, is_fresh: bool) -> None:
-        """Write to these topics, too, as the same lane."""
-
-    def replayed(self) -> int:
-        """Records that stand in the log already, of those that are to come."""
-
-    def send(self, portion: Portion) -> None:
-        """Waits while too much is under way."""
-
-    def refused(self) -> KafkaError | None:
-        """Why a row that was sent cannot be written, with its number in the lane, where it is known which it was."""
-
-    def finish(self) -> Json:
-        """The value behind all rows, once every one is in the log."""
-
-    def close(self) -> None:
-        """At once: what is not acknowledged by now is another attempt's."""
-
-
-class KafkaLaneProducer:
+class LaneProducer:
     def __init__(self, properties: Mapping[str, str], keyless_run: int) -> None:
         # Where a lane's records go is its own for as long as it lives, whatever the default is by now.
         self._producer = Producer({"oncelog.keyless.run": str(keyless_run), **properties})
         self.keyless_run = keyless_run
-        self.began: SavedProducer
+        self.began: SavedProducer  # what it goes on as, with what was added by `extend`
         self._under_way = UnderWay()
 
     def start(self, saved: SavedProducer, *, is_fresh: bool) -> None:
+        """Go on as this lane, and no other any more. It is asked what was written since, unless that is nothing."""
         self._run(self._producer.saving.resume(saved, is_fresh=is_fresh, is_anew=True))
         self.began = saved
         self._under_way = UnderWay()
 
     def extend(self, saved: SavedProducer, *, is_fresh: bool) -> None:
+        """Write to these topics, too, as the same lane."""
         self._run(self._producer.saving.resume(saved, is_fresh=is_fresh))
         self.began = together([self.began, saved])
 
     def replayed(self) -> int:
+        """Records that stand in the log already, of those that are to come."""
         return sum(self._producer.saving.missing().values())
 
     def send(self, portion: Portion) -> None:
+        """Waits while too much is under way."""
         self._under_way.add(self._producer.send(portion.topic, portion.rows), portion)
 
     def refused(self) -> KafkaError | None:
+        """Why a row that was sent cannot be written, with its number in the lane, where it is known which it was."""
         return self._under_way.refused()
 
     def finish(self) -> Json:
+        """The value behind all rows, once every one is in the log."""
         self._producer.flush()
         saved = self._producer.saved()
         missing = self._producer.saving.missing()
@@ -81,6 +59,7 @@ class KafkaLaneProducer:
         return saved.to_value()
 
     def close(self) -> None:
+        """At once: what is not acknowledged by now is another attempt's."""
         try:
             self._producer.purge()
         except KafkaException:

@@ -24,7 +24,6 @@ from oncelog.spark.sink import milestones
 from oncelog.spark.sink.checking import lane_properties
 from oncelog.spark.sink.claiming import Claims
 from oncelog.spark.sink.comparing import Kept
-from oncelog.spark.sink.connected import Connected, read_on
 from oncelog.spark.sink.deciding import Doing, cannot_begin, cannot_go_on, decide, difference, other_rows, topic_gone
 from oncelog.spark.sink.destination import LAG_S
 from oncelog.spark.sink.errors import MayPass, SinkRefused, refused
@@ -36,7 +35,7 @@ from oncelog.spark.sink.rows import Portion, chosen, columns_of, named_partition
 from oncelog.spark.sink.saved_lanes import together
 from oncelog.spark.sink.standing import Standing
 from oncelog.spark.sink.under_way import in_lane
-from oncelog.spark.sink.warm import cluster
+from oncelog.spark.sink.warm import Cluster, cluster, read_on
 
 LAST_LOOK_S: Final = LAG_S + 3.0  # only after that time is a topic believed to be gone
 _GIVEN_UP: Final = (KafkaError._MSG_TIMED_OUT, KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID)
@@ -57,7 +56,7 @@ def sink_name(options: SinkOptions, query: str) -> str:
 class Lane:
     """One task's writing, for those who bring their rows themselves: `write` again and again, then `finish`."""
 
-    def __init__(self, options: SinkOptions, place: LanePlace, connected: Connected | None = None) -> None:
+    def __init__(self, options: SinkOptions, place: LanePlace, connected: Cluster | None = None) -> None:
         self._options = options
         self._place = place
         self.sink = sink_name(options, place.query)
@@ -68,7 +67,7 @@ class Lane:
         self._oldest_ms: dict[str, int] = {}
         self._left: set[str] = set()  # topics of which rows of this batch were left to the partitioner
         self._reached(milestones.BEGUN)
-        self._connected: Connected = connected or cluster(lane_properties(options))
+        self._connected: Cluster = connected or cluster(lane_properties(options))
         self._topic = self._connected.log(self.sink)
         self._standing = Standing()
         try:

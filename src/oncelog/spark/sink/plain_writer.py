@@ -1,5 +1,6 @@
 """A task's rows, at least once: the idempotent producer, without anything that is saved."""
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -19,27 +20,24 @@ _UNANSWERED: Final = (KafkaError._MSG_TIMED_OUT, KafkaError._TIMED_OUT, KafkaErr
 
 def write_plain(options: SinkOptions, iterator: Iterable[pa.RecordBatch]) -> None:
     row = 0
+    under_way: deque[tuple[BulkSend, Portion]] = deque()
+
+    def settle(*, everything: bool = False) -> None:
+        """What has failed ends it at once: whatever came behind it would be written again by the next attempt."""
+        while under_way and (everything or under_way[0][0].done()):
+            handle, portion = under_way.popleft()
+            with _in_words(options, portion):
+                handle.result()
+
     with Producer(lane_properties(options)) as producer:
-        under_way: list[tuple[BulkSend, Portion]] = []
         for batch in iterator:
             rows = chosen(batch, columns_of(batch, options.topic))
             for portion in portions(rows, options.topic, row):
-                under_way = _still_under_way(options, under_way)
+                settle()
                 with _in_words(options, portion):
                     under_way.append((producer.send(portion.topic, portion.rows), portion))
             row += batch.num_rows
-        for handle, portion in under_way:
-            with _in_words(options, portion):
-                handle.result()
-
-
-def _still_under_way(options: SinkOptions, handles: list[tuple[BulkSend, Portion]]) -> list[tuple[BulkSend, Portion]]:
-    """What has failed is told at once: whatever came behind it would be written again by the next attempt."""
-    for handle, portion in handles:
-        if handle.done() and handle.error is not None:
-            with _in_words(options, portion):
-                handle.result()
-    return [each for each in handles if not each[0].done()]
+        settle(everything=True)
 
 
 @contextmanager

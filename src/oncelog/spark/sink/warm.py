@@ -8,16 +8,16 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from oncelog.client import SavedProducer
 from oncelog.client.door import Brokers, LoopThread, ProducerSettings, producer_settings
-from oncelog.spark.sink.destination import Destination, KafkaDestination
+from oncelog.spark.sink.destination import Destination
 from oncelog.spark.sink.standing import Standing
 from oncelog.spark.sink.state_topic import StateTopic, state_topic
 
 if TYPE_CHECKING:
-    from oncelog.spark.sink.lane_producer import KafkaLaneProducer, LaneProducer
+    from oncelog.spark.sink.lane_producer import LaneProducer
 
 T = TypeVar("T")
 
@@ -43,9 +43,9 @@ class Cluster:
             self._thread.stop()
             raise
         self._lock = threading.Lock()
-        self._idle: list[KafkaLaneProducer] = []
+        self._idle: list[LaneProducer] = []
         self._standings: OrderedDict[str, Standing] = OrderedDict()
-        self.destination: Destination = KafkaDestination(self._brokers, settings)
+        self.destination = Destination(self._brokers, settings)
         weakref.finalize(self, _close, self._thread, self._brokers, self._idle).atexit = False
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
@@ -58,19 +58,19 @@ class Cluster:
 
     def producer(self, saved: SavedProducer) -> "LaneProducer":
         """One that is to go on as this value, in the way that the value places records."""
-        from oncelog.spark.sink.lane_producer import KafkaLaneProducer  # which drivers do without
+        from oncelog.spark.sink.lane_producer import LaneProducer  # which drivers do without
 
         keyless_run = saved.keyless_run
         with self._lock:
             for at, idle in enumerate(self._idle):
                 if idle.keyless_run == keyless_run:
                     return self._idle.pop(at)
-        return KafkaLaneProducer(self._properties, keyless_run)
+        return LaneProducer(self._properties, keyless_run)
 
     def release(self, producer: "LaneProducer") -> None:
         """Everything that it was given is in the log: another task may have it."""
         with self._lock:
-            self._idle.append(cast("KafkaLaneProducer", producer))
+            self._idle.append(producer)
             surplus = [self._idle.pop(0) for _ in range(len(self._idle) - MOST_IDLE)]
         for each in surplus:
             each.close()
@@ -93,13 +93,29 @@ class Cluster:
             self._standings.pop(sink, None)
 
 
+def read_on(connected: Cluster, sink: str, *, batch: int | None = None, back: int = 0) -> Standing | None:
+    """What stands in the sink's topic now; None where there is no such topic. `batch`: the one that is to be run."""
+    topic, known = connected.log(sink), connected.standing(sink)
+    if known is None and not connected.run(topic.exists()):
+        return None
+    # A standing is changed while it is read: if that fails half-way, it is to be read anew.
+    connected.forget(sink)
+    standing = connected.run(topic.read(known, back=back))
+    if known is not None and batch is not None and batch > (standing.next_batch or 0):
+        # Somebody has saved more. A leader that has just become one shows less than there is to who reads on; to who
+        # begins at the end it does not tell an end that it cannot vouch for.
+        standing = connected.run(topic.read(None, back=back))
+    connected.remember(sink, standing)
+    return standing
+
+
 async def _started(settings: ProducerSettings) -> Brokers:
     brokers = Brokers(settings)
     await brokers.start()
     return brokers
 
 
-def _close(thread: LoopThread, brokers: Brokers, idle: "list[KafkaLaneProducer]") -> None:
+def _close(thread: LoopThread, brokers: Brokers, idle: "list[LaneProducer]") -> None:
     for producer in idle:
         producer.close()
     thread.run(brokers.close())
