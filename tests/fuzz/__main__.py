@@ -9,14 +9,20 @@ import click
 
 from tests.fuzz.campaign import Broken, Campaign
 from tests.fuzz.server import fuzzed_server
+from tests.fuzz.slow import SlowCampaign
 
 
 @click.command()
 @click.option("--minutes", default=5.0, help="How long to go on.")
+@click.option("--slow", is_flag=True, help="Look for requests that take long and memory that stays, at the limits.")
 @click.option("--seed", default=None, type=int, help="The first seed; each round of a minute takes the next one.")
-def main(minutes: float, seed: int | None) -> None:
+def main(minutes: float, slow: bool, seed: int | None) -> None:
     first = time.time_ns() % 10**6 if seed is None else seed
     until = time.monotonic() + minutes * 60
+    if slow:
+        with tempfile.TemporaryDirectory(prefix="oncelog-fuzz-") as folder, fuzzed_server(Path(folder)) as server:
+            print(f"seed {first}\n{SlowCampaign(server, first).run(until=until)}")
+        return
     round_seed = first
     while time.monotonic() < until:
         with tempfile.TemporaryDirectory(prefix="oncelog-fuzz-") as folder, fuzzed_server(Path(folder)) as server:

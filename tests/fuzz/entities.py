@@ -36,10 +36,14 @@ class Instances:
             hint = without_none(hint)
         if get_origin(hint) is tuple:
             inner = get_args(hint)[0]
-            return tuple(self._value(name, inner) for _ in range(self._random.choice(SMALL_ARRAYS)))
+            return tuple(self._value(name, inner) for _ in range(self.count()))
         if is_dataclass(hint):
             return self.of(hint)
         return self._plain(name, hint)
+
+    def count(self) -> int:
+        """Of an array's elements."""
+        return self._random.choice(SMALL_ARRAYS)
 
     def _plain(self, name: str, hint: type) -> Any:
         for kind, make in self._makers().items():
@@ -56,8 +60,8 @@ class Instances:
             uuid.UUID: lambda name, hint: uuid.UUID(int=random.getrandbits(128)),
             int: self._number,
             float: lambda name, hint: random.choice((0.0, 1.5, -1.0)),
-            str: self._text,
-            bytes: self._bytes,
+            str: lambda name, hint: self.text(name, hint),
+            bytes: lambda name, hint: self.blob(name),
         }
 
     def _number(self, name: str, hint: type) -> int:
@@ -71,14 +75,14 @@ class Instances:
             return max(low, min(high, self._random.choice(NUMBERS)))
         return self._random.choice((low, high, self._random.randint(low, high)))
 
-    def _text(self, name: str, hint: type) -> str:
+    def text(self, name: str, hint: type) -> str:
         if "topic" in name or hint.__name__ == "TopicName":
             return self._random.choice(TOPICS)
         if "group" in name:
             return self._random.choice(GROUPS)
         return self._random.choice(TEXTS + TOPICS[:2] + GROUPS[:1])
 
-    def _bytes(self, name: str, hint: type) -> bytes:
+    def blob(self, name: str) -> bytes:
         if name == "records" and self._random.random() < 0.8:
             return self._records()
         return self._random.randbytes(self._random.choice((0, 1, 10, 300)))

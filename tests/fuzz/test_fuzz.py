@@ -6,6 +6,7 @@ import pytest
 
 from tests.fuzz.campaign import GROWTH_MB, Campaign, resident_mb
 from tests.fuzz.server import fuzzed_server
+from tests.fuzz.slow import SlowCampaign
 from tests.raw import RawConnection, batch
 
 CASES = 3000
@@ -16,6 +17,15 @@ def test_mutated_requests_of_every_api_and_version_are_refused_one_by_one(tmp_pa
     with fuzzed_server(tmp_path) as server:
         report = Campaign(server, seed).run(cases=CASES)
     assert report.answered > CASES / 10
+
+
+@pytest.mark.thorough
+def test_requests_at_their_limits_leave_nothing_in_memory(tmp_path: Path) -> None:
+    """How long others wait is for `./dev fuzz --slow` to tell: a test would only measure the machine."""
+    with fuzzed_server(tmp_path) as server:
+        found = SlowCampaign(server, 5).run(rounds=4)
+        assert server.is_running
+    assert sum(found.grown_mb[1:]) < GROWTH_MB / 4, found
 
 
 def test_a_client_of_one_byte_at_a_time_is_served_and_holds_up_nobody(tmp_path: Path) -> None:
