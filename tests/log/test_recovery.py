@@ -291,7 +291,8 @@ def test_an_index_has_an_entry_for_every_interval() -> None:
     disk = MemoryDisk()
     log = filled(disk, 200, config=replace(LARGE, index_interval_bytes=500))
     log.checkpoint(NOW)
-    assert log.size_bytes // 600 <= disk.size(FIRST_INDEX) // 24 <= log.size_bytes // 500 + 1
+    head = 1
+    assert log.size_bytes // 600 <= disk.size(FIRST_INDEX) // 24 - head <= log.size_bytes // 500 + 1
 
 
 def test_everything_flushed_survives_a_power_failure() -> None:

@@ -14,7 +14,7 @@ from oncelog.log import notes, snapshots
 from oncelog.log.cleaner_state import CleanerState
 from oncelog.log.disk import Disk, File, read_whole
 from oncelog.log.errors import LogStorageError
-from oncelog.log.index import ENTRY, ENTRY_BYTES
+from oncelog.log.index import ENTRY, ENTRY_BYTES, HEAD
 from oncelog.log.names import (
     CLEANED,
     CLEANER_FILE,
@@ -325,7 +325,9 @@ class _IndexCheck:
         data = read_whole(disk, path) if disk.exists(path) else b""
         self._entries = ENTRY.iter_unpack(data[: len(data) // ENTRY_BYTES * ENTRY_BYTES])
         self._next = next(self._entries, None)
-        self.is_wrong = False
+        self.is_wrong = self._next is not None and self._next[1] < 0 and self._next != HEAD
+        if self._next == HEAD:
+            self._next = next(self._entries, None)
 
     def saw(self, offset: int, position: int, max_before_ms: int) -> None:
         if self._next is not None and self._next[1] <= position:

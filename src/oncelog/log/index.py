@@ -4,6 +4,9 @@
     position i64       where that batch begins in the segment's file
     max timestamp i64  the greatest of all batches before it, -1 before the first
 
+The first entry says what the file is: its "offset" is a negative number made of the letters OLIX and a version. Indexes
+of the folder's first format begin without it. One of another version is made anew.
+
 All three columns only grow, so one file finds offsets and times. A closed segment ends with an entry for its own end:
 its position is the size of the log file. That is how a start knows a closed segment without reading it.
 
@@ -36,6 +39,11 @@ class Entry(NamedTuple):
     max_timestamp_ms: int
 
 
+VERSION = 1
+HEAD = Entry(int.from_bytes(b"\xffOLIX\0\0" + bytes([VERSION]), "big", signed=True), -1, -1)
+BEGINNING = Entry(-1, 0, -1)
+
+
 class Index:
     __slots__ = ("_handles", "_stored", "_tail", "path")
 
@@ -61,6 +69,9 @@ class Index:
         offsets, positions, times = self._tail
         if len(offsets) >= TAIL_LIMIT:
             return
+        if not self._stored and not offsets:
+            for column, value in zip(self._tail, HEAD, strict=True):
+                column.append(value)
         offsets.append(offset)
         positions.append(position)
         times.append(max_timestamp_ms)
@@ -81,11 +92,16 @@ class Index:
         self._tail = (array("q"), array("q"), array("q"))
         self._handles.drop_page(self.path)
 
+    @property
+    def is_known(self) -> bool:
+        """Whether its version is this one, or the one that had none."""
+        first = self.entry(0) if self.entries else HEAD
+        return first == HEAD or first.position >= 0
+
     def last(self) -> Entry | None:
-        offsets, positions, times = self._tail
-        if offsets:
-            return Entry(offsets[-1], positions[-1], times[-1])
-        return self._entry(self._stored - 1) if self._stored else None
+        """That names a place."""
+        last = self.entry(self.entries - 1) if self.entries else HEAD
+        return None if last.position < 0 else last
 
     def entry(self, number: int) -> Entry:
         """The first one is number 0."""
@@ -136,9 +152,11 @@ class Index:
         tail = self._tail[column]
         at = bisect_right(tail, value) - 1
         if at >= 0:
-            return Entry(self._tail[OFFSET][at], self._tail[POSITION][at], self._tail[TIME][at])
-        number = self._number_of(column, value)
-        return self._entry(number - 1) if number else Entry(-1, 0, -1)
+            found = Entry(self._tail[OFFSET][at], self._tail[POSITION][at], self._tail[TIME][at])
+        else:
+            number = self._number_of(column, value)
+            found = self._entry(number - 1) if number else BEGINNING
+        return BEGINNING if found.position < 0 else found
 
     def _number_of(self, column: int, value: int) -> int:
         """How many of the stored entries have a column of at most `value`."""

@@ -208,7 +208,7 @@ class Recovery:
         last = None
         if entries:
             segment.index.cut_to_entries(entries)
-            last = segment.index.last()
+            last = segment.index.last() if segment.index.is_known else None
         is_short = last is not None and last.position > size_bytes and last.offset <= following
         if last is not None and is_short and not self._ends_at(segment, size_bytes, following):
             raise self._too_short(segment, size_bytes, last.position)
@@ -265,7 +265,8 @@ class Recovery:
         if is_usable:
             segment.index.cut_to_entries(point.index_entries)
             last = segment.index.last()
-            is_usable = last is None or (0 <= last.position <= point.position and last.offset <= point.offset)
+            is_within = last is None or (last.position <= point.position and last.offset <= point.offset)
+            is_usable = segment.index.is_known and is_within
         if is_usable:
             next_index_at = 0 if last is None else last.position + self._interval_bytes
         else:

@@ -6,8 +6,13 @@
     position i64         in that segment's file
     index entries i64    of that segment, up to there
     max timestamp i64    of that segment, up to there
-    the leader epochs that began below it (see `epochs`)
-    the producer map, as it encodes itself
+    sections, each       kind u16 | 2 reserved bytes | size u32 | what it holds
+
+    1  the leader epochs that began below it (see `epochs`)
+    2  the producer map, as it encodes itself
+
+A kind below 0x8000 that is not known is passed over. One from 0x8000 on changes what the others mean: then the snapshot
+is not used, and the log is read instead. Version 1 had no sections: the two followed one another.
 
 A start reads only what lies behind the newest snapshot. One is written after the log, so it never knows of a batch that
 a power failure took; where the newest is damaged, an older one and the log tell the same.
@@ -28,7 +33,10 @@ from oncelog.log.names import SNAPSHOT, offsets_of, snapshot_path
 _HEAD = struct.Struct(">4sHxxI")
 _POINT = struct.Struct(">qqqqq")
 _MAGIC = b"OLSN"
-_VERSION = 1
+_VERSION = 2
+_SECTION = struct.Struct(">HxxI")
+_EPOCHS, _PRODUCERS = 1, 2
+_MUST_BE_KNOWN = 0x8000
 KEPT = 2  # besides the newest in each segment
 
 
@@ -47,13 +55,15 @@ class Snapshot(NamedTuple):
 
 
 def write_snapshot(disk: Disk, folder: str, snapshot: Snapshot) -> None:
-    body = _POINT.pack(*snapshot.point) + snapshot.epochs.encode() + snapshot.producers
+    sections = ((_EPOCHS, snapshot.epochs.encode()), (_PRODUCERS, snapshot.producers))
+    parts = (part for kind, held in sections for part in (_SECTION.pack(kind, len(held)), held))
+    body = b"".join((_POINT.pack(*snapshot.point), *parts))
     head = _HEAD.pack(_MAGIC, _VERSION, crc32c(body))
     replace_file(disk, snapshot_path(folder, snapshot.point.offset), head + body)
 
 
 def read_snapshot(disk: Disk, folder: str, offset: int) -> Snapshot | None:
-    """None when it is damaged."""
+    """None when it is damaged, or holds what this version does not know."""
     try:
         data = read_whole(disk, snapshot_path(folder, offset))
     except OSError as error:
@@ -63,12 +73,33 @@ def read_snapshot(disk: Disk, folder: str, offset: int) -> Snapshot | None:
     if len(data) < _HEAD.size + _POINT.size:
         return None
     magic, version, crc = _HEAD.unpack_from(data)
-    if (magic, version) != (_MAGIC, _VERSION) or crc32c(memoryview(data)[_HEAD.size :]) != crc:
+    if magic != _MAGIC or version not in (1, _VERSION) or crc32c(memoryview(data)[_HEAD.size :]) != crc:
         return None
     point = RecoveryPoint._make(_POINT.unpack_from(data, _HEAD.size))
-    epochs = LeaderEpochs.decode(data[_HEAD.size + _POINT.size :])
-    body_at = _HEAD.size + _POINT.size + epochs.encoded_bytes
-    return Snapshot(point, epochs, data[body_at:]) if point.offset == offset else None
+    if point.offset != offset:
+        return None
+    body = data[_HEAD.size + _POINT.size :]
+    if version == 1:
+        epochs = LeaderEpochs.decode(body)
+        return Snapshot(point, epochs, body[epochs.encoded_bytes :])
+    held = _sections(body)
+    if held is None or not {_EPOCHS, _PRODUCERS} <= held.keys():
+        return None
+    return Snapshot(point, LeaderEpochs.decode(held[_EPOCHS]), held[_PRODUCERS])
+
+
+def _sections(body: bytes) -> dict[int, bytes] | None:
+    """By their kinds. None where one must be known and is not."""
+    held: dict[int, bytes] = {}
+    at = 0
+    while at < len(body):
+        kind, size_bytes = _SECTION.unpack_from(body, at)
+        if kind >= _MUST_BE_KNOWN:
+            return None
+        at += _SECTION.size
+        held[kind] = body[at : at + size_bytes]
+        at += size_bytes
+    return held
 
 
 def stored_offsets(disk: Disk, folder: str) -> list[int]:

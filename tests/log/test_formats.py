@@ -1,0 +1,104 @@
+"""What is on the disk says which version it is; older ones are read, what is not known is handled."""
+
+import struct
+
+import pytest
+from crc32c import crc32c
+
+from oncelog.log import snapshots
+from oncelog.log.checking import check_partition
+from oncelog.log.config import LogConfig
+from oncelog.log.disk import read_whole
+from oncelog.log.index import ENTRY, ENTRY_BYTES, HEAD
+from oncelog.log.partition import PartitionLog
+from tests.log.memory_disk import MemoryDisk
+from tests.log.support import FOLDER, LEASED, NOW, SMALL, open_log, put, values_in
+
+LARGE = LogConfig(retention_ms=-1, index_interval_bytes=200)
+COUNT = 40
+VALUES = [b"%d" % number for number in range(COUNT)]
+
+
+def filled(config: LogConfig = LARGE) -> tuple[MemoryDisk, PartitionLog]:
+    disk = MemoryDisk()
+    log = open_log(disk, config)
+    for number, value in enumerate(VALUES):
+        put(log, value, pid=LEASED, sequence=number)
+    log.close()
+    return disk.crash(keep_all=True), log
+
+
+def change(disk: MemoryDisk, path: str, data: bytes) -> None:
+    file = disk.open(path, write=True)
+    file.truncate(0)
+    file.pwritev([data], 0)
+
+
+def as_snapshot(version: int, body: bytes) -> bytes:
+    return struct.pack(">4sHxxI", b"OLSN", version, crc32c(body)) + body
+
+
+def newest(disk: MemoryDisk) -> tuple[str, bytes]:
+    path = f"{FOLDER}/{COUNT:020d}.producers"
+    return path, read_whole(disk, path)
+
+
+def test_a_snapshot_without_sections_is_read() -> None:
+    disk, _ = filled()
+    path, data = newest(disk)
+    snapshot = snapshots.read_snapshot(disk, FOLDER, COUNT)
+    assert snapshot is not None
+    change(disk, path, as_snapshot(1, data[12:52] + snapshot.epochs.encode() + snapshot.producers))
+    assert snapshots.read_snapshot(disk, FOLDER, COUNT) is not None
+    log = open_log(disk, LARGE)
+    assert (log.recovered.scanned_bytes, log.producers.highwater(LEASED)) == (0, (0, COUNT - 1))
+
+
+@pytest.mark.parametrize(("kind", "is_used"), [(3, True), (0x7FFF, True), (0x8000, False), (0xFFFF, False)])
+def test_of_sections_that_are_not_known_some_are_passed_over_and_some_mean_to_read_the_log(
+    kind: int, is_used: bool
+) -> None:
+    disk, _ = filled()
+    path, data = newest(disk)
+    change(disk, path, as_snapshot(2, data[12:] + struct.pack(">HxxI", kind, 5) + b"later"))
+    log = open_log(disk, LARGE)
+    assert (log.recovered.scanned_bytes == 0) is is_used
+    assert (log.offline, log.producers.highwater(LEASED)) == (None, (0, COUNT - 1))
+
+
+def test_a_snapshot_of_a_later_version_is_not_used_and_its_name_still_counts() -> None:
+    disk, _ = filled()
+    path, data = newest(disk)
+    change(disk, path, as_snapshot(3, data[12:]))
+    assert open_log(disk, LARGE).next_offset == COUNT
+    assert max(snapshots.stored_offsets(disk, FOLDER)) == COUNT
+
+
+@pytest.mark.parametrize("config", [SMALL, LARGE])
+def test_an_index_without_its_first_entry_is_read_and_written_on(config: LogConfig) -> None:
+    disk, log = filled(config)
+    for segment in log.segments:
+        data = read_whole(disk, segment.index.path)
+        assert ENTRY.unpack_from(data) == HEAD
+        change(disk, segment.index.path, data[ENTRY_BYTES:])
+    # The snapshots of that format counted one entry less; a start makes such an index anew, or believes what is there.
+    assert check_partition(disk, FOLDER).damage == []
+    again = open_log(disk, config)
+    assert values_in(again) == VALUES
+    put(again, b"more", pid=LEASED, sequence=COUNT)
+    again.close()
+    assert values_in(open_log(disk, config)) == [*VALUES, b"more"]
+    assert check_partition(disk, FOLDER).notes == []
+
+
+@pytest.mark.parametrize("config", [SMALL, LARGE])
+def test_an_index_of_another_version_is_made_anew(config: LogConfig) -> None:
+    disk, log = filled(config)
+    for segment in log.segments:
+        disk.flip(segment.index.path, 7, bit=5)
+    assert len(check_partition(disk, FOLDER).notes) == len(log.segments)
+    again = open_log(disk, config)
+    assert values_in(again) == VALUES
+    first = again.offset_for_time(NOW.wall_ms)
+    assert first is not None and first.offset == 0
+    assert all(segment.index.is_known for segment in again.segments)
