@@ -142,3 +142,24 @@ def test_a_copy_without_the_lock_and_an_empty_folder_are_checked(folder: Path, t
     assert not (folder / ".lock").exists()
     (tmp_path / "empty").mkdir()
     assert check(tmp_path / "empty")[0] == WHOLE
+
+
+def backup(*arguments: Path | str) -> tuple[int, list[str]]:
+    command = [sys.executable, "-m", "oncelog", "backup", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert "Traceback" not in done.stderr
+    return done.returncode, (done.stdout + done.stderr).splitlines()
+
+
+def test_a_backup_is_checked_and_served(folder: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    with Server(data_dir=str(folder)):
+        code, said = backup("--data", folder, copy)
+    assert code == WHOLE and said[-1].endswith(f" bytes in 4 places of {folder} copied to {copy}")
+    with Server(data_dir=str(copy)) as server, RawConnection(server.bootstrap_servers) as raw:
+        assert raw.fetch("orders", 0, 0).high_watermark == 15
+    assert backup("--data", folder, copy)[0] == NOT_CHECKED
+    assert backup("--data", folder, folder / "inside")[0] == NOT_CHECKED
+    flip(folder / "orders-0" / f"{0:020d}.log", 70)
+    code, said = backup("--data", folder, tmp_path / "another")
+    assert code == DAMAGED and "orders-0: DAMAGED: " in said[-1]

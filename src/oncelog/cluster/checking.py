@@ -28,7 +28,7 @@ def check_folder(disk: Disk, folder: str) -> Iterator[Checked]:
     yield checked
     if not there:
         return
-    checked, definitions = _check_metadata(disk, folders, stayed_up)
+    checked, definitions = check_metadata(disk, folders, stayed_up)
     yield checked
     wanted = {
         (definition.name, index)
@@ -71,7 +71,8 @@ def _check_meta(disk: Disk, folder: str) -> tuple[Checked, bool]:
     return checked, bool(noted) and noted == boot_id()
 
 
-def _check_metadata(disk: Disk, folders: Folders, stayed_up: bool) -> tuple[Checked, dict[str, Definition]]:
+def check_metadata(disk: Disk, folders: Folders, stayed_up: bool) -> tuple[Checked, dict[str, Definition]]:
+    """And the topics that it defines."""
     records: list[Record] = []
 
     def take(header: BatchHeader, batch: bytes) -> None:

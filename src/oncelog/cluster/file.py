@@ -56,6 +56,7 @@ class FileCluster:
     ) -> None:
         """Open the folder's cluster, or make one, and count this start. `boot_id` is empty where it is not known."""
         self._disk = disk
+        self._folder = folder
         self._path = f"{folder}/{META_FILE}"
         self._clock = clock
         self._lock = lock
@@ -162,11 +163,17 @@ class FileCluster:
             ],
             "written_wall_ms": now.wall_ms,
         }
-        state[CHECK] = _check_sum(state)
         try:
-            replace_file(self._disk, self._path, json.dumps(state, indent=2).encode() + b"\n")
+            write_state(self._disk, self._folder, state)
         except OSError as error:
             raise ClusterStorageError(f"cannot write {self._path}: {error.strerror or error}") from error
+
+
+def write_state(disk: Disk, folder: str, state: dict[str, Any]) -> None:
+    """As a whole; it is on the disk when this returns."""
+    state = {name: value for name, value in state.items() if name != CHECK}
+    state[CHECK] = _check_sum(state)
+    replace_file(disk, f"{folder}/{META_FILE}", json.dumps(state, indent=2).encode() + b"\n")
 
 
 def read_state(disk: Disk, folder: str) -> dict[str, Any]:
