@@ -1,6 +1,7 @@
 """Fetch and what goes with it: limits, waits, versions, epochs, sessions; ListOffsets; DeleteRecords."""
 
 import threading
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
@@ -105,7 +106,7 @@ def ask_and_wait(server: Server, raw: RawConnection, topic: str, *, min_bytes: i
     )
     partition = server.broker.topics.partition(topic, 0)
     assert partition is not None
-    until(lambda: len(partition.waiters) == 1, "the fetch to wait")
+    until(lambda: len(partition.polls) == 1, "the fetch to wait")
 
 
 def test_a_long_poll_waits_for_as_many_bytes_as_it_asked_for(server: Server, raw: RawConnection, topic: str) -> None:
@@ -119,6 +120,34 @@ def test_a_long_poll_waits_for_as_many_bytes_as_it_asked_for(server: Server, raw
         raw.socket.settimeout(25)
         other.produce(topic, 0, ONE)
     assert len(raw.answer().responses[0].partitions[0].records) == len(ONE) * 3
+
+
+def test_polls_that_lack_much_cost_an_append_nothing_and_are_called_when_they_have_it(
+    server: Server, raw: RawConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may come in any of the partitions: a poll is called when one of them has grown by its part of it."""
+    looks: list[object] = []
+    add = server.broker.looks.add
+
+    def counted(look: Callable[[], None]) -> None:
+        looks.append(look)
+        add(look)
+
+    monkeypatch.setattr(server.broker.looks, "add", counted)
+    topic, size_bytes = new_topic(raw, 2), len(ONE)
+    topics = [{"topic": topic, "partitions": [part(), part(index=1)]}]
+    with RawConnection(server.bootstrap_servers) as reader:
+        more: dict[str, Any] = {"session_epoch": -1, "forgotten_topics_data": [], "max_bytes": 1 << 20}
+        reader.ask("fetch", 11, max_wait=60_000, min_bytes=10 * size_bytes, topics=topics, **more)
+        partition = server.broker.topics.partition(topic, 1)
+        assert partition is not None
+        until(lambda: len(partition.polls) == 1, "the poll to wait")
+        for _ in range(9):
+            raw.produce(topic, 1, ONE)
+        assert len(looks) <= 4  # at 5, 8 and 9 of 10; each produce may be answered before its look
+        raw.produce(topic, 0, ONE)
+        answered = reader.answer().responses[0].partitions
+    assert sum(len(each.records) for each in answered) == 10 * size_bytes
 
 
 def test_a_long_poll_ends_empty_when_its_time_is_over(raw: RawConnection, topic: str) -> None:
@@ -137,7 +166,7 @@ def test_a_reader_that_hangs_up_leaves_no_waiter_behind(server: Server, raw: Raw
     assert partition is not None
     with RawConnection(server.bootstrap_servers) as reader:
         ask_and_wait(server, reader, topic, min_bytes=1)
-    until(lambda: not partition.waiters, "the waiter to be gone")
+    until(lambda: not partition.polls, "the waiter to be gone")
     assert raw.produce(topic, 0, ONE).base_offset == 0
 
 
@@ -153,7 +182,7 @@ def test_many_waiting_readers_are_all_woken(server: Server, raw: RawConnection, 
     threads = [threading.Thread(target=read, args=[reader]) for reader in readers]
     for thread in threads:
         thread.start()
-    until(lambda: len(partition.waiters) == 20, "all readers to wait")
+    until(lambda: len(partition.polls) == 20, "all readers to wait")
     raw.produce(topic, 0, ONE)
     for thread in threads:
         thread.join()

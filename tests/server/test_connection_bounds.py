@@ -207,6 +207,48 @@ def test_no_crowd_keeps_somebody_from_memory_whether_it_came_before_or_after() -
     assert fed == [0, 5, 1, 4, 2, 3]
 
 
+def test_one_at_a_time_is_let_in_although_nothing_is_left_and_up_to_half_as_much_again() -> None:
+    budget, fed = Budget(100), []
+    budget.take(100)
+    for number in range(6):
+
+        def feed(number: int = number) -> None:
+            if budget.take(20):
+                fed.append(number)
+            else:
+                budget.wait(feed)
+
+        feed()
+    for count in (1, 2, 3, 3):
+        budget.let_in()
+        assert (len(fed), budget.held_bytes <= budget.most_bytes + 20) == (count, True)
+    assert budget.waiting == 3
+
+
+def test_one_that_has_got_on_is_let_in_before_those_who_only_begin() -> None:
+    budget, fed = Budget(100), []
+    budget.take(100)
+    budget.take_more(10, "stands still")
+    assert not budget.take_more(10, "gets on") and not budget.take(10)
+    budget.wait_for_more(lambda: fed.append(("gets on", budget.take_more(10, "gets on"))))
+    budget.wait(lambda: fed.append(("begins", budget.take(10))))
+    budget.let_in()
+    assert fed == [("gets on", True), ("begins", True)]
+
+
+def test_a_frame_that_is_all_there_waits_for_none_that_stall(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections_module, "STALLED_MS", 3_600_000)
+    with Server() as server, RawConnection(server.bootstrap_servers) as raw:
+        limit_unserved(server, 8 * MEGABYTE)
+        topic = new_topic(raw)
+        strangers = [announce(server, 100 * MEGABYTE, sent_bytes=100_000) for _ in range(24)]
+        until(lambda: server.broker.memory.unserved.left_bytes == 0, "the budget to be used up")
+        for _ in range(3):
+            assert raw.produce(topic, 0, batch([b"x" * 400_000])).error_code is ErrorCode.none
+        for each in strangers:
+            each.close()
+
+
 def test_a_frame_that_stalls_loses_its_connection_when_somebody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections_module, "STALLED_MS", 50)
     monkeypatch.setattr(connections_module, "STALLED_LOOK_S", 0.02)
@@ -277,7 +319,7 @@ def test_large_frames_all_arrive_where_memory_is_for_few() -> None:
             each.socket.settimeout(20)
             assert each.receive_bytes()
             each.close()
-        assert highest_bytes <= 2 * MEGABYTE + len(sent) + 4096
+        assert highest_bytes <= server.broker.memory.unserved.most_bytes + len(sent) + 4096
         assert server.call(lambda: server.broker.memory.unserved.held_bytes) == 0
 
 

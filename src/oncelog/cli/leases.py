@@ -19,7 +19,7 @@ COLUMNS = ("topic", "partition", "lifetime", "live", "remembered", "capacity", "
 def command(to: Connecting, form: str, topics: tuple[str, ...]) -> None:
     """Leases of each partition: those alive, and all that its ring remembers, for twice their lifetime.
 
-    A partition whose ring is full refuses new leased producers until the oldest is forgotten;
+    In a partition whose ring is full, producers that wrote once give way to new ones;
     oncelog.producer.ring.entries sets its capacity. Only an oncelog server grants leases.
 
     Exit codes: 0 done, 1 failed, 2 wrong usage, 130 Ctrl-C.

@@ -15,6 +15,7 @@ from oncelog.server.groups.coordinator import GroupCoordinator
 from oncelog.server.housekeeping import Housekeeping
 from oncelog.server.memory import Memory
 from oncelog.server.metrics import Metrics
+from oncelog.server.polls import Looks
 from oncelog.server.ports import Cluster, PidKind
 from oncelog.server.settings import Settings
 from oncelog.server.topics import Topics
@@ -43,6 +44,7 @@ class Broker:
         cluster.recovered()
         self.metrics = Metrics()
         self.turns = Turns(lambda: self.clock.now().monotonic_ms)
+        self.looks = Looks(self.turns)
         self.groups = GroupCoordinator(
             settings, self.topics, self.clock, request_flush=self.flusher.request, in_turns=self.turns.go_through
         )

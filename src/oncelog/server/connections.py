@@ -15,9 +15,11 @@ logger = logging.getLogger(__name__)
 
 RECEIVE_BUFFER_BYTES = 256 * 1024
 LINES_PER_SECOND = 10
-STALLED_MS = 5000  # a large frame that got on so long ago has stalled
+LET_IN_S = 0.01  # while frames wait for memory, one of them is let in over the limit so often
+CUT_AT_ONCE = 16  # and so many of those that stalled lose their connections
+STALLED_MS = 1000  # a large frame that got on so long ago has stalled
 STALLED_READER_MS = 30_000  # so has a client that took none of its answers: consumers pause for a while
-STALLED_LOOK_S = 1.0
+STALLED_LOOK_S = 0.25
 RESERVED_FILES = 512 + 64  # what the logs keep open, and some for everything else
 FEWEST_CONNECTIONS = 16
 
@@ -87,6 +89,8 @@ class Connections:
         self._accidents = LineLimit(broker.clock)  # apart, so that garbage cannot hide them
         self._all_gone = asyncio.Event()
         self._stalled_timer: asyncio.TimerHandle | None = None
+        self._let_in_timer: asyncio.TimerHandle | None = None
+        self._stalled: list[Open] = []  # with a large frame, those that stalled last come first
         self._most = max(open_files_limit() - RESERVED_FILES, FEWEST_CONNECTIONS)
         if self._most < broker.settings.max_connections:
             logger.info(
@@ -123,26 +127,39 @@ class Connections:
         if self._stalled_timer is None:
             loop = asyncio.get_running_loop()
             self._stalled_timer = loop.call_later(STALLED_LOOK_S, self._look_for_stalled)
+        if self._let_in_timer is None and self._memory.unserved.waiting:
+            self._let_in_timer = asyncio.get_running_loop().call_later(LET_IN_S, self._let_in)
+
+    def _let_in(self) -> None:
+        """Those who hold the memory may get on or not: a frame that is ready to come in whole waits for neither."""
+        self._let_in_timer = None
+        self._memory.unserved.let_in()
+        now_ms = self.broker.clock.now().monotonic_ms
+        for connection in self._stalled[-CUT_AT_ONCE:]:
+            since_ms = connection.stalled_since_ms(now_ms)  # None where the connection is gone by now
+            if since_ms is not None and since_ms <= now_ms - STALLED_MS and self._memory.unserved.waiting:
+                self._cut(connection, "a frame that stalled half-way")
+        del self._stalled[-CUT_AT_ONCE:]
+        if self._open and self._memory.unserved.waiting:
+            self._watch_stalled()
 
     def _look_for_stalled(self) -> None:
         self._stalled_timer = None
         now_ms = self.broker.clock.now().monotonic_ms
-        waiting = self._memory.unserved.waiting
-        if waiting:
-            frames = [(each.stalled_since_ms(now_ms), each) for each in self._open]
-            self._cut_stalled(frames, now_ms - STALLED_MS, waiting, "a frame that stalled half-way")
+        if self._memory.unserved.waiting:
+            self._stalled = _oldest_last(
+                ((each.stalled_since_ms(now_ms), each) for each in self._open), now_ms - STALLED_MS
+            )
         if not self._memory.unsent.left_bytes:
-            readers = [(each.unread_since_ms, each) for each in self._open]
-            self._cut_stalled(readers, now_ms - STALLED_READER_MS, 1, "it does not take its answers")
+            readers = ((each.unread_since_ms, each) for each in self._open)
+            for connection in _oldest_last(readers, now_ms - STALLED_READER_MS)[-1:]:
+                self._cut(connection, "it does not take its answers")
         if self._open and (self._memory.unserved.waiting or not self._memory.unsent.left_bytes):
             self._watch_stalled()
 
-    def _cut_stalled(self, since: Iterable[tuple[int | None, Open]], before_ms: int, count: int, reason: str) -> None:
-        """The oldest first, and no more than there are that wait."""
-        found = [(at_ms, each) for at_ms, each in since if at_ms is not None and at_ms <= before_ms]
-        for _, connection in sorted(found, key=lambda each: each[0])[:count]:
-            self.log_refused(connection.client_host, f"{reason}, while others wait for memory")
-            connection.abort()
+    def _cut(self, connection: Open, reason: str) -> None:
+        self.log_refused(connection.client_host, f"{reason}, while others wait for memory")
+        connection.abort()
 
     def close_idle(self) -> None:
         """One pass over all connections; a frame that stopped half-way is no activity."""
@@ -156,6 +173,9 @@ class Connections:
         if self._stalled_timer is not None:
             self._stalled_timer.cancel()
             self._stalled_timer = None
+        if self._let_in_timer is not None:
+            self._let_in_timer.cancel()
+            self._let_in_timer = None
         self._all_gone.clear()
         for connection in list(self._open):
             connection.finish()
@@ -172,3 +192,9 @@ class Connections:
 
     def log_unexpected(self, client_host: str, what: str, error: BaseException) -> None:
         self._accidents.log(logging.ERROR, "%s of %s failed unexpectedly", what, client_host, error=error)
+
+
+def _oldest_last(since: Iterable[tuple[int | None, Open]], before_ms: int) -> list[Open]:
+    """Of those that have been so since then at the latest."""
+    found = [(at_ms, each) for at_ms, each in since if at_ms is not None and at_ms <= before_ms]
+    return [each for _, each in sorted(found, key=lambda each: each[0], reverse=True)]

@@ -119,7 +119,7 @@ class Fetch:
         self._future = loop.create_future()
         self._future.add_done_callback(self._forget)
         self._timer = loop.call_later(max_wait_s, self._finish)
-        self._wait()
+        self._wait(self._min_bytes - size_bytes)
         return self._future
 
     def _partitions(self) -> list[Partition]:
@@ -128,15 +128,18 @@ class Fetch:
     def _size_bytes(self) -> int:
         return sum(partition.log.size_bytes for partition in self._partitions())
 
-    def _wait(self) -> None:
-        for partition in self._partitions():
-            partition.waiters.add(self._woken)
+    def _wait(self, lacks_bytes: int) -> None:
+        """Until one of the partitions has grown by its part of what is lacking: before, all together cannot have."""
+        partitions = self._partitions()
+        part_bytes = -(-lacks_bytes // len(partitions)) if partitions else 0
+        for partition in partitions:
+            partition.polls.add(self._woken, partition.log.size_bytes + part_bytes)
 
     def _woken(self) -> None:
         """Look again once this round of the loop is over: what woke us may have more to do, and so may others."""
         if not self._is_due and self._future is not None and not self._future.done():
             self._is_due = True
-            asyncio.get_running_loop().call_soon(self._look)
+            self._call.broker.looks.add(self._look)
 
     def _look(self) -> None:
         self._is_due = False
@@ -149,7 +152,7 @@ class Fetch:
             if size_bytes >= self._min_bytes or has_error:
                 self._future.set_result(self._encoded(topics))
                 return
-        self._wait()
+        self._wait(max(self._min_bytes - arrived, 0))
 
     def _finish(self) -> None:
         if self._future is not None and not self._future.done():
@@ -159,7 +162,7 @@ class Fetch:
         if self._timer is not None:
             self._timer.cancel()
         for partition in self._partitions():
-            partition.waiters.discard(self._woken)
+            partition.polls.discard(self._woken)
 
     def _read(self, *, in_slices: bool = False) -> tuple[list[tuple[bytes, list[Fetched[bytes | Slice]]]], int, bool]:
         """What there is now: by topic, how many bytes, and whether something went wrong."""

@@ -1,7 +1,7 @@
 """Bounds on what connections may hold together: a budget of bytes, and a small pool of large buffers."""
 
 from bisect import insort
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable
 
 UNSENT_BYTES = 256 * 2**20  # answers that clients do not take may hold this much; fetches beyond it answer little
@@ -13,15 +13,23 @@ class Budget:
 
     What was begun may need more before it can end. One holder at a time may then overdraw: else all might wait for each
     other, and the largest frame might never fit.
+
+    Those who hold it may not get on. So now and then one of those who wait is let in although nothing is left
+    (`let_in`), until half as much again is held.
     """
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
         self.held_bytes = 0
         self._overdrawer: object = None
-        self._waiting: deque[Callable[[], None]] = deque()
-        self._waiting_for_more: deque[Callable[[], None]] = deque()
+        self._waiting: OrderedDict[Callable[[], None], None] = OrderedDict()
+        self._waiting_for_more: OrderedDict[Callable[[], None], None] = OrderedDict()
         self._is_newest_next = False
+        self._lets_in = False
+
+    @property
+    def most_bytes(self) -> int:
+        return self.limit_bytes + self.limit_bytes // 2
 
     @property
     def left_bytes(self) -> int:
@@ -32,16 +40,26 @@ class Budget:
         self.held_bytes += size_bytes
 
     def take(self, size_bytes: int) -> bool:
-        if self.left_bytes == 0:
+        if self.left_bytes == 0 and not self._lets_in:
             return False
+        self._lets_in = False
         self.held_bytes += size_bytes
         return True
 
+    def let_in(self) -> None:
+        """One of those who need more, since these did get on, and one of those who wait to begin."""
+        for waiting, call in ((self._waiting_for_more, self._call_next_for_more), (self._waiting, self._call_next)):
+            if waiting and self.held_bytes < self.most_bytes:
+                self._lets_in = True
+                call()
+                self._lets_in = False
+
     def take_more(self, size_bytes: int, holder: object) -> bool:
-        if self.left_bytes == 0:
+        if self.left_bytes == 0 and not (self._lets_in and self.held_bytes + size_bytes <= self.most_bytes):
             if self._overdrawer not in (None, holder):
                 return False
             self._overdrawer = holder
+        self._lets_in = False
         self.held_bytes += size_bytes
         return True
 
@@ -51,26 +69,32 @@ class Budget:
         if holder is not None and self._overdrawer is holder:
             self._overdrawer = None
         while self._waiting_for_more and (self.left_bytes or self._overdrawer is None):
-            self._waiting_for_more.popleft()()
+            self._call_next_for_more()
         while self._waiting and self.left_bytes:
-            self._is_newest_next = not self._is_newest_next
-            waiting = self._waiting.popleft() if self._is_newest_next else self._waiting.pop()
-            waiting()
+            self._call_next()
+
+    def _call_next_for_more(self) -> None:
+        waiting, _ = self._waiting_for_more.popitem(last=False)
+        waiting()
+
+    def _call_next(self) -> None:
+        self._is_newest_next = not self._is_newest_next
+        waiting, _ = self._waiting.popitem(last=not self._is_newest_next)
+        waiting()
 
     @property
     def waiting(self) -> int:
         return len(self._waiting) + len(self._waiting_for_more)
 
     def wait(self, callback: Callable[[], None]) -> None:
-        self._waiting.append(callback)
+        self._waiting[callback] = None
 
     def wait_for_more(self, callback: Callable[[], None]) -> None:
-        self._waiting_for_more.append(callback)
+        self._waiting_for_more[callback] = None
 
     def forget(self, callback: Callable[[], None]) -> None:
         for waiting in (self._waiting, self._waiting_for_more):
-            if callback in waiting:
-                waiting.remove(callback)
+            waiting.pop(callback, None)
 
 
 class LargeBuffers:

@@ -17,7 +17,7 @@ HELD_BYTES = 64 * 1024  # a connection that stands still keeps this much of what
 LARGE_FRAME_BYTES = HELD_BYTES  # once so much of a frame is there, the rest goes into a buffer of its own
 LEAST_RECEIVED_BYTES = 4096
 AHEAD = 4  # a first buffer is so many times as large as what is there of the frame; whole for what comes in one piece
-PROGRESS_BYTES = 64 * 1024  # less than this in STALLED_MS is none
+PROGRESS_BYTES = 16 * 1024  # less than this in STALLED_MS is none
 
 
 class Serving(Protocol):

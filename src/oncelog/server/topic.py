@@ -4,12 +4,14 @@ from collections.abc import Callable
 
 from oncelog.log.partition import PartitionLog
 from oncelog.server.metadata_log import Definition
+from oncelog.server.polls import NEVER, Polls
 
 
 class Partition:
-    """`waiters` are called once and forgotten when there is something new to read, or the partition is gone."""
+    """`waiters` are called once and forgotten when there is something new to read, or the partition is gone; `polls`
+    when there is enough of it."""
 
-    __slots__ = ("index", "is_deleted", "log", "topic", "waiters")
+    __slots__ = ("index", "is_deleted", "log", "polls", "topic", "waiters")
 
     def __init__(self, topic: "Topic", index: int, log: PartitionLog) -> None:
         self.topic = topic
@@ -17,11 +19,15 @@ class Partition:
         self.log = log
         self.is_deleted = False
         self.waiters: set[Callable[[], None]] = set()
+        self.polls = Polls()
 
     def wake(self) -> None:
         waiting, self.waiters = self.waiters, set()
         for waiter in waiting:
             waiter()
+        if self.polls:
+            is_gone = self.is_deleted or self.log.offline is not None
+            self.polls.wake(NEVER if is_gone else self.log.size_bytes)
 
 
 class Topic:

@@ -1,0 +1,66 @@
+"""Fetches that wait at a partition, each until its log has a certain size: one that would find too little sleeps on."""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from oncelog.server.turns import Turns
+
+NEVER: Final = 1 << 63
+
+
+class Polls:
+    """A look at those that wait costs nothing until the first of them has enough."""
+
+    __slots__ = ("_least_bytes", "_waiting")
+
+    def __init__(self) -> None:
+        self._waiting: dict[Callable[[], None], int] = {}
+        self._least_bytes = NEVER  # no more than the least that one of them waits for
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, poll: Callable[[], None], size_bytes: int) -> None:
+        self._waiting[poll] = size_bytes
+        self._least_bytes = min(self._least_bytes, size_bytes)
+
+    def discard(self, poll: Callable[[], None]) -> None:
+        self._waiting.pop(poll, None)
+
+    def wake(self, size_bytes: int) -> None:
+        """Those are called, and forgotten, that wait for no more than this."""
+        if size_bytes < self._least_bytes:
+            return
+        due = [poll for poll, wanted_bytes in self._waiting.items() if wanted_bytes <= size_bytes]
+        for poll in due:
+            del self._waiting[poll]
+        self._least_bytes = min(self._waiting.values(), default=NEVER)
+        for poll in due:
+            poll()
+
+
+class Looks:
+    """What those that were called do next, in turns: a thousand may be called at once."""
+
+    def __init__(self, turns: Turns) -> None:
+        self._turns = turns
+        self._due: deque[Callable[[], None]] = deque()
+
+    def add(self, look: Callable[[], None]) -> None:
+        """Once this round of the loop is over: what was appended may be followed by more."""
+        self._due.append(look)
+        if len(self._due) == 1:
+            self._turns.wait(self._begin)
+
+    def _begin(self) -> None:
+        self._turns.go_through(self._steps())
+
+    def _steps(self) -> Iterator[None]:
+        while self._due:
+            look = self._due[0]
+            try:
+                look()
+            finally:
+                self._due.popleft()
+            yield
