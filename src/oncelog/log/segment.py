@@ -12,9 +12,9 @@ from oncelog.log.index import ENTRY_BYTES, Entry, Index
 from oncelog.log.names import CLEANED, cleaned_path, index_path, log_path
 from oncelog.records.header import HEADER_BYTES, LENGTH_PREFIX_BYTES, MAGIC, BatchHeader, Buffer, read_header
 
-# base offset, batch length, leader epoch, magic, last offset delta
-_frame_at = struct.Struct(">qiib6xi").unpack_from
-_FRAME_BYTES = 27
+_offsets_at = struct.Struct(">qi11xi").unpack_from  # base offset, batch length, last offset delta
+_epoch_and_magic_at = struct.Struct(">12xib").unpack_from
+_OFFSETS_BYTES = 27
 _WALK_BYTES = 64 * 1024
 _LOOK_BYTES = 4096 + 512
 DEFAULT_INTERVAL_BYTES = 4096
@@ -93,36 +93,35 @@ class Segment:
             entry = self.index.at_offset(offset)
         file = self.handles.get(self.log_path)
         position, promised, end = entry.position, entry.offset, self.size_bytes
-        expected = self.base_offset
+        if promised < 0 and not self.has_gaps:
+            promised = self.base_offset
         while position < end:
             chunk = file.pread(min(_LOOK_BYTES, end - position), position)
-            at, last = 0, len(chunk) - _FRAME_BYTES
+            at, last = 0, len(chunk) - _OFFSETS_BYTES
             while at <= last:
-                base_offset, length, epoch, magic, delta = _frame_at(chunk, at)
+                base_offset, length, delta = _offsets_at(chunk, at)
                 if promised >= 0 and base_offset != promised:
                     # The index is believed only where the batch that it promises stands at the place it names.
                     self.rebuild_index(DEFAULT_INTERVAL_BYTES)
                     return self.find(offset)
                 promised = -1
-                if length < HEADER_BYTES - LENGTH_PREFIX_BYTES or magic != MAGIC or base_offset < expected or delta < 0:
-                    raise self.damaged(position + at, f"no batch that follows offset {expected} is there")
+                if length < HEADER_BYTES - LENGTH_PREFIX_BYTES:
+                    raise self.damaged(position + at, f"a batch length of {length}")
                 if base_offset + delta >= offset:
-                    return self._found(position + at, length + LENGTH_PREFIX_BYTES, base_offset, epoch, offset)
-                expected = base_offset + delta + 1
+                    size_bytes = length + LENGTH_PREFIX_BYTES
+                    epoch, magic = _epoch_and_magic_at(chunk, at)
+                    if magic != MAGIC or position + at + size_bytes > end or base_offset >= self.end_offset:
+                        raise self.damaged(position + at, f"no batch that holds offset {offset} can be there")
+                    if base_offset > offset and offset >= self.base_offset and not self.has_gaps:
+                        raise self.damaged(position + at, f"offset {base_offset} where {offset} should be")
+                    return position + at, size_bytes, base_offset, epoch
                 at += length + LENGTH_PREFIX_BYTES
             if at == 0:
                 raise self.damaged(position, f"{len(chunk)} bytes are no batch")
             position += at
+        if offset < self.end_offset and not self.has_gaps:
+            raise self.damaged(position, f"the segment ends before offset {offset}")
         return None
-
-    def _found(
-        self, position: int, size_bytes: int, base_offset: int, epoch: int, offset: int
-    ) -> tuple[int, int, int, int]:
-        if position + size_bytes > self.size_bytes or base_offset >= self.end_offset:
-            raise self.damaged(position, f"a batch of offset {base_offset} and {size_bytes} bytes cannot be there")
-        if base_offset > offset and not self.has_gaps and offset >= self.base_offset:
-            raise self.damaged(position, f"offset {base_offset} stands where {offset} or one before it should")
-        return position, size_bytes, base_offset, epoch
 
     def rots(self, position: int, end: int) -> None:
         """Readers are told from here on, instead of being given those bytes."""
@@ -156,9 +155,9 @@ class Segment:
             return True
         if entry.position == self.size_bytes:
             return entry.offset == self.end_offset
-        if not 0 < entry.position <= self.size_bytes - _FRAME_BYTES:
+        if not 0 < entry.position <= self.size_bytes - _OFFSETS_BYTES:
             return False
-        return bool(_frame_at(self.batch(entry.position, _FRAME_BYTES))[0] == entry.offset)
+        return bool(_offsets_at(self.batch(entry.position, _OFFSETS_BYTES))[0] == entry.offset)
 
     def rebuild_index(self, interval_bytes: int, *, end: int | None = None) -> None:
         """From the headers, up to `end` of the log file. The segment's facts come out of it, too.
