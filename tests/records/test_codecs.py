@@ -1,11 +1,13 @@
 """Whoever wrote it, it is read; whatever it claims, it takes no more memory than was allowed."""
 
 import gzip
+import random
 import struct
 import subprocess
 import sys
 import zlib
 from pathlib import Path
+from typing import Any
 
 import cramjam
 import pytest
@@ -116,6 +118,49 @@ def test_every_flipped_bit_is_refused_or_gives_bounded_bytes(codec: int) -> None
                 assert len(decompress(codec, flipped, ROOM)) <= ROOM
             except BadCompression:
                 pass
+
+
+def snappy_pieces(count: int) -> bytes:
+    block = bytes(cramjam.snappy.compress_raw(b"a"))
+    return bytes(compress(SNAPPY, b"")) + (struct.pack(">i", len(block)) + block) * count
+
+
+CRUMBS = {
+    "empty gzip members": (GZIP, gzip.compress(b"", mtime=0), 1024),
+    "gzip members of a byte": (GZIP, gzip.compress(b"a", mtime=0), 1024),
+    "snappy headers": (SNAPPY, bytes(compress(SNAPPY, b"")), 1024),
+    "snappy blocks of a byte": (SNAPPY, snappy_pieces(8), 128),
+}
+
+
+@pytest.mark.parametrize(("codec", "crumb", "enough"), CRUMBS.values(), ids=CRUMBS)
+def test_many_streams_are_read_and_too_many_are_refused(codec: int, crumb: bytes, enough: int) -> None:
+    one = bytes(decompress(codec, crumb, ROOM))
+    assert bytes(decompress(codec, crumb * (enough // 2), ROOM)) == one * (enough // 2)
+    with pytest.raises(BadCompression, match="more"):
+        decompress(codec, crumb * (ROOM // len(crumb)), ROOM)
+
+
+def test_what_follows_a_gzip_member_is_not_copied_for_each_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    given_bytes = 0
+    make = zlib.decompressobj
+
+    class Member:
+        def __init__(self, wbits: int) -> None:
+            self._member = make(wbits=wbits)
+
+        def decompress(self, data: memoryview, most_bytes: int) -> bytes:
+            nonlocal given_bytes
+            given_bytes += len(data)
+            return self._member.decompress(data, most_bytes)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._member, name)
+
+    monkeypatch.setattr(zlib, "decompressobj", Member)
+    stored = gzip.compress(random.Random(1).randbytes(9_000)) * 1_000
+    assert len(decompress(GZIP, stored, 10 * ROOM)) == 9_000_000
+    assert given_bytes <= len(stored) + 1_000 * (64 << 10), "64 KB for each member, not all that is left"
 
 
 @pytest.mark.parametrize("codec", [-1, 5, 7, 99])
