@@ -11,8 +11,8 @@ from crc32c import crc32c
 from oncelog.embedded import Server
 from oncelog.log.disk import File
 from oncelog.records.header import Buffer
+from oncelog.records.read import LEAST_LIMIT_BYTES
 from oncelog.server.errors import ErrorCode
-from oncelog.server.record_rules import MAX_UNFOLDED_BYTES
 from tests.raw import CODECS, RawConnection, Rec, batch, message_set
 from tests.raw.batches import HEADER_BYTES, squeeze
 from tests.raw.topics import new_topic
@@ -131,8 +131,8 @@ def test_a_compacted_topic_refuses_equal_records_that_unfold_from_little(raw: Ra
 def test_a_compacted_topic_refuses_what_its_compaction_could_not_read(raw: RawConnection) -> None:
     topic = new_topic(raw, cleanup_policy="compact")
     assert raw.produce(topic, 0, batch([b"not gzip"], attributes=1)).error_code is ErrorCode.invalid_record
-    bomb = batch([Rec(bytes(MAX_UNFOLDED_BYTES), key=b"k")], codec=CODECS["gzip"])
-    assert len(bomb) < 200_000 and raw.produce(topic, 0, bomb).error_code is ErrorCode.invalid_record
+    bomb = batch([Rec(bytes(LEAST_LIMIT_BYTES), key=b"k")], codec=CODECS["gzip"])
+    assert len(bomb) < 200_000 and raw.produce(topic, 0, bomb).error_code is ErrorCode.message_too_large
     assert raw.offset_at(topic, 0, -1).offset == 0
 
 
@@ -214,14 +214,14 @@ def test_a_leased_producer_is_trimmed_where_it_overlaps(raw: RawConnection, topi
     assert raw.offset_at(topic, 0, -1).offset == 6
 
 
-def test_damage_that_is_found_while_cutting_an_overlap_is_called_so(raw: RawConnection, topic: str) -> None:
+def test_damage_is_found_before_an_overlap_is_cut(raw: RawConnection, topic: str) -> None:
     topics = [{"name": topic, "partitions": [0]}]
     lease = raw.call("lease_pid", 0, topics=topics).topics[0].partitions[0]
     values: list[Rec | bytes | None] = [b"0", b"1", b"2"]
     own: dict[str, Any] = {"pid": lease.producer_id, "epoch": lease.generation}
     assert raw.produce(topic, 0, batch(values, **own, sequence=0)).error_code is ErrorCode.none
     damaged = batch(values, **own, sequence=1, payload=b"\xff" * 40)
-    assert raw.produce(topic, 0, damaged).error_code is ErrorCode.corrupt_message
+    assert raw.produce(topic, 0, damaged).error_code is ErrorCode.invalid_record
     assert raw.offset_at(topic, 0, -1).offset == 3
 
 

@@ -108,7 +108,7 @@ def read_table(buffer, table):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def _varint(body, at, end):  # type: ignore[no-untyped-def]
+def varint(body, at, end):  # type: ignore[no-untyped-def]
     """A zigzag number and the place behind it."""
     if at < 0:
         return np.int64(0), at
@@ -133,7 +133,7 @@ def _varint(body, at, end):  # type: ignore[no-untyped-def]
 @njit(cache=True, nogil=True, forceinline=True)
 def _field(body, at, end, least_size):  # type: ignore[no-untyped-def]
     """Where a field with its length in front begins, its size (-1 for null), and the place behind it."""
-    size, start = _varint(body, at, end)
+    size, start = varint(body, at, end)
     if start < 0:
         return start, size, start
     if size < least_size or size > end - start:
@@ -164,11 +164,11 @@ def _record(body, at, body_end, least_delta, last_delta, base_timestamp):  # typ
     at, _, end = _field(body, at, body_end, np.int64(1))
     if end < 0:
         at = end
-    time_delta, at = _varint(body, at + 1 if at >= 0 else at, end)
-    delta, at = _varint(body, at, end)
+    time_delta, at = varint(body, at + 1 if at >= 0 else at, end)
+    delta, at = varint(body, at, end)
     key_at, key_size, at = _field(body, at, end, np.int64(-1))
     value_at, value_size, at = _field(body, at, end, np.int64(-1))
-    headers, headers_at = _varint(body, at, end)
+    headers, headers_at = varint(body, at, end)
     at = headers_at
     names = np.int64(0)
     contents = np.int64(0)

@@ -9,6 +9,7 @@ from oncelog.log.disk import Disk, RealDisk
 from oncelog.producers import ProducerLimits, ProducerMap
 from oncelog.producers.leases import KafkaPidIssuer, LeaseIssuer
 from oncelog.server.aside import Aside
+from oncelog.server.bodies import Bodies
 from oncelog.server.endpoints import WILDCARDS, endpoints
 from oncelog.server.flusher import Flusher
 from oncelog.server.groups.coordinator import GroupCoordinator
@@ -38,6 +39,7 @@ class Broker:
         self.producer_ids = KafkaPidIssuer(lambda count: cluster.reserve_pids(PidKind.KAFKA, count))
         self.flush = Flush(settings.oncelog_flush)
         self.flusher = Flusher()
+        self.bodies = Bodies(settings.oncelog_records_check)
         now, stayed_up = self.clock.now(), cluster.stayed_up
         disk = disk or RealDisk()
         self.topics = Topics(settings, disk, self._new_producers, now, stayed_up=stayed_up)

@@ -20,6 +20,7 @@ from oncelog.clock import Now
 from oncelog.log.errors import LogStorageError
 from oncelog.server.api import Api
 from oncelog.server.api_listing import listed_apis
+from oncelog.server.bodies import Look, LookFirst, Verdicts
 from oncelog.server.call import ANONYMOUS, AnswerTooLarge, Call, Encoded
 from oncelog.server.connections import Connections
 from oncelog.server.eagerly import Pending, begun
@@ -69,6 +70,7 @@ class Connection(asyncio.BufferedProtocol):
         self.active_ms = 0  # when a whole request last arrived or was answered
         self._pattern: Pattern | None = None  # of its last Produce request
         self._waiting: asyncio.Future[Any] | None = None
+        self._look: Look | None = None  # what was found in the next request before it is served
         self._commits: deque[Commit] = deque()  # answers that wait for the high watermark; later ones wait behind
         self._is_write_paused = False
         self._is_after_turn = False
@@ -186,13 +188,14 @@ class Connection(asyncio.BufferedProtocol):
                         self._commit()
                 if not self.may_serve(key):
                     break
+                is_served = True
                 if key == PRODUCE:
-                    self._stage(buffer, body, stop, version, correlation_id, now)
+                    is_served = self._stage(buffer, body, stop, version, correlation_id, now)
                     if producing.is_turn_over:
                         self._end_turn()
                 else:
                     self._handle(buffer, body, stop, key, version, correlation_id, now)
-                at = stop
+                at = stop if is_served else at  # if not, it holds the connection, and comes again
                 self.active_ms = now.monotonic_ms
             if producing:
                 self._commit()
@@ -213,20 +216,64 @@ class Connection(asyncio.BufferedProtocol):
         self._is_after_turn = False
         self._go_on()
 
-    def _stage(self, buffer: bytearray, at: int, end: int, version: int, correlation_id: int, now: Now) -> None:
-        self._metrics.requests[PRODUCE] += 1
+    def _stage(self, buffer: bytearray, at: int, end: int, version: int, correlation_id: int, now: Now) -> bool:
+        """Whether it was; if not, a thread looks into the request before."""
+        look, self._look = self._look, None
+        verdicts = {} if look is None else look.verdicts(at)
         pattern = self._pattern
-        if pattern is not None and pattern.version == version:
-            found = pattern.records(buffer, at, end)
-            if found is not None and self._producing.add_again(pattern, buffer, *found, correlation_id, now):
-                return
+        found = pattern.records(buffer, at, end) if pattern is not None and pattern.version == version else None
+        try:
+            if (
+                pattern is None
+                or found is None
+                or not self._producing.add_again(pattern, buffer, at, *found, correlation_id, now, verdicts)
+            ):
+                self._stage_unlike(buffer, at, end, version, correlation_id, now, verdicts)
+        except LookFirst as first:
+            self._begin_look(first.look, buffer)
+            return False
+        self._metrics.requests[PRODUCE] += 1
+        return True
+
+    def _stage_unlike(
+        self,
+        buffer: bytearray,
+        at: int,
+        end: int,
+        version: int,
+        correlation_id: int,
+        now: Now,
+        verdicts: Verdicts,
+    ) -> None:
         low, high = self._apis[PRODUCE].versions
         if not low <= version <= high:
             raise MalformedFrame(f"produce has no version {version} here")
         body = skip_client_id(buffer, at, end)
         if version >= PRODUCE_FLEXIBLE:
             body = skip_tagged_fields(buffer, body, end)
-        self._pattern = self._producing.add(buffer, at, body, end, version, correlation_id, now)
+        self._pattern = self._producing.add(buffer, at, body, end, version, correlation_id, now, verdicts)
+
+    def _begin_look(self, look: Look, buffer: bytearray) -> None:
+        """Stand still until a thread has looked into the next request; then it is served from the same bytes."""
+        if buffer is self._connections.receive_buffer:
+            look.keep()
+        waiting = asyncio.ensure_future(self._broker.aside.run(look.run))
+        self._waiting = waiting
+
+        def finished(future: "asyncio.Future[None]") -> None:
+            if self._waiting is not waiting:
+                return
+            self._waiting = None
+            error = None if future.cancelled() else future.exception()
+            if isinstance(error, Exception):
+                self._connections.log_unexpected(self.client_host, "a look into a request", error)
+            if future.cancelled() or error is not None:
+                self.close()
+                return
+            self._look = look
+            self._go_on()
+
+        waiting.add_done_callback(finished)
 
     def _commit(self) -> None:
         commit = self._producing.commit()

@@ -14,13 +14,14 @@ from oncelog.log.config import Flush
 from oncelog.log.errors import LogStorageError
 from oncelog.log.partition import PartitionLog, Staged
 from oncelog.producers.decision import Decision
-from oncelog.records.errors import BadBatch, BadBatchKind, InvalidRecord
-from oncelog.records.header import BatchHeader, check_produced
+from oncelog.records.errors import BadBatch, BadBatchKind, InvalidRecord, TooLarge
+from oncelog.records.header import CODEC_MASK, HEADER_BYTES, BatchHeader, check_produced
+from oncelog.server.bodies import ATTRIBUTES_AT, FEW_RECORDS_BYTES, Batch, Verdicts, is_plain_one
 from oncelog.server.broker import Broker
 from oncelog.server.errors import ErrorCode
 from oncelog.server.partitions import INTERNAL
 from oncelog.server.produce_pattern import Pattern, pattern_of
-from oncelog.server.record_rules import NO_KEY, refused_records
+from oncelog.server.record_rules import NO_KEY, are_asked
 from oncelog.server.topics import Partition, Topic
 from oncelog.wire.hot import NO_RECORDS, PRODUCE_TOPIC_IDS, Produced, ProduceTopic, encode_produced, read_produce
 
@@ -29,6 +30,7 @@ logger = logging.getLogger(__name__)
 ALL_REPLICAS = -1
 ALREADY_THERE = "already in the log"
 NO_TRANSACTIONS = "transactions are not supported"
+CLOCK_RECORDS = 1_000  # a batch of fewer is looked into in no time
 TURN_MS = 20  # once looking into batches has taken so long, the other connections are due
 MOST_TURN_MS = 500  # after so long the rest of one request has to be sent again
 TOO_MUCH = "the batches before it in this request took too long to look into; send it again"
@@ -173,6 +175,7 @@ class Producing:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._topics = broker.topics
+        self._bodies = broker.bodies
         self._waits_for_disk = broker.flush is Flush.EVERY
         self._requests: list[Request] = []
         self._touched: dict[Partition, None] = {}
@@ -183,9 +186,18 @@ class Producing:
         return bool(self._requests or self._touched)
 
     def add(
-        self, buffer: bytearray, header_at: int, at: int, end: int, version: int, correlation_id: int, now: Now
+        self,
+        buffer: bytearray,
+        header_at: int,
+        at: int,
+        end: int,
+        version: int,
+        correlation_id: int,
+        now: Now,
+        verdicts: Verdicts,
     ) -> Pattern | None:
-        """Judge and stage everything in the request whose body begins at `at`. Raises MalformedFrame.
+        """Judge and stage everything in the request whose body begins at `at`. Raises MalformedFrame, and LookFirst
+        where a thread has to look into it before: then the same call is made again, with the verdicts.
 
         The answer is by what the connection can recognise its next request, when that is for the same partition.
         """
@@ -195,11 +207,13 @@ class Producing:
             refusal = ErrorCode.invalid_required_acks, f"acks is {request.acks}; it may be -1, 0 or 1"
         elif request.transactional_id is not None:
             refusal = ErrorCode.transactional_id_authorization_failed, NO_TRANSACTIONS
+        if refusal is None:
+            self._bodies.look_first(buffer, header_at, self._batches(request.topics, version), now.wall_ms, verdicts)
         self._is_quiet = self._is_quiet or request.acks == 0
         topics = [
             (
                 named[0],
-                self._stage_topic(named, buffer, version, now)
+                self._stage_topic(named, buffer, version, now, verdicts)
                 if refusal is None
                 else [Outcome(index, None, None, *refusal) for index, _, _ in named[1]],
             )
@@ -213,27 +227,57 @@ class Producing:
         return None
 
     def add_again(
-        self, pattern: Pattern, buffer: bytearray, start: int, stop: int, correlation_id: int, now: Now
+        self,
+        pattern: Pattern,
+        buffer: bytearray,
+        header_at: int,
+        start: int,
+        stop: int,
+        correlation_id: int,
+        now: Now,
+        verdicts: Verdicts,
     ) -> bool:
         """The same for a request that is recognised; False where the topic is no longer the same."""
         topic = pattern.topic
         if topic is not self._topics.get(topic.name):
             return False
-        outcome = self._stage(pattern.partition, pattern.index, buffer, start, stop, now)
+        if stop - start > FEW_RECORDS_BYTES or (
+            stop - start > HEADER_BYTES and buffer[start + ATTRIBUTES_AT] & CODEC_MASK
+        ):
+            batches = self._wanted(topic, ((pattern.index, start, stop),))
+            self._bodies.look_first(buffer, header_at, batches, now.wall_ms, verdicts)
+        outcome = self._stage(pattern.partition, pattern.index, buffer, start, stop, now, verdicts)
         self._is_quiet = self._is_quiet or pattern.acks == 0
         self._requests.append(One(pattern, correlation_id, outcome))
         return True
 
-    def _stage_topic(self, named: ProduceTopic, buffer: bytearray, version: int, now: Now) -> list[Outcome]:
-        name, partitions = named
-        topic: Topic | None
+    def _topic(self, name: bytes, version: int) -> Topic | None:
         if version >= PRODUCE_TOPIC_IDS:
-            topic = self._topics.by_id(UUID(bytes=name))
-            unknown = ErrorCode.unknown_topic_id
-        else:
-            topic = self._topics.get(name.decode(errors="replace"))
-            unknown = ErrorCode.unknown_topic_or_partition
+            return self._topics.by_id(UUID(bytes=name))
+        return self._topics.get(name.decode(errors="replace"))
+
+    def _batches(self, topics: Sequence[ProduceTopic], version: int) -> Iterator[Batch]:
+        for name, partitions in topics:
+            topic = self._topic(name, version)
+            if topic is not None and not topic.is_internal:
+                yield from self._wanted(topic, partitions)
+
+    def _wanted(self, topic: Topic, partitions: Sequence[tuple[int, int, int]]) -> Iterator[Batch]:
+        """What is looked into of a topic's batches."""
+        config = topic.partitions[0].log.config
+        if config.must_be_looked_into or not self._bodies.is_off:
+            for _, start, stop in partitions:
+                if stop != NO_RECORDS and HEADER_BYTES < stop - start <= config.max_message_bytes:
+                    yield start, stop, config
+
+    def _stage_topic(
+        self, named: ProduceTopic, buffer: bytearray, version: int, now: Now, verdicts: Verdicts
+    ) -> list[Outcome]:
+        name, partitions = named
+        topic = self._topic(name, version)
         if topic is None:
+            is_by_id = version >= PRODUCE_TOPIC_IDS
+            unknown = ErrorCode.unknown_topic_id if is_by_id else ErrorCode.unknown_topic_or_partition
             return [Outcome(index, None, None, unknown) for index, _, _ in partitions]
         if topic.is_internal:
             return [
@@ -243,12 +287,21 @@ class Producing:
         count = len(topic.partitions)
         for index, start, stop in partitions:
             if 0 <= index < count:
-                outcomes.append(self._stage(topic.partitions[index], index, buffer, start, stop, now))
+                outcomes.append(self._stage(topic.partitions[index], index, buffer, start, stop, now, verdicts))
             else:
                 outcomes.append(Outcome(index, None, None, ErrorCode.unknown_topic_or_partition))
         return outcomes
 
-    def _stage(self, partition: Partition, index: int, buffer: bytearray, start: int, stop: int, now: Now) -> Outcome:
+    def _stage(
+        self,
+        partition: Partition,
+        index: int,
+        buffer: bytearray,
+        start: int,
+        stop: int,
+        now: Now,
+        verdicts: Verdicts,
+    ) -> Outcome:
         if stop == NO_RECORDS:
             return Outcome(index, partition, None, ErrorCode.invalid_record, "no records")
         log: PartitionLog = partition.log
@@ -262,14 +315,18 @@ class Producing:
         damaged = ErrorCode.invalid_record
         try:
             header = check_produced(batch)
-            if config.must_be_looked_into or header.max_timestamp - now.wall_ms > config.ahead_max_ms:
-                refused = self._look_into(partition, index, batch, header, now)
+            is_known = self._bodies.is_off or is_plain_one(buffer, start, stop, header)
+            if not is_known or are_asked(header, config, now.wall_ms):
+                refused = self._look_into(partition, index, batch, start, header, now, verdicts)
                 if refused is not None:
                     return refused
             damaged = ErrorCode.corrupt_message  # only what must be cut is looked into there
             staged = log.stage(batch, header, now)
         except BadBatch as bad:
             return Outcome(index, partition, None, _OF_BAD_BATCH[bad.kind], bad.message)
+        except TooLarge as damage:  # a producer that knows how to makes two of it
+            self._look_at_the_clock(now)
+            return Outcome(index, partition, None, ErrorCode.message_too_large, str(damage))
         except InvalidRecord as damage:
             self._look_at_the_clock(now)
             return Outcome(index, partition, None, damaged, str(damage))
@@ -284,12 +341,24 @@ class Producing:
         return Outcome(index, partition, staged)
 
     def _look_into(
-        self, partition: Partition, index: int, batch: memoryview, header: BatchHeader, now: Now
+        self,
+        partition: Partition,
+        index: int,
+        batch: memoryview,
+        start: int,
+        header: BatchHeader,
+        now: Now,
+        verdicts: Verdicts,
     ) -> Outcome | None:
-        """What the topic asks beyond a good header."""
+        """What is asked beyond a good header: that the records are some, and what the topic asks of each."""
         log: PartitionLog = partition.log
-        refused = refused_records(batch, header, log.config, now.wall_ms)
-        self._look_at_the_clock(now)
+        refused = verdicts.get(start) if verdicts else None
+        if refused is None:
+            refused = self._bodies.refused(batch, header, log.config, now.wall_ms)
+            if header.record_count >= CLOCK_RECORDS or header.codec or log.config.must_be_looked_into:
+                self._look_at_the_clock(now)
+        if isinstance(refused, InvalidRecord):
+            raise refused
         if refused.records and not refused.times:
             return Outcome(index, partition, None, ErrorCode.invalid_record, NO_KEY, refused.records)
         is_of_the_future = header.max_timestamp - now.wall_ms > log.config.ahead_max_ms

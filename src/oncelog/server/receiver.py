@@ -68,6 +68,7 @@ class Receiver:
         self._transport: asyncio.Transport = cast(asyncio.Transport, None)
         self._rest = bytearray()  # what of the received bytes is not served yet, where that is little
         self._large: bytearray | None = None  # a large frame on its way
+        self._in_hand: bytearray | None = None  # a large frame that is being served
         self._large_filled = 0
         self._large_size = 0
         self._large_taken = 0  # of the budget
@@ -125,6 +126,10 @@ class Receiver:
     def keep(self, buffer: bytearray, at: int, end: int) -> None:
         left = end - at
         if left == 0 or self._serving.is_closing:
+            return
+        if buffer is self._in_hand:
+            self._large = buffer  # it was not served yet
+            self._pause_reading()
             return
         if left >= SIZE_BYTES and not self._serving.is_held():
             size = self.frame_bytes(buffer, at)
@@ -187,12 +192,14 @@ class Receiver:
         if not self._serving.may_serve(REQUEST_HEAD.unpack_from(large, SIZE_BYTES)[0]):
             self._pause_reading()
             return
-        self._large = None
+        self._large, self._in_hand = None, large
         try:
             self._serving.serve(large, 0, size)
         finally:
-            self._memory.large_buffers.give_back(large)
-            self._give_back_large()
+            self._in_hand = None
+            if self._large is None:
+                self._memory.large_buffers.give_back(large)
+                self._give_back_large()
 
     def drop(self) -> None:
         """The connection is gone."""

@@ -1,20 +1,15 @@
 """What a topic asks of each record of a produced batch: a key where it is compacted, a time near the clock's.
 
-To know it the body has to be read. So this is asked only about batches for compacted topics and for topics with
-`message.timestamp.before.max.ms`, and about those whose header promises a record from the future. The body is walked
-without making anything of the records, within bounds: what a client sent may unfold to far more than it was. Offsets
-must go up one by one, as the header has promised: else a few kilobytes could unfold to a million equal records, all to
-be walked while others wait.
+This is asked only about batches for compacted topics and for topics with `message.timestamp.before.max.ms`, and about
+those whose header promises a record from the future. That the body is records is known before.
 """
 
 from typing import NamedTuple
 
 from oncelog.log.config import LogConfig
-from oncelog.records.errors import InvalidRecord
-from oncelog.records.header import NO_TIMESTAMP, BatchHeader, Buffer
-from oncelog.records.read import body_of, field_end, number
+from oncelog.records.header import NO_TIMESTAMP, BatchHeader
+from oncelog.records.read import field_end, number
 
-MAX_UNFOLDED_BYTES = 32 * 2**20
 MAX_NAMED = 100
 ATTRIBUTES_BYTES = 1
 NO_KEY = "a compacted topic takes no record without a key"
@@ -25,9 +20,15 @@ class Refused(NamedTuple):
     times: int  # how many of these for their time
 
 
-def refused_records(batch: Buffer, header: BatchHeader, config: LogConfig, wall_ms: int) -> Refused:
-    """Raises InvalidRecord for a body that cannot be read."""
-    body = bytes(body_of(batch, 0, header, MAX_UNFOLDED_BYTES))
+NOTHING_REFUSED = Refused([], 0)
+
+
+def are_asked(header: BatchHeader, config: LogConfig, wall_ms: int) -> bool:
+    """Whether the header alone cannot say that all records may come in."""
+    return config.must_be_looked_into or header.max_timestamp - wall_ms > config.ahead_max_ms
+
+
+def refused_records(body: bytes, header: BatchHeader, config: LogConfig, wall_ms: int) -> Refused:
     needs_key = config.compacts
     # A record without a time of its own is taken whatever the bounds, as in Kafka.
     base_ms, no_delta = header.base_timestamp, NO_TIMESTAMP - header.base_timestamp
@@ -38,9 +39,7 @@ def refused_records(batch: Buffer, header: BatchHeader, config: LogConfig, wall_
     for index in range(header.record_count):
         record_end, at = field_end(body, at, len(body))
         time_delta, at = number(body, at + ATTRIBUTES_BYTES, record_end)
-        offset_delta, at = number(body, at, record_end)
-        if offset_delta != index:
-            raise InvalidRecord(f"record {index} has the offset delta {offset_delta}")
+        _, at = number(body, at, record_end)
         key_bytes, _ = number(body, at, record_end)
         if needs_key and key_bytes == -1:
             found.append((index, NO_KEY))

@@ -1,0 +1,103 @@
+"""The walk over a batch's records in compiled code: what `walking.py` does, at some six nanoseconds a record.
+
+Where a record ends is known from its first number. The loop goes on from there, and only compares it with where the
+fields end: so the next record is begun while the checks of this one are still under way.
+"""
+
+import numpy as np
+from numba import njit
+
+from oncelog.records.decode_loops import varint
+from oncelog.records.header import BatchHeader, Buffer
+from oncelog.records.read import INT64_MAX
+
+LENGTH_BYTES = 5  # the most that a length, a count or an offset delta takes
+TIME_BYTES = 10
+_INT64_MAX = np.int64(INT64_MAX)
+_NO_PLACE = -1  # goes through every further step unchanged
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _number(body, at, end, most_bytes):  # type: ignore[no-untyped-def]
+    """A zigzag number and the place behind it."""
+    if at >= 0 and at + 1 < end:
+        first = np.int64(body[at])
+        if first < 0x80:
+            return (first >> 1) ^ -(first & 1), at + 1
+        second = np.int64(body[at + 1])
+        if second < 0x80:
+            raw = (first & 0x7F) | (second << 7)
+            return (raw >> 1) ^ -(raw & 1), at + 2
+    value, behind = varint(body, at, end)
+    if behind < 0 or behind - at > most_bytes:
+        return value, np.int64(_NO_PLACE)
+    return value, behind
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _behind_field(body, at, end, least_size):  # type: ignore[no-untyped-def]
+    """The size of a field with its length in front, and the place behind it."""
+    size, at = _number(body, at, end, LENGTH_BYTES)
+    if at < 0 or size < least_size or size > end - at:
+        return size, np.int64(_NO_PLACE)
+    return size, at + max(size, np.int64(0))
+
+
+@njit(cache=True, nogil=True)
+def _behind_headers(body, at, end, count):  # type: ignore[no-untyped-def]
+    if count < 0 or count > (end - at) // 2:
+        return np.int64(_NO_PLACE)
+    for _ in range(count):
+        _, at = _behind_field(body, at, end, np.int64(0))
+        _, at = _behind_field(body, at, end, np.int64(-1))
+        if at < 0:
+            break
+    return at
+
+
+@njit(cache=True, nogil=True)
+def walk(body, count):  # type: ignore[no-untyped-def]
+    """Whether the bytes are so many records; how many of these have no key; the least and the greatest time delta."""
+    end = np.int64(len(body))
+    at = np.int64(0)
+    keyless = np.int64(0)
+    least_delta = _INT64_MAX
+    most_delta = -_INT64_MAX
+    for index in range(count):
+        size, at = _number(body, at, end, LENGTH_BYTES)
+        if at < 0 or size < 1 or size > end - at:
+            return False, keyless, least_delta, most_delta
+        stop = at + size
+        time_delta, at = _number(body, at + 1, stop, TIME_BYTES)
+        offset_delta, at = _number(body, at, stop, LENGTH_BYTES)
+        if at < 0 or offset_delta != index:
+            return False, keyless, least_delta, most_delta
+        least_delta = min(least_delta, time_delta)
+        most_delta = max(most_delta, time_delta)
+        key_size, at = _behind_field(body, at, stop, np.int64(-1))
+        keyless += key_size < 0
+        _, at = _behind_field(body, at, stop, np.int64(-1))
+        headers, at = _number(body, at, stop, LENGTH_BYTES)
+        if at >= 0 and headers != 0:
+            at = _behind_headers(body, at, stop, headers)
+        if at != stop:
+            return False, keyless, least_delta, most_delta
+        at = stop
+    return at == end, keyless, least_delta, most_delta
+
+
+def walked(body: Buffer, header: BatchHeader) -> tuple[int, int, int] | None:
+    """How many records have no key, their least time and their greatest; None where the body is not the records that
+    the header announces."""
+    is_sound, keyless, least_delta, most_delta = walk(np.frombuffer(body, np.uint8), header.record_count)
+    least_ms, most_ms = header.base_timestamp + least_delta, header.base_timestamp + most_delta
+    if not is_sound or least_ms < -INT64_MAX - 1 or most_ms > INT64_MAX:
+        return None
+    return keyless, least_ms, most_ms
+
+
+def warm_up() -> None:
+    """Compiled, or read from where that was kept: the first call with each kind of memory takes a while."""
+    one_record = b"\x0e\0\0\0\1\0\0\0"
+    for kind in (bytes, bytearray):
+        walk(np.frombuffer(kind(one_record), np.uint8), 1)

@@ -1,0 +1,189 @@
+"""Looking into what is produced: whether the records behind a good CRC are records, and have keys where they must.
+
+Little is looked into where it lies. What may take longer than others should wait, because it is much or unfolds to
+much, is looked into by a thread, while its connection stands still. Compiled loops do it where the extra `[columns]`
+is installed: once so much comes in that they are worth their memory, they are fetched by a thread, too.
+"""
+
+import gc
+import importlib.util
+import logging
+from collections.abc import Iterable
+from enum import StrEnum
+from threading import Thread
+from typing import Any
+
+from oncelog.log.config import LogConfig
+from oncelog.records.errors import InvalidRecord, TooLarge
+from oncelog.records.header import CODEC_MASK, HEADER_BYTES, MIN_RECORD_BYTES, BatchHeader, read_header
+from oncelog.records.read import body_of
+from oncelog.records.walking import check_records, head_of_one
+from oncelog.server.record_rules import NOTHING_REFUSED, Refused, are_asked, refused_records
+
+logger = logging.getLogger(__name__)
+
+LIGHT_BYTES = 16 * 1024  # of the compressed batches of one request
+LIGHT_UNFOLDED_BYTES = 256 * 1024  # of each of them
+LIGHT_RECORDS = 10_000  # of one request: some milliseconds in Python
+LIGHT_RECORDS_COMPILED = 1_000_000
+FEW_RECORDS_BYTES = LIGHT_RECORDS * MIN_RECORD_BYTES  # fewer than that are in a batch of this size
+WORTH_COMPILED_RECORDS = 4
+WORTH_FETCHING_RECORDS = 1_000_000  # within a minute: half a second of it
+MINUTE_MS = 60_000
+
+ATTRIBUTES_AT = 22  # the byte that has the codec
+_COUNT_AT = 57
+
+Batch = tuple[int, int, LogConfig]  # where it begins and ends, and what its topic asks
+Verdict = Refused | InvalidRecord
+Verdicts = dict[int, Verdict]  # by where a batch begins
+
+
+class Checks(StrEnum):
+    """What is looked into, and by what."""
+
+    COMPILED = "compiled"
+    PYTHON = "python"
+    OFF = "off"  # only where a topic asks something of each record
+
+
+class Look:
+    """What a thread looks into of one request, before anything of the request is staged."""
+
+    def __init__(self, bodies: "Bodies", buffer: bytearray, begin: int, batches: Iterable[Batch], wall_ms: int) -> None:
+        self._bodies = bodies
+        self._batches = [(start - begin, memoryview(buffer)[start:stop], config) for start, stop, config in batches]
+        self._wall_ms = wall_ms
+        self._verdicts: list[tuple[int, Verdict]] = []
+
+    def keep(self) -> None:
+        """The buffer will be used for something else meanwhile."""
+        self._batches = [(place, memoryview(bytes(batch)), config) for place, batch, config in self._batches]
+
+    def run(self) -> None:
+        verdict = self._bodies.verdict
+        self._verdicts = [(place, verdict(batch, config, self._wall_ms)) for place, batch, config in self._batches]
+        self._batches = []
+
+    def verdicts(self, begin: int) -> Verdicts:
+        """Of the same request, which begins there now."""
+        return {begin + place: verdict for place, verdict in self._verdicts}
+
+
+class LookFirst(Exception):
+    """Nothing of the request was staged: this is to be run before."""
+
+    def __init__(self, look: Look) -> None:
+        super().__init__("a request has to be looked into by a thread")
+        self.look = look
+
+
+class Bodies:
+    def __init__(self, checks: str) -> None:
+        self._checks = Checks(checks)
+        self._loops: Any = None
+        self._may_fetch = self._checks is Checks.COMPILED and _has_loops()
+        self.is_fetching = False
+        self._walked_records = 0
+        self._counted_since_ms = 0
+
+    @property
+    def is_off(self) -> bool:
+        """Whether only that is looked into of which a topic asks something."""
+        return self._checks is Checks.OFF
+
+    @property
+    def is_compiled(self) -> bool:
+        return self._loops is not None
+
+    def look_first(
+        self, buffer: bytearray, begin: int, batches: Iterable[Batch], wall_ms: int, known: Verdicts
+    ) -> None:
+        """Raises LookFirst for a request that begins there, where that is better left to a thread. What is light but
+        compressed is looked into at once, so that it is unfolded once only; `known` takes the verdicts."""
+        packed_bytes = records = 0
+        packed, heavy = [], []
+        unknown = [batch for batch in batches if batch[0] not in known]
+        for batch in unknown:
+            start, stop, _ = batch
+            records += int.from_bytes(buffer[start + _COUNT_AT : start + HEADER_BYTES], "big")
+            if buffer[start + ATTRIBUTES_AT] & CODEC_MASK:
+                packed.append(batch)
+                packed_bytes += stop - start
+        light_records = LIGHT_RECORDS if self._loops is None else LIGHT_RECORDS_COMPILED
+        if records > light_records or packed_bytes > LIGHT_BYTES:
+            heavy = unknown
+        else:
+            for batch in packed:
+                start, stop, config = batch
+                verdict = self.verdict(memoryview(buffer)[start:stop], config, wall_ms, LIGHT_UNFOLDED_BYTES)
+                if isinstance(verdict, TooLarge):
+                    heavy.append(batch)
+                else:
+                    known[start] = verdict
+        if heavy:
+            raise LookFirst(Look(self, buffer, begin, heavy, wall_ms))
+
+    def verdict(self, batch: memoryview, config: LogConfig, wall_ms: int, limit_bytes: int | None = None) -> Verdict:
+        """The same as `refused`, which raises. What is wrong with the header is for others to say."""
+        try:
+            return self.refused(batch, read_header(batch), config, wall_ms, limit_bytes)
+        except InvalidRecord as damage:
+            return damage
+
+    def refused(
+        self, batch: memoryview, header: BatchHeader, config: LogConfig, wall_ms: int, limit_bytes: int | None = None
+    ) -> Refused:
+        """Which records their topic does not take. Raises InvalidRecord for what is no records."""
+        count = header.record_count
+        body = body_of(batch, 0, header, limit_bytes)
+        asks = are_asked(header, config, wall_ms)
+        if count >= WORTH_COMPILED_RECORDS:
+            if self._loops is not None:
+                walked = self._loops.walked(body, header)
+                if walked is not None and not (asks and _may_refuse(walked, config, wall_ms)):
+                    return NOTHING_REFUSED
+            elif self._may_fetch:
+                self._count(count, wall_ms)
+        body = bytes(body)
+        check_records(body, header)
+        return refused_records(body, header, config, wall_ms) if asks else NOTHING_REFUSED
+
+    def _count(self, records: int, wall_ms: int) -> None:
+        if wall_ms - self._counted_since_ms > MINUTE_MS:
+            self._counted_since_ms, self._walked_records = wall_ms, 0
+        self._walked_records += records
+        if self._walked_records >= WORTH_FETCHING_RECORDS and not self.is_fetching:
+            self.is_fetching = True
+            Thread(target=self._fetch, name="oncelog-loops", daemon=True).start()
+
+    def _fetch(self) -> None:
+        gc.disable()  # a collection would stop everything for longer than any other step
+        try:
+            from oncelog.records import walk_loops
+
+            walk_loops.warm_up()
+            gc.freeze()
+            self._loops = walk_loops
+        except Exception:
+            logger.exception("no compiled loops for the checks of records; Python goes on")
+        finally:
+            gc.enable()
+
+
+def is_plain_one(buffer: bytearray, start: int, stop: int, header: BatchHeader) -> bool:
+    """Whether a batch is of the plainest kind, which is sound."""
+    if header.record_count != 1 or header.attributes & CODEC_MASK:
+        return False
+    body_at = start + HEADER_BYTES
+    return buffer.startswith(head_of_one(stop - body_at), body_at) and not buffer[stop - 1]
+
+
+def _may_refuse(walked: tuple[int, int, int], config: LogConfig, wall_ms: int) -> bool:
+    keyless, least_ms, most_ms = walked
+    is_early = least_ms < wall_ms - config.behind_max_ms
+    return is_early or most_ms > wall_ms + config.ahead_max_ms or (config.compacts and keyless > 0)
+
+
+def _has_loops() -> bool:
+    return all(importlib.util.find_spec(name) is not None for name in ("numba", "numpy"))
