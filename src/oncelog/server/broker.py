@@ -46,7 +46,7 @@ class Broker:
         cluster.recovered()
         self.metrics = Metrics()
         self.turns = Turns(lambda: self.clock.now().monotonic_ms)
-        self.looks = Looks(self.turns)
+        self.looks = Looks(lambda: self.clock.now().monotonic_ms)
         self.groups = GroupCoordinator(
             settings, self.topics, self.clock, request_flush=self.flusher.request, in_turns=self.turns.go_through
         )

@@ -1,10 +1,11 @@
 """Fetches that wait at a partition, each until its log has a certain size: one that would find too little sleeps on."""
 
+import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final
 
-from oncelog.server.turns import Turns
+from oncelog.server.turns import TURN_MS
 
 NEVER: Final = 1 << 63
 
@@ -41,26 +42,30 @@ class Polls:
 
 
 class Looks:
-    """What those that were called do next, in turns: a thousand may be called at once."""
+    """What those that were called do next: a thousand may be called at once, so it is done in turns. They have turns of
+    their own, since long work would keep readers waiting."""
 
-    def __init__(self, turns: Turns) -> None:
-        self._turns = turns
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self._now_ms = now_ms
         self._due: deque[Callable[[], None]] = deque()
+        self._is_scheduled = False
 
     def add(self, look: Callable[[], None]) -> None:
         """Once this round of the loop is over: what was appended may be followed by more."""
         self._due.append(look)
-        if len(self._due) == 1:
-            self._turns.wait(self._begin)
+        if not self._is_scheduled:
+            self._schedule()
 
-    def _begin(self) -> None:
-        self._turns.go_through(self._steps())
+    def _schedule(self) -> None:
+        self._is_scheduled = True
+        asyncio.get_running_loop().call_soon(self._take_turn)
 
-    def _steps(self) -> Iterator[None]:
-        while self._due:
-            look = self._due[0]
-            try:
-                look()
-            finally:
-                self._due.popleft()
-            yield
+    def _take_turn(self) -> None:
+        self._is_scheduled = False
+        end_ms = self._now_ms() + TURN_MS
+        try:
+            while self._due and self._now_ms() < end_ms:
+                self._due.popleft()()
+        finally:
+            if self._due and not self._is_scheduled:
+                self._schedule()
