@@ -23,8 +23,13 @@ class CleanerState:
         at = bisect_right(self.passes, offset, key=lambda one: one[0])
         return self.passes[at][1] if at < len(self.passes) else None
 
-    def passed(self, end_offset: int, wall_ms: int) -> None:
-        self.dirty_offset = end_offset
+    @property
+    def gaps_below(self) -> int:
+        """Up to where records may have been taken out, by a pass that was not finished, too."""
+        return max((self.dirty_offset, *(end_offset for end_offset, _ in self.passes)))
+
+    def passes_over(self, end_offset: int, wall_ms: int) -> None:
+        """Said before the first segment changes. `dirty_offset` moves when the last one has."""
         self.passes.append((end_offset, wall_ms))
         # Forgetting the oldest makes its tombstones look younger: they stay a little longer.
         del self.passes[:-MAX_PASSES]

@@ -13,6 +13,7 @@ from oncelog.records.header import HEADER, BatchHeader, body_crc
 from oncelog.records.read import Record, records_of
 from oncelog.records.trim import retain
 
+_PARTS = 64
 _DIGEST_BYTES = 16  # so that two keys never meet by accident, and a key of any size costs the same
 
 
@@ -55,7 +56,8 @@ class KeyMap:
     def __init__(self, limit: int, stop: Event) -> None:
         self._limit = limit
         self._stop = stop
-        self._offsets: dict[bytes, int] = {}
+        # One of many parts grows, or is given back, in no time; a whole map stops every other thread for that.
+        self._offsets: list[dict[bytes, int]] = [{} for _ in range(_PARTS)]
         self._end_offset = 0
 
     def fill(self, handles: Handles, segments: list[Segment], dirty_offset: int) -> int:
@@ -66,17 +68,27 @@ class KeyMap:
             for header, batch in whole_batches(handles, segment, self._stop):
                 if header.last_offset < dirty_offset or header.is_control:
                     continue
-                if self._offsets and len(self._offsets) + header.record_count > self._limit:
+                known = sum(map(len, self._offsets))
+                if known and known + header.record_count > self._limit:
                     self._end_offset = header.base_offset
                     return self._end_offset
                 for record in records_or_none(batch) or ():
                     if record.key is not None:
-                        self._offsets[_digest(record.key)] = record.offset
+                        digest = _digest(record.key)
+                        self._offsets[digest[0] % _PARTS][digest] = record.offset
         self._end_offset = segments[-1].end_offset
         return self._end_offset
 
     def is_last(self, key: bytes, offset: int) -> bool:
-        return offset >= self._end_offset or self._offsets.get(_digest(key), -1) <= offset
+        if offset >= self._end_offset:
+            return True
+        digest = _digest(key)
+        return self._offsets[digest[0] % _PARTS].get(digest, -1) <= offset
+
+    def forget(self) -> None:
+        """Part by part; to let go of all at once takes as long as nothing else may run."""
+        while self._offsets:
+            self._offsets.pop()
 
     def covers(self, offset: int) -> bool:
         return offset < self._end_offset

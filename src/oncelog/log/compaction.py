@@ -1,14 +1,17 @@
 """Compaction: of each key only the last record stays, and of each live producer the header of its last batch.
 
 A job has three parts. `begin` on the appending thread chooses closed segments below the recovery point. `run`, on any
-thread, reads them and writes cleaned ones beside them. `finish`, on the appending thread again, swaps them in.
+thread, reads them and writes cleaned ones beside them. `finish`, on the appending thread again, swaps them in. The two
+on the appending thread go in steps: what they yield waits for the disk, is run by any thread, and then they go on.
 
 Offsets stay. A batch keeps its numbers with fewer records in it, so followers and a start find the producers as they
 were. A tombstone stays for `delete.retention.ms` after the first pass that met it, so that every reader meets it once.
 """
 
 import logging
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Event
 
 from oncelog.clock import Now
@@ -16,7 +19,7 @@ from oncelog.log import snapshots
 from oncelog.log.cleaner_state import CleanerState, load_state, save_state
 from oncelog.log.cleaning import Cleaner, KeyMap, LastBatches, Rules, Stopped
 from oncelog.log.compaction_swap import decide_swap, finish_swap
-from oncelog.log.disk import Disk
+from oncelog.log.disk import Disk, File
 from oncelog.log.errors import LogStorageError
 from oncelog.log.handles import Handles
 from oncelog.log.names import CLEANED, cleaned_path
@@ -31,15 +34,12 @@ class Group:
     """Segments that become one."""
 
     segments: list[Segment]
+    end_offset: int  # as it was: a cut may move that of the last segment
     cleaned: bool = False
 
     @property
     def base_offset(self) -> int:
         return self.segments[0].base_offset
-
-    @property
-    def end_offset(self) -> int:
-        return self.segments[-1].end_offset
 
 
 @dataclass(slots=True)
@@ -64,9 +64,9 @@ class CompactionJob:
     def run(self) -> None:
         """Never raises: `finish` tells what went wrong."""
         handles = Handles(self.disk, limit=16)
+        keys = KeyMap(self.rules.key_limit, self._stop)
         try:
             segments = [segment for group in self.groups for segment in group.segments]
-            keys = KeyMap(self.rules.key_limit, self._stop)
             self.end_offset = keys.fill(handles, segments, self.state.dirty_offset)
             last_batches = LastBatches(self.rules.live_pids, handles, segments, self._stop)
             cleaner = Cleaner(handles, self.folder, self.rules, keys, last_batches, self.interval_bytes, self._stop)
@@ -82,6 +82,7 @@ class CompactionJob:
             self._leave_nothing()
         finally:
             handles.close()
+            keys.forget()
 
     @property
     def is_stopped(self) -> bool:
@@ -94,17 +95,22 @@ class CompactionJob:
             logger.warning("%s keeps files of a compaction until the next start: %s", self.folder, error)
 
 
-def begin(log: Parts, now: Now) -> CompactionJob | None:
+Wait = Callable[[], None]
+
+
+def begin(log: Parts, now: Now) -> Generator[Wait, None, CompactionJob | None]:
     if not log.config.compacts:
         return None
     state = load_state(log.disk, log.folder)
     segments = _cleanable(log, now)
     if not segments or not _is_worth_it(log, segments, state, now):
         return None
-    newest = next(snapshots.newest_first(log.disk, log.folder), None)
-    if newest is None or newest.point.base_offset < segments[-1].end_offset:
-        log.checkpoint(now)
-        if log.health.offline is not None:
+    if _is_ahead_of_the_point(log, segments):
+        yield log.begin_checkpoint(now)
+        if log.health.offline is not None or log.health.closed:
+            return None
+        segments = _cleanable(log, now)  # retention may have removed some meanwhile, and others been closed
+        if not segments or _is_ahead_of_the_point(log, segments):
             return None
     rules = Rules(
         live_pids=frozenset(producer.pid for producer in log.producers.live(now)),
@@ -119,32 +125,71 @@ def begin(log: Parts, now: Now) -> CompactionJob | None:
     )
 
 
-def finish(log: Parts, job: CompactionJob) -> None:
+def _is_ahead_of_the_point(log: Parts, segments: list[Segment]) -> bool:
+    newest = next(snapshots.newest_first(log.disk, log.folder), None)
+    return newest is None or newest.point.base_offset < segments[-1].end_offset
+
+
+def finish(log: Parts, job: CompactionJob) -> Generator[Wait, None, None]:
     if job.damage:
         log.health.go_offline(f"compaction found damage below the recovery point: {job.damage}")
-    present = {segment.base_offset: segment for segment in log.segments.closed}
-    same = all(present.get(one.base_offset) is one for group in job.groups for one in group.segments)
     newest = next(snapshots.newest_first(log.disk, log.folder), None)
-    changed = job.cuts != log.extent.cuts or not same or job.is_stopped
-    if newest is None or changed or job.damage or job.error is not None or log.health.offline is not None:
+    if newest is None or job.damage or job.error is not None or _has_changed(log, job, job.groups):
         _discard(job)
         if job.error is not None:
             raise job.error
         return
     # Their recovery points name positions in segments that are about to change.
     snapshots.drop_between(log.disk, log.folder, log.segments[0].base_offset, newest.point.offset)
-    log.disk.sync_folder(log.folder)
     before = log.segments.size_bytes
-    # Before the swaps: it also says that offsets may have gaps from here on.
-    save_state(log.disk, log.folder, job.state)
-    for group in job.groups:
+    # Before the swaps: it also says that offsets may have gaps from here on. What is waited for aside is no more to be
+    # waited for in the midst of a swap.
+    job.state.passes_over(job.end_offset, job.now.wall_ms)
+    save = partial(save_state, log.disk, log.folder, job.state)
+    yield save
+    for number, group in enumerate(job.groups):
+        if _has_changed(log, job, job.groups[number:]):
+            _discard(job)
+            return
         if group.cleaned:
-            _swap(log, group)
-    job.state.passed(job.end_offset, job.now.wall_ms)
-    save_state(log.disk, log.folder, job.state)
+            removed = _held(log, group)
+            try:
+                _swap(log, group)
+            except OSError:
+                _close_all(removed)
+                raise
+            yield partial(_close_all, removed)
+            yield partial(log.disk.sync_folder, log.folder)
+    job.state.dirty_offset = job.end_offset
+    if not log.health.closed:
+        yield save
     logger.info(
         "%s: compacted up to %d, %d bytes became %d", log.folder, job.end_offset, before, log.segments.size_bytes
     )
+
+
+def _has_changed(log: Parts, job: CompactionJob, groups: list[Group]) -> bool:
+    """Whether what is still to be swapped is no longer what was cleaned."""
+    present = {segment.base_offset: segment for segment in log.segments.closed}
+    is_same = all(present.get(one.base_offset) is one for group in groups for one in group.segments)
+    is_gone = log.health.offline is not None or log.health.closed
+    return job.cuts != log.extent.cuts or not is_same or job.is_stopped or is_gone
+
+
+def _held(log: Parts, group: Group) -> list[File]:
+    """The old files, open: the room of a large one is given back when its last user goes, which takes a while."""
+    files: list[File] = []
+    try:
+        for segment in group.segments:
+            files.append(log.disk.open(segment.log_path))
+    except OSError as error:
+        logger.debug("%s: old segments are given back at once: %s", log.folder, error)
+    return files
+
+
+def _close_all(files: list[File]) -> None:
+    for file in files:
+        file.close()
 
 
 def _swap(log: Parts, group: Group) -> None:
@@ -207,8 +252,9 @@ def _grouped(segments: list[Segment], limit_bytes: int) -> list[Group]:
     for segment in segments:
         if groups and size_bytes + segment.size_bytes <= limit_bytes:
             groups[-1].segments.append(segment)
+            groups[-1].end_offset = segment.end_offset
             size_bytes += segment.size_bytes
         else:
-            groups.append(Group([segment]))
+            groups.append(Group([segment], segment.end_offset))
             size_bytes = segment.size_bytes
     return groups

@@ -20,7 +20,7 @@ def decide_swap(disk: Disk, folder: str, base_offset: int, end_offset: int) -> N
 
 
 def finish_swap(disk: Disk, folder: str, base_offset: int, end_offset: int) -> None:
-    """Step 3."""
+    """Step 3. Nothing waits for these names to be on the disk: until they are, a start does the same again."""
     names = disk.listdir(folder)
     for ending in (INDEX, LOG):
         for offset in offsets_of(names, ending):
@@ -30,7 +30,6 @@ def finish_swap(disk: Disk, folder: str, base_offset: int, end_offset: int) -> N
         swap = cleaned_path(path, end_offset, SWAP)
         if disk.exists(swap):
             disk.rename(swap, path)
-    disk.sync_folder(folder)
 
 
 def finish_swaps(disk: Disk, folder: str, names: list[str]) -> bool:
@@ -42,4 +41,6 @@ def finish_swaps(disk: Disk, folder: str, names: list[str]) -> bool:
     for swap in swaps:
         if (swap.base_offset, swap.end_offset) not in decided:
             disk.unlink(f"{folder}/{swap.name}")
+    if swaps:
+        disk.sync_folder(folder)
     return bool(swaps)

@@ -1,7 +1,7 @@
 """One partition's log, as the rest of oncelog sees it: open, append, read, care for, close."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Concatenate, ParamSpec, Self, TypeVar
 
 from oncelog.clock import Now
@@ -290,13 +290,26 @@ class PartitionLog:
 
     def begin_compaction(self, now: Now) -> compaction.CompactionJob | None:
         """On the appending thread. The job's `run` may take its time on another one; then `finish_compaction` here."""
+        return _at_once(self.beginning_compaction(now))
+
+    def finish_compaction(self, job: compaction.CompactionJob) -> None:
+        _at_once(self.finishing_compaction(job))
+
+    def beginning_compaction(self, now: Now) -> Generator[compaction.Wait, None, compaction.CompactionJob | None]:
+        """The same in steps: what is yielded waits for the disk, on any thread, and then it is gone on with here."""
         if self.offline is not None:
             return None
         self._appender.seen(now)
-        return self._care(compaction.begin, now)
+        return (yield from self._care_in_steps(compaction.begin(self._parts, now)))
 
-    def finish_compaction(self, job: compaction.CompactionJob) -> None:
-        self._care(compaction.finish, job)
+    def finishing_compaction(self, job: compaction.CompactionJob) -> Generator[compaction.Wait, None, None]:
+        yield from self._care_in_steps(compaction.finish(self._parts, job))
+
+    def _care_in_steps(self, steps: Generator[compaction.Wait, None, T]) -> Generator[compaction.Wait, None, T]:
+        try:
+            return (yield from steps)
+        except OSError as error:
+            raise LogStorageError(f"{self.folder}: {error}") from error
 
     def _care(self, work: Callable[Concatenate[Parts, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         try:
@@ -342,3 +355,12 @@ class PartitionLog:
         parts.checkpointer.wait()
         self._health.let_go()
         parts.handles.forget_folder(self.folder)
+
+
+def _at_once(steps: Generator[compaction.Wait, None, T]) -> T:
+    while True:
+        try:
+            next(steps)()
+        except StopIteration as end:
+            result: T = end.value
+            return result

@@ -3,6 +3,9 @@
 `PartitionLog` is the door; the appender, retention, compaction and cuts work on these parts beside one another.
 """
 
+from collections.abc import Callable
+from functools import partial
+
 from oncelog.clock import Now
 from oncelog.log.checkpoint import Behind, Checkpointer
 from oncelog.log.config import LogConfig
@@ -71,6 +74,10 @@ class Parts:
 
     def checkpoint(self, now: Now) -> None:
         """Bring log, index, epochs and producers to the disk, and move the recovery point, before going on."""
+        self.begin_checkpoint(now)()
+
+    def begin_checkpoint(self, now: Now) -> Callable[[], None]:
+        """The same, of which the answer is what waits for the disk, on any thread."""
         plan = self.flusher.begin(now)
         self.behind.settle()
-        self.checkpointer.run(plan)
+        return partial(self.checkpointer.run, plan)

@@ -66,7 +66,7 @@ def gaps_below(disk: Disk, folder: str, names: Sequence[str], known: Known) -> i
     if CLEANER_FILE not in names:
         return 0
     try:
-        noted = CleanerState.decode(read_whole(disk, f"{folder}/{CLEANER_FILE}")).dirty_offset
+        noted = CleanerState.decode(read_whole(disk, f"{folder}/{CLEANER_FILE}")).gaps_below
     except (OSError, ValueError):
         noted = 0
     return max(known.point_offset, noted)

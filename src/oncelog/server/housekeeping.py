@@ -9,11 +9,12 @@ idle connections                at least every five seconds
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 from oncelog.clock import Clock
-from oncelog.log.compaction import CompactionJob
+from oncelog.log.compaction import CompactionJob, Wait
 from oncelog.log.config import Flush
 from oncelog.log.disk import Disk
 from oncelog.log.errors import LogError
@@ -22,6 +23,8 @@ from oncelog.server.metrics import Metrics
 from oncelog.server.scrubber import Scrubber
 from oncelog.server.settings import Settings
 from oncelog.server.topics import Topics
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -117,16 +120,32 @@ class Housekeeping:
             if log.closed or not log.config.compacts:
                 continue
             try:
-                job = log.begin_compaction(self._clock.now())
+                job = await self._in_steps(log.beginning_compaction(self._clock.now()))
                 if job is not None:
                     self._compaction = job
                     await loop.run_in_executor(self._threads, job.run)
                     self._compaction = None
                     if not log.closed:
-                        log.finish_compaction(job)
+                        await self._in_steps(log.finishing_compaction(job))
             except (LogError, OSError) as error:
                 logger.warning("%s is not compacted: %s", log.folder, error)
             await asyncio.sleep(0)
+
+    async def _in_steps(self, steps: Generator[Wait, None, T]) -> T:
+        """Go on with it here whenever a thread has waited for what it yields."""
+        loop = asyncio.get_running_loop()
+        failure: OSError | None = None
+        while True:
+            try:
+                wait = next(steps) if failure is None else steps.throw(failure)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            try:
+                await loop.run_in_executor(self._threads, wait)
+                failure = None
+            except OSError as error:
+                failure = error
 
     def _logs(self) -> list[PartitionLog]:
         return list(self._topics.logs())
