@@ -17,6 +17,15 @@ VERSIONS = range(4, 19)
 ONE = batch([b"x" * 100])
 
 
+@pytest.fixture(autouse=True, params=["at once", "in turns"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fetch of very many partitions is answered in turns, and to the client that is no difference."""
+    if request.param == "in turns":
+        monkeypatch.setattr("oncelog.server.fetch.AT_ONCE", 0)
+        monkeypatch.setattr("oncelog.server.fetch.ASKED_IN_A_STEP", 1)
+        monkeypatch.setattr("oncelog.server.turns.TURN_MS", 1)
+
+
 def fetch(raw: RawConnection, version: int, topics: list[Any], **more: Any) -> Any:
     values: dict[str, Any] = {"max_wait": 0, "min_bytes": 1, "max_bytes": 1 << 20, "isolation_level": 0, **more}
     values["topics"] = topics

@@ -4,7 +4,8 @@ A wait is called when one of its partitions moves, by the partition itself; nobo
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable, Sequence
+from typing import Any
 from uuid import UUID
 
 from oncelog.log.errors import Damaged, LogStorageError, OffsetOutOfRange
@@ -19,7 +20,13 @@ from oncelog.wire.hot import FETCH_TOPIC_IDS, Fetched, encode_fetched
 
 READ_COMMITTED = 1
 NO_TOPIC_ID = bytes(16)
+AT_ONCE = 500  # partitions; a fetch of more is answered in turns
+ASKED_IN_A_STEP = 100
 SHARES = 4  # one answer takes at most this part of the memory that is left for answers
+
+
+Found = list[tuple[bytes, list[Fetched[bytes | Slice]]]]
+Read = tuple[Found, int, bool]
 
 
 class Asked:
@@ -90,26 +97,28 @@ class Fetch:
         self._min_bytes: int = request.min_bytes
         self._max_bytes = min(request.max_bytes, call.broker.settings.fetch_max_bytes)
         self._topics: list[tuple[bytes, list[Asked]]] = []
-        for name, wanted in request.topics:
-            topic: Topic | None = None
-            refusal = 0
-            try:
-                topic = _topic(call.broker.topics, name, call.version)
-            except KafkaError as error:
-                refusal = error.code
-            partitions: Iterable[FetchPartition] = wanted
-            if len(wanted) != 1:
-                partitions = {each.partition: each for each in wanted}.values()
-            self._topics.append((name, [Asked(topic, each, refusal) for each in partitions]))
-        if len(self._topics) > 1:
-            self._topics = _each_once(self._topics)
         self._first_bytes = 0
         self._first_size_bytes = 0
         self._future: asyncio.Future[Encoded] | None = None
+        self._enough: asyncio.Future[None] | None = None  # of an answer in turns
         self._timer: asyncio.TimerHandle | None = None
         self._is_due = False
 
+    def ask(self, name: bytes, wanted: Sequence[FetchPartition]) -> None:
+        topic: Topic | None = None
+        refusal = 0
+        try:
+            topic = _topic(self._call.broker.topics, name, self._call.version)
+        except KafkaError as error:
+            refusal = error.code
+        partitions: Iterable[FetchPartition] = wanted
+        if len(wanted) != 1:
+            partitions = {each.partition: each for each in wanted}.values()
+        self._topics.append((name, [Asked(topic, each, refusal) for each in partitions]))
+
     def answer(self, max_wait_s: float) -> Encoded | asyncio.Future[Encoded]:
+        if len(self._topics) > 1:
+            self._topics = _each_once(self._topics)
         topics, size_bytes, has_error = self._read(in_slices=True)
         if size_bytes >= self._min_bytes or has_error or max_wait_s <= 0 or not self._topics:
             return self._encoded(topics)
@@ -121,6 +130,26 @@ class Fetch:
         self._timer = loop.call_later(max_wait_s, self._finish)
         self._wait(self._min_bytes - size_bytes)
         return self._future
+
+    async def answer_in_turns(self, max_wait_s: float) -> Encoded:
+        """The same for very many partitions."""
+        self._topics = _each_once(self._topics)
+        loop = asyncio.get_running_loop()
+        give_up_s = loop.time() + max_wait_s
+        while True:
+            topics, size_bytes, has_error = await self._call.broker.turns.run(self._reading())
+            left_s = give_up_s - loop.time()
+            if size_bytes >= self._min_bytes or has_error or left_s <= 0:
+                return await self._call.broker.aside.run(self._encoded, topics)
+            self._first_bytes, self._first_size_bytes = size_bytes, self._size_bytes()
+            self._enough = loop.create_future()
+            self._wait(self._min_bytes - size_bytes)
+            try:
+                await asyncio.wait_for(self._enough, left_s)
+            except TimeoutError:
+                pass
+            finally:
+                self._forget(None)
 
     def _partitions(self) -> list[Partition]:
         return [each.partition for _, asked in self._topics for each in asked if each.partition is not None]
@@ -137,19 +166,26 @@ class Fetch:
 
     def _woken(self) -> None:
         """Look again once this round of the loop is over: what woke us may have more to do, and so may others."""
-        if not self._is_due and self._future is not None and not self._future.done():
+        if not self._is_due and self._is_waiting():
             self._is_due = True
             self._call.broker.looks.add(self._look)
 
+    def _is_waiting(self) -> bool:
+        future = self._future or self._enough
+        return future is not None and not future.done()
+
     def _look(self) -> None:
         self._is_due = False
-        if self._future is None or self._future.done():
+        if not self._is_waiting():
             return
         arrived = self._first_bytes + self._size_bytes() - self._first_size_bytes
         is_gone = any(partition.is_deleted or partition.log.offline for partition in self._partitions())
         if arrived >= self._min_bytes or is_gone:
+            if self._enough is not None:
+                self._enough.set_result(None)
+                return
             topics, size_bytes, has_error = self._read()
-            if size_bytes >= self._min_bytes or has_error:
+            if self._future is not None and (size_bytes >= self._min_bytes or has_error):
                 self._future.set_result(self._encoded(topics))
                 return
         self._wait(max(self._min_bytes - arrived, 0))
@@ -164,8 +200,18 @@ class Fetch:
         for partition in self._partitions():
             partition.polls.discard(self._woken)
 
-    def _read(self, *, in_slices: bool = False) -> tuple[list[tuple[bytes, list[Fetched[bytes | Slice]]]], int, bool]:
+    def _read(self, *, in_slices: bool = False) -> Read:
         """What there is now: by topic, how many bytes, and whether something went wrong."""
+        reading = self._reading(in_slices=in_slices)
+        while True:
+            try:
+                next(reading)
+            except StopIteration as end:
+                found: Read = end.value
+                return found
+
+    def _reading(self, *, in_slices: bool = False) -> Generator[None, None, Read]:
+        """The same, a partition at a time."""
         free_bytes = self._memory.unsent.left_bytes
         if free_bytes == 0:
             self._memory.is_wanted()
@@ -183,10 +229,32 @@ class Fetch:
                 left -= length
                 has_error = has_error or fetched.error_code != 0
                 found.append(fetched)
+                yield
             topics.append((name, found))
         return topics, size_bytes, has_error
 
-    def _encoded(self, topics: list[tuple[bytes, list[Fetched[bytes | Slice]]]]) -> Encoded:
+    def _encoded(self, topics: Found) -> Encoded:
         call = self._call
         buffers = encode_fetched(call.version, call.correlation_id, topics, read_committed=self._read_committed)
         return Encoded(buffers, has_slices=Slice in map(type, buffers))
+
+
+def fetch(request: FetchRequest, call: Call) -> Any:
+    """The answer, or what it comes to later."""
+    asking = Fetch(request, call)
+    if sum(len(wanted) for _, wanted in request.topics) > AT_ONCE or len(request.topics) > AT_ONCE:
+        return _in_turns(asking, request, call)
+    for name, wanted in request.topics:
+        asking.ask(name, wanted)
+    return asking.answer(request.max_wait_ms / 1000)
+
+
+async def _in_turns(asking: Fetch, request: FetchRequest, call: Call) -> Encoded:
+    def steps() -> Generator[None, None, None]:
+        for name, wanted in request.topics:
+            for start in range(0, max(len(wanted), 1), ASKED_IN_A_STEP):
+                asking.ask(name, wanted[start : start + ASKED_IN_A_STEP])
+                yield
+
+    await call.broker.turns.run(steps())
+    return await asking.answer_in_turns(request.max_wait_ms / 1000)

@@ -7,9 +7,12 @@ every connection.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from typing import TypeVar
 
 TURN_MS = 5
+
+Result = TypeVar("Result")
 
 
 class Turns:
@@ -36,6 +39,17 @@ class Turns:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.wait(lambda: None if future.done() else future.set_result(None))
         await future
+
+    async def run(self, steps: Generator[None, None, Result]) -> Result:
+        """What the steps come to, as many in a turn as fit."""
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                result: Result = end.value
+                return result
+            if self.is_over():
+                await self.next()
 
     def go_through(self, steps: Iterator[None]) -> None:
         """Work that nobody waits for, step by step, as many in a turn as fit."""

@@ -9,7 +9,7 @@ from typing import Any
 from oncelog.server.api import Api
 from oncelog.server.call import Call, Encoded
 from oncelog.server.errors import ErrorCode
-from oncelog.server.fetch import Fetch
+from oncelog.server.fetch import fetch
 from oncelog.wire.fetch_request import FetchRequest, from_entity, read_fetch
 from oncelog.wire.hot import encode_fetched
 
@@ -22,7 +22,7 @@ def handle(request: Any, call: Call) -> Any:
     if call.version >= 7 and request.session_epoch not in FULL_FETCH_EPOCHS:
         code = ErrorCode.fetch_session_id_not_found
         return Encoded(encode_fetched(call.version, call.correlation_id, (), error_code=code))
-    return Fetch(request, call).answer(request.max_wait_ms / 1000)
+    return fetch(request, call)
 
 
 API = Api(key=1, name="fetch", versions=(4, 18), handle=handle, read=read_fetch)
