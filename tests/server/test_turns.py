@@ -12,6 +12,7 @@ from oncelog.server import produce
 from oncelog.server.connection import Connection
 from oncelog.server.errors import ErrorCode
 from oncelog.server.topics import Topics
+from oncelog.server.turns import Turns
 from oncelog.wire.bounds import MOST_ELEMENTS
 from oncelog.wire.messages import Schema
 from tests.raw import RawConnection, Rec, ServerClosed, batch, message
@@ -243,3 +244,29 @@ def test_large_requests_and_the_first_of_a_version_are_read_while_others_are_ser
         raw.call("find_coordinator", 4, key_type=0, coordinator_keys=many)
         assert loop not in readers
     assert server.call(lambda: server.broker.memory.unserved.held_bytes) == 0
+
+
+def test_what_is_committed_for_a_topic_that_goes_meanwhile_is_not_stored(
+    server: Server, short_turns: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would be where the group goes on in the next topic of that name."""
+    whole_next = Turns.next
+
+    async def next_turn(self: Turns) -> None:
+        topics, now = server.broker.topics, server.broker.clock.now()
+        if (found := topics.get(going)) is not None:
+            topics.delete(found, now)
+            topics.create(going, 1, {}, now)
+        await whole_next(self)
+
+    with RawConnection(server.bootstrap_servers) as raw:
+        going, staying = new_topic(raw), new_topic(raw)
+        monkeypatch.setattr(Turns, "next", next_turn)
+        part = {"partition_index": 0, "committed_offset": 5, "committed_leader_epoch": -1, "committed_metadata": ""}
+        asked = [{"name": name, "partitions": [part]} for name in (going, staying)]
+        who = {"group_id": "g", "generation_id_or_member_epoch": -1, "member_id": ""}
+        answer = raw.call("offset_commit", 8, topics=asked, **who)
+    groups = server.broker.groups
+    assert [each.partitions[0].error_code.name for each in answer.topics] == ["unknown_topic_or_partition", "none"]
+    assert server.call(lambda: groups.committed("g", going, 0)) is None
+    assert server.call(lambda: groups.committed("g", staying, 0)) is not None

@@ -49,8 +49,10 @@ async def _look_through(request: Any, call: Call) -> tuple[Errors, dict[TopicPar
     accepted: dict[TopicPartition, CommittedOffset] = {}
     expire_wall_ms = _expire_wall_ms(request, call)
     turns = call.broker.turns
+    topics = []
     for wanted in request.topics:
         topic = _topic(wanted, call)
+        topics.append(topic)
         of_topic: list[ErrorCode] = []
         for entry in wanted.partitions:
             if turns.is_over():
@@ -66,6 +68,11 @@ async def _look_through(request: Any, call: Call) -> tuple[Errors, dict[TopicPar
                     expire_wall_ms,
                 )
         errors.append(of_topic)
+    for wanted, topic, of_topic in zip(request.topics, topics, errors, strict=True):
+        if topic is not None and call.broker.topics.get(topic.name) is not topic:  # others had turns meanwhile
+            for entry in wanted.partitions:
+                accepted.pop(TopicPartition(topic.name, entry.partition_index), None)
+            of_topic[:] = [_check(entry, None, call) for entry in wanted.partitions]
     return errors, accepted
 
 
