@@ -18,8 +18,7 @@ from tests.spark.kills.queries import Query
 from tests.waiting import until
 
 ROOT = Path(__file__).parents[3]
-START_S = 90.0
-RUN_S = 240.0
+ANSWER_S = 240.0
 END_S = 30.0
 # A driver here lives for seconds: neither the second compiler nor the verifier of bytecode pays off.
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
@@ -52,7 +51,7 @@ class Request:
     def outcome(self) -> str:
         return self._driver.log_end() if self._answer is None else str(self._answer)
 
-    def wait(self, timeout_s: float = RUN_S) -> dict[str, Any]:
+    def wait(self, timeout_s: float = ANSWER_S) -> dict[str, Any]:
         """The answer; QueryFailed with the error's text, DriverEnded where there is nobody to answer any more."""
         if not self._answered.wait(timeout_s):
             end = self._driver.log_end()
@@ -63,7 +62,7 @@ class Request:
             raise QueryFailed(self._answer["error"])
         return self._answer
 
-    def error(self, timeout_s: float = RUN_S) -> str:
+    def error(self, timeout_s: float = ANSWER_S) -> str:
         """The text with which the query stopped; that it stops is what is wanted."""
         try:
             answer = self.wait(timeout_s)
@@ -125,7 +124,7 @@ class Driver:
         ready = self._requests[0] = Request(self)
         threading.Thread(target=self._listen, args=(ours,), name="driver", daemon=True).start()
         try:
-            ready.wait(START_S)
+            ready.wait()
         except BaseException:
             self.kill()
             raise

@@ -17,6 +17,7 @@ from oncelog.spark.forking import AT_START, Request, leads_alike, may_fork, path
 from oncelog.spark.warm_python import may_be_warm
 from tests.spark.session.running import environment
 from tests.spark.session.test_idle_workers import LOOK_UP, daemon, work_and_let_go
+from tests.waiting import until
 
 DAEMON = ["-m", "pyspark.daemon", LOOK_UP]
 OWN = {"HOME": "/home/u", "PATH": "/bin", **AT_START}
@@ -139,6 +140,14 @@ class Program(NamedTuple):
         names = [name_of(pid) for pid in below(self.holder_pid, list(pids()))]
         return [name for name in names if name == module.encode()[:15]]
 
+    def forks(self) -> bool:
+        """Until it has imported all, those who ask for a while in vain start their own."""
+        with daemon(self.path) as running:
+            work_and_let_go(running)
+            found = bool(self.forked(LOOK_UP))
+            running.end()
+        return found
+
 
 @pytest.fixture(scope="module")
 def program() -> Iterator[Program]:
@@ -146,7 +155,9 @@ def program() -> Iterator[Program]:
     pipe = subprocess.PIPE
     with subprocess.Popen([sys.executable, "-c", HOLDER], env=environment(), stdin=pipe, stdout=pipe) as holder:
         assert holder.stdin is not None and holder.stdout is not None
-        yield Program(holder.stdout.readline().decode().strip(), holder.pid)
+        program = Program(holder.stdout.readline().decode().strip(), holder.pid)
+        until(program.forks, "a process that has imported")
+        yield program
         holder.stdin.close()
 
 
