@@ -84,6 +84,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.peers)
         if is_rest(config) and depth.is_of_chance(item):
             item.add_marker(pytest.mark.thorough)
+            item.add_marker(pytest.mark.timeout(depth.LIMIT_S))
     yield
     items.sort(key=lambda item: ORDER.index(found) if (found := together(item.nodeid)) in ORDER else len(ORDER))
 

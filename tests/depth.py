@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, settings
 
 EXAMPLES = 40
 DEEPER = 10
+LIMIT_S = 900  # of a deep test: ten times the work on a busy machine, and still an end to one that hangs
 deeper = pytest.mark.deeper
 _factor = 1
 
