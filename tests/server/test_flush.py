@@ -56,6 +56,25 @@ def test_an_answer_waits_for_the_disk(server: Server, raw: RawConnection, monkey
     assert raw.fetch(topic, 0, 0).high_watermark == 1
 
 
+def test_a_reader_that_comes_during_a_flush_is_answered_when_that_is_done(
+    server: Server, raw: RawConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = new_topic(raw)
+    partition = server.broker.topics.partition(topic, 0)
+    assert partition is not None
+    gate = Gate(server, topic, monkeypatch)
+    raw.ask_produce(topic, 0, batch([b"x"]))
+    until(lambda: gate.flushes == 1, "the flush to begin")
+    found = []
+    with RawConnection(server.bootstrap_servers) as reader:
+        reading = threading.Thread(target=lambda: found.append(reader.fetch(topic, 0, 0, max_wait_ms=3_600_000)))
+        reading.start()
+        until(lambda: len(partition.polls) == 1, "the reader to wait")
+        gate.open.set()
+        reading.join(20)
+    assert found and found[0].records and raw.produce_answer().base_offset == 0
+
+
 def test_many_answers_share_a_flush_and_keep_their_order(
     server: Server, raw: RawConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

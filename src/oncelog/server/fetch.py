@@ -97,8 +97,9 @@ class Fetch:
         self._min_bytes: int = request.min_bytes
         self._max_bytes = min(request.max_bytes, call.broker.settings.fetch_max_bytes)
         self._topics: list[tuple[bytes, list[Asked]]] = []
-        self._first_bytes = 0
-        self._first_size_bytes = 0
+        self._found_bytes = 0
+        self._found_in_bytes = 0  # the size of the logs then: what they have grown by since may be found as well
+        self._is_hidden = False  # records waited for the disk then, and nobody knows how much they are
         self._future: asyncio.Future[Encoded] | None = None
         self._enough: asyncio.Future[None] | None = None  # of an answer in turns
         self._timer: asyncio.TimerHandle | None = None
@@ -122,13 +123,11 @@ class Fetch:
         topics, size_bytes, has_error = self._read(in_slices=True)
         if size_bytes >= self._min_bytes or has_error or max_wait_s <= 0 or not self._topics:
             return self._encoded(topics)
-        self._first_bytes = size_bytes
-        self._first_size_bytes = self._size_bytes()
         loop = asyncio.get_running_loop()
         self._future = loop.create_future()
         self._future.add_done_callback(self._forget)
         self._timer = loop.call_later(max_wait_s, self._finish)
-        self._wait(self._min_bytes - size_bytes)
+        self._wait(size_bytes)
         return self._future
 
     async def answer_in_turns(self, max_wait_s: float) -> Encoded:
@@ -137,13 +136,15 @@ class Fetch:
         loop = asyncio.get_running_loop()
         give_up_s = loop.time() + max_wait_s
         while True:
+            in_bytes = self._size_bytes()
             topics, size_bytes, has_error = await self._call.broker.turns.run(self._reading())
             left_s = give_up_s - loop.time()
             if size_bytes >= self._min_bytes or has_error or left_s <= 0:
                 return await self._call.broker.aside.run(self._encoded, topics)
-            self._first_bytes, self._first_size_bytes = size_bytes, self._size_bytes()
+            if size_bytes + self._size_bytes() - in_bytes >= self._min_bytes:
+                continue  # it came where it had been looked already
             self._enough = loop.create_future()
-            self._wait(self._min_bytes - size_bytes)
+            self._wait(size_bytes)
             try:
                 await asyncio.wait_for(self._enough, left_s)
             except TimeoutError:
@@ -157,9 +158,13 @@ class Fetch:
     def _size_bytes(self) -> int:
         return sum(partition.log.size_bytes for partition in self._partitions())
 
-    def _wait(self, lacks_bytes: int) -> None:
-        """Until one of the partitions has grown by its part of what is lacking: before, all together cannot have."""
+    def _wait(self, found_bytes: int) -> None:
+        """Until one of the partitions has grown by its part of what is lacking: before, all together cannot have. What
+        waits for the disk may be enough once it is seen."""
         partitions = self._partitions()
+        self._found_bytes, self._found_in_bytes = found_bytes, self._size_bytes()
+        self._is_hidden = any(each.log.high_watermark < each.log.next_offset for each in partitions)
+        lacks_bytes = 0 if self._is_hidden else max(self._min_bytes - found_bytes, 0)
         part_bytes = -(-lacks_bytes // len(partitions)) if partitions else 0
         for partition in partitions:
             partition.polls.add(self._woken, partition.log.size_bytes + part_bytes)
@@ -178,17 +183,17 @@ class Fetch:
         self._is_due = False
         if not self._is_waiting():
             return
-        arrived = self._first_bytes + self._size_bytes() - self._first_size_bytes
+        found_bytes = self._found_bytes + self._size_bytes() - self._found_in_bytes
         is_gone = any(partition.is_deleted or partition.log.offline for partition in self._partitions())
-        if arrived >= self._min_bytes or is_gone:
+        if found_bytes >= self._min_bytes or self._is_hidden or is_gone:
             if self._enough is not None:
                 self._enough.set_result(None)
                 return
-            topics, size_bytes, has_error = self._read()
-            if self._future is not None and (size_bytes >= self._min_bytes or has_error):
+            topics, found_bytes, has_error = self._read()
+            if self._future is not None and (found_bytes >= self._min_bytes or has_error):
                 self._future.set_result(self._encoded(topics))
                 return
-        self._wait(max(self._min_bytes - arrived, 0))
+        self._wait(found_bytes)
 
     def _finish(self) -> None:
         if self._future is not None and not self._future.done():
