@@ -316,6 +316,17 @@ async def test_a_deleted_topic_takes_its_offsets_along_even_if_it_is_made_again(
     assert (house.offset("g", "t"), house.offset("g", "other")) == (None, 6)
 
 
+async def test_what_is_committed_while_a_request_to_delete_its_topic_has_to_wait_goes_too() -> None:
+    house = House()
+    house.make_topic("t")
+    asked = house.clock.now()
+    house.clock.advance(5)
+    house.commit("g", "t", 5)
+    house.topics.delete(house.topics.get("t"), asked)  # type: ignore[arg-type]
+    house.groups.topic_deleted("t", asked)
+    assert house.offset("g", "t") is None
+
+
 async def test_a_crash_between_deleting_a_topic_and_its_offsets_is_put_right_at_the_start() -> None:
     house = House()
     house.make_topic("t")
@@ -434,14 +445,14 @@ async def test_housekeeping_goes_in_steps_and_ends_with_the_server() -> None:
     now = house.clock.now()
     for number in range(5):
         groups.commit(f"g{number}", {TopicPartition("t", 0): CommittedOffset(1, -1, "", now.wall_ms)}, now)
-    groups.topic_deleted("t", now)
+    ended = groups.topic_deleted("t", now)
     (step,) = steps
     next(step)
     next(step)
     assert [groups.committed(f"g{number}", "t", 0) is None for number in range(5)] == [True, False, False, False, False]
-    house.clock.advance(1)
-    later = house.clock.now()
-    groups.commit("g4", {TopicPartition("t", 0): CommittedOffset(7, -1, "", later.wall_ms)}, later)
+    groups.commit("g4", {TopicPartition("t", 0): CommittedOffset(7, -1, "", now.wall_ms)}, now)
+    assert not ended.done()
     at_once(step)
+    assert ended.done()
     left = [groups.committed(f"g{number}", "t", 0) for number in range(5)]
     assert [each is not None and each.offset for each in left] == [False, False, False, False, 7]

@@ -24,7 +24,7 @@ async def handle(request: Any, call: Call) -> Any:
     turns = call.broker.turns
     try:
         for name, topic_id in asked:
-            results.append(_delete(name, topic_id, call))
+            results.append(await _delete(name, topic_id, call))
             if turns.is_over():
                 await turns.next()
     finally:  # also when the client hangs up half-way
@@ -33,13 +33,13 @@ async def handle(request: Any, call: Call) -> Any:
     return call.new("DeleteTopicsResponse", responses=tuple(results))
 
 
-def _delete(name: str | None, topic_id: UUID | None, call: Call) -> Any:
+async def _delete(name: str | None, topic_id: UUID | None, call: Call) -> Any:
     code, message = ErrorCode.none, None
     try:
         topic = _find(name, topic_id, call)
         name, topic_id = topic.name, topic.id
         call.broker.topics.delete(topic, call.now)
-        call.broker.groups.topic_deleted(topic.name, call.now)
+        await call.broker.groups.topic_deleted(topic.name, call.now)  # who is told may make it again at once
     except KafkaError as refusal:
         code, message = refusal.code, refusal.message
     if code is ErrorCode.topic_deletion_disabled and call.version < DISABLED_SINCE:

@@ -226,9 +226,19 @@ class GroupCoordinator:
         except KafkaError as refusal:
             return refusal.code
 
-    def topic_deleted(self, name: str, now: Now) -> None:
-        """Offsets of a topic that is gone would be wrong for the next one of that name."""
-        self._in_turns(self._forget_offsets(name, now))
+    def topic_deleted(self, name: str, now: Now) -> asyncio.Future[None]:
+        """Offsets of a topic that is gone would be wrong for the next one of that name. Done when they are gone."""
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def steps() -> Iterator[None]:
+            try:
+                yield from self._forget_offsets(name, now)
+            finally:
+                if not ended.done():
+                    ended.set_result(None)
+
+        self._in_turns(steps())
+        return ended
 
     # Groups as a whole
 
@@ -374,13 +384,15 @@ class GroupCoordinator:
     def _forget_offsets(self, topic: str, now: Now) -> Iterator[None]:
         """What was committed for the topic until now: another one of its name may be there before this ends."""
         try:
-            for group_id, partitions in self._store.offsets.of_topic(topic):
+            offsets = self._store.offsets
+            for group_id, partitions in offsets.of_topic(topic):
                 yield
                 if not self._is_running:
                     return
-                found = ((each, self._store.offsets.get(group_id, *each)) for each in partitions)
-                old = [each for each, committed in found if committed and committed.commit_wall_ms <= now.wall_ms]
-                self._store.remove_offsets(group_id, old, now)
+                old = [
+                    each for each, committed in partitions.items() if offsets.get(group_id, topic, each) is committed
+                ]
+                self._store.remove_offsets(group_id, [TopicPartition(topic, each) for each in old], now)
         except KafkaError as refusal:
             logger.warning("offsets of deleted topics stay until the next look: %s", refusal)
 

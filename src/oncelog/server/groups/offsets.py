@@ -74,12 +74,9 @@ class Offsets:
     def topics(self) -> list[str]:
         return list(self._groups_of)
 
-    def of_topic(self, topic: str) -> list[tuple[str, list[TopicPartition]]]:
-        """By group: what it has committed for the topic."""
-        return [
-            (group_id, [TopicPartition(topic, each) for each in self._of_group[group_id][topic]])
-            for group_id in self._groups_of.get(topic, ())
-        ]
+    def of_topic(self, topic: str) -> list[tuple[str, dict[int, CommittedOffset]]]:
+        """By group: what it has committed for the topic, as it is now."""
+        return [(group_id, dict(self._of_group[group_id][topic])) for group_id in self._groups_of.get(topic, ())]
 
 
 def _size_bytes(committed: CommittedOffset | None) -> int:
