@@ -368,6 +368,8 @@ class Connection(asyncio.BufferedProtocol):
             return self._answer_of(error, api, call)
 
     def _read_aside(self, api: Api, body: bytes, call: Call) -> Pending:
+        call.is_at_once = False
+
         async def read() -> Any:
             assert api.handle is not None
             unserved = self._broker.memory.unserved

@@ -120,7 +120,7 @@ class Fetch:
     def answer(self, max_wait_s: float) -> Encoded | asyncio.Future[Encoded]:
         if len(self._topics) > 1:
             self._topics = _each_once(self._topics)
-        topics, size_bytes, has_error = self._read(in_slices=True)
+        topics, size_bytes, has_error = self._read(in_slices=self._call.is_at_once)
         if size_bytes >= self._min_bytes or has_error or max_wait_s <= 0 or not self._topics:
             return self._encoded(topics)
         loop = asyncio.get_running_loop()
