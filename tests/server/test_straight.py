@@ -165,7 +165,7 @@ def test_a_fetch_that_waited_is_answered_with_every_byte(server: Server, raw: Ra
     partition = server.broker.topics.partition(topic, 0)
     assert partition is not None
     ask(raw, [{"topic": topic, "partitions": [part()]}], max_wait=60_000)
-    until(lambda: len(partition.waiters) == 1, "the fetch to wait")
+    until(lambda: len(partition.polls) == 1, "the fetch to wait")
     with RawConnection(server.bootstrap_servers) as other:
         fill(other, topic, 1)
     assert raw.answer().responses[0].partitions[0].records == stored(server, topic)
