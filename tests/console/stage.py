@@ -83,7 +83,7 @@ class Stage:
         return topic
 
     def a_billion_rows(self, topic: str = "billion", batches: int = 1000) -> str:
-        """Of a million records each, in some bytes: a log does not look into batches."""
+        """Of a million records each, in some bytes, for a server with `oncelog.records.check=off`."""
         self.topic(topic)
         record = b"\x0c\x00\x00\x00\x01\x01\x00"  # of 6 bytes: no key, no value, and the offset delta 0
         rows = batch([], codec=4, payload=squeeze(4, record * 10**6), record_count=10**6, last_offset_delta=10**6 - 1)

@@ -96,6 +96,18 @@ class Bodies:
     def is_compiled(self) -> bool:
         return self._loops is not None
 
+    def is_sound_at_once(self, buffer: bytearray, start: int, stop: int, header: BatchHeader) -> bool:
+        """Whether a batch of which its topic asks nothing is seen to be sound in a few steps, as most are."""
+        if header.attributes & CODEC_MASK:
+            return False
+        if header.record_count == 1:
+            body_at = start + HEADER_BYTES
+            return buffer.startswith(head_of_one(stop - body_at), body_at) and not buffer[stop - 1]
+        loops = self._loops
+        if loops is None or header.record_count < WORTH_COMPILED_RECORDS:
+            return False
+        return loops.walked(memoryview(buffer)[start:stop], header, HEADER_BYTES) is not None
+
     def look_first(
         self, buffer: bytearray, begin: int, batches: Iterable[Batch], wall_ms: int, known: Verdicts
     ) -> None:
@@ -138,15 +150,14 @@ class Bodies:
         count = header.record_count
         body = body_of(batch, 0, header, limit_bytes)
         asks = are_asked(header, config, wall_ms)
-        if count >= WORTH_COMPILED_RECORDS:
-            if self._loops is not None:
-                walked = self._loops.walked(body, header)
-                if walked is not None and not (asks and _may_refuse(walked, config, wall_ms)):
-                    return NOTHING_REFUSED
-            elif self._may_fetch:
-                self._count(count, wall_ms)
+        if self._loops is not None and count >= WORTH_COMPILED_RECORDS:
+            walked = self._loops.walked(body, header)
+            if walked is not None and not (asks and _may_refuse(walked, config, wall_ms)):
+                return NOTHING_REFUSED
         body = bytes(body)
         check_records(body, header)
+        if self._may_fetch and count >= WORTH_COMPILED_RECORDS:
+            self._count(count, wall_ms)
         return refused_records(body, header, config, wall_ms) if asks else NOTHING_REFUSED
 
     def _count(self, records: int, wall_ms: int) -> None:
@@ -169,14 +180,6 @@ class Bodies:
             logger.exception("no compiled loops for the checks of records; Python goes on")
         finally:
             gc.enable()
-
-
-def is_plain_one(buffer: bytearray, start: int, stop: int, header: BatchHeader) -> bool:
-    """Whether a batch is of the plainest kind, which is sound."""
-    if header.record_count != 1 or header.attributes & CODEC_MASK:
-        return False
-    body_at = start + HEADER_BYTES
-    return buffer.startswith(head_of_one(stop - body_at), body_at) and not buffer[stop - 1]
 
 
 def _may_refuse(walked: tuple[int, int, int], config: LogConfig, wall_ms: int) -> bool:

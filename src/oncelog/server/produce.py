@@ -16,7 +16,7 @@ from oncelog.log.partition import PartitionLog, Staged
 from oncelog.producers.decision import Decision
 from oncelog.records.errors import BadBatch, BadBatchKind, InvalidRecord, TooLarge
 from oncelog.records.header import CODEC_MASK, HEADER_BYTES, BatchHeader, check_produced
-from oncelog.server.bodies import ATTRIBUTES_AT, FEW_RECORDS_BYTES, Batch, Verdicts, is_plain_one
+from oncelog.server.bodies import ATTRIBUTES_AT, FEW_RECORDS_BYTES, Batch, Verdicts
 from oncelog.server.broker import Broker
 from oncelog.server.errors import ErrorCode
 from oncelog.server.partitions import INTERNAL
@@ -315,8 +315,10 @@ class Producing:
         damaged = ErrorCode.invalid_record
         try:
             header = check_produced(batch)
-            is_known = self._bodies.is_off or is_plain_one(buffer, start, stop, header)
-            if not is_known or are_asked(header, config, now.wall_ms):
+            bodies = self._bodies
+            if are_asked(header, config, now.wall_ms) or not (
+                bodies.is_off or bodies.is_sound_at_once(buffer, start, stop, header)
+            ):
                 refused = self._look_into(partition, index, batch, start, header, now, verdicts)
                 if refused is not None:
                     return refused
