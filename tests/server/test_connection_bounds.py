@@ -236,8 +236,17 @@ def test_one_that_has_got_on_is_let_in_before_those_who_only_begin() -> None:
     assert fed == [("gets on", True), ("begins", True)]
 
 
+def test_the_only_one_that_waits_is_let_in_without_a_look_for_those_that_stall(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections_module, "STALLED_LOOK_S", 3600)
+    with Server() as server, RawConnection(server.bootstrap_servers) as raw:
+        limit_unserved(server, 8 * MEGABYTE)
+        server.call(server.broker.memory.unserved.hold, 8 * MEGABYTE)
+        assert raw.produce(new_topic(raw), 0, batch([b"x" * 900_000])).error_code is ErrorCode.none
+
+
 def test_a_frame_that_is_all_there_waits_for_none_that_stall(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections_module, "STALLED_MS", 3_600_000)
+    monkeypatch.setattr(connections_module, "STALLED_LOOK_S", 3600)
     with Server() as server, RawConnection(server.bootstrap_servers) as raw:
         limit_unserved(server, 8 * MEGABYTE)
         topic = new_topic(raw)

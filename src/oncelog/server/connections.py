@@ -124,11 +124,11 @@ class Connections:
             self._all_gone.set()
 
     def _watch_stalled(self) -> None:
+        loop = asyncio.get_running_loop()
         if self._stalled_timer is None:
-            loop = asyncio.get_running_loop()
             self._stalled_timer = loop.call_later(STALLED_LOOK_S, self._look_for_stalled)
-        if self._let_in_timer is None and self._memory.unserved.waiting:
-            self._let_in_timer = asyncio.get_running_loop().call_later(LET_IN_S, self._let_in)
+        if self._let_in_timer is None:
+            self._let_in_timer = loop.call_later(LET_IN_S, self._let_in)
 
     def _let_in(self) -> None:
         """Those who hold the memory may get on or not: a frame that is ready to come in whole waits for neither."""
