@@ -1,5 +1,6 @@
 """Readers of a log that has rotted: they are told so, and everything else is served as before."""
 
+from collections.abc import Iterator
 from threading import Event
 
 import pytest
@@ -8,6 +9,8 @@ from oncelog.log.config import LogConfig
 from oncelog.log.errors import Damaged
 from oncelog.log.partition import PartitionLog
 from oncelog.log.scrubbing import Place, Rotten, read_stretch
+from oncelog.log.segment import Segment
+from oncelog.records.header import BatchHeader
 from tests.log.memory_disk import MemoryDisk
 from tests.log.support import NOW, SMALL, at, open_log, put, values_in
 
@@ -83,6 +86,20 @@ def test_an_index_outlives_the_search_for_what_has_rotted() -> None:
     gone = told(log)
     assert max(gone) == COUNT - 1 and min(gone) == COUNT // 2
     assert disk.open(segment.index.path).pread(1 << 20, 0) == before
+
+
+def test_a_segment_that_cannot_be_walked_through_is_walked_through_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk, log = filled(LARGE)
+    zero(disk, log.segments[0].log_path)
+    walks: list[int] = []
+    walk = Segment.walk
+
+    def counted(segment: Segment, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
+        walks.append(position)
+        return walk(segment, position, end)
+
+    monkeypatch.setattr(Segment, "walk", counted)
+    assert told(log) == set(range(COUNT)) and len(walks) == 1
 
 
 def test_a_place_that_was_found_rotten_is_kept_from_readers_and_the_rest_is_not() -> None:

@@ -223,6 +223,20 @@ def test_what_a_machine_that_stopped_left_of_unflushed_writes_is_cut_off_whereve
     assert offline is not None and "Whole batches follow it" in offline
 
 
+def test_a_whole_batch_in_a_later_segment_counts_too() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk, SMALL)
+    while len(log.segments) < 2:
+        put(log, b"value")
+    closed, active = log.segments
+    place = closed.find(closed.end_offset - 1)
+    assert place is not None and place[0] > active.size_bytes
+    found = disk.crash(keep_all=True)
+    found.flip(closed.log_path, place[0] + 65)
+    offline = open_log(found, SMALL, stayed_up=True).offline
+    assert offline is not None and f"({active.log_path.rpartition('/')[2]} at byte 0)" in offline
+
+
 @pytest.mark.parametrize("at", [12, 13, 15], ids=["high byte", "next", "low byte"])
 def test_a_leader_epoch_that_grew_does_not_make_a_torn_write_of_what_follows(at: int) -> None:
     disk, log = flushed()
@@ -288,6 +302,18 @@ def test_the_command_that_the_message_names_brings_the_partition_back_up_to_ther
     assert values_in(again) == [b"%d" % number for number in range(offset)]
     assert check_partition(found, FOLDER).damage == []
     assert put(again, b"again", pid=LEASED, sequence=offset).base_offset == offset
+
+
+def test_a_cut_below_a_recovery_point_takes_that_along() -> None:
+    disk, log = flushed()
+    log.checkpoint(NOW)
+    found = disk.crash(keep_all=True)
+    found.unlink(log.segments.active.log_path)
+    assert open_log(found, EVERY).offline is not None
+    offset = log.segments.active.base_offset
+    cut_back(found, FOLDER, offset)
+    again = open_log(found, EVERY)
+    assert (again.offline, again.next_offset) == (None, offset)
 
 
 def test_a_cut_goes_only_where_a_batch_ends() -> None:
