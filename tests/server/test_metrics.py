@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections.abc import AsyncIterator, Iterator
-from itertools import count
+from itertools import count, pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -67,11 +67,13 @@ class Groups:
     def __init__(self) -> None:
         self.groups: dict[str, Any] = {}
         self.offsets: dict[str, dict[str, dict[int, int]]] = {}
+        self.looks = 0
 
     def committed_topics(self, group: str) -> dict[str, list[int]]:
         return {topic: list(places) for topic, places in self.offsets.get(group, {}).items()}
 
     def committed(self, group: str, topic: str, index: int) -> Any:
+        self.looks += 1
         return SimpleNamespace(offset=self.offsets[group][topic][index])
 
 
@@ -139,6 +141,15 @@ def test_groups_are_told_with_their_lag(broker: Any) -> None:
     assert found[key("kafka_consumergroup_current_offset_sum", consumergroup="g", topic="orders")] == 160
     assert found[key("kafka_consumergroup_lag", consumergroup="idle", topic="orders", partition="0")] == 0
     assert not any(("topic", "deleted") in pairs for _, pairs in found)
+
+
+def test_no_line_waits_for_the_commits_of_all_groups(broker: Any) -> None:
+    """Others are served between two lines."""
+    broker.topics.create("orders", 1, {}, CLOCK.now())
+    broker.groups.groups = {f"g{number}": SimpleNamespace(members=[]) for number in range(100)}
+    broker.groups.offsets = {name: {"orders": {0: 1}} for name in broker.groups.groups}
+    looks = [broker.groups.looks for _ in exposition(broker)]
+    assert max(after - before for before, after in pairwise(looks)) <= 2
 
 
 def test_what_producers_were_told_is_summed_by_topic_and_silence_is_left_out(broker: Any) -> None:

@@ -5,6 +5,7 @@ Text is made family by family in an iterator: a server with ten thousand partiti
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Literal
 
 from oncelog.server.api import apis
@@ -150,12 +151,9 @@ def _each_commit(column: int) -> Callable[[Broker], Iterator[Sample]]:
 
 def _sum_of_commits(column: int) -> Callable[[Broker], Iterator[Sample]]:
     def samples(broker: Broker) -> Iterator[Sample]:
-        sums: dict[tuple[str, str], int] = {}
-        for found in _committed(broker):
-            key = found[:2]
-            sums[key] = sums.get(key, 0) + int(found[column])
-        for (group, topic), total in sums.items():
-            yield labels(consumergroup=group, topic=topic), total
+        # The commits of a group for a topic follow each other, so that what is known of one is told before the next.
+        for (group, topic), commits in groupby(_committed(broker), key=lambda found: found[:2]):
+            yield labels(consumergroup=group, topic=topic), sum(int(found[column]) for found in commits)
 
     return samples
 
