@@ -1,18 +1,21 @@
 """Alarms: one timer for all groups."""
 
+from collections.abc import Callable, Iterator
+
 import pytest
 
 from oncelog.clock import ManualClock
 from oncelog.server.groups.alarms import Alarms
+from oncelog.server.groups.coordinator import at_once
 from tests.server.groups.support import ManualTimers
 
 
 class Bells:
-    def __init__(self) -> None:
+    def __init__(self, in_turns: Callable[[Iterator[None]], None] = at_once) -> None:
         self.clock = ManualClock()
         self.timers = ManualTimers(self.clock)
         self.rung: list[tuple[str | None, int]] = []
-        self.alarms = Alarms(self.timers.call_later, self.now_ms, self.ring)
+        self.alarms = Alarms(self.timers.call_later, self.now_ms, self.ring, in_turns)
 
     def now_ms(self) -> int:
         return self.clock.now().monotonic_ms
@@ -55,3 +58,21 @@ def test_an_accident_of_one_group_stops_no_clock_of_another(bells: Bells) -> Non
         bells.alarms.set(name, start_ms + after_ms)
     bells.timers.advance(1000)
     assert [name for name, _ in bells.rung] == ["broken", "due too", "later"]
+
+
+def test_those_that_are_due_together_ring_in_turns() -> None:
+    turns: list[Iterator[None]] = []
+    bells = Bells(turns.append)
+    due_ms = bells.now_ms() + 100
+    for name in ("first", "second", "third"):
+        bells.alarms.set(name, due_ms)
+    bells.timers.advance(100)
+    assert bells.rung == []
+    (steps,) = turns
+    next(steps)
+    assert bells.rung == [("first", due_ms)]
+    next(steps)
+    assert bells.rung == [("first", due_ms), ("second", due_ms)]
+    bells.alarms.stop()
+    assert list(steps) == []
+    assert len(bells.rung) == 2

@@ -8,7 +8,9 @@ from random import Random
 import pytest
 
 from oncelog.server.errors import ErrorCode
+from oncelog.server.groups import coordinator
 from oncelog.server.groups.coordinator import GroupCoordinator, at_once
+from oncelog.server.groups.member import Member, Members
 from oncelog.server.groups.messages import (
     MEMBER_BYTES,
     MOST_ID_CHARACTERS,
@@ -456,3 +458,43 @@ async def test_housekeeping_goes_in_steps_and_ends_with_the_server() -> None:
     assert ended.done()
     left = [groups.committed(f"g{number}", "t", 0) for number in range(5)]
     assert [each is not None and each.offset for each in left] == [False, False, False, False, 7]
+
+
+async def test_many_offsets_of_one_group_are_forgotten_in_turns_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coordinator, "REMOVED_AT_A_TIME", 2)
+    house = House()
+    house.make_topic("t", 5)
+    steps: list[Iterator[None]] = []
+    groups = GroupCoordinator(
+        house.settings, house.topics, house.clock, house.timers.call_later, house.flushes.append, in_turns=steps.append
+    )
+    groups.start()
+    now = house.clock.now()
+    committed = CommittedOffset(1, -1, "", now.wall_ms)
+    groups.commit("g", {TopicPartition("t", index): committed for index in range(5)}, now)
+    groups.topic_deleted("t", now)
+    (step,) = steps
+    left = [sum(groups.committed("g", "t", index) is not None for index in range(5)) for _ in step]
+    assert left == [5, 3, 1]
+    assert groups.committed_topics("g") == {}
+
+
+async def test_clients_that_hang_up_together_are_not_looked_for_among_all_members(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    house = House()
+    request = [join_request(fresh_id=f"m{number}") for number in range(10)]
+    waiters = [house.groups.join("g", each, house.clock.now()) for each in request]
+    walks: list[object] = []
+
+    def walked(members: Members) -> Iterator[Member]:
+        walks.append(members)
+        return iter(())
+
+    monkeypatch.setattr(Members, "__iter__", walked)
+    for waiter in waiters[:9]:
+        assert isinstance(waiter, asyncio.Future)
+        waiter.cancel()
+    await asyncio.sleep(0)
+    assert len(house.groups.groups["g"].members) == 1
+    assert walks == []

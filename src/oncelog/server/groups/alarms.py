@@ -4,7 +4,8 @@ The name None is the coordinator's own alarm; a group can have any name that is 
 """
 
 import logging
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import Protocol
@@ -19,15 +20,24 @@ class TimerHandle(Protocol):
 
 
 CallLater = Callable[[float, Callable[[], None]], TimerHandle]
+InTurns = Callable[[Iterator[None]], None]
 
 
 class Alarms:
-    def __init__(self, call_later: CallLater, now_ms: Callable[[], int], ring: Callable[[str | None], None]) -> None:
+    def __init__(
+        self,
+        call_later: CallLater,
+        now_ms: Callable[[], int],
+        ring: Callable[[str | None], None],
+        in_turns: InTurns,
+    ) -> None:
         self._call_later = call_later
         self._now_ms = now_ms
         self._ring = ring
+        self._in_turns = in_turns
         self._wake_ms: dict[str | None, int] = {}
         self._heap: list[tuple[int, int, str | None]] = []
+        self._due: deque[str | None] = deque()  # their time has come; members that were lost together end together
         self._order = count()  # a heap compares; names need not
         self._timer: TimerHandle | None = None
         self._timer_ms = 0
@@ -49,6 +59,7 @@ class Alarms:
     def stop(self) -> None:
         self._wake_ms.clear()
         self._heap.clear()
+        self._due.clear()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -68,15 +79,19 @@ class Alarms:
     def _fire(self) -> None:
         self._timer = None
         now_ms = self._now_ms()
-        due = []
         while self._heap and self._heap[0][0] <= now_ms:
             wake_ms, _, name = heappop(self._heap)
             if self._wake_ms.get(name) == wake_ms:
                 del self._wake_ms[name]
-                due.append(name)
-        for name in due:
+                self._due.append(name)
+        self._in_turns(self._ring_due())
+        self._arm()
+
+    def _ring_due(self) -> Iterator[None]:
+        while self._due:
+            name = self._due.popleft()
             try:
                 self._ring(name)
             except Exception:  # whatever befell one group, the clocks of the others go on
                 logger.exception("what was due for the group %r failed", name)
-        self._arm()
+            yield

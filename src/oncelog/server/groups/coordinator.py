@@ -42,6 +42,7 @@ MEMBERS_BYTES = 256 * 2**20  # what members of all groups say of themselves and 
 OFFSETS_BYTES = 512 * 2**20  # what all groups have committed, with its metadata
 HOUSEKEEPING = None  # the name of the coordinator's own alarm
 MINUTE_MS = 60_000
+REMOVED_AT_A_TIME = 500  # offsets of a deleted topic: some milliseconds
 
 T = TypeVar("T", JoinAnswer, SyncAnswer)
 
@@ -71,7 +72,7 @@ class GroupCoordinator:
         self._clock = clock
         self._limits = limits_of(settings)
         self._store = GroupStore(settings, topics, request_flush)
-        self._alarms = Alarms(call_later or _call_later, lambda: clock.now().monotonic_ms, self._ring)
+        self._alarms = Alarms(call_later or _call_later, lambda: clock.now().monotonic_ms, self._ring, in_turns)
         self._counted_bytes: dict[str, int] = {}  # of each group, as it is in the sum of all
         self._members_bytes = 0
         self._in_turns = in_turns
@@ -385,14 +386,15 @@ class GroupCoordinator:
         """What was committed for the topic until now: another one of its name may be there before this ends."""
         try:
             offsets = self._store.offsets
-            for group_id, partitions in offsets.of_topic(topic):
-                yield
-                if not self._is_running:
-                    return
-                old = [
-                    each for each, committed in partitions.items() if offsets.get(group_id, topic, each) is committed
-                ]
-                self._store.remove_offsets(group_id, [TopicPartition(topic, each) for each in old], now)
+            for group_id, committed in offsets.of_topic(topic):
+                partitions = list(committed)
+                for start in range(0, len(partitions), REMOVED_AT_A_TIME):
+                    yield
+                    if not self._is_running:
+                        return
+                    some = partitions[start : start + REMOVED_AT_A_TIME]
+                    old = [each for each in some if offsets.get(group_id, topic, each) is committed[each]]
+                    self._store.remove_offsets(group_id, [TopicPartition(topic, each) for each in old], now)
         except KafkaError as refusal:
             logger.warning("offsets of deleted topics stay until the next look: %s", refusal)
 

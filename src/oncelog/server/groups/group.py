@@ -148,7 +148,7 @@ class Group:
             self._outbox.put(Answer(waiter, self._rebalance.share_of(member)))
         else:
             self._outbox.answer_sync(member, SyncAnswer(error=ErrorCode.rebalance_in_progress))
-            member.sync_waiter = waiter
+            self.members.set_sync_waiter(member, waiter)
             if member.member_id == self.leader:
                 pending = Assigned(self.generation, dict(request.assignments))
                 self._outbox.put(Store(self._rebalance.to_store(pending.assignments), pending))
@@ -196,17 +196,17 @@ class Group:
 
     def abandon(self, waiter: Waiter, now: Now) -> list[Effect]:
         """The client that waited has hung up. A member that knows its id may come back within a session timeout."""
-        for member in self.members:
-            if member.join_waiter == waiter:
-                self.members.set_join_waiter(member, None)
-                if member.knows_its_id or member.instance_id is not None:
-                    self._deadlines.begin_session(member, now)
-                else:
-                    self._rebalance.remove(member.member_id)
-                    self._rebalance.after_removal(now)
-            elif member.sync_waiter == waiter:
-                member.sync_waiter = None
+        member = self.members.who_waits(waiter)
+        if member is not None and member.join_waiter == waiter:
+            self.members.set_join_waiter(member, None)
+            if member.knows_its_id or member.instance_id is not None:
                 self._deadlines.begin_session(member, now)
+            else:
+                self._rebalance.remove(member.member_id)
+                self._rebalance.after_removal(now)
+        elif member is not None:
+            self.members.set_sync_waiter(member, None)
+            self._deadlines.begin_session(member, now)
         return self._outbox.take()
 
     def tick(self, now: Now) -> list[Effect]:

@@ -81,6 +81,7 @@ class Members:
         self._id_by_instance: dict[str, str] = {}
         self._support: dict[str, int] = {}  # protocol name to the number of members that know it
         self._joining = 0
+        self._waiting: dict[Waiter, Member] = {}
         self.held_bytes = 0  # about
 
     def __len__(self) -> int:
@@ -100,6 +101,13 @@ class Members:
 
     def id_of_instance(self, instance_id: str | None) -> str | None:
         return None if instance_id is None else self._id_by_instance.get(instance_id)
+
+    @property
+    def eldest(self) -> Member | None:
+        return next(iter(self._by_id.values()), None)
+
+    def who_waits(self, waiter: Waiter) -> Member | None:
+        return self._waiting.get(waiter)
 
     @property
     def joining(self) -> int:
@@ -125,6 +133,8 @@ class Members:
             self._unsupport(member)
             self.held_bytes -= MEMBER_BYTES
             self._joining -= member.join_waiter is not None
+            self._waiting.pop(member.join_waiter, None)
+            self._waiting.pop(member.sync_waiter, None)
         return member
 
     def update(self, member: Member, request: JoinRequest) -> None:
@@ -152,7 +162,19 @@ class Members:
         former = member.join_waiter
         member.join_waiter = waiter
         self._joining += (waiter is not None) - (former is not None)
+        self._note_waiter(former, waiter, member)
         return former
+
+    def set_sync_waiter(self, member: Member, waiter: Waiter | None) -> Waiter | None:
+        former = member.sync_waiter
+        member.sync_waiter = waiter
+        self._note_waiter(former, waiter, member)
+        return former
+
+    def _note_waiter(self, former: Waiter | None, waiter: Waiter | None, member: Member) -> None:
+        self._waiting.pop(former, None)
+        if waiter is not None:
+            self._waiting[waiter] = member
 
     def have_in_common(self, names: Iterable[str]) -> bool:
         return any(self._support.get(name, 0) == len(self._by_id) for name in names)

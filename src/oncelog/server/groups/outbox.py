@@ -23,9 +23,9 @@ class Outbox:
             self.put(Answer(waiter, answer))
 
     def answer_sync(self, member: Member, answer: SyncAnswer) -> None:
-        if member.sync_waiter is not None:
-            self.put(Answer(member.sync_waiter, answer))
-            member.sync_waiter = None
+        waiter = self._members.set_sync_waiter(member, None)
+        if waiter is not None:
+            self.put(Answer(waiter, answer))
 
     def answer_removed(self, member: Member, error: ErrorCode) -> None:
         """The member is no longer among the members, whose counts `answer_join` keeps."""

@@ -263,7 +263,8 @@ class Rebalance:
             return
         self.outbox.answer_removed(member, ErrorCode.unknown_member_id)
         if self.leader == member_id:
-            self.leader = next((other.member_id for other in self.members), None)
+            eldest = self.members.eldest
+            self.leader = None if eldest is None else eldest.member_id
 
     def after_removal(self, now: Now) -> None:
         if self.state is not State.EMPTY:
