@@ -2,13 +2,17 @@
 
 import asyncio
 import threading
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from oncelog.clock import SystemClock
 from oncelog.embedded import Server
 from oncelog.log.partition import PartitionLog
 from oncelog.server import produce
+from oncelog.server.broker import Broker
+from oncelog.server.call import Call
 from oncelog.server.connection import Connection
 from oncelog.server.errors import ErrorCode
 from oncelog.server.topics import Topics
@@ -208,6 +212,45 @@ def test_large_answers_are_packed_while_others_are_served(server: Server, packer
         assert len(raw.call("find_coordinator", 4, key_type=0, coordinator_keys=many[:3]).coordinators) == 3
         raw.call("metadata", 9, topics=named[:3], allow_auto_topic_creation=False)
     assert set(packers) == {loop}, "small ones are not worth another thread"
+
+
+def test_what_a_leader_is_told_of_many_members_is_packed_while_others_are_served(packers: list[str]) -> None:
+    with Server(group_initial_rebalance_delay_ms=0) as server, RawConnection(server.bootstrap_servers) as raw:
+        loop = server.call(lambda: threading.current_thread().name)
+        packers.clear()
+        joined = raw.call(
+            "join_group",
+            1,
+            group_id="g",
+            session_timeout=60_000,
+            rebalance_timeout=60_000,
+            member_id="",
+            protocol_type="consumer",
+            protocols=[{"name": "range", "metadata": b"x" * 20_000}],
+        )
+    assert [len(each.metadata) for each in joined.members] == [20_000]
+    assert packers and loop not in packers
+
+
+async def test_what_all_members_of_a_group_are_answered_at_once_is_made_in_turns(short_turns: None) -> None:
+    loop = asyncio.get_running_loop()
+    now = SystemClock().now()
+    broker = cast(Broker, SimpleNamespace(turns=Turns(lambda: 0)))
+    call = Call(broker, "join_group", 9, None, "127.0.0.1", "PLAINTEXT", now)
+    told: asyncio.Future[str] = loop.create_future()
+    happened: list[str] = []
+
+    async def member() -> None:
+        assert await call.later(told) == "told"
+        happened.append("look")
+        loop.call_soon(happened.append, "turn")
+
+    members = [asyncio.ensure_future(member()) for _ in range(5)]
+    await asyncio.sleep(0)
+    told.set_result("told")
+    await asyncio.gather(*members)
+    assert happened.count("look") == 5
+    assert most_in_one_turn(happened) <= 2
 
 
 def test_answers_keep_the_order_of_requests_whoever_packs_them(server: Server) -> None:

@@ -1,6 +1,6 @@
 """What a handler knows beside the request itself."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from inspect import iscoroutine
 from typing import Any, NamedTuple, TypeVar
@@ -56,6 +56,14 @@ class Call:
         if self.answer_bytes > ANSWER_BYTES:
             raise AnswerTooLarge(f"more than {ANSWER_BYTES} bytes")
         return self.schema.new(type_name, **values)
+
+    async def later(self, answer: Awaitable[Thing]) -> Thing:
+        """What is answered to all members of a group at the same moment is packed for one after the other, in turns."""
+        found = await answer
+        turns = self.broker.turns
+        if turns.is_over():
+            await turns.next()
+        return found
 
     async def each(self, things: Iterable[Thing], make: Callable[[Thing], Any]) -> tuple[Any, ...]:
         """What is made of each, in turns; where `make` has turns itself, it is a coroutine function.

@@ -4,7 +4,6 @@ Versions 0 to 9. KIP-62 (v1: rebalance timeout), KIP-394 (v4: a member must know
 KIP-559 (v7: protocol type), KIP-800 (v8: reason), KIP-814 (v9: a static leader may skip the assignment).
 """
 
-from collections.abc import Awaitable
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -12,6 +11,7 @@ from uuid import uuid4
 from oncelog.server.api import Api
 from oncelog.server.call import Call
 from oncelog.server.groups.messages import JoinAnswer, JoinRequest
+from oncelog.server.packing import packed_aside
 
 KNOWN_ID = 4
 NULLABLE_PROTOCOL = 7
@@ -19,13 +19,10 @@ SKIP_ASSIGNMENT = 9
 MS = timedelta(milliseconds=1)
 
 
-def handle(request: Any, call: Call) -> Any | Awaitable[Any]:
+@packed_aside
+async def handle(request: Any, call: Call) -> Any:
     answer = call.broker.groups.join(request.group_id, _join_request(request, call), call.now)
-    return _answer(answer, call) if isinstance(answer, JoinAnswer) else _answer_later(answer, call)
-
-
-async def _answer_later(answer: Awaitable[JoinAnswer], call: Call) -> Any:
-    return _answer(await answer, call)
+    return await _answer(answer if isinstance(answer, JoinAnswer) else await call.later(answer), call)
 
 
 def _join_request(request: Any, call: Call) -> JoinRequest:
@@ -46,7 +43,7 @@ def _join_request(request: Any, call: Call) -> JoinRequest:
     )
 
 
-def _answer(answer: JoinAnswer, call: Call) -> Any:
+async def _answer(answer: JoinAnswer, call: Call) -> Any:
     protocol_name = answer.protocol_name
     if protocol_name is None and call.version < NULLABLE_PROTOCOL:
         protocol_name = ""
@@ -59,14 +56,14 @@ def _answer(answer: JoinAnswer, call: Call) -> Any:
         leader=answer.leader,
         skip_assignment=answer.skip_assignment,
         member_id=answer.member_id,
-        members=tuple(
-            call.new(
+        members=await call.each(
+            answer.members,
+            lambda member: call.new(
                 "JoinGroupResponseMember",
                 member_id=member.member_id,
                 group_instance_id=member.instance_id,
                 metadata=member.metadata,
-            )
-            for member in answer.members
+            ),
         ),
     )
 

@@ -22,7 +22,7 @@ def handle(request: Any, call: Call) -> Any | Awaitable[Any]:
 
 
 async def _answer_later(answer: Awaitable[SyncAnswer], call: Call) -> Any:
-    return _answer(await answer, call)
+    return _answer(await call.later(answer), call)
 
 
 def _sync_request(request: Any) -> SyncRequest:
