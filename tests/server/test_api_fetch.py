@@ -159,6 +159,13 @@ def test_polls_that_lack_much_cost_an_append_nothing_and_are_called_when_they_ha
     assert sum(len(each.records) for each in answered) == 10 * size_bytes
 
 
+def test_a_long_poll_begins_outside_of_a_task(raw: RawConnection, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where `wait_for` fails from Python 3.12 on."""
+    monkeypatch.setattr("asyncio.wait_for", None)
+    answer = fetch(raw, 11, [{"topic": topic, "partitions": [part()]}], max_wait=1, min_bytes=1)
+    assert answer.error_code.name == "none"
+
+
 def test_a_long_poll_ends_empty_when_its_time_is_over(raw: RawConnection, topic: str) -> None:
     assert raw.fetch(topic, 0, 0, max_wait_ms=50).records == b""
 

@@ -1,4 +1,7 @@
-"""A coroutine that begins at once: most handlers end without having waited, and need no task then."""
+"""A coroutine that begins at once: most handlers end without having waited, and need no task then.
+
+Up to its first wait it runs outside of a task, where `asyncio.timeout` and `wait_for` fail from Python 3.12 on.
+"""
 
 from collections.abc import Coroutine, Generator
 from functools import partial

@@ -144,11 +144,10 @@ class Fetch:
             if size_bytes + self._size_bytes() - in_bytes >= self._min_bytes:
                 continue  # it came where it had been looked already
             self._enough = loop.create_future()
+            self._timer = loop.call_later(left_s, self._end_wait)  # no `wait_for`: this may run outside of a task
             self._wait(size_bytes)
             try:
-                await asyncio.wait_for(self._enough, left_s)
-            except TimeoutError:
-                pass
+                await self._enough
             finally:
                 self._forget(None)
 
@@ -187,13 +186,17 @@ class Fetch:
         is_gone = any(partition.is_deleted or partition.log.offline for partition in self._partitions())
         if found_bytes >= self._min_bytes or self._is_hidden or is_gone:
             if self._enough is not None:
-                self._enough.set_result(None)
+                self._end_wait()
                 return
             topics, found_bytes, has_error = self._read()
             if self._future is not None and (found_bytes >= self._min_bytes or has_error):
                 self._future.set_result(self._encoded(topics))
                 return
         self._wait(found_bytes)
+
+    def _end_wait(self) -> None:
+        if self._enough is not None and not self._enough.done():
+            self._enough.set_result(None)
 
     def _finish(self) -> None:
         if self._future is not None and not self._future.done():
