@@ -313,3 +313,28 @@ def test_what_is_committed_for_a_topic_that_goes_meanwhile_is_not_stored(
     assert [each.partitions[0].error_code.name for each in answer.topics] == ["unknown_topic_or_partition", "none"]
     assert server.call(lambda: groups.committed("g", going, 0)) is None
     assert server.call(lambda: groups.committed("g", staying, 0)) is not None
+
+
+def test_what_a_fetch_in_turns_has_read_counts_against_the_memory_of_all(
+    server: Server, short_turns: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oncelog.server.fetch.AT_ONCE", 1)
+    unsent = server.broker.memory.unsent
+    held: list[int] = []
+    whole_next = Turns.next
+
+    async def next_turn(self: Turns) -> None:
+        held.append(unsent.held_bytes)
+        await whole_next(self)
+
+    with RawConnection(server.bootstrap_servers) as raw:
+        topic = new_topic(raw, partitions=2)
+        for index in range(2):
+            raw.produce(topic, index, batch([b"x" * 1000]))
+        monkeypatch.setattr(Turns, "next", next_turn)
+        wanted = [{"partition": index, "fetch_offset": 0, "partition_max_bytes": 1 << 20} for index in range(2)]
+        values = {"max_wait": 0, "min_bytes": 1, "max_bytes": 1 << 20, "session_epoch": -1}
+        answer = raw.call("fetch", 11, topics=[{"topic": topic, "partitions": wanted}], **values)
+        assert all(each.records for each in answer.responses[0].partitions)
+    assert max(held) > 1000
+    assert server.call(lambda: unsent.held_bytes) == 0

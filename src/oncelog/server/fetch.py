@@ -99,6 +99,7 @@ class Fetch:
         self._topics: list[tuple[bytes, list[Asked]]] = []
         self._found_bytes = 0
         self._found_in_bytes = 0  # the size of the logs then: what they have grown by since may be found as well
+        self._held_bytes = 0  # of an answer in turns: others read meanwhile
         self._is_hidden = False  # records waited for the disk then, and nobody knows how much they are
         self._future: asyncio.Future[Encoded] | None = None
         self._enough: asyncio.Future[None] | None = None  # of an answer in turns
@@ -137,12 +138,17 @@ class Fetch:
         give_up_s = loop.time() + max_wait_s
         while True:
             in_bytes = self._size_bytes()
-            topics, size_bytes, has_error = await self._call.broker.turns.run(self._reading())
-            left_s = give_up_s - loop.time()
-            if size_bytes >= self._min_bytes or has_error or left_s <= 0:
-                return await self._call.broker.aside.run(self._encoded, topics)
+            try:
+                topics, size_bytes, has_error = await self._call.broker.turns.run(self._reading(holds=True))
+                left_s = give_up_s - loop.time()
+                if size_bytes >= self._min_bytes or has_error or left_s <= 0:
+                    return await self._call.broker.aside.run(self._encoded, topics)
+            finally:
+                self._memory.unsent.give_back(self._held_bytes)
+                self._held_bytes = 0
             if size_bytes + self._size_bytes() - in_bytes >= self._min_bytes:
                 continue  # it came where it had been looked already
+            del topics  # too little: what is there will be read again
             self._enough = loop.create_future()
             self._timer = loop.call_later(left_s, self._end_wait)  # no `wait_for`: this may run outside of a task
             self._wait(size_bytes)
@@ -218,9 +224,10 @@ class Fetch:
                 found: Read = end.value
                 return found
 
-    def _reading(self, *, in_slices: bool = False) -> Generator[None, None, Read]:
-        """The same, a partition at a time."""
-        free_bytes = self._memory.unsent.left_bytes
+    def _reading(self, *, in_slices: bool = False, holds: bool = False) -> Generator[None, None, Read]:
+        """The same, a partition at a time. `holds`: what is read counts against the memory of all, as it is read."""
+        unsent = self._memory.unsent
+        free_bytes = unsent.left_bytes
         if free_bytes == 0:
             self._memory.is_wanted()
         # A share of what is left, so that one client that takes no answers leaves something for the others.
@@ -231,10 +238,15 @@ class Fetch:
         for name, asked in self._topics:
             found = []
             for each in asked:
+                if holds:
+                    left = min(left, unsent.left_bytes // SHARES)
                 fetched = each.read(left, at_least_one=size_bytes == 0 and free_bytes > 0, in_slices=in_slices)
                 length = len(fetched.records)
                 size_bytes += length
                 left -= length
+                if holds:
+                    self._held_bytes += length
+                    unsent.hold(length)
                 has_error = has_error or fetched.error_code != 0
                 found.append(fetched)
                 yield
