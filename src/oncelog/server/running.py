@@ -2,7 +2,6 @@
 
 import asyncio
 import signal
-import sys
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any
@@ -12,8 +11,6 @@ from oncelog.server.interpreter import keep_pauses_short
 from oncelog.server.listeners import parse_address
 from oncelog.server.process import raise_open_files_limit
 from oncelog.server.service import Service
-
-SWITCH_S = 0.0005
 
 
 def run_loop(main: Coroutine[Any, Any, None]) -> None:
@@ -36,9 +33,6 @@ def serve(open_broker: Callable[[], Broker], say: Callable[[str], None], *, besi
 
 async def _serve(open_broker: Callable[[], Broker], say: Callable[[str], None], beside: Beside | None) -> None:
     loop = asyncio.get_running_loop()
-    # The loop gives the interpreter away at each read and write, and a compaction or a look into a batch keeps it for
-    # so long: Python's own 5 ms, a few times for each request, would be the pace of all clients.
-    sys.setswitchinterval(SWITCH_S)
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
