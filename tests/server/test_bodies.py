@@ -53,7 +53,7 @@ def test_crumbs_of_a_codec_are_refused(raw: RawConnection, topic: str) -> None:
 
 def test_what_unfolds_to_too_much_is_to_be_sent_in_smaller_batches(raw: RawConnection, topic: str) -> None:
     """Java's producer does that by itself when it is told so by this error."""
-    bomb = batch([bytes(33 << 20)], codec=CODECS["zstd"])
+    bomb = batch([bytes(65 << 20)], codec=CODECS["zstd"])
     assert raw.produce(topic, 0, bomb).error_code is ErrorCode.message_too_large
 
 

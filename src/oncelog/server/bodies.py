@@ -16,7 +16,7 @@ from typing import Any
 from oncelog.log.config import LogConfig
 from oncelog.records.errors import InvalidRecord, TooLarge
 from oncelog.records.header import CODEC_MASK, HEADER_BYTES, MIN_RECORD_BYTES, BatchHeader, read_header
-from oncelog.records.read import body_of
+from oncelog.records.read import MOST_TIMES_UNFOLDED, body_of
 from oncelog.records.walking import check_records, head_of_one
 from oncelog.server.record_rules import NOTHING_REFUSED, Refused, are_asked, refused_records
 
@@ -24,6 +24,7 @@ logger = logging.getLogger(__name__)
 
 LIGHT_BYTES = 16 * 1024  # of the compressed batches of one request
 LIGHT_UNFOLDED_BYTES = 256 * 1024  # of each of them
+MOST_UNFOLDED_BYTES = 64 * 2**20
 LIGHT_RECORDS = 10_000  # of one request: some milliseconds in Python
 LIGHT_RECORDS_COMPILED = 1_000_000
 FEW_RECORDS_BYTES = LIGHT_RECORDS * MIN_RECORD_BYTES  # fewer than that are in a batch of this size
@@ -148,6 +149,8 @@ class Bodies:
     ) -> Refused:
         """Which records their topic does not take. Raises InvalidRecord for what is no records."""
         count = header.record_count
+        if limit_bytes is None and not config.compacts:  # else what compaction can read
+            limit_bytes = max(MOST_UNFOLDED_BYTES, MOST_TIMES_UNFOLDED * len(batch))
         body = body_of(batch, 0, header, limit_bytes)
         asks = are_asked(header, config, wall_ms)
         if self._loops is not None and count >= WORTH_COMPILED_RECORDS:
