@@ -40,7 +40,9 @@ def make_consumer(server: Server) -> Iterator[MakeConsumer]:
     yield make
     for consumer in made:
         consumer.close()
-    assert set(threading.enumerate()) <= before, "a closed consumer leaves no thread behind"
+    # The server is in this process, too, and has threads of its own for what takes long.
+    left = {thread for thread in threading.enumerate() if not thread.name.startswith("oncelog-aside")}
+    assert left <= before, "a closed consumer leaves no thread behind"
 
 
 @pytest.fixture
