@@ -16,6 +16,7 @@ from oncelog.server.exposition import FAMILIES, exposition, labels
 from oncelog.server.metrics import Metrics
 from oncelog.server.metrics_http import CONTENT_TYPE, MAX_HEAD_BYTES, MAX_SCRAPES, PIECE_BYTES, MetricsServer
 from oncelog.server.metrics_page import labels_of, page
+from oncelog.server.turns import Turns
 from tests.raw import batch
 from tests.server.admin_support import CLOCK, Admin
 
@@ -367,6 +368,24 @@ async def test_more_scrapers_than_allowed_are_told_to_come_back() -> None:
         assert Scraped(await reader.read()).unchunked() == b"text\n"
         writer.close()
     await server.stop()
+
+
+async def test_others_have_turns_between_short_lines_that_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("oncelog.server.turns.TURN_MS", 0)
+    happened: list[str] = []
+
+    def text() -> Iterator[str]:
+        for _ in range(5):
+            happened.append("look")
+            asyncio.get_running_loop().call_soon(happened.append, "turn")
+            yield "text\n"
+
+    server = MetricsServer(text, turns=Turns(lambda: 0))
+    port = await server.start("127.0.0.1", 0)
+    answer = await exchange(port, b"GET /metrics HTTP/1.1\r\n\r\n")
+    assert Scraped(answer).unchunked() == b"text\n" * 5
+    await server.stop()
+    assert max(map(len, "".join(each[0] for each in happened).split("t"))) <= 2
 
 
 async def test_stopping_cuts_scrapers_off() -> None:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from oncelog.server.turns import Turns
+
 logger = logging.getLogger(__name__)
 
 MAX_HEAD_BYTES = 8 * 1024
@@ -44,8 +46,9 @@ class Head:
 
 
 class MetricsServer:
-    def __init__(self, text: Callable[[], Iterable[str]], timeout_s: float = 10.0) -> None:
+    def __init__(self, text: Callable[[], Iterable[str]], timeout_s: float = 10.0, turns: Turns | None = None) -> None:
         self._text = text
+        self._turns = turns  # a short line may be the sum of much
         self._timeout_s = timeout_s
         self._server: asyncio.Server | None = None
         self._open: dict[asyncio.StreamWriter, asyncio.Task[None]] = {}
@@ -96,7 +99,7 @@ class MetricsServer:
             return
         writer.write(_accepted(head))
         if head.wants_body:
-            await _send(self._text(), head.can_chunk, writer)
+            await _send(self._text(), head.can_chunk, writer, self._turns)
         await writer.drain()
 
 
@@ -122,7 +125,7 @@ def read_head(head: bytes) -> Head:
     return Head(wants_body=method == b"GET", can_chunk=version == b"HTTP/1.1")
 
 
-async def _send(text: Iterable[str], can_chunk: bool, writer: asyncio.StreamWriter) -> None:
+async def _send(text: Iterable[str], can_chunk: bool, writer: asyncio.StreamWriter, turns: Turns | None) -> None:
     pieces: list[bytes] = []
     size_bytes = 0
 
@@ -136,6 +139,8 @@ async def _send(text: Iterable[str], can_chunk: bool, writer: asyncio.StreamWrit
         await asyncio.sleep(0)  # drain returns at once while the socket takes everything; others want their turn
 
     for line in text:
+        if turns is not None and turns.is_over():
+            await turns.next()
         encoded = line.encode()
         pieces.append(encoded)
         size_bytes += len(encoded)

@@ -37,7 +37,7 @@ class Service:
         from oncelog.server.exposition import exposition
         from oncelog.server.metrics_http import MetricsServer
 
-        self._metrics_server = MetricsServer(lambda: exposition(self.broker))
+        self._metrics_server = MetricsServer(lambda: exposition(self.broker), turns=self.broker.turns)
         host, port = parse_address("oncelog.metrics.listener", listener)
         try:
             self.metrics_port = await self._metrics_server.start(host, port)
