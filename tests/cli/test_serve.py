@@ -26,7 +26,7 @@ def test_an_impossible_address_is_told_by_its_option(option: str, address: str) 
 def test_a_file_in_place_of_the_data_folder_is_named(tmp_path: Path, below: str) -> None:
     (tmp_path / "file").touch()
     data = f"{tmp_path}/file{below}"
-    assert f"{data}: not a folder" in refusal("--listen", "127.0.0.1:0", "--data", data)
+    assert f"{data} cannot be used: not a folder" in refusal("--listen", "127.0.0.1:0", "--data", data)
 
 
 def test_a_data_folder_that_takes_no_writing_is_refused_in_one_line(tmp_path: Path) -> None:

@@ -51,7 +51,8 @@ class Frame:
         if self._has_pipeline:
             waits = ", which starts" if progress.is_spark_starting else ""
             found.append(f"{progress.written:,} rows through Spark{waits}")
-        found.append(f"{sum(progress.faults.values())} faults")
+        count = sum(progress.faults.values())
+        found.append("1 fault" if count == 1 else f"{count} faults")
         return f"{_minutes(progress.seconds)} {progress.phase}: {', '.join(found)}"
 
     def _of(self) -> str:

@@ -284,7 +284,8 @@ def _targets(said: str, servers: str | None, is_spark: bool, *, is_saved: bool) 
     known = [str(target) for target in Target]
     for name in names:
         if name not in known:
-            raise click.UsageError(f"--kill knows no {name!r}{nearest(name, known)}")
+            near = nearest(name, known) or f"; say all, nothing, or some of {', '.join(known)}"
+            raise click.UsageError(f"--kill knows no {name!r}{near}")
     targets = frozenset(Target(name) for name in names)
     if not is_spark and targets & {Target.DRIVER, Target.EXECUTOR}:
         raise click.UsageError("--kill driver and executor are of the pipeline that --spark puts in between")

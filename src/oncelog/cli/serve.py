@@ -120,7 +120,8 @@ def _in_words(error: OSError) -> str:
     if error.filename is None:
         return str(error)
     is_file = isinstance(error, FileExistsError | NotADirectoryError)
-    return f"{error.filename}: {'not a folder' if is_file else (error.strerror or str(error)).lower()}"
+    why = "not a folder" if is_file else (error.strerror or str(error)).lower()
+    return f"{error.filename} cannot be used: {why}. The data folder (--data) must be one that this user may write to"
 
 
 def _leave_out(name: str) -> None:

@@ -75,7 +75,7 @@ def test_whoever_has_a_callback_or_purges_reads_nothing_in_the_log(caplog: pytes
     unheard.failed(failed(2, code=KafkaError._PURGE_QUEUE))
     assert not caplog.records
     unheard.failed(failed(2, [print, None]))
-    assert caplog.records[0].getMessage().startswith("1 records")
+    assert caplog.records[0].getMessage().startswith("1 record was")
 
 
 def test_a_producer_without_callbacks_says_what_it_lost(unused_tcp_port: int, caplog: pytest.LogCaptureFixture) -> None:
@@ -93,4 +93,4 @@ def test_what_closing_gives_up_is_said_too(unused_tcp_port: int, caplog: pytest.
     producer = Producer({"bootstrap.servers": f"127.0.0.1:{unused_tcp_port}"})
     producer.produce("orders", b"x")
     assert producer.close(0) == 1
-    assert [each.getMessage()[:28] for each in caplog.records] == ["1 records were not delivered"]
+    assert [each.getMessage()[:26] for each in caplog.records] == ["1 record was not delivered"]

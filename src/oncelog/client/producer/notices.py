@@ -86,5 +86,5 @@ class Unheard:
             self._count, self._first = 0, ""
             self._next_line_s = self._now_s() + LINE_EVERY_S
         if count:
-            words = "%d records were not delivered and had no on_delivery to hear of it; the first, of %s"
-            _log.warning(words, count, first)
+            who = "1 record was" if count == 1 else f"{count} records were"
+            _log.warning("%s not delivered and had no on_delivery to hear of it; the first, of %s", who, first)
