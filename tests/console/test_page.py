@@ -40,7 +40,7 @@ LOOKS = {"desktop, light": (DESKTOP, "light"), "phone, dark": (PHONE, "dark")}
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with Served(tmp_path_factory.mktemp("served")) as server:
+    with Served(tmp_path_factory.mktemp("served"), {"oncelog.records.check": "off"}) as server:
         stage = Stage(server.port)
         stage.orders()
         stage.hostile()

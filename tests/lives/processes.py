@@ -35,9 +35,20 @@ def children(pid: int) -> list[int]:
 
 
 def jvm_above(pid: int) -> int | None:
-    """The JVM that started this process, directly or by its daemon; None once it is gone."""
+    """The JVM that this process works for; None once it is gone. It started the process, directly or by its daemon; or
+    the driver did, which has the JVM and the process that forks workers beside each other."""
     while pid > 1:
-        pid = parent_of(pid)
-        if pid > 1 and b"java" in command_of(pid).split(b"\0")[0]:
+        child, pid = pid, parent_of(pid)
+        if pid > 1 and _is_jvm(pid):
             return pid
+        if _forks(child) and not _forks(pid):
+            return next((each for each in children(pid) if _is_jvm(each)), None)
     return None
+
+
+def _is_jvm(pid: int) -> bool:
+    return b"java" in command_of(pid).split(b"\0")[0]
+
+
+def _forks(pid: int) -> bool:
+    return b"\0oncelog.spark.forking\0" in command_of(pid)

@@ -119,7 +119,7 @@ class Segment:
             if at == 0:
                 raise self.damaged(position, f"{len(chunk)} bytes are no batch")
             position += at
-        if offset < self.end_offset and not self.has_gaps:
+        if self.base_offset <= offset < self.end_offset and not self.has_gaps:
             raise self.damaged(position, f"the segment ends before offset {offset}")
         return None
 

@@ -12,7 +12,7 @@ AGAIN_S = 0.1  # after a flush that could not even begin, for want of file descr
 
 class Flusher:
     def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="flush")
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="oncelog-flush")
         self._running: dict[Partition, asyncio.Future[bool]] = {}
         self._again: set[Partition] = set()
         self._is_closed = False

@@ -37,9 +37,9 @@ class Housekeeping:
         self._settings = settings
         self._topics = topics
         self._clock = clock
-        self._threads = ThreadPoolExecutor(2, thread_name_prefix="housekeeping")
+        self._threads = ThreadPoolExecutor(2, thread_name_prefix="oncelog-housekeeping")
         self._scrubber = Scrubber(settings, topics, clock, disk, metrics)
-        self._scrubs = ThreadPoolExecutor(1, thread_name_prefix="scrub")
+        self._scrubs = ThreadPoolExecutor(1, thread_name_prefix="oncelog-scrub")
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_checkpointing = False
         self._compaction: CompactionJob | None = None

@@ -11,6 +11,7 @@ from oncelog.embedded import Server
 from tests.raw import RawConnection
 from tests.raw.topics import new_topic
 
+SERVERS_THREADS = tuple(f"oncelog-{work}" for work in ("aside", "scrub", "flush", "housekeeping"))
 MakeConsumer = Callable[..., Consumer]
 
 
@@ -41,7 +42,7 @@ def make_consumer(server: Server) -> Iterator[MakeConsumer]:
     for consumer in made:
         consumer.close()
     # The server is in this process, too, and has threads of its own for what takes long.
-    left = {thread for thread in threading.enumerate() if not thread.name.startswith("oncelog-aside")}
+    left = {thread for thread in threading.enumerate() if not thread.name.startswith(SERVERS_THREADS)}
     assert left <= before, "a closed consumer leaves no thread behind"
 
 
