@@ -21,6 +21,7 @@ BLOCK = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 ADDRESS = re.compile(r"(?:127\.0\.0\.1|localhost):9092")
+METRICS = re.compile(r"(?:127\.0\.0\.1|localhost):9308")
 RUN = ("bash", "sh", "python")
 BLOCK_SECONDS = 300
 STOP_SECONDS = 15
@@ -93,7 +94,7 @@ class PageRun:
 
     def __init__(self, page: str, folder: Path) -> None:
         self.folder = folder / "oncelog"
-        self.port = free_ports(1)[0]
+        self.port, self._metrics_port = free_ports(2)
         self._page = page
         self._server: subprocess.Popen[bytes] | None = None
         self._printed = ""
@@ -139,7 +140,7 @@ class PageRun:
             raise BlockFailed(f"{block.where}: exit code {process.returncode}, printed:\n{self._printed}")
 
     def _command(self, block: Block) -> list[str]:
-        text = ADDRESS.sub(f"127.0.0.1:{self.port}", SHORTER.get(block.text.strip(), block.text))
+        text = self._with_own_ports(SHORTER.get(block.text.strip(), block.text))
         if block.language != "python":
             return ["bash", "-euo", "pipefail", "-c", text]
         if not re.search(r"^(async )?def test_", text, re.MULTILINE):
@@ -147,6 +148,10 @@ class PageRun:
         file = self.folder / f"test_line_{block.line}.py"
         file.write_text(text, encoding="utf-8")
         return [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, str(file)]
+
+    def _with_own_ports(self, text: str) -> str:
+        """Pages are run side by side, and a reader's machine may have a server of its own."""
+        return METRICS.sub(f"127.0.0.1:{self._metrics_port}", ADDRESS.sub(f"127.0.0.1:{self.port}", text))
 
     def _env(self) -> dict[str, str]:
         bin_folder = str(Path(sys.executable).parent)
@@ -159,7 +164,7 @@ class PageRun:
         if self._server is not None:
             _end(self._server)
         env = self._env() | {"ONCELOG_LISTENERS": f"PLAINTEXT://127.0.0.1:{self.port}"}
-        command = ["bash", "-euo", "pipefail", "-c", ADDRESS.sub(f"127.0.0.1:{self.port}", text)]
+        command = ["bash", "-euo", "pipefail", "-c", self._with_own_ports(text)]
         with open(self.folder / "page-server.log", "wb") as log:
             self._server = subprocess.Popen(
                 command,
