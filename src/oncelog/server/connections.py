@@ -15,8 +15,8 @@ logger = logging.getLogger(__name__)
 
 RECEIVE_BUFFER_BYTES = 256 * 1024
 LINES_PER_SECOND = 10
-LET_IN_S = 0.01  # while frames wait for memory, one of them is let in over the limit so often
-CUT_AT_ONCE = 16  # and so many of those that stalled lose their connections
+LET_IN_S = 0.01  # while frames wait for memory: how often one of them is let in over the limit,
+CUT_AT_ONCE = 16  # and how many stalled ones lose their connections each time
 STALLED_MS = 1000  # a large frame that got on so long ago has stalled
 STALLED_READER_MS = 30_000  # so has a client that took none of its answers: consumers pause for a while
 STALLED_LOOK_S = 0.25

@@ -52,7 +52,7 @@ class Turns:
                 await self.next()
 
     def go_through(self, steps: Iterator[None]) -> None:
-        """Work that nobody waits for, step by step, as many in a turn as fit."""
+        """Do background work step by step, as many steps in a turn as fit."""
         for _ in steps:
             if self.is_over():
                 self.wait(lambda: self.go_through(steps))

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Self
 
@@ -95,7 +96,7 @@ class AsyncProducer(Face):
         future = _settled(writer.handle)
         try:
             for piece in writer.pieces():
-                await self._wait_until(lambda piece=piece: writer.has_room(piece))  # type: ignore[misc]
+                await self._wait_until(partial(writer.has_room, piece))
                 # In a thread, since a piece takes some milliseconds and other work of this loop need not wait for it.
                 await asyncio.to_thread(writer.send, piece)
         finally:
@@ -117,7 +118,7 @@ class AsyncProducer(Face):
                     await asyncio.sleep(raw.REPLAY_PAUSE_S)
                     self._engine.saving.check(topic)
                 else:
-                    await self._wait_until(lambda part=part: writer.has_room(part))  # type: ignore[misc]
+                    await self._wait_until(partial(writer.has_room, part))
                     writer.put(part)
         finally:
             writer.finish()

@@ -8,6 +8,7 @@ stick to for now. Everything else goes the longer way, which checks every argume
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from oncelog.client.consumer.cluster_metadata import ClusterMetadata, cluster_metadata
@@ -174,7 +175,7 @@ class Producer(Face):
             handle.watch(lambda: outbox.put(handle.error, on_delivery, handle))
         try:
             for piece in writer.pieces():
-                self._wait_until(lambda piece=piece: writer.has_room(piece))  # type: ignore[misc]
+                self._wait_until(partial(writer.has_room, piece))
                 writer.send(piece)
         finally:
             writer.finish()
@@ -193,7 +194,7 @@ class Producer(Face):
                     pause.wait(raw.REPLAY_PAUSE_S)
                     self._engine.saving.check(topic)
                 else:
-                    self._wait_until(lambda part=part: writer.has_room(part))  # type: ignore[misc]
+                    self._wait_until(partial(writer.has_room, part))
                     writer.put(part)
         finally:
             writer.finish()

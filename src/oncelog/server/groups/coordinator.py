@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from oncelog.clock import Clock, Now
 from oncelog.server.errors import ErrorCode, KafkaError
-from oncelog.server.groups.alarms import Alarms, CallLater, TimerHandle
+from oncelog.server.groups.alarms import Alarms, CallLater, InTurns, TimerHandle
 from oncelog.server.groups.group import Group
 from oncelog.server.groups.messages import (
     MEMBER_BYTES,
@@ -47,6 +47,10 @@ REMOVED_AT_A_TIME = 500  # offsets of a deleted topic: some milliseconds
 T = TypeVar("T", JoinAnswer, SyncAnswer)
 
 
+def at_once(steps: Iterator[None]) -> None:
+    deque(steps, maxlen=0)
+
+
 def limits_of(settings: Settings) -> GroupLimits:
     return GroupLimits(
         min_session_timeout_ms=settings.group_min_session_timeout_ms,
@@ -65,7 +69,7 @@ class GroupCoordinator:
         clock: Clock,
         call_later: CallLater | None = None,
         request_flush: Callable[[Partition], None] = lambda partition: None,
-        in_turns: Callable[[Iterator[None]], None] = lambda steps: at_once(steps),
+        in_turns: InTurns = at_once,
     ) -> None:
         self.settings = settings
         self._topics = topics
@@ -282,14 +286,14 @@ class GroupCoordinator:
             self._members_bytes -= self._counted_bytes.pop(group.group_id, 0)
 
     def _new_group(self, group_id: str, client_host: str, now: Now) -> Group | None:
-        """None where there is no room for it: said to the client, and once a minute to whoever runs the server."""
+        """None where there is no room for it. The client is told each time, the log at most once a minute."""
         if self._store.has_room(client_host):
             return self._store.make(group_id, self._limits, client_host, now)
         if now.monotonic_ms - self._said_full_ms >= MINUTE_MS:
             self._said_full_ms = now.monotonic_ms
             logger.warning(
                 "the group %r of %s is refused: there are %d groups, and oncelog.max.groups=%d keeps room for other "
-                "hosts. Raise it, or delete groups that nobody needs",
+                "hosts. Raise it, or delete unused groups",
                 group_id,
                 client_host,
                 len(self.groups),
@@ -397,10 +401,6 @@ class GroupCoordinator:
                     self._store.remove_offsets(group_id, [TopicPartition(topic, each) for each in old], now)
         except KafkaError as refusal:
             logger.warning("offsets of deleted topics stay until the next look: %s", refusal)
-
-
-def at_once(steps: Iterator[None]) -> None:
-    deque(steps, maxlen=0)
 
 
 def _call_later(delay_s: float, callback: Callable[[], None]) -> TimerHandle:
