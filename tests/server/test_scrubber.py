@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from oncelog.clock import ManualClock
+from oncelog.clock import ManualClock, Now
 from oncelog.embedded import Server
 from oncelog.log.disk import RealDisk
 from oncelog.log.errors import Damaged
 from oncelog.log.partition import PartitionLog
 from oncelog.server.exposition import exposition
 from oncelog.server.metrics import Metrics
-from oncelog.server.scrubber import STATE_FILE, Scrubber
+from oncelog.server.scrubber import RESTS, STATE_FILE, Scrubber
 from oncelog.server.settings import DAY_MS
 from oncelog.server.topics import Topics
 from tests.raw import RawConnection, batch
@@ -97,6 +97,19 @@ def test_it_reads_no_faster_than_it_may_and_not_at_all_when_it_may_not(tmp_path:
     before = scrubbed.metrics.bytes_scrubbed
     assert min(scrubbed.steps(3)) > 1
     assert scrubbed.metrics.bytes_scrubbed == before
+    scrubbed.close()
+
+
+def test_where_little_takes_long_it_rests_for_many_times_as_long(tmp_path: Path) -> None:
+    """A megabyte of small batches takes a hundred times as long as one of large batches."""
+
+    class Slow(ManualClock):
+        def now(self) -> Now:
+            return self.advance(10)
+
+    scrubbed = Scrubbed(tmp_path, Slow())
+    scrubbed.filled("one")
+    assert min(scrubbed.steps(3)) >= RESTS * 10 / 1000
     scrubbed.close()
 
 
