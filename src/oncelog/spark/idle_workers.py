@@ -6,34 +6,44 @@ on PySpark 4.2. Nobody can act on that, nor on any other pipe that the JVM has c
 """
 
 import sys
+import traceback
 from collections.abc import Callable
 from typing import Any, Final
 
 from oncelog.spark.worker import settle
 
 _DAEMON: Final = "pyspark.daemon"
-_LET_GO: Final = 1  # the worker's exit code: it is not used again
 
 
 def end_quietly() -> None:
-    """In a worker: the next time it waits for work. Anywhere else: nothing."""
+    """In a worker, the one that runs included. Anywhere else: nothing."""
     daemon: Any = sys.modules.get("__main__")
     specification = getattr(daemon, "__spec__", None)
     if specification is None or specification.name != _DAEMON:
         return
     work = getattr(daemon, "worker", None)
-    if work is not None and not isinstance(work, _Quiet):
-        daemon.worker = _Quiet(work)
+    if work is not None and not isinstance(work, _Settling):
+        daemon.worker = _Settling(work)
+        daemon.traceback = _Tracebacks
 
 
-class _Quiet:
+class _Tracebacks:
+    """What the daemon writes its workers' last words with."""
+
+    format_exc = staticmethod(traceback.format_exc)
+
+    @staticmethod
+    def print_exc() -> None:
+        if not isinstance(sys.exception(), BrokenPipeError | ConnectionResetError):
+            traceback.print_exc()
+
+
+class _Settling:
     def __init__(self, work: Callable[..., int]) -> None:
         self._work = work
 
     def __call__(self, *arguments: Any) -> int:
         try:
             return self._work(*arguments)
-        except (BrokenPipeError, ConnectionResetError):
-            return _LET_GO
         finally:
             settle()

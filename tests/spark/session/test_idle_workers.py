@@ -6,7 +6,7 @@ import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -31,10 +31,10 @@ class Daemon:
 
 
 @contextmanager
-def daemon(python: str = sys.executable, **variables: str) -> Iterator[Daemon]:
+def daemon(python: str = sys.executable, work: str = LOOK_UP, **variables: str) -> Iterator[Daemon]:
     env = environment(PYTHON_WORKER_FACTORY_SECRET=SECRET, SPARK_REUSE_WORKER="1", **variables)
     env["PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE"] = "1"  # as Spark sets it
-    order = [python, "-m", "pyspark.daemon", LOOK_UP]
+    order = [python, "-m", "pyspark.daemon", work]
     pipe = subprocess.PIPE
     process = subprocess.Popen(order, env=env, stdin=pipe, stdout=pipe, stderr=pipe)
     try:
@@ -81,13 +81,13 @@ def ask_for_formats(connection: socket.socket) -> list[str]:
     return found
 
 
-def work_and_let_go(running: Daemon) -> list[str]:
+def work_and_let_go(running: Daemon, ask: Callable[[socket.socket], list[str]] = ask_for_formats) -> list[str]:
     with socket.create_connection(("127.0.0.1", running.port), timeout=ANSWER_SECONDS) as connection:
         worker_pid = read_number(connection)
+        watched = os.pidfd_open(worker_pid)
         connection.sendall(text(SECRET))
         assert read(connection, read_number(connection)) == b"ok"
-        found = ask_for_formats(connection)
-        watched = os.pidfd_open(worker_pid)
+        found = ask(connection)
         # What is on its way to somebody who has hung up is refused at once.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     try:
@@ -111,3 +111,27 @@ def test_without_us_it_leaves_a_traceback(tmp_path: Path) -> None:
     with daemon(PYTHONPATH=str(tmp_path)) as running:
         assert "oncelog" not in work_and_let_go(running)
         assert "BrokenPipeError" in running.end() or "ConnectionResetError" in running.end()
+
+
+FIRST_WORK = """
+import oncelog.spark
+
+def main(infile, outfile):
+    raise {error}("the JVM has closed it")
+"""
+
+
+def in_its_first_work(error: str, folder: Path) -> str:
+    """What a worker leaves that has met us only after its daemon had given it something to do."""
+    (folder / "pyspark_breaks.py").write_text(FIRST_WORK.format(error=error))
+    with daemon(work="pyspark_breaks", PYTHONPATH=str(folder)) as running:
+        work_and_let_go(running, lambda connection: [])
+        return running.end()
+
+
+def test_a_worker_whose_first_work_is_cut_short_ends_without_a_word(tmp_path: Path) -> None:
+    assert in_its_first_work("BrokenPipeError", tmp_path) == ""
+
+
+def test_a_worker_that_fails_says_why(tmp_path: Path) -> None:
+    assert "ValueError: the JVM has closed it" in in_its_first_work("ValueError", tmp_path)
