@@ -1,4 +1,4 @@
-"""Each promise of docs/guarantees.md names tests that keep it, and these are there."""
+"""Each promise of docs/guarantees.md and each bound of docs/limits.md names tests that keep it; these are there."""
 
 import ast
 import re
@@ -8,8 +8,9 @@ import pytest
 
 from tests.repo.tree import ROOT, read
 
-PAGE = "docs/guarantees.md"
+PAGES = {"docs/guarantees.md": 30, "docs/limits.md": 25}  # with so many promises at least
 NAMED = re.compile(r"`([\w/]+\.py)::(test_\w+)`( \*long\*)?")
+ALL_NAMED = NAMED.findall("".join(map(read, PAGES)))
 HEADINGS = ("kept by", "by")
 
 
@@ -42,19 +43,21 @@ def found_in(path: str) -> dict[str, bool]:
     }
 
 
-def test_each_promise_names_a_test() -> None:
-    promises = rows(read(PAGE))
-    assert len(promises) > 30
+@pytest.mark.parametrize("page", PAGES)
+def test_each_promise_names_a_test(page: str) -> None:
+    promises = rows(read(page))
+    assert len(promises) > PAGES[page]
     assert [cells[0] for cells in promises if not NAMED.search(cells[-1])] == []
 
 
-def test_each_promise_is_kept_by_a_test_that_the_test_command_runs() -> None:
+@pytest.mark.parametrize("page", PAGES)
+def test_each_promise_is_kept_by_a_test_that_the_test_command_runs(page: str) -> None:
     """A test that takes minutes may stand beside it."""
-    only_long = [cells[0] for cells in rows(read(PAGE)) if all(long for _, _, long in NAMED.findall(cells[-1]))]
+    only_long = [cells[0] for cells in rows(read(page)) if all(long for _, _, long in NAMED.findall(cells[-1]))]
     assert only_long == []
 
 
-@pytest.mark.parametrize(("path", "name", "long"), NAMED.findall(read(PAGE)), ids=lambda value: str(value).strip())
+@pytest.mark.parametrize(("path", "name", "long"), ALL_NAMED, ids=lambda value: str(value).strip())
 def test_a_named_test_exists_and_is_called_long_where_it_is(path: str, name: str, long: str) -> None:
     assert (ROOT / "tests" / path).is_file()
     assert found_in(path).get(name) is bool(long)

@@ -90,6 +90,32 @@ def test_slow_readers_together_stay_below_the_bound(monkeypatch: pytest.MonkeyPa
         assert len(raw.fetch(topic, 0, 0).records) > 8 * MEGABYTE
 
 
+def test_a_client_that_takes_none_of_its_answers_loses_its_connection_when_others_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(memory, "UNSENT_BYTES", 4 * MEGABYTE)
+    monkeypatch.setattr(connections_module, "STALLED_READER_MS", 50)
+    monkeypatch.setattr(connections_module, "STALLED_LOOK_S", 0.02)
+    with Server(message_max_bytes=9 * MEGABYTE) as server, RawConnection(server.bootstrap_servers) as raw:
+        topic = new_topic(raw)
+        assert raw.produce(topic, 0, batch([b"x" * 8 * MEGABYTE])).error_code is ErrorCode.none
+        with RawConnection(server.bootstrap_servers) as slow:
+            slow.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            slow.ask("fetch", 11, **fetch_values(topic, [0]))
+            until(lambda: server.broker.memory.unsent.held_bytes > 0, "the answer to be held for it")
+            until(lambda: len(raw.fetch(topic, 0, 0).records or b"") > 8 * MEGABYTE, "another reader to be served")
+            assert server.broker.metrics.connections_refused == 1
+
+
+def test_a_fetch_answers_no_more_than_the_server_allows() -> None:
+    with Server(fetch_max_bytes=MEGABYTE) as server, RawConnection(server.bootstrap_servers) as raw:
+        topic = new_topic(raw)
+        for _ in range(5):
+            raw.produce(topic, 0, batch([b"x" * 300_000]))
+        answer = raw.call("fetch", 11, **fetch_values(topic, [0]))
+        assert 0 < len(answer.responses[0].partitions[0].records) <= MEGABYTE
+
+
 def test_one_connection_does_not_take_all_the_memory_for_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "UNSENT_BYTES", 24 * MEGABYTE)
     with Server() as server, RawConnection(server.bootstrap_servers) as raw:

@@ -110,6 +110,21 @@ async def test_the_topic_of_offsets_is_internal_and_compacted() -> None:
     assert (topic.is_internal, len(topic.partitions), topic.configs["cleanup.policy"]) == (True, 3, "compact")
 
 
+async def test_of_commits_that_no_longer_count_a_start_reads_no_more_than_a_segment() -> None:
+    segment_bytes = 8192
+    house = House(f"offsets.topic.segment.bytes={segment_bytes}", "offsets.topic.num.partitions=1")
+    house.make_topic("t")
+    for offset in range(2_000):
+        house.commit("g", "t", offset)
+    topic = house.topics.get(OFFSETS_TOPIC)
+    assert topic is not None
+    log = topic.partitions[0].log
+    assert log.size_bytes > 20 * segment_bytes
+    log.compact(house.clock.now())
+    assert log.size_bytes < 2 * segment_bytes
+    assert house.after_restart().offset("g", "t") == 1_999
+
+
 async def test_groups_are_spread_over_the_partitions_and_all_are_read_back() -> None:
     house = House("offsets.topic.num.partitions=5")
     house.make_topic("t")
@@ -434,6 +449,15 @@ async def test_one_host_leaves_room_for_the_groups_of_others(caplog: pytest.LogC
     assert "greedy" in said[0]
     house.groups.delete_group("second-0", house.clock.now())
     assert made("second") == 0, "it has 3, and 3 are left"
+
+
+async def test_a_group_takes_no_more_members_than_it_may_have() -> None:
+    house = House("group.max.size=2")
+    for number in (1, 2):
+        waiting = house.groups.join("g", join_request(member_id="", instance_id=f"i{number}"), house.clock.now())
+        assert not isinstance(waiting, JoinAnswer) or waiting.error is ErrorCode.none
+    refused = await joined(house, member_id="", instance_id="i3")
+    assert refused.error is ErrorCode.group_max_size_reached
 
 
 async def test_housekeeping_goes_in_steps_and_ends_with_the_server() -> None:

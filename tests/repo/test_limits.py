@@ -1,0 +1,65 @@
+"""docs/limits.md says the values that stand in the code, and names settings that there are."""
+
+import re
+
+import pytest
+
+from oncelog.server import connection, memory, topic_rules
+from oncelog.server.bodies import MOST_UNFOLDED_BYTES
+from oncelog.server.call import ANSWER_BYTES
+from oncelog.server.groups import coordinator
+from oncelog.server.groups.messages import MOST_ID_CHARACTERS
+from oncelog.server.settings import Settings
+from oncelog.wire.bounds import MOST_ELEMENTS, MOST_STRING_BYTES
+from oncelog.wire.frames import MOST_TAGGED_FIELDS
+from tests.repo.test_guarantees import rows
+from tests.repo.tree import read
+
+ROWS = rows(read("docs/limits.md"))
+SETTINGS = Settings()
+
+
+def mib(size_bytes: int) -> str:
+    assert size_bytes % 2**20 == 0
+    return f"{size_bytes >> 20} MiB"
+
+
+VALUES = {
+    "size of a request": mib(SETTINGS.socket_request_max_bytes),
+    "size of a request other than Produce": mib(connection.OTHER_REQUEST_BYTES),
+    "elements of all arrays of a request": f"{MOST_ELEMENTS:,}",
+    "bytes of a string": f"{MOST_STRING_BYTES:,}",
+    "tagged fields of a request": f"{MOST_TAGGED_FIELDS:,}",
+    "size of an answer": mib(ANSWER_BYTES),
+    "size of the answer to a Fetch": mib(SETTINGS.fetch_max_bytes),
+    "memory for requests that have not arrived whole or are not answered": mib(SETTINGS.queued_max_request_bytes),
+    "memory for answers that clients do not take": mib(memory.UNSENT_BYTES),
+    "connections": f"{SETTINGS.max_connections:,}",
+    "characters of a topic's name": f"{topic_rules.MAX_NAME_CHARS}",
+    "partitions of a server": f"{SETTINGS.oncelog_max_partitions:,}",
+    "size of a batch": f"{SETTINGS.message_max_bytes:,} bytes",
+    "what a batch unfolds to": mib(MOST_UNFOLDED_BYTES),
+    "leased producers of a partition": f"{SETTINGS.oncelog_producer_ring_entries:,}",
+    "producers of a partition with Kafka's pids": f"{SETTINGS.oncelog_producer_kafka_entries:,}",
+    "characters of an id of a group, member, instance or client, and of a protocol type": f"{MOST_ID_CHARACTERS:,}",
+    "groups": f"{SETTINGS.oncelog_max_groups:,}",
+    "members of a group, and ids handed out": f"{SETTINGS.group_max_size:,}",
+    "what members of all groups say of themselves and are assigned": mib(coordinator.MEMBERS_BYTES),
+    "offsets of all groups with their metadata": mib(coordinator.OFFSETS_BYTES),
+    "metadata of an offset": f"{SETTINGS.offset_metadata_max_bytes:,} characters",
+    "what one OffsetCommit stores": f"{SETTINGS.message_max_bytes:,} bytes",
+    "offsets that a start reads though they no longer count": mib(SETTINGS.offsets_topic_segment_bytes),
+}
+
+
+@pytest.mark.parametrize("bound", VALUES)
+def test_a_value_on_the_page_is_the_one_in_the_code(bound: str) -> None:
+    (value,) = [cells[1] for cells in ROWS if cells[0] == bound]
+    assert re.search(rf"(^|\D ){re.escape(VALUES[bound])}", value)
+
+
+def test_each_named_setting_is_one() -> None:
+    topics = read("docs/settings.md")
+    for cells in ROWS:
+        for name in re.findall(r"`([a-z.]+)`", cells[2]):
+            assert f"`{name}`" in topics, name
