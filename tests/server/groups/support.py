@@ -7,7 +7,7 @@ from oncelog.clock import ManualClock
 from oncelog.log.disk import Disk
 from oncelog.producers import ProducerMap
 from oncelog.server.groups.coordinator import GroupCoordinator
-from oncelog.server.groups.messages import JoinRequest
+from oncelog.server.groups.messages import JoinAnswer, JoinRequest
 from oncelog.server.groups.offsets import TopicPartition
 from oncelog.server.groups.records import CommittedOffset
 from oncelog.server.settings import Settings
@@ -98,3 +98,9 @@ def join_request(
         "needs_known_id": needs_known_id,
     }
     return JoinRequest(**(values | more))  # type: ignore[arg-type]
+
+
+async def joined(house: House, group: str = "g", **more: object) -> JoinAnswer:
+    answer = house.groups.join(group, join_request(**more), house.clock.now())  # type: ignore[arg-type]
+    house.timers.advance(0)
+    return answer if isinstance(answer, JoinAnswer) else await answer

@@ -2,18 +2,12 @@
 
 import asyncio
 import errno
-from collections.abc import Iterator
 from random import Random
 
 import pytest
 
 from oncelog.server.errors import ErrorCode
-from oncelog.server.groups import coordinator
-from oncelog.server.groups.coordinator import GroupCoordinator, at_once
-from oncelog.server.groups.member import Member, Members
 from oncelog.server.groups.messages import (
-    MEMBER_BYTES,
-    MOST_ID_CHARACTERS,
     JoinAnswer,
     Leaving,
     SyncAnswer,
@@ -24,15 +18,9 @@ from oncelog.server.groups.records import CommittedOffset
 from oncelog.server.groups.state import State
 from oncelog.server.names import OFFSETS_TOPIC
 from tests.log.memory_disk import MemoryDisk
-from tests.server.groups.support import SESSION_MS, House, join_request
+from tests.server.groups.support import SESSION_MS, House, join_request, joined
 
 DAY_MS = 24 * 60 * 60 * 1000
-
-
-async def joined(house: House, group: str = "g", **more: object) -> JoinAnswer:
-    answer = house.groups.join(group, join_request(**more), house.clock.now())  # type: ignore[arg-type]
-    house.timers.advance(0)
-    return answer if isinstance(answer, JoinAnswer) else await answer
 
 
 async def synced(house: House, answer: JoinAnswer, group: str = "g", share: bytes = b"share") -> SyncAnswer:
@@ -110,21 +98,6 @@ async def test_the_topic_of_offsets_is_internal_and_compacted() -> None:
     assert (topic.is_internal, len(topic.partitions), topic.configs["cleanup.policy"]) == (True, 3, "compact")
 
 
-async def test_of_commits_that_no_longer_count_a_start_reads_no_more_than_a_segment() -> None:
-    segment_bytes = 8192
-    house = House(f"offsets.topic.segment.bytes={segment_bytes}", "offsets.topic.num.partitions=1")
-    house.make_topic("t")
-    for offset in range(2_000):
-        house.commit("g", "t", offset)
-    topic = house.topics.get(OFFSETS_TOPIC)
-    assert topic is not None
-    log = topic.partitions[0].log
-    assert log.size_bytes > 20 * segment_bytes
-    log.compact(house.clock.now())
-    assert log.size_bytes < 2 * segment_bytes
-    assert house.after_restart().offset("g", "t") == 1_999
-
-
 async def test_groups_are_spread_over_the_partitions_and_all_are_read_back() -> None:
     house = House("offsets.topic.num.partitions=5")
     house.make_topic("t")
@@ -199,26 +172,6 @@ async def test_a_disk_that_refuses_is_told_once_however_often_clients_try(
         disk.heal()
         if is_made:
             assert house.commit("g", "t", 7) is ErrorCode.none
-
-
-async def test_what_all_groups_commit_is_bounded_and_who_commits_again_goes_on(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("oncelog.server.groups.coordinator.OFFSETS_BYTES", 100_000)
-    house = House("offsets.topic.num.partitions=1")
-    house.make_topic("t")
-    answers = [house.commit(f"g{number}", "t", 1, metadata="m" * 3000) for number in range(100)]
-    count = answers.count(ErrorCode.none)
-    assert 20 < count < 34 and answers == [ErrorCode.none] * count + [ErrorCode.coordinator_not_available] * (
-        100 - count
-    )
-    assert f"g{count}" not in house.groups.groups
-    assert house.commit("g0", "t", 2, metadata="m" * 3000) is ErrorCode.none
-    assert house.commit("g0", "t", 2, metadata="m" * 4096) is ErrorCode.coordinator_not_available
-    house = house.after_restart()
-    assert house.commit("new", "t", 1, metadata="m" * 3000) is ErrorCode.coordinator_not_available
-    assert house.commit("g0", "t", 3) is ErrorCode.none  # without metadata: there is room again
-    assert house.commit("new", "t", 1, metadata="m" * 2000) is ErrorCode.none
 
 
 def test_what_is_held_of_offsets_is_counted_to_the_byte_whatever_comes_and_goes() -> None:
@@ -379,16 +332,6 @@ async def test_deleted_offsets_stay_deleted() -> None:
     assert (house.offset("g", "t", 0), house.offset("g", "t", 1)) == (None, 6)
 
 
-async def test_a_commit_that_is_too_large_for_one_batch_is_refused_as_a_whole() -> None:
-    house = House("message.max.bytes=20000")
-    house.make_topic("t", 10)
-    now = house.clock.now()
-    assert house.commit("g", "t", 1, 0) is ErrorCode.none
-    many = {TopicPartition("t", index): CommittedOffset(9, -1, "x" * 4000, now.wall_ms) for index in range(10)}
-    assert house.groups.commit("g", many, now) is ErrorCode.invalid_commit_offset_size
-    assert (house.offset("g", "t", 0), house.offset("g", "t", 9)) == (1, None)
-
-
 async def test_one_timer_serves_all_groups() -> None:
     house = House()
     for number in range(100):
@@ -398,127 +341,3 @@ async def test_one_timer_serves_all_groups() -> None:
     house.timers.advance(SESSION_MS + 50)
     states = [house.groups.groups[f"g{number}"].state for number in range(100)]
     assert states == [State.EMPTY] * 51 + [State.STABLE] * 49
-
-
-# Bounds
-
-
-async def test_ids_have_a_bound_and_nothing_is_kept_of_longer_ones() -> None:
-    house = House()
-    house.make_topic("t")
-    now, long = house.clock.now(), "x" * (MOST_ID_CHARACTERS + 1)
-    assert house.groups.check_commit(long, "", None, -1, now) is ErrorCode.invalid_group_id
-    assert house.groups.check_commit(long[1:], "", None, -1, now) is ErrorCode.none
-    assert house.groups.settled(long) is ErrorCode.invalid_group_id
-    assert house.groups.delete_group(long, now) is ErrorCode.invalid_group_id
-    assert house.groups.heartbeat(long, "m", None, 1, now) is ErrorCode.invalid_group_id
-    for refused in ({"client_id": long}, {"instance_id": long}, {"protocol_type": long}):
-        assert (await joined(house, **refused)).error is ErrorCode.invalid_request
-    assert "g" not in house.groups.groups
-
-
-async def test_ids_that_were_only_handed_out_count_as_what_members_hold(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("oncelog.server.groups.coordinator.MEMBERS_BYTES", 5 * MEMBER_BYTES)
-    house = House()
-    for number in range(4):
-        answer = await joined(house, needs_known_id=True, fresh_id=f"m{number}")
-        assert answer.error is ErrorCode.member_id_required
-    assert (await joined(house, needs_known_id=True, fresh_id="m4")).error is ErrorCode.coordinator_not_available
-    house.timers.advance(SESSION_MS)
-    assert (await joined(house, needs_known_id=True, fresh_id="m5")).error is ErrorCode.member_id_required
-
-
-async def test_one_host_leaves_room_for_the_groups_of_others(caplog: pytest.LogCaptureFixture) -> None:
-    house = House("oncelog.max.groups=16")
-    house.make_topic("t")
-
-    def made(host: str) -> int:
-        now = house.clock.now()
-        committed = {TopicPartition("t", 0): CommittedOffset(1, -1, "", now.wall_ms)}
-        count = 0
-        while house.groups.commit(f"{host}-{count}", committed, now, host) is ErrorCode.none:
-            count += 1
-        return count
-
-    assert made("greedy") == 8
-    assert house.groups.commit("greedy-0", {}, house.clock.now(), "greedy") is ErrorCode.none, "what is there goes on"
-    assert made("second") == 4
-    assert made("third") == 2
-    said = [each for each in caplog.messages if "oncelog.max.groups=16" in each]
-    assert len(said) == 1
-    assert "greedy" in said[0]
-    house.groups.delete_group("second-0", house.clock.now())
-    assert made("second") == 0, "it has 3, and 3 are left"
-
-
-async def test_a_group_takes_no_more_members_than_it_may_have() -> None:
-    house = House("group.max.size=2")
-    for number in (1, 2):
-        waiting = house.groups.join("g", join_request(member_id="", instance_id=f"i{number}"), house.clock.now())
-        assert not isinstance(waiting, JoinAnswer) or waiting.error is ErrorCode.none
-    refused = await joined(house, member_id="", instance_id="i3")
-    assert refused.error is ErrorCode.group_max_size_reached
-
-
-async def test_housekeeping_goes_in_steps_and_ends_with_the_server() -> None:
-    house = House()
-    house.make_topic("t")
-    steps: list[Iterator[None]] = []
-    groups = GroupCoordinator(
-        house.settings, house.topics, house.clock, house.timers.call_later, house.flushes.append, in_turns=steps.append
-    )
-    groups.start()
-    now = house.clock.now()
-    for number in range(5):
-        groups.commit(f"g{number}", {TopicPartition("t", 0): CommittedOffset(1, -1, "", now.wall_ms)}, now)
-    ended = groups.topic_deleted("t", now)
-    (step,) = steps
-    next(step)
-    next(step)
-    assert [groups.committed(f"g{number}", "t", 0) is None for number in range(5)] == [True, False, False, False, False]
-    groups.commit("g4", {TopicPartition("t", 0): CommittedOffset(7, -1, "", now.wall_ms)}, now)
-    assert not ended.done()
-    at_once(step)
-    assert ended.done()
-    left = [groups.committed(f"g{number}", "t", 0) for number in range(5)]
-    assert [each is not None and each.offset for each in left] == [False, False, False, False, 7]
-
-
-async def test_many_offsets_of_one_group_are_forgotten_in_turns_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coordinator, "REMOVED_AT_A_TIME", 2)
-    house = House()
-    house.make_topic("t", 5)
-    steps: list[Iterator[None]] = []
-    groups = GroupCoordinator(
-        house.settings, house.topics, house.clock, house.timers.call_later, house.flushes.append, in_turns=steps.append
-    )
-    groups.start()
-    now = house.clock.now()
-    committed = CommittedOffset(1, -1, "", now.wall_ms)
-    groups.commit("g", {TopicPartition("t", index): committed for index in range(5)}, now)
-    groups.topic_deleted("t", now)
-    (step,) = steps
-    left = [sum(groups.committed("g", "t", index) is not None for index in range(5)) for _ in step]
-    assert left == [5, 3, 1]
-    assert groups.committed_topics("g") == {}
-
-
-async def test_clients_that_hang_up_together_are_not_looked_for_among_all_members(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    house = House()
-    request = [join_request(fresh_id=f"m{number}") for number in range(10)]
-    waiters = [house.groups.join("g", each, house.clock.now()) for each in request]
-    walks: list[object] = []
-
-    def walked(members: Members) -> Iterator[Member]:
-        walks.append(members)
-        return iter(())
-
-    monkeypatch.setattr(Members, "__iter__", walked)
-    for waiter in waiters[:9]:
-        assert isinstance(waiter, asyncio.Future)
-        waiter.cancel()
-    await asyncio.sleep(0)
-    assert len(house.groups.groups["g"].members) == 1
-    assert walks == []
