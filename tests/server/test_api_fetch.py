@@ -102,16 +102,16 @@ def test_a_long_poll_ends_when_a_record_arrives(server: Server, raw: RawConnecti
     assert raw.answer().responses[0].partitions[0].records[17:] == ONE[17:]
 
 
-def ask_and_wait(server: Server, raw: RawConnection, topic: str, *, min_bytes: int, max_wait_ms: int = 60_000) -> None:
+def ask_and_wait(server: Server, raw: RawConnection, topic: str, *, min_bytes: int, offset: int = 0) -> None:
     raw.ask(
         "fetch",
         11,
-        max_wait=max_wait_ms,
+        max_wait=60_000,
         min_bytes=min_bytes,
         max_bytes=1 << 20,
         session_epoch=-1,
         forgotten_topics_data=[],
-        topics=[{"topic": topic, "partitions": [part()]}],
+        topics=[{"topic": topic, "partitions": [part(offset)]}],
     )
     partition = server.broker.topics.partition(topic, 0)
     assert partition is not None
@@ -129,6 +129,20 @@ def test_a_long_poll_waits_for_as_many_bytes_as_it_asked_for(server: Server, raw
         raw.socket.settimeout(25)
         other.produce(topic, 0, ONE)
     assert len(raw.answer().responses[0].partitions[0].records) == len(ONE) * 3
+
+
+def test_a_long_poll_ends_when_enough_is_appended_though_the_log_has_shrunk(server: Server, raw: RawConnection) -> None:
+    topic = new_topic(raw, segment_bytes=str(5 * len(ONE)))
+    for _ in range(6):
+        raw.produce(topic, 0, ONE)
+    raw.socket.settimeout(10)
+    ask_and_wait(server, raw, topic, min_bytes=2 * len(ONE), offset=6)
+    with RawConnection(server.bootstrap_servers) as other:
+        wanted = {"partition_index": 0, "offset": 5}
+        other.call("delete_records", 2, topics=[{"name": topic, "partitions": [wanted]}], timeout=1000)
+        for _ in range(2):
+            other.produce(topic, 0, ONE)
+    assert len(raw.answer().responses[0].partitions[0].records) == 2 * len(ONE)
 
 
 def test_polls_that_lack_much_cost_an_append_nothing_and_are_called_when_they_have_it(

@@ -126,7 +126,7 @@ class Appender:
         self._staged = []
         self._staged_bytes = 0
         self._staged_max_ms = -1
-        self._extent.appended(self._staged_next)
+        self._extent.appended(self._staged_next, size_bytes)
         if self._trouble:
             self._well_again()
         self._behind.appended(size_bytes, self.now)

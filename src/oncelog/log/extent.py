@@ -14,6 +14,7 @@ class Extent:
         self.log_start_offset = 0
         self.next_offset = 0
         self.high_watermark = 0
+        self.appended_bytes = 0  # since the start; retention, compaction and cuts take nothing of it
         self.cuts = 0  # how often the end moved back, so that a flush begun before does not count
         self.configure(config)
 
@@ -27,7 +28,8 @@ class Extent:
         self.next_offset = next_offset
         self.high_watermark = 0 if self._replicated else next_offset
 
-    def appended(self, next_offset: int) -> None:
+    def appended(self, next_offset: int, size_bytes: int) -> None:
+        self.appended_bytes += size_bytes
         self.next_offset = next_offset
         if self._follows_appends:
             self.high_watermark = next_offset

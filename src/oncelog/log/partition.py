@@ -150,6 +150,11 @@ class PartitionLog:
         return self._extent.high_watermark
 
     @property
+    def appended_bytes(self) -> int:
+        """Since the start. Unlike the size it only grows."""
+        return self._extent.appended_bytes
+
+    @property
     def leader_epoch(self) -> int:
         return self._parts.epochs.current
 

@@ -98,7 +98,7 @@ class Fetch:
         self._max_bytes = min(request.max_bytes, call.broker.settings.fetch_max_bytes)
         self._topics: list[tuple[bytes, list[Asked]]] = []
         self._found_bytes = 0
-        self._found_in_bytes = 0  # the size of the logs then: what they have grown by since may be found as well
+        self._appended_before = 0  # to the logs until then; what came since may be found as well
         self._held_bytes = 0  # of an answer in turns: others read meanwhile
         self._is_hidden = False  # records waited for the disk then, and nobody knows how much they are
         self._future: asyncio.Future[Encoded] | None = None
@@ -137,7 +137,7 @@ class Fetch:
         loop = asyncio.get_running_loop()
         give_up_s = loop.time() + max_wait_s
         while True:
-            in_bytes = self._size_bytes()
+            appended_before = self._appended_bytes()
             try:
                 topics, size_bytes, has_error = await self._call.broker.turns.run(self._reading(holds=True))
                 left_s = give_up_s - loop.time()
@@ -146,7 +146,7 @@ class Fetch:
             finally:
                 self._memory.unsent.give_back(self._held_bytes)
                 self._held_bytes = 0
-            if size_bytes + self._size_bytes() - in_bytes >= self._min_bytes:
+            if size_bytes + self._appended_bytes() - appended_before >= self._min_bytes:
                 continue  # it came where it had been looked already
             del topics  # too little: what is there will be read again
             self._enough = loop.create_future()
@@ -160,19 +160,19 @@ class Fetch:
     def _partitions(self) -> list[Partition]:
         return [each.partition for _, asked in self._topics for each in asked if each.partition is not None]
 
-    def _size_bytes(self) -> int:
-        return sum(partition.log.size_bytes for partition in self._partitions())
+    def _appended_bytes(self) -> int:
+        return sum(partition.log.appended_bytes for partition in self._partitions())
 
     def _wait(self, found_bytes: int) -> None:
         """Until one of the partitions has grown by its part of what is lacking: before, all together cannot have. What
         waits for the disk may be enough once it is seen."""
         partitions = self._partitions()
-        self._found_bytes, self._found_in_bytes = found_bytes, self._size_bytes()
+        self._found_bytes, self._appended_before = found_bytes, self._appended_bytes()
         self._is_hidden = any(each.log.high_watermark < each.log.next_offset for each in partitions)
         lacks_bytes = 0 if self._is_hidden else max(self._min_bytes - found_bytes, 0)
         part_bytes = -(-lacks_bytes // len(partitions)) if partitions else 0
         for partition in partitions:
-            partition.polls.add(self._woken, partition.log.size_bytes + part_bytes)
+            partition.polls.add(self._woken, partition.log.appended_bytes + part_bytes)
 
     def _woken(self) -> None:
         """Look again once this round of the loop is over: what woke us may have more to do, and so may others."""
@@ -188,7 +188,7 @@ class Fetch:
         self._is_due = False
         if not self._is_waiting():
             return
-        found_bytes = self._found_bytes + self._size_bytes() - self._found_in_bytes
+        found_bytes = self._found_bytes + self._appended_bytes() - self._appended_before
         is_gone = any(partition.is_deleted or partition.log.offline for partition in self._partitions())
         if found_bytes >= self._min_bytes or self._is_hidden or is_gone:
             if self._enough is not None:

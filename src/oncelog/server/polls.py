@@ -1,4 +1,4 @@
-"""Fetches that wait at a partition, each until its log has a certain size: one that would find too little sleeps on."""
+"""Fetches that wait at a partition, each until so much was appended there: one that would find too little sleeps on."""
 
 import asyncio
 from collections import deque
@@ -22,18 +22,18 @@ class Polls:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, poll: Callable[[], None], size_bytes: int) -> None:
-        self._waiting[poll] = size_bytes
-        self._least_bytes = min(self._least_bytes, size_bytes)
+    def add(self, poll: Callable[[], None], appended_bytes: int) -> None:
+        self._waiting[poll] = appended_bytes
+        self._least_bytes = min(self._least_bytes, appended_bytes)
 
     def discard(self, poll: Callable[[], None]) -> None:
         self._waiting.pop(poll, None)
 
-    def wake(self, size_bytes: int) -> None:
+    def wake(self, appended_bytes: int) -> None:
         """Those are called, and forgotten, that wait for no more than this."""
-        if size_bytes < self._least_bytes:
+        if appended_bytes < self._least_bytes:
             return
-        due = [poll for poll, wanted_bytes in self._waiting.items() if wanted_bytes <= size_bytes]
+        due = [poll for poll, wanted_bytes in self._waiting.items() if wanted_bytes <= appended_bytes]
         for poll in due:
             del self._waiting[poll]
         self._least_bytes = min(self._waiting.values(), default=NEVER)

@@ -27,7 +27,7 @@ class Partition:
             waiter()
         if self.polls:
             is_gone = self.is_deleted or self.log.offline is not None
-            self.polls.wake(NEVER if is_gone else self.log.size_bytes)
+            self.polls.wake(NEVER if is_gone else self.log.appended_bytes)
 
 
 class Topic:
