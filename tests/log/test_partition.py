@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from oncelog.log.config import Flush, LogConfig, TimestampType
-from oncelog.log.errors import OffsetOutOfRange
+from oncelog.log.errors import Damaged, OffsetOutOfRange
 from oncelog.log.handles import Handles
 from oncelog.log.partition import PartitionLog
 from oncelog.producers import Decision, ProducerMap
 from oncelog.producers.fence import read_fence
-from oncelog.records.header import check_produced, headers, read_header
+from oncelog.records.header import check_produced, headers, read_header, restamp_crc
 from oncelog.records.read import records_of
 from tests.log.memory_disk import MemoryDisk
 from tests.log.support import (
@@ -278,6 +278,34 @@ def test_a_replicated_log_keeps_offsets_and_epochs_and_learns_the_producers() ->
     assert follower.end_of_epoch(3) == (3, 10)
     with pytest.raises(OffsetOutOfRange):
         follower.append_replicated(leader.read(4, 100), NOW)
+
+
+@pytest.mark.parametrize("wrong_at", [16, 20, 60, -1], ids=["magic", "crc", "count", "body"])
+def test_a_follower_takes_nothing_of_what_rotted_at_its_leader(wrong_at: int) -> None:
+    leader = open_log(MemoryDisk(), leader_epoch=3)
+    for number in range(3):
+        put(leader, b"%d" % number, pid=LEASED, sequence=number)
+    sent = bytearray(leader.read(0, 1 << 20))
+    *_, (last, _) = headers(sent)
+    sent[wrong_at if wrong_at < 0 else last + wrong_at] ^= 1
+    follower = open_log(MemoryDisk(), replicated=True)
+    with pytest.raises(Damaged, match="the leader's batch at offset 2"):
+        follower.append_replicated(sent, NOW)
+    assert follower.next_offset == 0
+    assert follower.producers.highwater(LEASED) is None
+    assert follower.append_replicated(leader.read(0, 1 << 20), NOW) == 3
+
+
+def test_a_follower_takes_a_body_that_its_leader_acknowledged_whatever_it_is() -> None:
+    leader, follower = open_log(MemoryDisk(), leader_epoch=3), open_log(MemoryDisk(), replicated=True)
+    odd = batch(b"value")
+    odd[-1] ^= 1
+    restamp_crc(odd, 0, len(odd))
+    append(leader, odd)
+    put(leader, b"behind it")
+    assert follower.append_replicated(leader.read(0, 1 << 20), NOW) == 2
+    follower.advance_high_watermark(2)
+    assert list(batches_in(follower)) == list(batches_in(leader))
 
 
 def test_epochs_end_where_the_next_began() -> None:

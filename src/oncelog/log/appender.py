@@ -11,14 +11,23 @@ from typing import NoReturn
 from oncelog.clock import Now
 from oncelog.log.config import LogConfig, TimestampType
 from oncelog.log.disk import MAX_BUFFERS, write_all
-from oncelog.log.errors import NO_DESCRIPTORS, LogStorageError, OffsetOutOfRange
+from oncelog.log.errors import NO_DESCRIPTORS, Damaged, LogStorageError, OffsetOutOfRange
 from oncelog.log.parts import Parts
 from oncelog.log.replay import replay_header
 from oncelog.log.segment import Segment
 from oncelog.log.staged import Fenced, Staged, fence_batch
 from oncelog.producers import Decision
 from oncelog.producers.sequences import SEQUENCE_MASK
-from oncelog.records.header import BatchHeader, Buffer, headers, read_header, stamp, stamp_append_time
+from oncelog.records.header import (
+    MAGIC,
+    BatchHeader,
+    Buffer,
+    body_crc,
+    headers,
+    read_header,
+    stamp,
+    stamp_append_time,
+)
 from oncelog.records.trim import trim
 
 logger = logging.getLogger(__name__)
@@ -137,15 +146,21 @@ class Appender:
         return staged
 
     def append_replicated(self, batches: Buffer, now: Now) -> int:
-        """Whole batches from the leader, offsets and epochs as they are; replay never refuses. The next offset."""
+        """Whole batches from the leader, offsets and epochs as they are; replay never refuses. The next offset.
+
+        A batch that is not what its leader took in is refused, so that rot does not spread. Whether its body is records
+        only the leader can decide: behind a batch that is acknowledged, a copy without it could take in nothing more.
+        """
         self._health.check()
         expected = self._staged_next
         found = list(headers(batches))
-        for _, header in found:
+        view = memoryview(batches)
+        for at, header in found:
             if header.base_offset < expected or header.leader_epoch < self._epochs.latest:
                 raise OffsetOutOfRange(header.base_offset, expected, expected)
+            if header.magic != MAGIC or body_crc(view, at, header.size_bytes) != header.crc:
+                raise Damaged(f"{self._folder}: the leader's batch at offset {header.base_offset} does not fit its CRC")
             expected = header.last_offset + 1
-        view = memoryview(batches)
         for at, header in found:
             self._epochs.follow(header.leader_epoch, header.base_offset)
             self._take(view[at : at + header.size_bytes], header, now)
