@@ -2,26 +2,33 @@
 
 A victim, in a process of its own, sends one record at a time while each attack runs against a fresh server. The table
 shows what the victim's answers took, what the server's memory came to, and what the attacker was told. The first row
-attacks nothing: the machine's own pauses stand there.
+attacks nothing: the machine's own pauses stand there. With `--before`, another version's server is attacked, too.
 """
 
 import time
 from collections.abc import Generator
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event, Thread
+from typing import Any
 
 import click
 
 from bench.attacks import ROWS, Row, Said, row
-from bench.command import chosen, circumstances, keep
+from bench.command import chosen, circumstances, keep, write_between
 from bench.process import cpu_seconds, resident_mb
-from bench.victim import Waits, victim
-from tests.peers.oncelog_process import OncelogProcess
+from bench.victim import victim
+from tests.peers.oncelog_process import SOURCES, OncelogProcess
 from tests.peers.server_process import ServerProcess
+from tests.raw import ServerClosed
 
 LOOK_S = 0.05
 AFTERWARDS_S = 1.0  # what is put off until later hurts later
+
+BESIDE = ("worst_ms", "p999_ms", "peak_mb")
+PAGE = Path(__file__).parents[1] / "docs/limits.md"
+BEGIN, END = "<!-- attacks -->", "<!-- end of attacks -->"
 
 Figures = dict[str, float | str]
 
@@ -53,8 +60,8 @@ class Peak:
         return self.mb
 
 
-def measure(each: Row, folder: Path) -> tuple[Figures, Waits]:
-    with OncelogProcess(folder) as server:
+def measure(each: Row, folder: Path, sources: Path = SOURCES) -> Figures:
+    with OncelogProcess(folder, sources=sources) as server:
         attack = each.attack(server)
         with victim(server.port) as other:
             next(attack)
@@ -87,26 +94,57 @@ def measure(each: Row, folder: Path) -> tuple[Figures, Waits]:
             server.stop()
             server.start()
             figures["start_processor_s"] = cpu_seconds(server.pid)
-    return figures, found
+    return figures
+
+
+HEAD = (
+    "| attack | p50 ms | p99.9 ms | worst ms | memory in MB before → most → after | what the attacker is told |\n"
+    "|---|--:|--:|--:|--:|---|"
+)
+BESIDE_HEAD = (
+    "| attack | worst ms, before | now | p99.9 ms, before | now | most memory in MB, before | now "
+    "| what the attacker is told now |\n|---|--:|--:|--:|--:|--:|--:|---|"
+)
 
 
 def line(each: Row, figures: Figures) -> str:
     ms = " | ".join(f"{figures[name]:.1f}" for name in ("p50_ms", "p999_ms", "worst_ms"))
     mb = " → ".join(f"{figures[name]:.0f}" for name in ("before_mb", "peak_mb", "after_mb"))
+    return f"| {each.title} | {ms} | {mb} | {told(figures)} |"
+
+
+def line_beside(each: Row, before: Figures, figures: Figures) -> str:
+    cells = [f"{found[name]:,.0f}" if found else "died" for name in BESIDE for found in (before, figures)]
+    return f"| {each.title} | {' | '.join(cells)} | {told(figures)} |"
+
+
+def told(figures: Figures) -> str:
     start = figures.get("start_processor_s")
-    restart = "" if start is None else f"; the next start takes {start:.1f} s of processor time"
-    return f"| {each.title} | {ms} | {mb} | {figures['said']}{restart} |"
+    return f"{figures['said']}{'' if start is None else f'; the next start takes {start:.1f} s of processor time'}"
 
 
-HEAD = "| attack | p50 ms | p99.9 ms | worst ms | memory in MB before → most → after | what the attacker is told |"
+def measure_before(each: Row, sources: Path) -> Figures:
+    """That server may not live through it: then there are no figures."""
+    with TemporaryDirectory(prefix="oncelog-attack-") as folder, suppress(ServerClosed, OSError):
+        return measure(each, Path(folder), sources)
+    return {}
 
 
 @click.command(help=__doc__)
 @click.option("--only", multiple=True, help="An attack; may be given several times. All by default.")
 @click.option("--leave-out", multiple=True, help="An attack to leave out.")
 @click.option("--list", "list_rows", is_flag=True, help="Name the attacks and end.")
+@click.option("--before", type=click.Path(path_type=Path, exists=True, file_okay=False), help="Another checkout.")
+@click.option("--page/--no-page", default=None, help="Write the page. By default when all rows were measured.")
 @click.option("--keep/--no-keep", "is_kept", default=True, help="Write all figures to bench/results/.")
-def main(only: tuple[str, ...], leave_out: tuple[str, ...], list_rows: bool, is_kept: bool) -> None:
+def main(
+    only: tuple[str, ...],
+    leave_out: tuple[str, ...],
+    list_rows: bool,
+    before: Path | None,
+    page: bool | None,
+    is_kept: bool,
+) -> None:
     rows = sorted(ROWS, key=lambda each: each.name != "nothing")
     if list_rows:
         for each in rows:
@@ -114,15 +152,25 @@ def main(only: tuple[str, ...], leave_out: tuple[str, ...], list_rows: bool, is_
         return
     names = set(chosen((each.name for each in rows), only, leave_out))
     about = circumstances()
-    kept: dict[str, Figures] = {}
-    click.echo(f"{HEAD}\n|---|--:|--:|--:|--:|---|")
+    kept: dict[str, Any] = {}
+    lines = [HEAD if before is None else BESIDE_HEAD]
+    click.echo(lines[0])
     for each in rows:
-        if each.name in names:
-            with TemporaryDirectory(prefix="oncelog-attack-") as folder:
-                kept[each.name], _ = measure(each, Path(folder))
-            click.echo(line(each, kept[each.name]))
+        if each.name not in names:
+            continue
+        then = {} if before is None else measure_before(each, before / "src")
+        with TemporaryDirectory(prefix="oncelog-attack-") as folder:
+            now = measure(each, Path(folder))
+        kept[each.name] = now if before is None else {"before": then, "now": now}
+        lines.append(line(each, now) if before is None else line_beside(each, then, now))
+        click.echo(lines[-1])
     if is_kept:
         click.echo(f"kept in {keep(about, kept, 'attack-')}")
+    if page if page is not None else len(names) == len(rows):
+        head = (
+            f"Measured {about['when'][:10]} on {about['machine']['cores']} cores of a {about['machine']['processor']}."
+        )
+        write_between(PAGE, BEGIN, END, f"{head}\n\n" + "\n".join(lines))
 
 
 if __name__ == "__main__":
