@@ -15,7 +15,9 @@ What it does to a log that trusts it too far, all of it drawn from one seed:
 - **Short writes.** With `short_writes` any write may take fewer bytes than it was given.
 - **Rot.** `flip(path, position)` turns one bit of what is stored, synced or not.
 
-It does not fail reads by itself, nor lose what was synced, nor bring back the name of a file removed long ago.
+- **Bad sectors.** `fail_reads(path)`: whatever is asked of the file's contents is EIO until the disk is healed.
+
+It does not lose what was synced, nor bring back the name of a file removed long ago.
 """
 
 import errno
@@ -90,6 +92,7 @@ class MemoryFile:
     def pread(self, size_bytes: int, position: int) -> bytes:
         self._disk.alive()
         self._check_open()
+        self._disk.check_readable(self._path)
         return bytes(self._inode.content[position : position + size_bytes])
 
     def send_to(self, socket_fd: int, size_bytes: int, position: int) -> int:
@@ -149,6 +152,7 @@ class MemoryDisk:
         self.trace: list[tuple[str, str]] = []  # the last of them, to tell what a failing step was
         self._dies_at = -1
         self._dead = False
+        self._unreadable: set[str] = set()
         self._refusals: list[tuple[frozenset[str], int, int]] = []  # operations, error number, how often
         self._folders: set[str] = {"", "/"}
         self._files: dict[str, Inode] = {}
@@ -165,8 +169,12 @@ class MemoryDisk:
         """`operations` is a list with blanks: pwritev fdatasync truncate open rename unlink mkdir rmdir sync_folder."""
         self._refusals.append((frozenset(operations.split()), error_number, times))
 
+    def fail_reads(self, path: str) -> None:
+        self._unreadable.add(path)
+
     def heal(self) -> None:
         self._refusals.clear()
+        self._unreadable.clear()
         self.capacity_bytes = ENOUGH_BYTES
         self.short_writes = False
 
@@ -198,6 +206,10 @@ class MemoryDisk:
     def alive(self) -> None:
         if self._dead:
             raise Died
+
+    def check_readable(self, path: str) -> None:
+        if path in self._unreadable:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
 
     def step(self, operation: str, path: str) -> bool:
         """Count an operation, refuse it if asked to; True when the process dies in it."""

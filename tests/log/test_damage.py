@@ -1,12 +1,16 @@
 """Damage that a torn write cannot explain: said with the file's name and what to do, and nothing is taken for gone."""
 
 import struct
+from copy import deepcopy
 from dataclasses import replace
 
 import pytest
 
+from oncelog.log.checking import check_partition
+from oncelog.log.compaction_swap import decide_swap
 from oncelog.log.config import LogConfig
-from oncelog.log.errors import OffsetOutOfRange
+from oncelog.log.cutting import cut_back
+from oncelog.log.errors import LogStorageError, OffsetOutOfRange
 from oncelog.log.partition import PartitionLog
 from tests.log.memory_disk import MemoryDisk
 from tests.log.support import FOLDER, LEASED, NOW, SMALL, at, open_log, put, values_in
@@ -144,6 +148,115 @@ def test_an_index_that_lies_is_made_anew_wherever_it_is_used(position: int) -> N
             again = open_log(found.crash(keep_all=True), LARGE)
             first = again.offset_for_time(NOW.wall_ms)
             assert first is not None and first.offset == 0
+
+
+def test_an_index_that_points_into_a_batch_where_the_promised_offset_seems_to_stand_is_made_anew() -> None:
+    disk = MemoryDisk()
+    filled(disk, LARGE).close()
+    found = disk.crash(keep_all=True)
+    found.flip(INDEX, 24 + 15, bit=1)  # the first batch, at byte 2: eight zeros stand there as well
+    again = open_log(found, LARGE)
+    assert values_in(again) == [b"%d" % number for number in range(40)]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_an_index_that_cannot_be_read_is_as_good_as_none(clean: bool) -> None:
+    for config in (SMALL, LARGE):
+        disk = MemoryDisk()
+        log = filled(disk, config)
+        log.checkpoint(NOW)
+        if clean:
+            log.close()
+        found = disk.crash(keep_all=True)
+        for name in found.listdir(FOLDER):
+            if name.endswith(".index"):
+                found.fail_reads(f"{FOLDER}/{name}")
+        assert check_partition(found, FOLDER).damage == []
+        again = open_log(found, config)
+        assert again.offline is None, again.offline
+        assert values_in(again) == [b"%d" % number for number in range(40)]
+
+
+def test_an_index_that_cannot_be_read_any_more_keeps_no_record_from_readers() -> None:
+    disk = MemoryDisk()
+    log = filled(disk, LARGE)
+    log.close()
+    log = open_log(disk, LARGE)
+    disk.fail_reads(INDEX)
+    assert values_in(log, 1) == [b"%d" % number for number in range(40)]
+    first = log.offset_for_time(NOW.wall_ms)
+    assert first is not None and first.offset == 0
+
+
+@pytest.mark.parametrize(
+    "stray", ["5.log", "\u00b2.log", "9" * 20 + ".log", "\u00b2.producers", f"{0:020d}.log.\u00b2.swap"]
+)
+def test_a_file_whose_name_is_no_offset_is_nobodys(stray: str) -> None:
+    disk = MemoryDisk()
+    filled(disk, SMALL).close()
+    found = disk.crash(keep_all=True)
+    found.open(f"{FOLDER}/{stray}", create=True)
+    assert check_partition(found, FOLDER).damage == []
+    again = open_log(found, SMALL)
+    assert again.offline is None and values_in(again) == [b"%d" % number for number in range(40)]
+    assert found.exists(f"{FOLDER}/{stray}")
+
+
+def test_what_is_behind_a_closed_segments_end_takes_the_partition_offline_with_what_to_do() -> None:
+    disk = MemoryDisk()
+    log = filled(disk, SMALL)
+    log.close()
+    found = disk.crash(keep_all=True)
+    found.open(log.segments[0].log_path, write=True).pwritev([b"\xff" * 100], log.segments[0].size_bytes)
+    offline = open_log(found, SMALL).offline
+    assert offline is not None and "Restore the files from a backup; `oncelog check --data data`" in offline
+
+
+def test_a_file_that_cannot_be_read_takes_the_partition_offline_with_what_to_do() -> None:
+    disk = MemoryDisk()
+    log = filled(disk, SMALL)
+    found = disk.crash(keep_all=True)
+    found.fail_reads(log.segments.active.log_path)
+    offline = open_log(found, SMALL).offline
+    assert offline is not None and log.segments.active.log_path in offline and "Restore the files" in offline
+
+
+def test_a_compacted_segment_that_lost_its_records_is_no_gap_of_compaction() -> None:
+    disk = MemoryDisk()
+    log = filled(disk, COMPACTED)
+    assert log.compact(NOW)
+    log.close()
+    for segment in log.segments.closed:
+        found = disk.crash(keep_all=True)
+        found.open(segment.log_path, write=True).truncate(0)
+        assert open_log(deepcopy(found), COMPACTED).offline is not None
+        assert check_partition(found, FOLDER).damage
+
+
+@pytest.mark.parametrize("ending", ["log", "index"])
+def test_what_compaction_is_about_to_replace_stays_where_the_replacement_is_not_whole(ending: str) -> None:
+    disk = MemoryDisk()
+    log = filled(disk, COMPACTED)
+    log.segments.roll()
+    job = log.begin_compaction(NOW)
+    assert job is not None
+    job.run()
+    group = job.groups[0]
+    left = values_in(log)
+    decide_swap(disk, FOLDER, group.base_offset, group.end_offset)
+    found = disk.crash(keep_all=True)
+    found.open(f"{FOLDER}/{group.base_offset:020d}.{ending}.{group.end_offset:020d}.swap", write=True).truncate(0)
+    before = found.listdir(FOLDER)
+    offline = open_log(found, COMPACTED).offline
+    assert offline is not None and ".swap is to replace the segments from 0" in offline and "Restore both" in offline
+    assert found.listdir(FOLDER) == before
+    assert check_partition(found, FOLDER).damage
+    with pytest.raises(LogStorageError, match="Nothing is removed"):
+        cut_back(found, FOLDER, 5)
+    for name in before:
+        if name.endswith((".swap", ".cleaned")):
+            found.unlink(f"{FOLDER}/{name}")
+    assert values_in(open_log(found, COMPACTED)) == left
 
 
 def test_an_index_whose_end_is_wrong_does_not_make_a_whole_closed_segment_count_as_short() -> None:

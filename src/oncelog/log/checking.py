@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from oncelog.log import notes, snapshots
 from oncelog.log.cleaner_state import CleanerState
+from oncelog.log.compaction_swap import damage_of_swap
 from oncelog.log.disk import Disk, File, read_whole
 from oncelog.log.errors import LogStorageError
 from oncelog.log.index import ENTRY, ENTRY_BYTES, HEAD
@@ -163,6 +164,10 @@ class _Check:
         }
         for swap in filter(None, map(swap_of, self._names)):
             if swap.is_log:  # decided, so it counts already
+                damage = damage_of_swap(self._disk, self._folder, swap)
+                if damage:
+                    self._checked.damaged(damage)
+                    continue
                 for base in [base for base in found if swap.base_offset <= base < swap.end_offset]:
                     del found[base]
                 index_swap = swap.name.replace(LOG, INDEX, 1)
@@ -220,7 +225,9 @@ class _Check:
 
     def _check_segment(self, piece: Piece, following: list[Piece]) -> None:
         if 0 <= self._expected != piece.base_offset:
-            self._out_of_order(piece, 0, piece.base_offset, [piece, *following])
+            # No gap of compaction: the last batch of a segment always stays.
+            reason = f"it begins at offset {piece.base_offset}, the segment before it ends at {self._expected}"
+            self._problem(piece, 0, reason, [piece, *following])
             if self._is_cut:
                 return
         self._expected = piece.base_offset
@@ -322,7 +329,10 @@ class _IndexCheck:
     """Whether each entry of an index speaks of a batch that is there."""
 
     def __init__(self, disk: Disk, path: str) -> None:
-        data = read_whole(disk, path) if disk.exists(path) else b""
+        try:
+            data = read_whole(disk, path) if disk.exists(path) else b""
+        except OSError:  # as good as none
+            data = b""
         self._entries = ENTRY.iter_unpack(data[: len(data) // ENTRY_BYTES * ENTRY_BYTES])
         self._next = next(self._entries, None)
         self.is_wrong = self._next is not None and self._next[1] < 0 and self._next != HEAD

@@ -155,7 +155,7 @@ def finish(log: Parts, job: CompactionJob) -> Generator[Wait, None, None]:
             removed = _held(log, group)
             try:
                 _swap(log, group)
-            except OSError:
+            except (OSError, LogStorageError):
                 _close_all(removed)
                 raise
             yield partial(_close_all, removed)
@@ -199,7 +199,7 @@ def _swap(log: Parts, group: Group) -> None:
         decide_swap(log.disk, log.folder, group.base_offset, group.end_offset)
         finish_swap(log.disk, log.folder, group.base_offset, group.end_offset)
         log.segments.replace(group.segments, closed_segment(log.handles, log.disk, log.folder, group))
-    except OSError as error:
+    except (OSError, LogStorageError) as error:
         if not log.disk.exists(cleaned_path(group.segments[0].log_path, group.end_offset, CLEANED)):
             # What is in memory does not tell what the files hold any more.
             log.health.go_offline(

@@ -14,7 +14,6 @@ Entries are appended in memory and written 512 at a time; entries up to the reco
 what was looked into last stays in memory, so an old segment costs no more than its name.
 """
 
-import errno
 import struct
 import sys
 from array import array
@@ -22,6 +21,7 @@ from bisect import bisect_right
 from typing import NamedTuple
 
 from oncelog.log.disk import write_all
+from oncelog.log.errors import NO_DESCRIPTORS, Damaged
 from oncelog.log.handles import Handles, Page
 
 ENTRY = struct.Struct(">qqq")
@@ -94,8 +94,11 @@ class Index:
 
     @property
     def is_known(self) -> bool:
-        """Whether its version is this one, or the one that had none."""
-        first = self.entry(0) if self.entries else HEAD
+        """Whether both ends can be read, and its version is this one or the one that had none."""
+        try:
+            first, _ = (self.entry(0), self.entry(self.entries - 1)) if self.entries else (HEAD, HEAD)
+        except Damaged:
+            return False
         return first == HEAD or first.position >= 0
 
     def last(self) -> Entry | None:
@@ -197,7 +200,13 @@ class Index:
         return Entry._make(ENTRY.unpack(self._read(number, 1)))
 
     def _read(self, first: int, count: int) -> bytes:
-        data = self._handles.get(self.path).pread(count * ENTRY_BYTES, first * ENTRY_BYTES)
+        """Whatever is wrong with the file, it can be made anew from the log."""
+        try:
+            data = self._handles.get(self.path).pread(count * ENTRY_BYTES, first * ENTRY_BYTES)
+        except OSError as error:
+            if error.errno in NO_DESCRIPTORS:
+                raise
+            raise Damaged(f"{self.path} cannot be read: {error}") from error
         if len(data) != count * ENTRY_BYTES:
-            raise OSError(errno.EIO, f"{self.path} ends before its entry {first + count}")
+            raise Damaged(f"{self.path} ends before its entry {first + count}")
         return data

@@ -13,6 +13,7 @@ EPOCH_FILE = "leader-epoch"
 START_FILE = "log-start"
 CLEANER_FILE = "cleaner"
 FLUSHED_FILE = "flushed"
+LATEST_OFFSET = 2**63 - 1
 
 
 def log_path(folder: str, base_offset: int) -> str:
@@ -45,13 +46,17 @@ def swap_of(name: str) -> Swap | None:
         return None
     target, _, end = name.removesuffix(SWAP).rpartition(".")
     base, _, kind = target.partition(".")
-    if not (base.isdigit() and end.isdigit() and kind in ("log", "index")):
+    if not (_is_offset(base) and _is_offset(end) and kind in ("log", "index")):
         return None
     return Swap(name, target, int(base), int(end), kind == "log")
 
 
 def offsets_of(names: Iterable[str], ending: str) -> list[int]:
     """The numbers of all files with this ending, in order."""
-    return sorted(
-        int(stem) for name in names if name.endswith(ending) and (stem := name.removesuffix(ending)).isdigit()
-    )
+    stems = (name.removesuffix(ending) for name in names if name.endswith(ending))
+    return sorted(int(stem) for stem in stems if _is_offset(stem))
+
+
+def _is_offset(stem: str) -> bool:
+    """As it is written here: what else stands in the folder is nobody's file."""
+    return len(stem) == 20 and stem.isascii() and stem.isdigit() and int(stem) <= LATEST_OFFSET

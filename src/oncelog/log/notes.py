@@ -12,9 +12,8 @@ from crc32c import crc32c
 
 from oncelog.log.disk import Disk, read_whole, replace_file, write_all
 from oncelog.log.errors import LogStorageError
-from oncelog.log.names import EPOCH_FILE, FLUSHED_FILE, START_FILE
+from oncelog.log.names import EPOCH_FILE, FLUSHED_FILE, LATEST_OFFSET, START_FILE
 
-LATEST_OFFSET = 2**63 - 1
 LATEST_EPOCH = 2**31 - 2  # the next start opens one more
 
 

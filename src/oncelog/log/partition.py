@@ -1,5 +1,6 @@
 """One partition's log, as the rest of oncelog sees it: open, append, read, care for, close."""
 
+import errno
 import logging
 from collections.abc import Callable, Generator
 from typing import Concatenate, ParamSpec, Self, TypeVar
@@ -11,7 +12,7 @@ from oncelog.log.checkpoint import Behind, Checkpointer
 from oncelog.log.config import Flush, LogConfig
 from oncelog.log.disk import Disk, replace_file
 from oncelog.log.epochs import LeaderEpochs
-from oncelog.log.errors import LogStorageError, OffsetOutOfRange
+from oncelog.log.errors import Damaged, LogStorageError, OffsetOutOfRange
 from oncelog.log.flush import Flusher, FlushPlan
 from oncelog.log.handles import Handles
 from oncelog.log.lookup import TimestampOffset
@@ -21,6 +22,7 @@ from oncelog.log.recovery import Recovered, Recovery
 from oncelog.log.segments import Segments
 from oncelog.log.slices import Slice, find_batches
 from oncelog.log.staged import Fenced, Staged
+from oncelog.log.verdict import what_to_do
 from oncelog.producers import ProducerMap
 
 __all__ = ["Fenced", "PartitionLog", "Staged", "TimestampOffset"]
@@ -80,6 +82,8 @@ class PartitionLog:
             found = recovery.run()
         except (OSError, LogStorageError) as error:
             failure = error
+            if isinstance(error, Damaged) or (isinstance(error, OSError) and error.errno == errno.EIO):
+                failure = LogStorageError(f"{error}. {what_to_do(folder)}")
         parts = Parts(disk, folder, config, producers, handles, checkpointer, found, replicated=replicated)
         log = cls(topic, partition, parts, found, now)
         if is_new:

@@ -220,7 +220,7 @@ class Recovery:
             if segment.end_offset != following:
                 raise LogStorageError(
                     f"{segment.log_path} ends at {segment.end_offset}, the next segment is {following}. "
-                    + what_to_do(self._folder, segment.end_offset)
+                    + what_to_do(self._folder, min(segment.end_offset, following))
                 )
             segment.close_index()
         return segment
@@ -264,7 +264,7 @@ class Recovery:
         last = None
         if is_usable:
             segment.index.cut_to_entries(point.index_entries)
-            last = segment.index.last()
+            last = segment.index.last() if segment.index.is_known else None
             is_within = last is None or (last.position <= point.position and last.offset <= point.offset)
             is_usable = segment.index.is_known and is_within
         if is_usable:

@@ -85,12 +85,19 @@ class Segment:
     def find(self, offset: int) -> tuple[int, int, int, int] | None:
         """Position, size, base offset and leader epoch of the batch that holds the offset, or of the first after it.
 
-        Raises `Damaged` where what stands there cannot be that batch.
+        Raises `Damaged` where what stands there cannot be that batch. The index is believed only where the batch that
+        it promises stands at the place it names, and made anew where its word leads astray.
         """
-        entry = self.index.at_offset(offset)
+        try:
+            return self._find_from(self.index.at_offset(offset), offset)
+        except Damaged:
+            if not self._is_index_mended():
+                raise
+        return self._find_from(self.index.at_offset(offset), offset)
+
+    def _find_from(self, entry: Entry, offset: int) -> tuple[int, int, int, int] | None:
         if not self._is_within(entry, offset):
-            self.rebuild_index(DEFAULT_INTERVAL_BYTES)
-            entry = self.index.at_offset(offset)
+            raise self.damaged(entry.position, f"{self.index.path} names a place beyond its end")
         file = self.handles.get(self.log_path)
         position, promised, end = entry.position, entry.offset, self.size_bytes
         if promised < 0 and not self.has_gaps:
@@ -101,9 +108,7 @@ class Segment:
             while at <= last:
                 base_offset, length, delta = _offsets_at(chunk, at)
                 if promised >= 0 and base_offset != promised:
-                    # The index is believed only where the batch that it promises stands at the place it names.
-                    self.rebuild_index(DEFAULT_INTERVAL_BYTES)
-                    return self.find(offset)
+                    raise self.damaged(position + at, f"offset {base_offset} where {promised} should be")
                 promised = -1
                 if length < HEADER_BYTES - LENGTH_PREFIX_BYTES:
                     raise self.damaged(position + at, f"a batch length of {length}")
@@ -138,11 +143,14 @@ class Segment:
 
     def position_at_time(self, timestamp_ms: int) -> int:
         """Every batch before it is older than the timestamp."""
-        entry = self.index.at_time(timestamp_ms)
-        if not self._is_true(entry):
-            self.rebuild_index(DEFAULT_INTERVAL_BYTES)
+        try:
             entry = self.index.at_time(timestamp_ms)
-        return entry.position
+            if self._is_true(entry):
+                return entry.position
+        except Damaged:
+            pass
+        self.rebuild_index(DEFAULT_INTERVAL_BYTES)
+        return self.index.at_time(timestamp_ms).position
 
     def _is_within(self, entry: Entry, offset: int) -> bool:
         if entry.offset < 0:
@@ -158,6 +166,16 @@ class Segment:
         if not 0 < entry.position <= self.size_bytes - _OFFSETS_BYTES:
             return False
         return bool(_offsets_at(self.batch(entry.position, _OFFSETS_BYTES))[0] == entry.offset)
+
+    def _is_index_mended(self) -> bool:
+        """Whether it could be made anew: then it may have been all that was wrong."""
+        if self.unreadable is not None:
+            return False
+        try:
+            self.rebuild_index(DEFAULT_INTERVAL_BYTES)
+        except Damaged:
+            return False
+        return True
 
     def rebuild_index(self, interval_bytes: int, *, end: int | None = None) -> None:
         """From the headers, up to `end` of the log file. The segment's facts come out of it, too.
