@@ -106,24 +106,29 @@ async def test_what_waits_ends_with_its_result_or_its_error() -> None:
     assert isinstance(results[1], LookupError)
 
 
-async def test_what_waits_hears_of_its_end() -> None:
+@pytest.mark.parametrize("rounds", [0, 1], ids=["before its first step", "after it"])
+async def test_what_waits_hears_of_its_end(rounds: int) -> None:
     heard: list[str] = []
+    awaited: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def waits() -> None:
         try:
-            await asyncio.get_running_loop().create_future()
+            await awaited
         except asyncio.CancelledError:
+            await asyncio.sleep(0)
             heard.append("cancelled")
             raise
 
     started = begun(waits())
     assert isinstance(started, Pending)
     task = asyncio.ensure_future(started.rest)
-    await asyncio.sleep(0)
+    for _ in range(rounds):
+        await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     assert heard == ["cancelled"]
+    assert awaited.cancelled()
 
 
 async def test_an_error_before_the_first_wait_is_raised_at_once() -> None:

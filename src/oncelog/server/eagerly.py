@@ -4,8 +4,6 @@ Up to its first wait it runs outside of a task, where `asyncio.timeout` and `wai
 """
 
 from collections.abc import Coroutine, Generator
-from functools import partial
-from types import coroutine
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
@@ -26,20 +24,30 @@ def begun(work: Coroutine[Any, Any, Result]) -> Result | Pending:
     except StopIteration as end:
         result: Result = end.value
         return result
-    return Pending(_rest(work, awaited))
+    return Pending(_Rest(work, awaited))
 
 
-@coroutine
-def _rest(work: Coroutine[Any, Any, Result], awaited: Any) -> Generator[Any, Any, Result]:
-    while True:
-        try:
-            sent = yield awaited
-        except BaseException as error:
-            go_on = partial(work.throw, error)
-        else:
-            go_on = partial(work.send, sent)
-        try:
-            awaited = go_on()
-        except StopIteration as end:
-            result: Result = end.value
-            return result
+class _Rest(Coroutine[Any, Any, Result]):
+    """For a task: the work as it would be if the task had begun it. No generator, because a task that is cancelled
+    before its first step would end it without the work having heard of it."""
+
+    __slots__ = ("_awaited", "_work")
+
+    def __init__(self, work: Coroutine[Any, Any, Result], awaited: Any) -> None:
+        self._work = work
+        self._awaited = awaited  # until the task's first step
+
+    def send(self, value: Any) -> Any:
+        awaited, self._awaited = self._awaited, None
+        return self._work.send(value) if awaited is None else awaited
+
+    def throw(self, *error: Any) -> Any:
+        awaited, self._awaited = self._awaited, None
+        is_cancelled = awaited is not None and awaited.cancel()
+        return awaited if is_cancelled else self._work.throw(*error)
+
+    def close(self) -> None:
+        self._work.close()
+
+    def __await__(self) -> Generator[Any, Any, Result]:
+        raise TypeError("what has begun goes on in a task of its own")
