@@ -3,10 +3,11 @@
 import asyncio
 import errno
 from random import Random
+from typing import Any
 
 import pytest
 
-from oncelog.server.errors import ErrorCode
+from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.groups.messages import (
     JoinAnswer,
     Leaving,
@@ -16,11 +17,13 @@ from oncelog.server.groups.messages import (
 from oncelog.server.groups.offsets import ENTRY_BYTES, Offsets, TopicPartition
 from oncelog.server.groups.records import CommittedOffset
 from oncelog.server.groups.state import State
+from oncelog.server.groups.store import GroupStore
 from oncelog.server.names import OFFSETS_TOPIC
 from tests.log.memory_disk import MemoryDisk
 from tests.server.groups.support import SESSION_MS, House, join_request, joined
 
 DAY_MS = 24 * 60 * 60 * 1000
+LOOK_MS = 11 * 60_000  # a little more than offsets.retention.check.interval.ms
 
 
 async def synced(house: House, answer: JoinAnswer, group: str = "g", share: bytes = b"share") -> SyncAnswer:
@@ -306,6 +309,48 @@ async def test_a_crash_between_deleting_a_topic_and_its_offsets_is_put_right_at_
     house.make_topic("t")
     house = house.after_restart()
     assert house.offset("g", "t") is None
+
+
+def refuse_one_group(monkeypatch: pytest.MonkeyPatch, refused: str) -> None:
+    remove = GroupStore.remove_offsets
+
+    def removed(store: GroupStore, group_id: str, *given: Any) -> object:
+        if group_id == refused:
+            raise KafkaError(ErrorCode.not_coordinator, "its disk is full")
+        return remove(store, group_id, *given)
+
+    monkeypatch.setattr(GroupStore, "remove_offsets", removed)
+
+
+async def test_where_the_disk_refuses_to_forget_one_group_the_others_go_on_and_it_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    house = House()
+    house.make_topic("t")
+    for group in "abc":
+        house.commit(group, "t", 5)
+    refuse_one_group(monkeypatch, "a")
+    house.topics.delete(house.topics.get("t"), house.clock.now())  # type: ignore[arg-type]
+    house.groups.topic_deleted("t", house.clock.now())
+    house.make_topic("t")
+    assert [house.offset(group, "t") for group in "abc"] == [5, None, None]
+    house.timers.advance(LOOK_MS)
+    assert len([each for each in caplog.messages if "of deleted topics stay" in each]) == 2
+    monkeypatch.undo()
+    house.timers.advance(LOOK_MS)
+    assert house.offset("a", "t") is None
+
+
+async def test_where_the_disk_refuses_to_forget_what_expired_of_one_group_the_others_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    house = House()
+    house.make_topic("t")
+    for group in "abc":
+        house.commit(group, "t", 5)
+    refuse_one_group(monkeypatch, "a")
+    house.timers.advance(8 * DAY_MS)
+    assert [house.offset(group, "t") for group in "abc"] == [5, None, None]
 
 
 async def test_a_deleted_group_stays_deleted() -> None:

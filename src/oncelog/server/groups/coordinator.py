@@ -80,6 +80,8 @@ class GroupCoordinator:
         self._counted_bytes: dict[str, int] = {}  # of each group, as it is in the sum of all
         self._members_bytes = 0
         self._in_turns = in_turns
+        # Offsets of deleted topics that the disk refused to take out, by topic and group.
+        self._refused: dict[tuple[str, str], Mapping[int, CommittedOffset]] = {}
         self._said_full_ms = -MINUTE_MS
         self._is_running = False
 
@@ -360,7 +362,9 @@ class GroupCoordinator:
 
     def _keep_house(self, now: Now) -> Iterator[None]:
         """What nobody will ask for again is taken out of the log and of memory."""
+        yield from self._forget(dict(self._refused), now)
         yield from self._forget_missing_topics(now)
+        refusal: KafkaError | None = None
         retention_ms = self.settings.offsets_retention_minutes * MINUTE_MS
         for group in list(self.groups.values()):
             yield
@@ -375,9 +379,10 @@ class GroupCoordinator:
                 if group.state is State.EMPTY and not has_offsets and not group.has_pending_ids:
                     self._store.remove_group(group.group_id, now)
                     self._alarms.set(group.group_id, None)
-            except KafkaError as refusal:
-                logger.warning("expired offsets stay until the next look: %s", refusal)
-                return
+            except KafkaError as refused:
+                refusal = refused
+        if refusal is not None:
+            logger.warning("expired offsets stay until the next look: %s", refusal)
 
     def _forget_missing_topics(self, now: Now) -> Iterator[None]:
         """A crash may have come between the end of a topic and that of its offsets."""
@@ -388,19 +393,34 @@ class GroupCoordinator:
 
     def _forget_offsets(self, topic: str, now: Now) -> Iterator[None]:
         """What was committed for the topic until now: another one of its name may be there before this ends."""
-        try:
-            offsets = self._store.offsets
-            for group_id, committed in offsets.of_topic(topic):
-                partitions = list(committed)
-                for start in range(0, len(partitions), REMOVED_AT_A_TIME):
-                    yield
-                    if not self._is_running:
-                        return
-                    some = partitions[start : start + REMOVED_AT_A_TIME]
-                    old = [each for each in some if offsets.get(group_id, topic, each) is committed[each]]
-                    self._store.remove_offsets(group_id, [TopicPartition(topic, each) for each in old], now)
-        except KafkaError as refusal:
+        found = self._store.offsets.of_topic(topic)
+        yield from self._forget({(topic, group_id): committed for group_id, committed in found}, now)
+
+    def _forget(self, stale: Mapping[tuple[str, str], Mapping[int, CommittedOffset]], now: Now) -> Iterator[None]:
+        """By topic and group. Where the disk refuses it for one group, the others go on."""
+        refusal: KafkaError | None = None
+        for (topic, group_id), committed in stale.items():
+            self._refused.pop((topic, group_id), None)
+            try:
+                yield from self._forget_of_group(group_id, topic, committed, now)
+            except KafkaError as refused:
+                refusal = refused
+                self._refused[topic, group_id] = committed
+        if refusal is not None:
             logger.warning("offsets of deleted topics stay until the next look: %s", refusal)
+
+    def _forget_of_group(
+        self, group_id: str, topic: str, committed: Mapping[int, CommittedOffset], now: Now
+    ) -> Iterator[None]:
+        offsets = self._store.offsets
+        partitions = list(committed)
+        for start in range(0, len(partitions), REMOVED_AT_A_TIME):
+            yield
+            if not self._is_running:
+                return
+            some = partitions[start : start + REMOVED_AT_A_TIME]
+            old = [each for each in some if offsets.get(group_id, topic, each) is committed[each]]
+            self._store.remove_offsets(group_id, [TopicPartition(topic, each) for each in old], now)
 
 
 def _call_later(delay_s: float, callback: Callable[[], None]) -> TimerHandle:
