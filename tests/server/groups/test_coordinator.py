@@ -2,11 +2,15 @@
 
 import asyncio
 import errno
+from importlib import import_module
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from oncelog.server.api import apis
+from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.groups.messages import (
     JoinAnswer,
@@ -375,6 +379,47 @@ async def test_deleted_offsets_stay_deleted() -> None:
     assert house.groups.delete_offsets("g", [TopicPartition("t", 0)], house.clock.now()) is ErrorCode.none
     house = house.after_restart()
     assert (house.offset("g", "t", 0), house.offset("g", "t", 1)) == (None, 6)
+
+
+class OthersJoin:
+    """Turns that are always over; in the second that others have, a member joins."""
+
+    def __init__(self, house: House, protocol_type: str) -> None:
+        self.house = house
+        self.protocol_type = protocol_type
+        self.had = 0
+
+    def is_over(self) -> bool:
+        return True
+
+    async def next(self) -> None:
+        self.had += 1
+        if self.had == 2:
+            self.house.groups.join("g", join_request(protocol_type=self.protocol_type), self.house.clock.now())
+            self.house.timers.advance(self.house.settings.group_initial_rebalance_delay_ms)
+
+
+@pytest.mark.parametrize(
+    ("protocol_type", "error", "errors"),
+    [("consumer", "none", ["none", "group_subscribed_to_topic"]), ("connect", "non_empty_group", [])],
+)
+async def test_a_request_to_delete_offsets_takes_nothing_of_a_group_that_changed_while_others_had_turns(
+    monkeypatch: pytest.MonkeyPatch, protocol_type: str, error: str, errors: list[str]
+) -> None:
+    monkeypatch.setattr(import_module("oncelog.server.api.47_offset_delete"), "CHECKED_AT_A_TIME", 1)
+    house = House()
+    house.make_topic("t", 2)
+    for partition in range(2):
+        house.commit("g", "t", 5, partition)
+    api = next(each for each in apis().values() if each.name == "offset_delete")
+    broker: Any = SimpleNamespace(groups=house.groups, topics=house.topics, turns=OthersJoin(house, protocol_type))
+    call = Call(broker, api.name, 0, "test", "127.0.0.1", "PLAINTEXT", house.clock.now())
+    wanted = SimpleNamespace(name="t", partitions=[SimpleNamespace(partition_index=each) for each in range(2)])
+    assert api.handle is not None
+    answer = await api.handle(SimpleNamespace(group_id="g", topics=[wanted]), call)
+    told = [each.error_code.name for topic in answer.topics for each in topic.partitions]
+    assert (answer.error_code.name, told) == (error, errors)
+    assert [house.offset("g", "t", partition) for partition in range(2)] == [None, 5]
 
 
 async def test_one_timer_serves_all_groups() -> None:

@@ -11,54 +11,61 @@ from oncelog.server.errors import ErrorCode
 from oncelog.server.groups.offsets import TopicPartition
 from oncelog.server.packing import packed_aside
 
+CHECKED_AT_A_TIME = 100
 Errors = list[list[ErrorCode]]  # of each partition of each topic, in the order of the request
 
 
 @packed_aside
 async def handle(request: Any, call: Call) -> Any:
-    groups = call.broker.groups
-    error = groups.check_delete_offsets(request.group_id)
-    if error is not ErrorCode.none:
-        return _answer(request, call, error, [])
-    group = groups.groups[request.group_id]
+    groups, turns = call.broker.groups, call.broker.turns
     errors: Errors = []
-    deleted: list[TopicPartition] = []
-    turns = call.broker.turns
+    error = groups.check_delete_offsets(request.group_id)
     for wanted in request.topics:
-        is_in_use = group.is_subscribed_to(wanted.name)
-        of_topic = []
-        for entry in wanted.partitions:
+        of_topic: list[ErrorCode] = []
+        for start in range(0, len(wanted.partitions), CHECKED_AT_A_TIME):
             if turns.is_over():
                 await turns.next()
-            if call.broker.topics.partition(wanted.name, entry.partition_index) is None:
-                of_topic.append(ErrorCode.unknown_topic_or_partition)
-            elif is_in_use:
-                of_topic.append(ErrorCode.group_subscribed_to_topic)
-            else:
-                of_topic.append(ErrorCode.none)
-                deleted.append(TopicPartition(wanted.name, entry.partition_index))
+            if error is ErrorCode.none:
+                error = groups.check_delete_offsets(request.group_id)  # others had turns meanwhile
+            if error is ErrorCode.none:
+                some = wanted.partitions[start : start + CHECKED_AT_A_TIME]
+                error = _delete(request.group_id, wanted.name, [each.partition_index for each in some], of_topic, call)
         errors.append(of_topic)
-    settled = groups.delete_offsets(request.group_id, deleted, call.now)
-    return _answer(request, call, settled if isinstance(settled, ErrorCode) else await settled, errors)
+    if error is ErrorCode.none:
+        settled = groups.settled(request.group_id)
+        error = settled if isinstance(settled, ErrorCode) else await settled
+    return await _answer(request, call, error, errors)
 
 
-def _answer(request: Any, call: Call, error: ErrorCode, errors: Errors) -> Any:
-    topics = zip(request.topics, errors, strict=True) if error is ErrorCode.none else ()
-    return call.new(
-        "OffsetDeleteResponse",
-        error_code=error,
-        topics=tuple(
-            call.new(
-                "OffsetDeleteResponseTopic",
-                name=wanted.name,
-                partitions=tuple(
-                    call.new("OffsetDeleteResponsePartition", partition_index=entry.partition_index, error_code=each)
-                    for entry, each in zip(wanted.partitions, of_topic, strict=True)
+def _delete(group_id: str, topic: str, partitions: list[int], errors: list[ErrorCode], call: Call) -> ErrorCode:
+    """What concerns one partition alone goes to `errors`."""
+    groups = call.broker.groups
+    error = ErrorCode.group_subscribed_to_topic if groups.groups[group_id].is_subscribed_to(topic) else ErrorCode.none
+    there = [call.broker.topics.partition(topic, each) is not None for each in partitions]
+    errors.extend(error if is_there else ErrorCode.unknown_topic_or_partition for is_there in there)
+    if error is not ErrorCode.none:
+        return ErrorCode.none
+    found = [TopicPartition(topic, each) for each, is_there in zip(partitions, there, strict=True) if is_there]
+    settled = groups.delete_offsets(group_id, found, call.now)
+    return settled if isinstance(settled, ErrorCode) else ErrorCode.none
+
+
+async def _answer(request: Any, call: Call, error: ErrorCode, errors: Errors) -> Any:
+    async def topic(each: tuple[Any, list[ErrorCode]]) -> Any:
+        wanted, of_topic = each
+        return call.new(
+            "OffsetDeleteResponseTopic",
+            name=wanted.name,
+            partitions=await call.each(
+                zip(wanted.partitions, of_topic, strict=True),
+                lambda pair: call.new(
+                    "OffsetDeleteResponsePartition", partition_index=pair[0].partition_index, error_code=pair[1]
                 ),
-            )
-            for wanted, of_topic in topics
-        ),
-    )
+            ),
+        )
+
+    topics = zip(request.topics, errors, strict=True) if error is ErrorCode.none else ()
+    return call.new("OffsetDeleteResponse", error_code=error, topics=await call.each(topics, topic))
 
 
 API = Api(key=47, name="offset_delete", versions=(0, 0), handle=handle)
