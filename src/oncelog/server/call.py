@@ -30,6 +30,7 @@ class Encoded(NamedTuple):
 
     buffers: Sequence[bytes | bytearray | memoryview | Slice]
     has_slices: bool = False
+    held_bytes: int = 0  # of the memory for answers, by one that was read before it could be sent
 
 
 @dataclass(slots=True)
@@ -44,7 +45,6 @@ class Call:
     correlation_id: int = 0
     local_host: str = ""  # the address by which the client reached us
     principal: str = ANONYMOUS
-    is_at_once: bool = True  # what the handler returns is sent in the same turn of the loop
     answer_bytes: int = 0  # about how large the answer is that is being made
 
     @property

@@ -11,8 +11,9 @@ the disk.
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 from inspect import iscoroutine
 from typing import Any, cast
 
@@ -28,6 +29,7 @@ from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.outgoing import Outgoing
 from oncelog.server.produce import Commit, Producing
 from oncelog.server.produce_pattern import Pattern
+from oncelog.server.reading import read_by_kio, read_fast
 from oncelog.server.receiver import Receiver
 from oncelog.wire.frames import (
     REQUEST_HEAD,
@@ -40,7 +42,7 @@ from oncelog.wire.frames import (
     skip_tagged_fields,
 )
 from oncelog.wire.hot import PRODUCE_FLEXIBLE
-from oncelog.wire.messages import Schema, is_loaded, schema
+from oncelog.wire.messages import is_loaded
 
 PRODUCE = 0
 API_VERSIONS = 18
@@ -49,6 +51,8 @@ API_VERSIONS = 18
 OTHER_REQUEST_BYTES = 4 * 2**20
 READ_ASIDE_BYTES = 4096  # what kio reads of a larger one takes milliseconds: a thread does it
 UNANSWERED_COMMITS = 256
+
+Then = Callable[[Api, Any, Call], Any]
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -342,22 +346,16 @@ class Connection(asyncio.BufferedProtocol):
         if is_too_new:
             answer = call.schema.refusal(ErrorCode.unsupported_version, None)
             answer = replace(answer, api_keys=listed_apis(call))
-        elif not is_loaded(api.name, version):
-            answer = self._read_aside(api, bytes(memoryview(buffer)[at:end]), call)
         else:
-            request = _read_fast(api, call.schema, buffer, at, end)
-            if request is not None:
-                answer = self._ask(api, request, call)
-            elif end - at <= READ_ASIDE_BYTES:
-                answer = self._ask(api, _read_by_kio(api.name, version, bytes(memoryview(buffer)[at:end])), call)
-            else:
-                answer = self._read_aside(api, bytes(memoryview(buffer)[at:end]), call)
-        if isinstance(answer, Pending):
-            self._wait_for(answer.rest, api, call)
-        elif asyncio.isfuture(answer):
-            self._wait_for(answer, api, call)
-        else:
-            self._answer(answer, call)
+            request = read_fast(api, call.schema, buffer, at, end) if is_loaded(api.name, version) else None
+            if request is None:
+                body = bytes(memoryview(buffer)[at:end])
+                if len(body) > READ_ASIDE_BYTES or not is_loaded(api.name, version):
+                    self._wait_for(self._read_aside(api, body, call), api, call, self._ask)
+                    return
+                request = read_by_kio(api.name, version, body)
+            answer = self._ask(api, request, call)
+        self._answer_with(answer, api, call)
 
     def _ask(self, api: Api, request: Any, call: Call) -> Any:
         assert api.handle is not None
@@ -367,21 +365,13 @@ class Connection(asyncio.BufferedProtocol):
         except Exception as error:
             return self._answer_of(error, api, call)
 
-    def _read_aside(self, api: Api, body: bytes, call: Call) -> Pending:
-        call.is_at_once = False
-
-        async def read() -> Any:
-            assert api.handle is not None
-            unserved = self._broker.memory.unserved
-            unserved.hold(len(body))
-            try:
-                request = await self._broker.aside.run(_read_by_kio, api.name, call.version, body)
-            finally:
-                unserved.give_back(len(body))
-            answer = api.handle(request, call)
-            return await answer if iscoroutine(answer) or asyncio.isfuture(answer) else answer
-
-        return Pending(read())
+    async def _read_aside(self, api: Api, body: bytes, call: Call) -> Any:
+        unserved = self._broker.memory.unserved
+        unserved.hold(len(body))
+        try:
+            return await self._broker.aside.run(read_by_kio, api.name, call.version, body)
+        finally:
+            unserved.give_back(len(body))
 
     def _answer_of(self, error: Exception, api: Api, call: Call) -> Any:
         """A refusal that concerns the whole request, or an accident: as an answer, where the API has room for one."""
@@ -401,37 +391,56 @@ class Connection(asyncio.BufferedProtocol):
             self.close()
         return answer
 
-    def _wait_for(self, answer: Awaitable[Any], api: Api, call: Call) -> None:
-        waiting = asyncio.ensure_future(answer)
+    def _answer_with(self, answer: Any, api: Api, call: Call) -> None:
+        if isinstance(answer, Pending):
+            self._wait_for(answer.rest, api, call)
+        elif asyncio.isfuture(answer):
+            self._wait_for(answer, api, call)
+        else:
+            self._answer(answer, call)
+
+    def _wait_for(self, work: Awaitable[Any], api: Api, call: Call, then: Then | None = None) -> None:
+        """For the answer, or for what `then` makes one of."""
+        waiting = asyncio.ensure_future(work)
         self._waiting = waiting
-
-        def finished(future: asyncio.Future[Any]) -> None:
-            if self._waiting is not waiting:
-                return
-            self._waiting = None
-            if future.cancelled():
-                self.close()
-                return
-            error = future.exception()
-            if error is None:
-                result = future.result()
-            elif isinstance(error, Exception):
-                result = self._answer_of(error, api, call)
-            else:
-                raise error
-            self.active_ms = self._broker.clock.now().monotonic_ms
-            try:
-                self._answer(result, call)
-            except Exception as unexpected:
-                self._connections.log_unexpected(self.client_host, api.name, unexpected)
-                self.close()
-            self._outgoing.send()
-            self._go_on()
-
+        finished = partial(self._finished, api, call, then)
         if waiting.done():
             finished(waiting)
         else:
             waiting.add_done_callback(finished)
+
+    def _finished(self, api: Api, call: Call, then: Then | None, future: asyncio.Future[Any]) -> None:
+        if self._waiting is not future:
+            self._drop_answer(future)
+            return
+        if then is not None and self._turns.is_over():
+            self._turns.wait(partial(self._finished, api, call, then, future))  # many may have been read together
+            return
+        self._waiting = None
+        if future.cancelled():
+            self.close()
+            return
+        error = future.exception()
+        if error is None:
+            result = future.result() if then is None else then(api, future.result(), call)
+        elif isinstance(error, Exception):
+            result = self._answer_of(error, api, call)
+        else:
+            raise error
+        self.active_ms = self._broker.clock.now().monotonic_ms
+        try:
+            self._answer_with(result, api, call)
+        except Exception as unexpected:
+            self._connections.log_unexpected(self.client_host, api.name, unexpected)
+            self.close()
+        self._outgoing.send()
+        self._go_on()
+
+    def _drop_answer(self, future: asyncio.Future[Any]) -> None:
+        """Of a connection that is gone."""
+        answer = None if future.cancelled() or future.exception() else future.result()
+        if type(answer) is Encoded:
+            self._broker.memory.unsent.give_back(answer.held_bytes)
 
     def _answer(self, answer: Any, call: Call) -> None:
         if answer is None:
@@ -441,6 +450,8 @@ class Connection(asyncio.BufferedProtocol):
                 self._outgoing.put_all(answer)
             except LogStorageError as error:
                 self._refuse(str(error))  # its length is promised already, so there is no other way to say it
+            finally:
+                self._broker.memory.unsent.give_back(answer.held_bytes)
         else:
             body = call.schema.encode(answer, call.correlation_id)
             self._outgoing.put(SIZE.pack(len(body)) + body)
@@ -469,23 +480,3 @@ class Connection(asyncio.BufferedProtocol):
     def abort(self) -> None:
         self.is_closing = True
         self._transport.abort()
-
-
-def _read_fast(api: Api, spoken: Schema, buffer: bytearray, at: int, end: int) -> Any:
-    """The usual request of an API that has a reader of its own; else None."""
-    if api.read is None:
-        return None
-    if spoken.has_flexible_header:
-        at = skip_tagged_fields(buffer, at, end)
-    return api.read(buffer, at, end, spoken.version)
-
-
-def _read_by_kio(name: str, version: int, body: bytes) -> Any:
-    """The request whose header goes on to the tagged fields, where it has some."""
-    spoken = schema(name, version)
-    at = skip_tagged_fields(body, 0, len(body)) if spoken.has_flexible_header else 0
-    try:
-        request, _ = spoken.read(body, at)
-    except Exception as error:  # whatever a reader trips over, it was the client's bytes
-        raise MalformedFrame(f"{spoken.name} request: {type(error).__name__} {error}") from None
-    return request

@@ -26,6 +26,7 @@ SHARES = 4  # one answer takes at most this part of the memory that is left for 
 
 
 Found = list[tuple[bytes, list[Fetched[bytes | Slice]]]]
+Packed = list[bytes | bytearray | Slice]
 Read = tuple[Found, int, bool]
 
 
@@ -99,7 +100,7 @@ class Fetch:
         self._topics: list[tuple[bytes, list[Asked]]] = []
         self._found_bytes = 0
         self._appended_before = 0  # to the logs until then; what came since may be found as well
-        self._held_bytes = 0  # of an answer in turns: others read meanwhile
+        self._held_bytes = 0  # of what is read, until it is handed on
         self._is_hidden = False  # records waited for the disk then, and nobody knows how much they are
         self._future: asyncio.Future[Encoded] | None = None
         self._enough: asyncio.Future[None] | None = None  # of an answer in turns
@@ -121,13 +122,14 @@ class Fetch:
     def answer(self, max_wait_s: float) -> Encoded | asyncio.Future[Encoded]:
         if len(self._topics) > 1:
             self._topics = _each_once(self._topics)
-        topics, size_bytes, has_error = self._read(in_slices=self._call.is_at_once)
+        topics, size_bytes, has_error = self._read(in_slices=True)  # sent in this turn of the loop
         if size_bytes >= self._min_bytes or has_error or max_wait_s <= 0 or not self._topics:
-            return self._encoded(topics)
+            buffers = self._packed(topics)
+            return Encoded(buffers, has_slices=Slice in map(type, buffers))
         loop = asyncio.get_running_loop()
         self._future = loop.create_future()
         self._future.add_done_callback(self._forget)
-        self._timer = loop.call_later(max_wait_s, self._finish)
+        self._timer = loop.call_later(max_wait_s, self._call.broker.looks.add, self._finish)
         self._wait(size_bytes)
         return self._future
 
@@ -139,13 +141,13 @@ class Fetch:
         while True:
             appended_before = self._appended_bytes()
             try:
-                topics, size_bytes, has_error = await self._call.broker.turns.run(self._reading(holds=True))
+                topics, size_bytes, has_error = await self._call.broker.turns.run(self._reading())
                 left_s = give_up_s - loop.time()
                 if size_bytes >= self._min_bytes or has_error or left_s <= 0:
-                    return await self._call.broker.aside.run(self._encoded, topics)
+                    buffers = await self._call.broker.aside.run(self._packed, topics)
+                    return self._held(buffers)
             finally:
-                self._memory.unsent.give_back(self._held_bytes)
-                self._held_bytes = 0
+                self._let_go()
             if size_bytes + self._appended_bytes() - appended_before >= self._min_bytes:
                 continue  # it came where it had been looked already
             del topics  # too little: what is there will be read again
@@ -196,8 +198,9 @@ class Fetch:
                 return
             topics, found_bytes, has_error = self._read()
             if self._future is not None and (found_bytes >= self._min_bytes or has_error):
-                self._future.set_result(self._encoded(topics))
+                self._future.set_result(self._held(self._packed(topics)))
                 return
+            self._let_go()
         self._wait(found_bytes)
 
     def _end_wait(self) -> None:
@@ -206,7 +209,7 @@ class Fetch:
 
     def _finish(self) -> None:
         if self._future is not None and not self._future.done():
-            self._future.set_result(self._encoded(self._read()[0]))
+            self._future.set_result(self._held(self._packed(self._read()[0])))
 
     def _forget(self, _: object) -> None:
         if self._timer is not None:
@@ -224,8 +227,9 @@ class Fetch:
                 found: Read = end.value
                 return found
 
-    def _reading(self, *, in_slices: bool = False, holds: bool = False) -> Generator[None, None, Read]:
-        """The same, a partition at a time. `holds`: what is read counts against the memory of all, as it is read."""
+    def _reading(self, *, in_slices: bool = False) -> Generator[None, None, Read]:
+        """The same, a partition at a time. What is not sent in the same turn counts against the memory of all, as it is
+        read: many may be read before the first of them is sent."""
         unsent = self._memory.unsent
         free_bytes = unsent.left_bytes
         if free_bytes == 0:
@@ -238,13 +242,13 @@ class Fetch:
         for name, asked in self._topics:
             found = []
             for each in asked:
-                if holds:
+                if not in_slices:
                     left = min(left, unsent.left_bytes // SHARES)
                 fetched = each.read(left, at_least_one=size_bytes == 0 and free_bytes > 0, in_slices=in_slices)
                 length = len(fetched.records)
                 size_bytes += length
                 left -= length
-                if holds:
+                if not in_slices:
                     self._held_bytes += length
                     unsent.hold(length)
                 has_error = has_error or fetched.error_code != 0
@@ -253,10 +257,18 @@ class Fetch:
             topics.append((name, found))
         return topics, size_bytes, has_error
 
-    def _encoded(self, topics: Found) -> Encoded:
+    def _packed(self, topics: Found) -> Packed:
         call = self._call
-        buffers = encode_fetched(call.version, call.correlation_id, topics, read_committed=self._read_committed)
-        return Encoded(buffers, has_slices=Slice in map(type, buffers))
+        return encode_fetched(call.version, call.correlation_id, topics, read_committed=self._read_committed)
+
+    def _held(self, buffers: Packed) -> Encoded:
+        """An answer that will be sent in a later turn: who sends it, or drops it, gives the memory back."""
+        held_bytes, self._held_bytes = self._held_bytes, 0
+        return Encoded(buffers, held_bytes=held_bytes)
+
+    def _let_go(self) -> None:
+        held_bytes, self._held_bytes = self._held_bytes, 0
+        self._memory.unsent.give_back(held_bytes)
 
 
 def fetch(request: FetchRequest, call: Call) -> Any:
