@@ -2,6 +2,7 @@
 
 import pytest
 
+from oncelog.error_codes import TEXTS
 from oncelog.error_codes import ErrorCodes as Code
 from oncelog.slots import NOBODY, Identity, Place
 from oncelog.slots.messages import Answer
@@ -156,6 +157,25 @@ def test_what_is_retried_until_its_time_is_over_may_be_stored_if_the_error_leave
     stage.pass_ms(1_000)
     (failed,) = stage.take(Failed)
     assert (failed.code, failed.maybe_stored) == (Code._MSG_TIMED_OUT, leaves_doubt)
+
+
+def test_what_is_given_up_in_time_says_what_was_in_the_way_last() -> None:
+    stage = Stage(is_leased=True, delivery_timeout_ms=1_000, max_in_flight=1)
+    stage.add("sent")
+    stage.add("waits behind it")
+    stage.answer(stage.sent()[0], Code.NOT_ENOUGH_REPLICAS)
+    stage.pass_ms(1_000)
+    assert [failed.message for failed in stage.take(Failed)] == [TEXTS[Code.NOT_ENOUGH_REPLICAS]] * 2
+    stage.add("lost")
+    stage.sender.lost(stage.sent()[0].request_id, stage.now_ms, message="h:1: connect failed", was_sent=False)
+    stage.pass_ms(1_000)
+    assert [failed.message for failed in stage.take(Failed)] == ["h:1: connect failed"]
+    stage.add("sent in the end")
+    stage.answer(stage.sent()[0])
+    stage.add("not answered")
+    stage.sent()
+    stage.pass_ms(1_000)
+    assert [failed.message for failed in stage.take(Failed)] == [None]
 
 
 def test_retries_are_counted_and_a_failure_of_an_earlier_batch_is_none() -> None:

@@ -80,7 +80,7 @@ def acknowledge(partition: Partition, now_ms: int, batch: Batch, answer: Answer)
 
 def try_again(partition: Partition, now_ms: int, batch: Batch, answer: Answer) -> None:
     partition.landed(batch)
-    partition.back_off(now_ms)
+    partition.back_off(now_ms, answer)
     batch.attempts += 1
     if batch.attempts > partition.context.limits.retries:
         _abandon(partition, batch, answer.error_code, answer.message)
@@ -101,7 +101,7 @@ def lose(partition: Partition, now_ms: int, batch: Batch, answer: Answer) -> Non
 
 def hold_back(partition: Partition, now_ms: int, batch: Batch, answer: Answer) -> None:
     partition.landed(batch)
-    partition.back_off(now_ms)
+    partition.back_off(now_ms, answer)
 
 
 def check_first(partition: Partition, now_ms: int, batch: Batch, answer: Answer) -> None:

@@ -35,9 +35,9 @@ def answered(partition: Partition, batch: Batch, answer: Answer, now_ms: int) ->
         when_landed(partition, now_ms)
 
 
-def ended(partition: Partition, batch: Batch, event: Event, code: int, now_ms: int) -> None:
+def ended(partition: Partition, batch: Batch, event: Event, code: int, now_ms: int, message: str | None = None) -> None:
     """A request is over without an answer."""
-    end(partition, event, now_ms, batch, Answer(batch.topic, batch.partition, code))
+    end(partition, event, now_ms, batch, Answer(batch.topic, batch.partition, code, message=message))
     when_landed(partition, now_ms)
 
 
@@ -51,13 +51,15 @@ def looked_up(partition: Partition, found: Found | None, now_ms: int) -> None:
 
 
 def time_passed(partition: Partition, now_ms: int) -> None:
-    """Gives up what is older than delivery.timeout.ms; asks the log where that was put off until now."""
+    """Gives up what is older than delivery.timeout.ms, and says what was in its way; asks the log where that was put
+    off until now."""
+    trouble = partition.trouble if partition.failures else None
     deadline_ms = now_ms - partition.context.limits.patience_ms
     waiting = partition.waiting
     while waiting and waiting[0].created_ms <= deadline_ms:
-        _fail_first(partition, Code._MSG_TIMED_OUT, None, now_ms)
+        _fail_first(partition, Code._MSG_TIMED_OUT, trouble, now_ms)
     late = [each for each in partition.open if each.created_ms <= deadline_ms and not each.is_reported]
-    _give_up(partition, late, Code._MSG_TIMED_OUT, now_ms)
+    _give_up(partition, late, Code._MSG_TIMED_OUT, now_ms, trouble)
     if partition.state is SETTLING and now_ms >= partition.settle_at_ms:
         happen(partition, Event.DUE, now_ms)
 
@@ -68,9 +70,9 @@ def give_up(partition: Partition, code: int, in_flight: bool, now_ms: int) -> No
         _give_up(partition, [each for each in partition.open if not each.is_reported], code, now_ms)
 
 
-def _give_up(partition: Partition, batches: list[Batch], code: int, now_ms: int) -> None:
+def _give_up(partition: Partition, batches: list[Batch], code: int, now_ms: int, message: str | None = None) -> None:
     for batch in batches:
-        end(partition, Event.GIVEN_UP, now_ms, batch, Answer(batch.topic, batch.partition, code))
+        end(partition, Event.GIVEN_UP, now_ms, batch, Answer(batch.topic, batch.partition, code, message=message))
     when_landed(partition, now_ms)
 
 

@@ -11,10 +11,12 @@ What happens to all this is the table's to say (`table.py`); here are facts, and
 
 from collections import deque
 
+from oncelog.error_codes import TEXTS
 from oncelog.slots.batch import Batch
 from oncelog.slots.context import Context
 from oncelog.slots.identity import Place
 from oncelog.slots.lease import FOREVER_MS
+from oncelog.slots.messages import Answer
 from oncelog.slots.states import SENDING, SETTLING, STOPPED, State
 from oncelog.slots.tenure import Tenure
 
@@ -51,6 +53,7 @@ class Partition:
         "state",
         "stopped_by",
         "tenure",
+        "trouble",
         "waiting",
         "waits_after_loss",
     )
@@ -79,6 +82,7 @@ class Partition:
         self.leader = NO_LEADER
         self.failed_leader = NO_LEADER
         self.failures = 0  # since the last success
+        self.trouble: str | None = None  # what the last of them was
         self.not_before_ms = 0
         self.lost_at_ms = 0
         self.looked_at_ms = 0
@@ -192,8 +196,9 @@ class Partition:
         batch.is_flying = False
         self.flying -= 1
 
-    def back_off(self, now_ms: int) -> None:
+    def back_off(self, now_ms: int, answer: Answer) -> None:
         """Failures of requests that were in flight together count as one."""
+        self.trouble = answer.message or TEXTS.get(answer.error_code)
         if self.not_before_ms <= now_ms:
             self.failures += 1
             self.not_before_ms = now_ms + self.context.backoff_ms(self.failures)

@@ -143,19 +143,27 @@ class Sender:
                 partition.is_ready = True
                 self._ready.append(partition)
 
-    def lost(self, request_id: int, now_ms: int, *, code: int = Code._TRANSPORT, was_sent: bool = True) -> None:
+    def lost(
+        self,
+        request_id: int,
+        now_ms: int,
+        *,
+        code: int = Code._TRANSPORT,
+        message: str | None = None,
+        was_sent: bool = True,
+    ) -> None:
         """No answer will come. What was sent may be stored, or come to be stored even now."""
         self._context.counters.requests_lost += 1
-        self._ended(request_id, Event.LOST if was_sent else Event.UNSENT, code, now_ms)
+        self._ended(request_id, Event.LOST if was_sent else Event.UNSENT, code, now_ms, message)
 
     def unchecked(self, request_id: int, now_ms: int) -> None:
         """It was not sent: the connection that it was for is a new one, and what is known of its slots is older."""
         self._ended(request_id, Event.UNCHECKED, Code._TRANSPORT, now_ms)
 
-    def _ended(self, request_id: int, event: Event, code: int, now_ms: int) -> None:
+    def _ended(self, request_id: int, event: Event, code: int, now_ms: int, message: str | None = None) -> None:
         _, partitions, batches = self._requests.pop(request_id)
         for partition, batch in zip(partitions, batches, strict=True):
-            ended(partition, batch, event, code, now_ms)
+            ended(partition, batch, event, code, now_ms, message)
             if event is not Event.UNCHECKED:
                 self._want_metadata(batch.topic, now_ms)
             self._wake(partition)

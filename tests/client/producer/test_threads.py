@@ -14,8 +14,10 @@ from oncelog.client.producer.accumulator import Budget, Partition, Topic
 from oncelog.client.producer.asynchronous import AsyncProducer
 from oncelog.client.producer.closing import Closing
 from oncelog.client.producer.delivery import Outbox, Records, Report
+from oncelog.client.producer.notices import Repeats
 from oncelog.client.producer.topics import Topics
 from oncelog.client.properties import producer_settings
+from oncelog.clock import monotonic_s
 from oncelog.embedded import Server
 from tests.client.producer.conftest import MakeProducer
 from tests.client.producer.stored import Heard
@@ -180,7 +182,7 @@ def test_partitions_that_come_in_the_middle_of_a_piece_lose_no_row(name: str) ->
 
 async def test_a_topic_that_was_given_up_and_is_used_again_at_once_is_asked_for_again() -> None:
     settings = producer_settings({"bootstrap.servers": "localhost:1"})
-    topics = Topics(Brokers(settings), settings, _nothing, _nothing, _nothing, _nothing)
+    topics = Topics(Brokers(settings), settings, _nothing, _nothing, _nothing, Repeats(_nothing, monotonic_s))
     asked: list[Topic] = []
 
     async def ask(topic: Topic) -> None:
@@ -204,7 +206,7 @@ def _nothing(*_: Any) -> None:
 
 def test_two_who_open_a_topic_at_once_get_the_same() -> None:
     settings = producer_settings({"bootstrap.servers": "localhost:1"})
-    topics = Topics(Brokers(settings), settings, _nothing, _nothing, _nothing, _nothing)
+    topics = Topics(Brokers(settings), settings, _nothing, _nothing, _nothing, Repeats(_nothing, monotonic_s))
 
     class Known(dict[str, Topic]):
         """Between the look and the making another thread was quicker."""

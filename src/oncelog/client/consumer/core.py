@@ -88,13 +88,12 @@ class Core:
         await self.brokers.close()
 
     def _tell_trouble(self, error: KafkaError) -> None:
-        """To `error_cb`. Where there is none, what may pass by itself is logged, and the rest handed out."""
+        """To `error_cb`. Where there is none, what does not pass by itself is handed out; `net/reach.py` logs the
+        rest."""
         error_cb = self.settings.error_cb
         if error_cb is not None:
             self.call(Call(lambda: error_cb(error)))
-        elif error.retriable():
-            _log.warning("%s", error.str())
-        else:
+        elif not error.retriable():
             self.engine.tell(error)
 
     def tell_statistics(self, text: str) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.net.backoff import Backoff
 from oncelog.client.net.connection import Connection, Endpoint
+from oncelog.client.net.reach import SLOW_S, Reach
 from oncelog.client.net.sharing import Shared, closed_meanwhile
 from oncelog.client.statistics.traffic import Traffic
 
@@ -33,6 +34,7 @@ class Pool:
         self._open_one = open_one
         self._random = random
         self._on_error = on_error
+        self._reach = Reach(settings)
         self._open: dict[Key, Connection] = {}
         self._opening: Shared[Key, Connection] = Shared()
         self._backoffs: dict[tuple[str, int], Backoff] = {}
@@ -93,6 +95,7 @@ class Pool:
         """How often an address failed is of no use once no broker is there any more."""
         self._backoffs = {address: each for address, each in self._backoffs.items() if address in addresses}
         self._traffic = {address: each for address, each in self._traffic.items() if address in addresses}
+        self._reach.forget_others(addresses)
 
     def close_idle(self, idle_s: float) -> None:
         """Close what has carried nothing for so long and waits for nothing."""
@@ -118,6 +121,7 @@ class Pool:
         traffic = self.traffic(endpoint.host, endpoint.port)
         if traffic is not None:
             traffic.attempts += 1
+        slow = asyncio.get_running_loop().call_later(SLOW_S, self._reach.is_slow, endpoint)
         try:
             connection = await self._open_one(endpoint, self._lost)
             if connection.lost_by is not None:
@@ -126,8 +130,12 @@ class Pool:
             backoff.failed(self._now_ms())
             if traffic is not None:
                 traffic.failures += 1
+            self._reach.failed(endpoint, error.error)
             self._on_error(error.error)
             raise
+        finally:
+            slow.cancel()
+        self._reach.reached(endpoint)
         if traffic is not None:
             connection.traffic = traffic
             traffic.connected(self._now_ms() / 1000)

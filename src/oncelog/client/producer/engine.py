@@ -77,7 +77,7 @@ class Engine:
         self._unheard = Unheard(monotonic_s)
         self._repeats = Repeats(tell, monotonic_s)
         self._tell = tell = self._repeats.tell
-        self._topics = Topics(self.brokers, settings, self._place, self._fail_held, self._gone, tell)
+        self._topics = Topics(self.brokers, settings, self._place, self._fail_held, self._gone, self._repeats)
         self.topics = self._topics.known
         self._requests = Requests(self.brokers, settings, self._answered, self._lost, self._unchecked)
         self._identities = Identities(self.brokers, self.sender, settings, tell, self.wake)
@@ -314,7 +314,7 @@ class Engine:
 
     def _lost(self, request_id: int, error: KafkaError, was_sent: bool) -> None:
         code = error.code() if is_retriable(error.code()) else KafkaError._TRANSPORT
-        self.sender.lost(request_id, _now_ms(), code=code, was_sent=was_sent)
+        self.sender.lost(request_id, _now_ms(), code=code, message=error.str(), was_sent=was_sent)
         if not self._is_closed:
             self._tell(error)
         self.wake()
@@ -363,7 +363,8 @@ class Engine:
     def _failed(self, action: Failed) -> None:
         batch = action.batch
         self._done(batch)
-        known = error_of(action.code, action.message)
+        is_unexplained = action.code == KafkaError._MSG_TIMED_OUT and not action.message
+        known = self._repeats.late() if is_unexplained else error_of(action.code, action.message)
         error = KafkaError(action.code, known.str(), retriable=known.retriable(), maybe_stored=action.maybe_stored)
         self._report(batch.payload, error, batch)  # type: ignore[arg-type]
         self.saving.failed(batch, error)

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from oncelog.client.errors import KafkaError
+from oncelog.client.errors import KafkaError, error_of
 from oncelog.client.producer.delivery import Report
 
 _log: Final = logging.getLogger("oncelog.client")
@@ -18,19 +18,26 @@ PURGED: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
 
 
 class Repeats:
-    """Passes errors on, but the same one only now and then."""
+    """Passes errors on, but the same one only now and then; and knows the last one while nothing is answered."""
 
     def __init__(self, tell: Callable[[KafkaError], None], now_s: Callable[[], float]) -> None:
         self._tell = tell
         self._now_s = now_s
         self._told_s: dict[tuple[int, str], float] = {}  # in the order in which they were told
         self._answered_s = 0.0
+        self._trouble: KafkaError | None = None
 
     def answered(self) -> None:
         """A broker is there, as far as we can see."""
         self._answered_s = self._now_s()
+        self._trouble = None
+
+    def late(self) -> KafkaError:
+        """That the time of a record is over, and what was in the way."""
+        return error_of(KafkaError._MSG_TIMED_OUT, None if self._trouble is None else self._trouble.str())
 
     def tell(self, error: KafkaError) -> None:
+        self._trouble = error
         now_s = self._now_s()
         line = (error.code(), error.str())
         told_s = self._told_s.get(line)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from oncelog.client.errors import KafkaError, KafkaException, error_of, is_retriable
 from oncelog.client.partitioners import partitioner
 from oncelog.client.producer.accumulator import NEVER_S, Held, Partition, Topic
+from oncelog.client.producer.notices import Repeats
 from oncelog.clock import monotonic_s
 from oncelog.slots import Place
 
@@ -32,7 +33,7 @@ class Topics:
         place: Callable[[Topic, Sequence[Partition], Held], object],
         fail: Fail,
         gone: Callable[[Sequence[Partition]], None],
-        trouble: Callable[[KafkaError], None],
+        repeats: Repeats,
     ) -> None:
         self.known: dict[str, Topic] = {}  # threads that produce read it, and put new topics in
         self._brokers = brokers
@@ -40,7 +41,7 @@ class Topics:
         self._place = place
         self._fail = fail
         self._gone = gone
-        self._trouble = trouble
+        self._repeats = repeats
         self._hash = partitioner(settings.partitioner).hash
         self._tasks: dict[str, asyncio.Task[None]] = {}
         # Set where every topic is pinned as it is first produced to; then nothing else adopts one.
@@ -75,7 +76,7 @@ class Topics:
             timeout_s = self._settings.delivery_timeout_ms / 1000 or None
             await asyncio.wait((task,), timeout=timeout_s)
         if not topic.partitions:
-            raise KafkaException(topic.error or KafkaError(KafkaError._MSG_TIMED_OUT))
+            raise KafkaException(topic.error or self._repeats.late())
         return topic
 
     def leaders(self) -> dict[Place, int | None]:
@@ -113,7 +114,7 @@ class Topics:
                     oldest_s = topic.held[0].since_s + timeout_s
                     due_s = oldest_s if due_s is None else min(due_s, oldest_s)
             if late:
-                self._fail(topic, late, KafkaError(KafkaError._MSG_TIMED_OUT))
+                self._fail(topic, late, self._repeats.late())
         return due_s
 
     async def close(self) -> None:
@@ -133,13 +134,14 @@ class Topics:
             error: KafkaError | None = None
             try:
                 metadata = (await self._brokers.refresh((topic.name,))).topics.get(topic.name)
+                self._repeats.answered()
                 error = self._error(topic, metadata)
                 if self.pin_by is not None and metadata is not None and metadata.partitions:
                     await self.pin_by(topic.name)
             except KafkaException as failure:
                 if not failure.error.retriable():
                     error = failure.error
-                self._trouble(failure.error)
+                self._repeats.tell(failure.error)
             self.look()
             if topic.partitions:
                 return
