@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.producer.producer import Producer
 from oncelog.client.saving import SavedProducer
 from oncelog.clock import wall_s
@@ -19,30 +20,58 @@ def short_leases(lifetime_ms: int) -> Iterator[Server]:
         yield server
 
 
+def start(server: Server, saved: SavedProducer | None = None) -> Producer:
+    return Producer({"bootstrap.servers": server.bootstrap_servers, "linger.ms": 1}, saved=saved)
+
+
+class Feeding:
+    """A producer that is saved after every few records. Where this machine stood still for longer than a lease lasts,
+    it does what the error says: it ends that producer, and goes on from the last save."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.producer = start(server)
+        self.producer.pin("out")
+        self.saved = self.producer.saved()
+        self.next = 0
+
+    def feed_and_save(self, count: int) -> bool:
+        """Whether it is done; otherwise the same is to be done again."""
+        try:
+            feed(self.producer, "out", self.next, self.next + count)
+            self.saved = self.producer.saved()
+        except KafkaException as ended:
+            assert ended.args[0].code() == KafkaError.UNKNOWN_PRODUCER_ID, ended
+            self.producer.close(0)
+            self.resume()
+            return False
+        self.next += count
+        return True
+
+    def resume(self) -> None:
+        self.producer = start(self.server, self.saved)
+        self.saved = self.producer.saved()  # under a new lease, if the old one has ended meanwhile
+
+
 def test_leases_that_end_all_the_time_change_only_where_they_are_saved() -> None:
     """With a lifetime of two seconds a lease is due for renewal after 1.9 of them."""
     with short_leases(2_000) as server, RawConnection(server.bootstrap_servers) as raw:
         assert raw.create_topic("out", PARTITIONS) == 0
-        producer = Producer({"bootstrap.servers": server.bootstrap_servers, "linger.ms": 1})
-        producer.pin("out")
-        saved = producer.saved()
+        feeding = Feeding(server)
         pids: set[int] = set()
-        number = 0
 
         def saved_under_another_lease() -> bool:
-            nonlocal saved, number
-            feed(producer, "out", number, number + 5)
-            number += 5
-            saved = producer.saved()
-            pids.update(identity.pid for identity in saved.identities)
+            if feeding.feed_and_save(5):
+                pids.update(identity.pid for identity in feeding.saved.identities)
             return len(pids) >= 4
 
         until(saved_under_another_lease, "three changes of lease")
-        feed(producer, "out", number, number + 7)  # and then it is killed
-        again = Producer({"bootstrap.servers": server.bootstrap_servers, "linger.ms": 1}, saved=saved)
-        feed(again, "out", number, number + 20)
-        exactly(stored(raw, "out"), number + 20)
-        for each in (producer, again):
+        killed = feeding.producer
+        feed(killed, "out", feeding.next, feeding.next + 7)
+        feeding.resume()
+        until(lambda: feeding.feed_and_save(20), "everything is saved")
+        exactly(stored(raw, "out"), feeding.next)
+        for each in (killed, feeding.producer):
             each.close(0)
 
 
