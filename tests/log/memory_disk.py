@@ -23,12 +23,32 @@ It does not lose what was synced, nor bring back the name of a file removed long
 import errno
 import os
 import random
+import threading
 from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Concatenate, ParamSpec, TypeVar
 
 from oncelog.records.header import Buffer
 
 SECTOR_BYTES = 512
 ENOUGH_BYTES = 1 << 40
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Self = TypeVar("Self")
+_one = threading.RLock()  # for all disks, so that any of them can be copied
+
+
+def one_at_a_time(method: Callable[Concatenate[Self, P], T]) -> Callable[Concatenate[Self, P], T]:
+    """Logs are closed by several threads."""
+
+    @wraps(method)
+    def locked(self: Self, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with _one:
+            return method(self, *args, **kwargs)
+
+    return locked
 
 
 class Died(BaseException):
@@ -101,6 +121,7 @@ class MemoryFile:
         except BlockingIOError:
             return 0
 
+    @one_at_a_time
     def pwritev(self, buffers: Sequence[Buffer], position: int) -> int:
         self._check_open()
         if not self._writable:
@@ -115,6 +136,7 @@ class MemoryFile:
         self._inode.write(data[:taken], position)
         return taken
 
+    @one_at_a_time
     def fdatasync(self) -> None:
         self._check_open()
         if self._disk.step("fdatasync", self._path):
@@ -123,6 +145,7 @@ class MemoryFile:
             raise Died
         self._inode.sync()
 
+    @one_at_a_time
     def truncate(self, size_bytes: int) -> None:
         self._check_open()
         if not self._writable:
@@ -186,6 +209,7 @@ class MemoryDisk:
             synced[position] ^= 1 << bit
         inode.synced = bytes(synced)
 
+    @one_at_a_time
     def crash(self, *, keep_all: bool = False) -> "MemoryDisk":
         """The disk as the next start finds it. This one is dead."""
         self._dead = True
@@ -243,6 +267,7 @@ class MemoryDisk:
 
     # The seam
 
+    @one_at_a_time
     def open(self, path: str, *, write: bool = False, create: bool = False) -> MemoryFile:
         self.alive()
         if path not in self._files:
@@ -255,6 +280,7 @@ class MemoryDisk:
             self._refuse_writing(path)
         return MemoryFile(self, path, self._files[path], write or create)
 
+    @one_at_a_time
     def listdir(self, folder: str) -> list[str]:
         self.alive()
         if folder not in self._folders:
@@ -263,9 +289,11 @@ class MemoryDisk:
         found = [path for path in (*self._files, *self._folders) if path.startswith(prefix)]
         return sorted({path.removeprefix(prefix).split("/")[0] for path in found} - {""})
 
+    @one_at_a_time
     def mkdir(self, folder: str) -> None:
         self.change("mkdir", folder, lambda: self._add_folders(folder))
 
+    @one_at_a_time
     def rename(self, old: str, new: str) -> None:
         self.alive()
         inode = self._files.get(old)
@@ -273,12 +301,14 @@ class MemoryDisk:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), old)
         self.change("rename", new, lambda: self._log_rename(old, new, inode))
 
+    @one_at_a_time
     def unlink(self, path: str) -> None:
         self.alive()
         if path not in self._files:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         self.change("unlink", path, lambda: self._log_name(path, None))
 
+    @one_at_a_time
     def rmdir(self, folder: str) -> None:
         self.change("rmdir", folder, lambda: self._folders.discard(folder))
 
@@ -292,9 +322,11 @@ class MemoryDisk:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         return len(self._files[path].content)
 
+    @one_at_a_time
     def sync_folder(self, folder: str) -> None:
         self.change("sync_folder", folder, lambda: self._sync_names(folder))
 
+    @one_at_a_time
     def free_bytes(self, folder: str) -> int:
         return max(0, self.capacity_bytes - sum(len(inode.content) for inode in self._files.values()))
 

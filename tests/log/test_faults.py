@@ -7,13 +7,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from oncelog.log.checkpoint import Checkpointer
 from oncelog.log.config import LogConfig
-from oncelog.log.disk import RealDisk
+from oncelog.log.disk import RealDisk, replace_file
 from oncelog.log.errors import LogStorageError
 from oncelog.log.partition import PartitionLog
 from oncelog.producers import Decision
@@ -221,3 +222,18 @@ def test_a_log_that_cannot_tell_its_producers_after_a_cut_takes_no_more_appends(
         log.truncate_to(10)
     with pytest.raises(LogStorageError, match="cannot be cut back"):
         put(log, b"19", pid=LEASED, sequence=19)
+
+
+def test_the_disk_in_memory_is_used_by_many_threads_as_a_real_one_is() -> None:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        disk = MemoryDisk()
+        disk.mkdir("data")
+        with ThreadPoolExecutor(4) as threads:
+            names = [f"data/{number}" for number in range(200)]
+            list(threads.map(lambda path: replace_file(disk, path, b"contents"), names))
+    finally:
+        sys.setswitchinterval(before)
+    found = disk.crash()
+    assert all(found.exists(path) for path in names)
