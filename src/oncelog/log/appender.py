@@ -204,14 +204,16 @@ class Appender:
         return Staged(decision, base_offset, end_offset=self._staged_next)
 
     def _write_rolling(self, staged: list[Buffer]) -> None:
-        """Batch by batch, each in the segment where it belongs."""
+        """Batch by batch, each in the segment where it belongs, or in the one there is if many were closed lately."""
+        pace = self._handles.pace
         first, count = self._segments.active, len(self._segments)
         facts = first.facts()
         try:
             for batch in staged:
                 active = self._segments.active
                 full = active.size_bytes + len(batch) > self._segment_bytes
-                if active.size_bytes and (full or self.now.wall_ms >= active.roll_at_ms):
+                is_due = active.size_bytes and (full or self.now.wall_ms >= active.roll_at_ms)
+                if is_due and (pace is None or pace.allows(active.size_bytes, self.now)):
                     self._segments.roll()
                     active = self._segments.active
                 if active.size_bytes == 0:

@@ -6,6 +6,7 @@ from enum import StrEnum
 MIB = 1024 * 1024
 DAY_MS = 24 * 60 * 60 * 1000
 NO_BOUND = 2**63 - 1
+MOST_INTERVAL_BYTES = 256 * 1024
 
 
 class TimestampType(StrEnum):
@@ -55,8 +56,9 @@ class LogConfig:
 
     @property
     def least_interval_bytes(self) -> int:
-        """Between two entries of an index; an entry for each batch is the most there can be."""
-        return max(self.index_interval_bytes, 1)
+        """Between two entries of an index; an entry for each batch is the most there can be. At most as far apart as is
+        walked over in no time: each read looks at so many headers."""
+        return min(max(self.index_interval_bytes, 1), MOST_INTERVAL_BYTES)
 
     @property
     def deletes(self) -> bool:

@@ -27,6 +27,8 @@ class Segments:
         self._segments = segments
         self._bases = [segment.base_offset for segment in segments]
         self._unsynced = unsynced
+        self._closed_bytes: int | None = None  # where it is known
+        self.changes = 0  # how often segments went
         self._has_gaps = has_gaps  # what is appended comes from a leader that may have compacted it
         self.active = segments[-1] if segments else Segment(handles, folder, log_start_offset)
 
@@ -49,7 +51,9 @@ class Segments:
 
     @property
     def size_bytes(self) -> int:
-        return sum(segment.size_bytes for segment in self._segments)
+        if self._closed_bytes is None:
+            self._closed_bytes = sum(segment.size_bytes for segment in self.closed)
+        return self._closed_bytes + (self._segments[-1].size_bytes if self._segments else 0)
 
     def number_of(self, offset: int) -> int:
         """The segment that holds the offset, if any does."""
@@ -77,18 +81,26 @@ class Segments:
         segment.has_gaps = self._has_gaps
         self._handles.get(segment.log_path, create=True).truncate(0)
         segment.index.cut_to_entries(0)
+        if self._closed_bytes is not None and self._segments:
+            self._closed_bytes += self._segments[-1].size_bytes
         self._segments.append(segment)
         self._bases.append(base_offset)
         return segment
 
     def remove_first(self, count: int) -> None:
         """The oldest first, so that a crash in between leaves a log without holes."""
-        for segment in self._segments[:count]:
-            self._unlink(segment)
-            del self._segments[0], self._bases[0]
+        self._change()
+        gone = 0
+        try:
+            for segment in self._segments[:count]:
+                self._unlink(segment)
+                gone += 1
+        finally:
+            del self._segments[:gone], self._bases[:gone]
 
     def keep_first(self, count: int) -> None:
         """The last of them is active again, even where not all of the others could be removed."""
+        self._change()
         if count:
             self.active = self._segments[count - 1]
         while len(self._segments) > count:
@@ -97,11 +109,16 @@ class Segments:
 
     def replace(self, old: list[Segment], by: Segment) -> None:
         """After a compaction swapped the files."""
+        self._change()
         first = self._segments.index(old[0])
         for segment in old:
             segment.forget_handles()
         self._segments[first : first + len(old)] = [by]
         self._bases[first : first + len(old)] = [by.base_offset]
+
+    def _change(self) -> None:
+        self._closed_bytes = None
+        self.changes += 1
 
     def _unlink(self, segment: Segment) -> None:
         segment.forget_handles()

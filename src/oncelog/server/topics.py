@@ -15,7 +15,7 @@ from oncelog.log.closing import close_all
 from oncelog.log.config import LogConfig
 from oncelog.log.disk import Disk
 from oncelog.log.errors import LogStorageError
-from oncelog.log.handles import Handles
+from oncelog.log.handles import Handles, Pace
 from oncelog.log.partition import PartitionLog
 from oncelog.producers import ProducerMap
 from oncelog.server import topic_configs, topic_rules
@@ -32,6 +32,7 @@ __all__ = ["DataFolderError", "Partition", "Topic", "Topics"]
 
 logger = logging.getLogger(__name__)
 
+SMALL_SEGMENTS, SMALL_SEGMENTS_PAUSE_MS = 32, 100  # closed at once, and from one to the next after that
 METADATA_CONFIG = LogConfig(segment_bytes=16 * 2**20, cleanup_policy=("compact",))
 
 
@@ -64,7 +65,7 @@ class Topics:
         self._by_collision_key: dict[str, Topic] = {}
         self._on_their_way: dict[str, int] = {}  # by the same key: how many partitions are being made
         disk.mkdir(settings.log_dir)
-        self._handles = Handles(disk)
+        self._handles = Handles(disk, pace=Pace(SMALL_SEGMENTS, SMALL_SEGMENTS_PAUSE_MS))
         self._removing = threading.Lock()
         self.checkpointer = Checkpointer(settings.oncelog_recovery_max_bytes)
         try:
