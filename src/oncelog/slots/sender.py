@@ -192,10 +192,12 @@ class Sender:
         is_shared: bool = False,
         cuts: bool = True,
         waits_after_loss: bool = False,
+        known_at_ms: int | None = None,
     ) -> None:
         """Go on where a saved producer stood. `is_shared`: other processes may fill the same slots with the same
         records, so none is ever moved, and the identity is never changed here. Without `cuts` a batch is stored as a
-        whole or not at all; with `waits_after_loss` a lost connection is `Parted`, and the user's to decide about."""
+        whole or not at all; with `waits_after_loss` a lost connection is `Parted`, and the user's to decide about.
+        `known_at_ms`: when it was known last that the next slot is free, if that is not now."""
         partition = self._partition(place)
         if not partition.is_idle:
             raise ValueError(
@@ -204,6 +206,8 @@ class Sender:
             )
         wall_ahead_ms = self._context.wall_ahead_ms
         tenure = Tenure(identity, next_sequence, now_ms, wall_ahead_ms, is_leased=is_leased, is_shared=is_shared)
+        if known_at_ms is not None:
+            tenure.known_at_ms = known_at_ms
         happen(partition, Event.RESUMED, now_ms, tenure, next_offset)
         partition.cuts, partition.waits_after_loss = cuts, waits_after_loss
         self.is_shared = self.is_shared or is_shared

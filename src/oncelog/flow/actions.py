@@ -1,0 +1,302 @@
+"""What is done when something happens to a cell: small functions, one for each entry of the table.
+
+Where one finds that something else has happened by what it did, it returns that event. None sets the cell's state.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from oncelog.flow.description import OutputPlace
+from oncelog.flow.formats import (
+    TAKE_OVER,
+    Claim,
+    Commit,
+    Goodbye,
+    InputPosition,
+    OutputPosition,
+    Plan,
+    TakeOver,
+    decoded,
+    encoded,
+)
+from oncelog.flow.holding import Entries, Holding
+from oncelog.flow.journal import Journal
+from oncelog.flow.messages import AppendClaim, End, Ended, JournalBatch, NeedPids
+from oncelog.flow.planning import Source, plan_of
+from oncelog.flow.states import Event
+from oncelog.slots import Identity
+
+LOOK_AGAIN_MS: Final = 1_000  # whether goodbye was said
+
+
+def nothing(cell: Holding, *about: object) -> None:
+    """The state says it all."""
+
+
+# --- before the take-over
+
+
+def read(cell: Holding, *about: object) -> None:
+    cell.read_journal()
+
+
+def read_anew(cell: Holding) -> None:
+    cell.journal = Journal()
+    cell.read_journal()
+
+
+def judge(cell: Holding, batches: Sequence[JournalBatch]) -> Event:
+    """Whose is it?"""
+    if not _joins(cell, batches):
+        return Event.GAP
+    journal, holder = cell.journal, cell.holder
+    if journal.claim is None:
+        return Event.UNCLAIMED
+    claim, stage = journal.claim, cell.stage
+    if (claim.flow, claim.stage, claim.cell) != (stage.flow, stage.name, stage.cell):
+        cell.why = (
+            f"{stage.title}: the journal {stage.journal.topic}-{stage.journal.partition} is that of {claim.flow}, "
+            f"stage {claim.stage}, cell {claim.cell}. Give the flow another name"
+        )
+        return Event.IMPOSSIBLE
+    before = journal.take_over
+    if before is not None and before.tenancy > holder.tenancy:
+        return Event.OUTRANKED
+    cell.others_until_ms = others_until_ms(cell)
+    if cell.awaits_until_ms is None:
+        cell.awaits_until_ms = cell.others_until_ms
+    if cell.now.wall_ms < min(cell.awaits_until_ms, cell.others_until_ms):
+        return Event.OTHER_CODE
+    return Event.SPENT if journal.due_epoch >= cell.limits.last_epoch else Event.FREE
+
+
+def others_until_ms(cell: Holding) -> int:
+    """Until when holders with other code may still send. Their records would fill slots, and ours be told success."""
+    before = cell.journal.take_over
+    if before is None:
+        return 0
+    if before.code == cell.holder.code or cell.journal.is_left:
+        return before.others_until_ms
+    return max(before.others_until_ms, before.until_ms + cell.limits.settle_ms)
+
+
+def _joins(cell: Holding, batches: Sequence[JournalBatch], up_to: int | None = None) -> bool:
+    return cell.journal.read(batches, up_to) or cell.read_from == 0
+
+
+def ask_pids(cell: Holding) -> None:
+    cell.ask(NeedPids(2 if cell.journal.claim is None else 1))
+
+
+def claim(cell: Holding, pids: Sequence[int]) -> None:
+    stage = cell.stage
+    entry = Claim(flow=stage.flow, stage=stage.name, cell=stage.cell, journal_pid=pids[0], output_pid=pids[1])
+    cell.ask(AppendClaim(*encoded(entry), cell.now.wall_ms))
+
+
+def wait_for_goodbye(cell: Holding) -> None:
+    cell.due_ms = cell.now.monotonic_ms + LOOK_AGAIN_MS
+
+
+def back_off(cell: Holding) -> None:
+    cell.ended(Ended(End.OUTRANKED, f"{cell.stage.title}: a newer tenancy holds it"))
+
+
+# --- the take-over
+
+
+def take_over(cell: Holding, pids: Sequence[int] = ()) -> None:
+    """The epoch one higher than all that was seen, and sequence 0: from then on the others are fenced."""
+    journal, now = cell.journal, cell.now
+    cell.fence = len(journal.chain) - 1, journal.due_epoch
+    cell.until_ms = now.wall_ms + cell.limits.tenure_ms
+    entry = TakeOver(
+        nonce=cell.holder.nonce,
+        tenancy=cell.holder.tenancy,
+        code=cell.holder.code,
+        until_ms=cell.until_ms,
+        others_until_ms=cell.others_until_ms,
+        chain=journal.chain,
+        successor=pids[0] if pids else None,
+    )
+    cell.sender.resume(
+        cell.stage.journal,
+        Identity(journal.chain[-1], journal.due_epoch),
+        0,
+        now.monotonic_ms,
+        next_offset=journal.next_offset,
+        is_shared=True,
+        cuts=False,
+        known_at_ms=cell.read_at.monotonic_ms,
+    )
+    cell.append([encoded(entry)], cell.read_at.wall_ms)
+
+
+def read_back(cell: Holding, base_offset: int, timestamp_ms: int) -> None:
+    cell.proven_ms = timestamp_ms
+    cell.read_journal()
+
+
+def judge_take_over(cell: Holding, batches: Sequence[JournalBatch]) -> Event:
+    """Whose nonce stands there? If it is this one's, everything before it is applied, and nothing behind it."""
+    own = next((batch for batch in batches if is_own(cell, batch)), None)
+    if own is None or any((cell.journal.fence_of(batch) or cell.fence) > cell.fence for batch in batches):
+        return Event.OTHERS
+    if not _joins(cell, batches, own.last_offset + 1):
+        return Event.GAP
+    taken = cell.journal.take_over
+    if cell.journal.fence != cell.fence or taken is None:
+        return Event.OTHERS
+    if taken.successor is not None:
+        return Event.SUCCESSOR
+    return Event.OTHER_CODE if cell.now.wall_ms < cell.others_until_ms else Event.OWN
+
+
+def is_own(cell: Holding, batch: JournalBatch) -> bool:
+    if cell.journal.fence_of(batch) != cell.fence:
+        return False
+    entries = [decoded(each.key, each.value) for each in batch.records if each.key == TAKE_OVER and each.value]
+    return any(isinstance(entry, TakeOver) and entry.nonce == cell.holder.nonce for entry in entries)
+
+
+# --- restore
+
+
+def restore(cell: Holding) -> Event | None:
+    """State and positions are those of the last commit exactly."""
+    commit = cell.journal.commit
+    cell.entries = Entries(cell.journal.state)
+    positions = {}
+    if commit is not None:
+        cell.number = commit.number
+        positions = {(each.topic, each.partition): each for each in commit.outputs}
+        cell.why = _other_inputs(cell, commit) or _other_outputs(cell, commit)
+        if cell.why:
+            return Event.IMPOSSIBLE
+        if commit.plan is not None:
+            cell.plan_left.extend(commit.plan.ranges)
+    starts = [each.next_offset for each in commit.inputs] if commit else [each.log_start for each in cell.stage.inputs]
+    cell.sources = [Source(start) for start in starts]
+    for place in cell.places:
+        position = positions.get(place)
+        cell.filled[place] = position.filled if position else 0
+        cell.offsets[place] = position.next_offset if position else -1
+        cell.resume_output(place)
+    cell.committed_ms = cell.now.monotonic_ms
+    return None
+
+
+def _other_inputs(cell: Holding, commit: Commit) -> str:
+    title, partition = cell.stage.title, cell.stage.cell
+    if len(commit.inputs) != len(cell.stage.inputs):
+        return (
+            f"{title}: it was committed with {len(commit.inputs)} inputs and has {len(cell.stage.inputs)} now. Give "
+            "the changed flow another name"
+        )
+    for now, then in zip(cell.stage.inputs, commit.inputs, strict=True):
+        if now.topic_id != then.topic_id:
+            return (
+                f"{title}: its input {now.topic} was deleted and made again since the last commit ({then.topic_id} is "
+                f"{now.topic_id} now). `oncelog flow reset` begins anew with what it holds"
+            )
+        if then.next_offset < now.log_start:
+            return (
+                f"{title}: its input {now.topic}-{partition} begins at offset {now.log_start}, and offset "
+                f"{then.next_offset} is next: retention took what was not read yet. `oncelog flow reset` goes on "
+                "without it"
+            )
+    return ""
+
+
+def _other_outputs(cell: Holding, commit: Commit) -> str:
+    for then in commit.outputs:
+        place = then.topic, then.partition
+        topic_id = next((each.topic_id for each in cell.stage.outputs if each.place == place), None)
+        if topic_id is None or topic_id != then.topic_id:
+            now = "is not among its outputs now" if topic_id is None else f"is another topic now ({topic_id})"
+            return (
+                f"{cell.stage.title}: it has filled {then.filled} slots of {then.topic}-{then.partition} "
+                f"({then.topic_id}), which {now}. Give the changed flow another name"
+            )
+    return ""
+
+
+# --- commits
+
+
+def commit(cell: Holding) -> Event:
+    """State and positions, as one batch. What was sent is acknowledged."""
+    if cell.is_proof_old:
+        cell.why = "nothing was heard of the journal for too long"
+        return Event.REFUSED
+    plan = next_plan(cell)
+    if not cell.has_progress and plan is None:
+        return Event.LEFT if cell.wants_to_leave else Event.COMMITTED
+    cell.number += 1
+    entry = Commit(
+        number=cell.number,
+        nonce=cell.holder.nonce,
+        code=cell.holder.code,
+        inputs=[
+            InputPosition(each.topic_id, source.next_offset)
+            for each, source in zip(cell.stage.inputs, cell.sources, strict=True)
+        ],
+        outputs=[_output_position(cell, each) for each in cell.stage.outputs],
+        plan=plan,
+    )
+    cell.plan_left.clear()
+    cell.plan_left.extend(plan.ranges if plan else ())
+    cell.under_way = entry
+    cell.changed_bytes, cell.has_progress, cell.committed_ms = 0, False, cell.now.monotonic_ms
+    cell.append([*cell.state_records(cell.entries.leave()), encoded(entry)], cell.now.wall_ms)
+    return Event.PLANNED if plan else Event.COMMITTED
+
+
+def next_plan(cell: Holding) -> Plan | None:
+    """What is left of the one before comes first."""
+    if cell.plan_left:
+        return Plan(list(cell.plan_left), [], cell.now.wall_ms)
+    if not cell.stage.has_plan or cell.wants_to_leave:
+        return None
+    limits, now = cell.limits, cell.now
+    return plan_of(cell.sources, now.monotonic_ms, now.wall_ms, limits.wait_ms, limits.plan_records)
+
+
+def _output_position(cell: Holding, output: OutputPlace) -> OutputPosition:
+    place = output.place
+    boundary = cell.sender.boundary(place)
+    if boundary is not None:
+        cell.offsets[place] = boundary.next_offset
+    return OutputPosition(*place, output.topic_id, cell.filled[place], cell.offsets[place])
+
+
+def note_commit(cell: Holding, base_offset: int, timestamp_ms: int) -> None:
+    commit, journal = cell.under_way, cell.journal
+    assert commit is not None
+    cell.proven_ms = max(cell.proven_ms, timestamp_ms)
+    records = len(cell.entries.under_way) + 1
+    cell.is_copy_sound = cell.is_copy_sound and base_offset == journal.next_offset
+    journal.next_offset, journal.commit = base_offset + records, commit
+    cell.entries.stored()
+    cell.under_way = None
+
+
+# --- ends
+
+
+def say_goodbye(cell: Holding) -> None:
+    cell.append([encoded(Goodbye(nonce=cell.holder.nonce))], cell.now.wall_ms)
+
+
+def leave(cell: Holding, *about: object) -> None:
+    cell.is_copy_sound = False  # goodbye stands behind it
+    cell.ended(Ended(End.LEFT, ""))
+
+
+def drop(cell: Holding, *about: object) -> None:
+    """Another life begins with what stands in the journal."""
+    cell.ended(Ended(End.AGAIN, cell.why))
+
+
+def stop(cell: Holding, *about: object) -> None:
+    cell.ended(Ended(End.STOPPED, cell.why))

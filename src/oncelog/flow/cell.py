@@ -1,0 +1,230 @@
+"""One life of a holder of one cell: what was read, what was acknowledged and what the clock says go in, and what to
+send, read and ask comes out. Pure.
+
+Its journal batches and its outputs are sent by one `Sender`, as shared slots: that is where pipelining, the first batch
+alone, what is in doubt, silence and "connect, check, send" are decided, and what stands in a slot is found. What is
+here is the order of things: claim, take-over, restore, step, commit (`table.py`).
+
+After it has ended, whoever drives it closes its connections and waits for no answers. Another life is another Cell.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from oncelog.clock import Now
+from oncelog.error_codes import ErrorCodes as Code
+from oncelog.flow.formats import Unreadable
+from oncelog.flow.holding import Holding
+from oncelog.flow.messages import Action, Fetch, InputRecord, JournalBatch, ReadBack
+from oncelog.flow.planning import Source, plan_of
+from oncelog.flow.states import Event, State
+from oncelog.flow.table import happen
+from oncelog.slots import Place
+from oncelog.slots.errors import CannotTell, Differs
+from oncelog.slots.messages import Answer, Delivered, Failed, Found, Produce
+from oncelog.slots.replay import Output, PartitionReplay, Slot
+from oncelog.slots.states import Event as Verdict
+from oncelog.slots.verdicts import verdict_of
+
+
+class Cell(Holding):
+    # --- what arrives
+
+    def begin(self) -> None:
+        self.read_journal()
+
+    def journal_read(self, batches: Sequence[JournalBatch], now: Now) -> None:
+        self.now = now
+        try:
+            happen(self, Event.READ, batches)
+        except Unreadable as error:
+            self.why = f"{self.stage.title}: {error}"
+            happen(self, Event.IMPOSSIBLE)
+
+    def pids(self, pids: Sequence[int], now: Now) -> None:
+        self.now = now
+        happen(self, Event.GRANTED, pids)
+
+    def claimed(self, now: Now) -> None:
+        self.now = now
+        happen(self, Event.CLAIMED)
+
+    def fetched(self, input: int, records: Sequence[InputRecord], next_offset: int, now: Now) -> None:
+        self.now = now
+        self.sources[input].add(records, next_offset, now.monotonic_ms)
+
+    def read_back(self, place: Place, slots: Iterable[Slot], now: Now) -> None:
+        """What stands where this one would have sent."""
+        self.now = now
+        batch, _ = self.comparing.popleft()
+        assert batch.place == place and isinstance(batch.payload, tuple)
+        replay = PartitionReplay(*place, batch.record_count)
+        for output in batch.payload:
+            replay.offer(output)
+        replay.stands(slots)
+        try:
+            replay.ended()
+            replay.dropped()
+        except (CannotTell, Differs) as error:
+            self.why = f"{self.stage.title}: {error}"
+            happen(self, Event.IMPOSSIBLE)
+            return
+        self._compare_next()
+
+    def leave(self, now: Now) -> None:
+        """Everything is committed and goodbye is said; then it ends."""
+        self.now, self.wants_to_leave = now, True
+
+    # --- what arrives for the sender
+
+    def leaders(self, leaders: Mapping[Place, int | None], now: Now) -> None:
+        self.sender.leaders(leaders, now.monotonic_ms)
+
+    def answered(self, request_id: int, answers: Sequence[Answer], now: Now) -> None:
+        self.sender.answered(request_id, answers, now.monotonic_ms)
+
+    def lost(self, request_id: int, now: Now, *, was_sent: bool = True) -> None:
+        self.sender.lost(request_id, now.monotonic_ms, was_sent=was_sent)
+
+    def unchecked(self, request_id: int, now: Now) -> None:
+        self.sender.unchecked(request_id, now.monotonic_ms)
+
+    def looked_up(self, place: Place, found: Found | None, now: Now) -> None:
+        self.sender.looked_up(place, found, now.monotonic_ms)
+
+    # --- what to do
+
+    def actions(self, now: Now) -> list[Action]:
+        self.now = now
+        self.sender.set_wall_clock(now.wall_ms, now.monotonic_ms)
+        found: list[Action] = []
+        while self.state is not State.ENDED:
+            before = self.state
+            for action in self.sender.actions(now.monotonic_ms):
+                if isinstance(action, Delivered):
+                    self._delivered(action)
+                elif isinstance(action, Failed):
+                    self._failed(action)
+                elif isinstance(action, Produce):
+                    found.append(self._until(action))
+                else:
+                    found.append(action)  # type: ignore[arg-type]
+            moved = self._go_on()
+            if not moved and self.state is before:
+                break
+        asked, self.asked = self.asked, []
+        return [*(found if self.state is not State.ENDED else ()), *asked]
+
+    def _until(self, action: Produce) -> Produce:
+        """Nothing leaves behind the sending deadline, nor with a time so old that a broker would soon forget it: others
+        might then fill the same slots again."""
+        oldest_ms = min(batch.max_timestamp_ms for batch in action.batches)
+        left_ms = min(self.until_ms, oldest_ms + self.limits.fresh_ms) - self.now.wall_ms
+        if left_ms <= 0:
+            self.why = "what is to be sent waited for too long"
+            happen(self, Event.REFUSED)
+        return action._replace(until_ms=min(action.until_ms, self.now.monotonic_ms + left_ms))
+
+    def _delivered(self, action: Delivered) -> None:
+        batch = action.batch
+        if batch.place == self.stage.journal:
+            happen(self, Event.STORED, action.base_offset, batch.max_timestamp_ms)
+        elif action.was_in_doubt:
+            self.comparing.append((batch, action.base_offset))
+            if len(self.comparing) == 1:
+                self._compare_next()
+
+    def _compare_next(self) -> None:
+        if self.comparing:
+            batch, offset = self.comparing[0]
+            from_offset = offset if offset >= 0 else self.offsets[batch.place]
+            self.ask(ReadBack(batch.place, batch.identity, batch.first_sequence, batch.record_count, from_offset))
+
+    def _failed(self, action: Failed) -> None:
+        place, code = action.batch.place, action.code
+        self.why = f"{self.stage.title}: {place.topic}-{place.partition} answers {code} {action.message or ''}".rstrip()
+        event = verdict_of(code).event
+        is_final = event is Verdict.TOO_LARGE or code == Code._INCONSISTENT
+        if place != self.stage.journal and event is Verdict.REFUSED:
+            is_final = True  # in the journal it may be the time that is refused
+        happen(self, Event.IMPOSSIBLE if is_final else Event.REFUSED)
+
+    def _go_on(self) -> bool:
+        """What follows from how things stand; whether there was anything."""
+        if self.state is State.WORKING:
+            return self._work()
+        if self.state is State.DRAINING and self.is_drained:
+            happen(self, Event.DRAINED)
+            return True
+        if self.state is State.AWAITING and self.now.monotonic_ms >= self.due_ms:
+            happen(self, Event.DUE)
+            return True
+        if self.state is State.YIELDING and self.now.wall_ms >= self.others_until_ms:
+            happen(self, Event.DUE)
+            return True
+        return False
+
+    def _work(self) -> bool:
+        if self.now.wall_ms >= self.until_ms:
+            self.why = "its sending deadline is over, and it takes over anew"
+            happen(self, Event.REFUSED)
+            return True
+        is_full = False
+        outputs: dict[Place, list[Output]] = {}
+        while not self.wants_to_leave and (source := self._next_source()) is not None:
+            stepped = self.work.step(self.entries, self.sources.index(source), source.records[0])
+            added = self.fits(stepped.changes)
+            if added is None:
+                is_full = True
+                break
+            source.take()
+            self.entries.changed.update(stepped.changes)
+            self.changed_bytes += added
+            self.has_progress = True
+            for place, output in stepped.outputs:
+                outputs.setdefault(place, []).append(output)
+        for place, each in outputs.items():
+            self.send(place, each)
+        if is_full and not self.changed_bytes:
+            self.why = (
+                f"{self.stage.title}: what one record changes does not fit a commit of {self.limits.commit_bytes} "
+                "bytes. Raise the journal's max.message.bytes"
+            )
+            happen(self, Event.IMPOSSIBLE)
+        elif self.under_way is None and self._is_commit_due(is_full):
+            happen(self, Event.COMMIT_DUE)
+        else:
+            self._fetch()
+            return bool(outputs)
+        return True
+
+    def _next_source(self) -> Source | None:
+        """The one whose first record is next, where it is at hand."""
+        if not self.stage.has_plan:
+            return self.sources[0] if self.sources[0].records else None
+        while self.plan_left:
+            due = self.plan_left[0]
+            source, end = self.sources[due.input], due.end
+            if source.records and source.records[0].offset < end:
+                return source
+            if source.fetched_to < end:
+                return None
+            source.next_offset = max(source.next_offset, end)
+            self.plan_left.popleft()
+        return None
+
+    def _is_commit_due(self, is_full: bool) -> bool:
+        if is_full or self.wants_to_leave:
+            return True
+        if not self.stage.has_plan:
+            waited_ms = self.now.monotonic_ms - self.committed_ms
+            return self.has_progress and waited_ms >= self.limits.commit_every_ms
+        if self.plan_left:
+            return False
+        limits, now = self.limits, self.now
+        return self.has_progress or plan_of(self.sources, now.monotonic_ms, now.wall_ms, limits.wait_ms, 1) is not None
+
+    def _fetch(self) -> None:
+        for index, source in enumerate(self.sources):
+            if not source.is_asked and not source.records:
+                source.is_asked = True
+                self.ask(Fetch(index, source.fetched_to))

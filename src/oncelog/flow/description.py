@@ -1,0 +1,82 @@
+"""What a cell is told when it is made: what it is part of, who holds it, what it may do."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from oncelog.flow.formats import Tenancy
+from oncelog.slots import Place
+from oncelog.slots.limits import DAY_MS, MINUTE_MS, SETTLE_MS, SenderLimits
+from oncelog.slots.tenure import LAST_EPOCH
+
+TENURE_MS: Final = 10 * MINUTE_MS
+COMMIT_OVERHEAD_BYTES: Final = 70  # a state entry's share of a batch, beside key and value: five varints and more
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    topic: str
+    topic_id: str
+    log_start: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OutputPlace:
+    place: Place
+    topic_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """One cell of it. All inputs are read in the partition of the cell's number."""
+
+    flow: str
+    name: str
+    cell: int
+    journal: Place
+    inputs: tuple[Input, ...]
+    outputs: tuple[OutputPlace, ...]
+    has_plan: bool = False
+
+    @property
+    def title(self) -> str:
+        return f"{self.flow}, stage {self.name}, cell {self.cell}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """One life of a holder: whoever goes on after it has ended has another nonce."""
+
+    nonce: str
+    tenancy: Tenancy
+    code: str  # the flow's version and the fingerprint of its codecs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    commit_every_ms: int = 100
+    commit_bytes: int = 1_000_000  # what the journal's topic takes in one batch
+    wait_ms: int = 1_000  # for an input that is empty, before a plan goes on without it
+    tenure_ms: int = TENURE_MS  # until the holder takes over anew
+    plan_records: int = 10_000
+    # The shortest producer.id.expiration.ms of the cluster. The journal's message.timestamp.before.max.ms is at most
+    # half of it, so what was known when a batch was made still holds when a broker takes it.
+    forget_after_ms: int = DAY_MS
+    settle_ms: int = SETTLE_MS
+    last_epoch: int = LAST_EPOCH
+    max_in_flight: int = 5
+    retry_backoff_ms: int = 100
+
+    @property
+    def fresh_ms(self) -> int:
+        """For so long a look at the log holds, and a record's time is young."""
+        return self.forget_after_ms // 2
+
+    @property
+    def sender(self) -> SenderLimits:
+        return SenderLimits(
+            max_in_flight=self.max_in_flight,
+            delivery_timeout_ms=0,
+            retry_backoff_ms=self.retry_backoff_ms,
+            settle_ms=self.settle_ms,
+            forget_after_ms=self.forget_after_ms,
+        )

@@ -1,0 +1,147 @@
+"""What stands in a journal: one structure for each kind of record, with its version and its bounds.
+
+A record's key says its kind by its first byte, and its value is JSON, so that any Kafka tool can show a journal. Only
+what has one value at a time has one key, since compaction keeps the last record of a key: a claim has a key of its own,
+a take-over carries the whole chain of journal pids, a state entry has the key of what it is about.
+"""
+
+from typing import Annotated, Final, TypeVar
+
+import msgspec
+
+VERSION: Final = 1
+CLAIM, TAKE_OVER, COMMIT, GOODBYE, STATE = b"c", b"t", b"k", b"g", b"s"
+
+MOST_CHAINED: Final = 1_000  # journal pids, each good for 32,767 take-overs
+MOST_PLACES: Final = 20_000  # inputs, or outputs, of one cell
+MOST_RANGES: Final = 10_000  # of one plan
+MOST_METRICS: Final = 64
+
+Name = Annotated[str, msgspec.Meta(max_length=249)]
+Nonce = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+Count = Annotated[int, msgspec.Meta(ge=0)]  # of 64 bits: msgspec takes no more
+
+
+class Unreadable(Exception):
+    """A record of a journal that this version cannot read, or that is no journal's."""
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """What all kinds have in common."""
+
+    v: int = VERSION
+
+
+class Claim(Entry, frozen=True, kw_only=True):
+    """Under which producer ids the cell writes. Of several the first counts."""
+
+    flow: Name
+    stage: Name
+    cell: Count
+    journal_pid: Count
+    output_pid: Count
+
+
+class Tenancy(msgspec.Struct, frozen=True, order=True, array_like=True):
+    """When the driver started, and which of its attempts it is. The newer one wins."""
+
+    started_ms: Count
+    attempt: Count
+
+
+class TakeOver(Entry, frozen=True, kw_only=True):
+    """The first batch of a holder."""
+
+    nonce: Nonce
+    tenancy: Tenancy
+    code: Name  # the flow's version and the fingerprint of its codecs
+    until_ms: Count  # wall clock: this holder sends nothing after it
+    others_until_ms: Count = 0  # and so long may holders with other code send that were there before it
+    chain: Annotated[list[Count], msgspec.Meta(min_length=1, max_length=MOST_CHAINED)]
+    successor: Count | None = None  # the journal pid after this one; then nothing else is ever written under this epoch
+
+
+class InputPosition(msgspec.Struct, frozen=True, array_like=True):
+    topic_id: Name
+    next_offset: Count
+    leader_epoch: int = -1
+
+
+class OutputPosition(msgspec.Struct, frozen=True, array_like=True):
+    topic: Name
+    partition: Count
+    topic_id: Name
+    filled: Count  # slots, since the flow began
+    next_offset: int  # nothing of a later slot lies below it; -1 where nothing is known
+
+
+class Range(msgspec.Struct, frozen=True, array_like=True):
+    """Records of one input, from the first offset to before the second."""
+
+    input: Count
+    first: Count
+    end: Count
+
+
+class Plan(msgspec.Struct, frozen=True, array_like=True):
+    """What the next step takes, in this order."""
+
+    ranges: Annotated[list[Range], msgspec.Meta(max_length=MOST_RANGES)]
+    ended: Annotated[list[Count], msgspec.Meta(max_length=MOST_PLACES)]  # inputs that were read to their end
+    time_ms: Count  # what time it is then
+
+
+class Commit(Entry, frozen=True, kw_only=True):
+    """Everything up to here stands in the log, and the state entries of the same batch belong to it."""
+
+    number: Count
+    nonce: Nonce
+    code: Name
+    inputs: Annotated[list[InputPosition], msgspec.Meta(max_length=MOST_PLACES)]
+    outputs: Annotated[list[OutputPosition], msgspec.Meta(max_length=MOST_PLACES)]
+    watermark_ms: int = -1
+    metrics: Annotated[dict[Name, float], msgspec.Meta(max_length=MOST_METRICS)] = {}
+    plan: Plan | None = None
+
+
+class Goodbye(Entry, frozen=True, kw_only=True):
+    """This holder sends nothing any more."""
+
+    nonce: Nonce
+
+
+Kind = TypeVar("Kind", bound=Entry)
+_KINDS: Final[dict[bytes, type[Entry]]] = {CLAIM: Claim, TAKE_OVER: TakeOver, COMMIT: Commit, GOODBYE: Goodbye}
+_encode: Final = msgspec.json.Encoder().encode
+_decoders: Final = {kind: msgspec.json.Decoder(entry) for kind, entry in _KINDS.items()}
+_version: Final = msgspec.json.Decoder(Entry)
+
+
+def key_of(entry: Entry) -> bytes:
+    """A claim's is its own; of each other kind there is one record at a time."""
+    if isinstance(entry, Claim):
+        return b"%b%d" % (CLAIM, entry.journal_pid)
+    return next(key for key, kind in _KINDS.items() if type(entry) is kind)
+
+
+def encoded(entry: Entry) -> tuple[bytes, bytes]:
+    return key_of(entry), _encode(entry)
+
+
+def decoded(key: bytes, value: bytes) -> Entry:
+    """Of any kind but a state entry. Raises Unreadable."""
+    kind = key[:1]
+    try:
+        version = _version.decode(value).v
+        if version > VERSION:
+            raise Unreadable(
+                f"a record of version {version} stands in the journal, and this program reads up to {VERSION}: a newer "
+                "oncelog wrote it. Run that one"
+            )
+        entry: Entry = _decoders[kind].decode(value)
+    except (KeyError, msgspec.MsgspecError) as error:
+        raise Unreadable(
+            f"the record with the key {key[:60]!r} is no record of a journal ({error}): something else writes to this "
+            "topic, or it is damaged. Find out who writes to it"
+        ) from error
+    return entry

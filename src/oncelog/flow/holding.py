@@ -1,0 +1,194 @@
+"""What a cell knows while somebody holds it, and the small steps that several of the table's actions make."""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from oncelog.clock import Now
+from oncelog.flow.description import COMMIT_OVERHEAD_BYTES, Holder, Limits, Stage
+from oncelog.flow.formats import STATE, Commit, Range
+from oncelog.flow.journal import NO_FENCE, Journal
+from oncelog.flow.messages import Action, Ended, ReadJournal, Work
+from oncelog.flow.planning import Source
+from oncelog.flow.states import State
+from oncelog.producers.sequences import sequence_after
+from oncelog.records.build import build_batch
+from oncelog.slots import Identity, Place
+from oncelog.slots.batch import Batch
+from oncelog.slots.replay import Output
+from oncelog.slots.sender import Sender
+
+LONG_AGO_MS: Final = -(1 << 62)
+
+Encode = Callable[[Sequence[tuple[Any, Any, Any, int | None]]], bytearray]
+
+
+class Entries(Mapping[bytes, bytes]):
+    """The state as the user's code sees it: what changed since the last commit, over what is committed."""
+
+    def __init__(self, committed: dict[bytes, bytes]) -> None:
+        self.committed = committed
+        self.under_way: dict[bytes, bytes | None] = {}  # in a commit that is not acknowledged yet
+        self.changed: dict[bytes, bytes | None] = {}  # for the next one
+
+    def __getitem__(self, key: bytes) -> bytes:
+        for layer in (self.changed, self.under_way):
+            if key in layer:
+                value = layer[key]
+                if value is None:
+                    raise KeyError(key)
+                return value
+        return self.committed[key]
+
+    def __iter__(self) -> Iterator[bytes]:
+        over = self.under_way | self.changed
+        yield from (key for key in self.committed if key not in over)
+        yield from (key for key, value in over.items() if value is not None)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def leave(self) -> dict[bytes, bytes | None]:
+        """What changed goes into a commit."""
+        self.under_way, self.changed = self.changed, {}
+        return self.under_way
+
+    def stored(self) -> None:
+        for key, value in self.under_way.items():
+            if value is None:
+                self.committed.pop(key, None)
+            else:
+                self.committed[key] = value
+        self.under_way = {}
+
+
+class Holding:
+    def __init__(
+        self,
+        stage: Stage,
+        work: Work,
+        holder: Holder,
+        limits: Limits,
+        now: Now,
+        *,
+        random: Callable[[], float],
+        copy: Journal | None = None,
+        encode: Encode = build_batch,
+    ) -> None:
+        """`copy`: what another life of a holder knew at its end."""
+        self.stage, self.work, self.holder, self.limits = stage, work, holder, limits
+        self.now = self.read_at = now
+        self.encode = encode
+        self.sender = Sender(limits.sender, random, self.split)
+        self.sender.set_wall_clock(now.wall_ms, now.monotonic_ms)
+        self.state = State.READING
+        self.asked: list[Action] = []
+        self.why = ""
+
+        self.journal = Journal() if copy is None else copy.copy()
+        self.read_from = 0
+        self.is_copy_sound = True
+        self.fence = NO_FENCE
+        self.awaits_until_ms: int | None = None  # a goodbye
+        self.others_until_ms = 0  # holders with other code may send
+        self.until_ms = 0  # this one does; wall clock
+        self.proven_ms = 0  # wall clock: nobody had taken over then
+        self.due_ms = 0  # monotonic, where something is waited for
+
+        self.entries = Entries({})
+        self.sources: list[Source] = []
+        self.plan_left: deque[Range] = deque()
+        self.places = {output.place: output.topic_id for output in stage.outputs}
+        self.filled: dict[Place, int] = {}
+        self.offsets: dict[Place, int] = {}  # nothing of later slots lies below
+        self.comparing: deque[tuple[Batch, int]] = deque()  # found in the log, from where on; the first is read back
+        self.changed_bytes = 0
+        self.has_progress = False
+        self.committed_ms = now.monotonic_ms
+        self.number = 0
+        self.under_way: Commit | None = None
+        self.wants_to_leave = False
+
+    # --- the journal
+
+    def ask(self, action: Action) -> None:
+        self.asked.append(action)
+
+    def read_journal(self) -> None:
+        self.read_at, self.read_from = self.now, self.journal.next_offset
+        self.ask(ReadJournal(self.read_from))
+
+    def append(self, records: Sequence[tuple[bytes, bytes | None]], timestamp_ms: int) -> None:
+        """One batch. It carries the time at which what it relies upon was looked at, so that a broker refuses it where
+        its sender slept since then."""
+        place = self.stage.journal
+        data = self.encode([(key, value, (), timestamp_ms) for key, value in records])
+        self.sender.add(Batch(*place, data, len(records), self.now.monotonic_ms, tuple(records)), self.now.monotonic_ms)
+
+    # --- outputs
+
+    def send(self, place: Place, outputs: Sequence[Output]) -> None:
+        data = self.encoded(outputs)
+        self.sender.add(Batch(*place, data, len(outputs), self.now.monotonic_ms, tuple(outputs)), self.now.monotonic_ms)
+        self.filled[place] += len(outputs)
+
+    def encoded(self, outputs: Sequence[Output]) -> bytearray:
+        """With the present time, where the output has none: a broker forgets a producer by its records' timestamps."""
+        wall_ms = self.now.wall_ms
+        return self.encode(
+            [
+                (each.key, each.value, each.headers, wall_ms if each.timestamp_ms is None else each.timestamp_ms)
+                for each in outputs
+            ]
+        )
+
+    def split(self, batch: Batch, records: int) -> tuple[Batch, Batch]:
+        outputs = batch.payload
+        assert isinstance(outputs, tuple)
+        first, second = (
+            Batch(batch.topic, batch.partition, self.encoded(part), len(part), batch.created_ms, part)
+            for part in (outputs[:records], outputs[records:])
+        )
+        return first, second
+
+    def resume_output(self, place: Place) -> None:
+        """The producer id of the outputs keeps its epoch for ever. How many more slots are filled is asked first."""
+        assert self.journal.claim is not None
+        self.sender.resume(
+            place,
+            Identity(self.journal.claim.output_pid, 0),
+            sequence_after(self.filled[place], 0),
+            self.now.monotonic_ms,
+            next_offset=self.offsets[place],
+            is_shared=True,
+            known_at_ms=LONG_AGO_MS,
+        )
+
+    @property
+    def is_drained(self) -> bool:
+        """Everything that was sent stands in the log as it was made."""
+        is_idle = all(self.sender.boundary(place) is not None for place in self.filled)
+        return is_idle and not self.comparing and self.under_way is None
+
+    # --- commits
+
+    def fits(self, changes: Mapping[bytes, bytes | None]) -> int | None:
+        """How many bytes they add to the commit; None where that is too much."""
+        added = sum(len(key) + len(value or b"") + COMMIT_OVERHEAD_BYTES for key, value in changes.items())
+        return added if self.changed_bytes + added <= self.limits.commit_bytes else None
+
+    @property
+    def is_proof_old(self) -> bool:
+        """The broker may have forgotten who holds the journal, by the time a batch that is made now arrives."""
+        return self.now.wall_ms - self.proven_ms >= self.limits.fresh_ms
+
+    def state_records(self, changes: Mapping[bytes, bytes | None]) -> list[tuple[bytes, bytes | None]]:
+        return [(STATE + key, value) for key, value in changes.items()]
+
+    def ended(self, ended: Ended) -> None:
+        self.ask(ended)
+
+    @property
+    def copy(self) -> Journal | None:
+        """What another life may begin with: the state of the last commit that was acknowledged."""
+        return self.journal if self.is_copy_sound else None

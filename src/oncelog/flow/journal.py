@@ -1,0 +1,104 @@
+"""What a journal comes to: read in its order, by rules that every reader has alike.
+
+- The first claim counts. It names the first journal pid, J.
+- A batch counts if its pid is in the chain of J's and no batch seen before it is newer, by (place in the chain, epoch):
+  a broker that forgot who fenced whom may have let an older holder's batch in.
+- Who the writers are is read before what they wrote: compaction leaves the newest take-over, with the whole chain.
+
+The same is applied to what was read before, a copy: then what follows must join without a gap, and no batch may lack a
+record, since a tombstone that compaction took would not be missed.
+"""
+
+from collections.abc import Sequence
+
+from oncelog.flow.formats import STATE, Claim, Commit, Entry, Goodbye, TakeOver, decoded
+from oncelog.flow.messages import JournalBatch
+
+Fence = tuple[int, int]  # place in the chain, epoch
+NO_FENCE: Fence = (-1, -1)
+
+
+class Journal:
+    def __init__(self) -> None:
+        self.next_offset = 0
+        self.claim: Claim | None = None
+        self.chain: list[int] = []
+        self.fence = NO_FENCE
+        self.take_over: TakeOver | None = None  # the newest one that counts
+        self.is_left = False  # goodbye was said behind it
+        self.commit: Commit | None = None
+        self.state: dict[bytes, bytes] = {}
+
+    def copy(self) -> "Journal":
+        other = Journal()
+        vars(other).update(vars(self) | {"chain": list(self.chain), "state": dict(self.state)})
+        return other
+
+    @property
+    def due_epoch(self) -> int:
+        """Of the newest journal pid."""
+        place, epoch = self.fence
+        return epoch + 1 if place == len(self.chain) - 1 else 0
+
+    def read(self, batches: Sequence[JournalBatch], up_to: int | None = None) -> bool:
+        """Take in what stands from `next_offset` on, and before `up_to`; whether it joined without a gap."""
+        due = [
+            batch
+            for batch in batches
+            if batch.base_offset >= self.next_offset and (up_to is None or batch.base_offset < up_to)
+        ]
+        entries = [self._entries(batch) for batch in due]
+        self._learn_the_writers(entries)
+        has_joined = True
+        for batch, found in zip(due, entries, strict=True):
+            is_whole = len(batch.records) == batch.last_offset - batch.base_offset + 1
+            has_joined = has_joined and is_whole and batch.base_offset == self.next_offset
+            self._take(batch, found)
+            self.next_offset = batch.last_offset + 1
+        return has_joined
+
+    def _entries(self, batch: JournalBatch) -> list[Entry]:
+        return [
+            decoded(each.key, each.value)
+            for each in batch.records
+            if each.key is not None and each.value is not None and each.key[:1] != STATE
+        ]
+
+    def _learn_the_writers(self, entries: list[list[Entry]]) -> None:
+        every = [each for found in entries for each in found]
+        for entry in every:
+            if isinstance(entry, Claim) and self.claim is None:
+                self.claim, self.chain = entry, self.chain or [entry.journal_pid]
+        for entry in every:
+            if isinstance(entry, TakeOver):
+                chain = entry.chain if entry.successor is None else [*entry.chain, entry.successor]
+                if len(chain) > len(self.chain) and chain[: len(self.chain)] == self.chain:
+                    self.chain = chain
+
+    def fence_of(self, batch: JournalBatch) -> Fence | None:
+        """None: whoever wrote it is no holder."""
+        pid, epoch, _ = batch.identity
+        return (self.chain.index(pid), epoch) if pid in self.chain else None
+
+    def _take(self, batch: JournalBatch, entries: list[Entry]) -> None:
+        fence = self.fence_of(batch)
+        if fence is None or not self.admits(fence):
+            return
+        self.fence = fence
+        for entry in entries:
+            if isinstance(entry, TakeOver):
+                self.take_over, self.is_left = entry, False
+            elif isinstance(entry, Commit):
+                self.commit = entry
+            elif isinstance(entry, Goodbye):
+                self.is_left = True
+        for _, key, value in batch.records:
+            if key is None or key[:1] != STATE:
+                continue
+            if value is None:
+                self.state.pop(key[1:], None)
+            else:
+                self.state[key[1:]] = value
+
+    def admits(self, fence: Fence) -> bool:
+        return fence >= self.fence

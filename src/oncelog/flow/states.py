@@ -1,0 +1,49 @@
+"""What a cell is doing, and what can happen to it. `table.py` says what follows."""
+
+from enum import IntEnum
+
+
+class State(IntEnum):
+    READING = 0  # the journal
+    CLAIMING = 1  # nobody has
+    SUCCEEDING = 2  # the journal pid has no epoch left: another is asked for
+    AWAITING = 3  # holders with other code may still send, and may say goodbye
+    TAKING_OVER = 4  # the first batch is under way
+    CATCHING_UP = 5  # it is there; what stands before it is read
+    YIELDING = 6  # holders with other code that were there before may still send
+    PLANNING = 7  # a plan is under way, and nothing is sent before it is there
+    WORKING = 8
+    DRAINING = 9  # no more input is taken until all that was sent is acknowledged
+    LEAVING = 10  # goodbye is under way
+    ENDED = 11
+
+
+class Event(IntEnum):
+    # what arrives
+    READ = 0  # the journal was
+    GRANTED = 1  # pids
+    CLAIMED = 2
+    DUE = 3  # nobody with other code sends any more, or it is time to look again
+    STORED = 4  # a journal batch is
+    REFUSED = 5  # it is not, or may not be, or an output is not
+
+    # what the journal says, before the take-over
+    UNCLAIMED = 6
+    OUTRANKED = 7  # a newer tenancy has it
+    OTHER_CODE = 8
+    SPENT = 9  # the newest journal pid has only its last epoch left
+    FREE = 10
+
+    # what it says behind the take-over
+    OTHERS = 11  # somebody else's stands there
+    GAP = 12  # compaction has taken something from what was read before
+    SUCCESSOR = 13  # it was that of a successor's name, and no holder's
+    OWN = 14
+
+    # work
+    COMMIT_DUE = 15
+    DRAINED = 16
+    PLANNED = 17  # nothing is sent before the commit is there
+    COMMITTED = 18  # work goes on while the commit is under way
+    LEFT = 19
+    IMPOSSIBLE = 20  # a person has to look at it

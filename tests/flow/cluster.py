@@ -1,0 +1,241 @@
+"""What a cell's histories are about: its input, what it does with it, and brokers with the real rules of producers."""
+
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from oncelog.clock import Now
+from oncelog.error_codes import ErrorCodes as Code
+from oncelog.flow import Cell, Input, Limits, OutputPlace, Stage
+from oncelog.flow.formats import CLAIM, COMMIT, TAKE_OVER, Claim, Commit, TakeOver, decoded
+from oncelog.flow.journal import Journal
+from oncelog.flow.messages import (
+    InputRecord,
+    JournalBatch,
+    ReadBack,
+    Stepped,
+)
+from oncelog.producers.producer_map import FIRST_KAFKA_PID
+from oncelog.slots import Identity, Place
+from oncelog.slots.messages import Found, LookUp
+from oncelog.slots.register import Record
+from oncelog.slots.replay import Output, Slot
+from tests.model.events import WALL_MS
+from tests.model.partition import Partition, Producers, Stored, Wire
+
+FORGET_MS: Final = 1_000
+BEFORE_MS: Final = 400  # the journal's message.timestamp.before.max.ms
+IDLE_MS: Final = 50
+KEEP_TOMBSTONES_MS: Final = 200
+JOURNAL: Final = Place("oncelog.flow.f.s", 0)
+OUTPUTS: Final = (Place("one", 0), Place("one", 1), Place("two", 0))
+NODES: Final = {place: node for node, place in enumerate((*OUTPUTS, JOURNAL))}
+KEYS: Final = b"abc"
+
+
+Pair = tuple[bytes, bytes | None]  # a journal's record
+
+
+class Breach(AssertionError):
+    """A promise was broken."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What the mutants break outside of the room: the engine's part, and the settings of topics."""
+
+    has_plan: bool = False
+    looks_into_the_log: bool = True
+    connects_and_checks: bool = True
+    refuses_old_batches: bool = True
+    closes_idle_connections: bool = True
+    output_age_ms: int = 0
+    makes: Callable[..., Cell] = Cell
+
+
+class Counting:
+    """How often each key came, written to one of two partitions; even ones to a third; a key goes at its third."""
+
+    def step(self, state: Mapping[bytes, bytes], input: int, record: InputRecord) -> Stepped:
+        key = record.key or b""
+        count = int(state.get(key, b"0")) + 1
+        said = b"%b %d at %d/%d" % (key, count, input, record.offset)
+        outputs = [(OUTPUTS[key[0] % 2], Output(key, said, (), None))]
+        if count % 2 == 0:
+            outputs.append((OUTPUTS[2], Output(key, b"even " + said, (), None)))
+        return Stepped({key: None if count == 3 else b"%d" % count}, outputs)
+
+
+class Folded:
+    """What a prefix of the input comes to: the undisturbed run."""
+
+    def __init__(self, records: Sequence[tuple[int, InputRecord]]) -> None:
+        self.state: dict[bytes, bytes] = {}
+        self.outputs: dict[Place, list[bytes | None]] = {place: [] for place in OUTPUTS}
+        for index, record in records:
+            changes, outputs = Counting().step(self.state, index, record)
+            for key, value in changes.items():
+                if value is None:
+                    self.state.pop(key, None)
+                else:
+                    self.state[key] = value
+            for place, output in outputs:
+                self.outputs[place].append(output.value)
+
+
+class Cluster:
+    """The topics of one flow with one cell."""
+
+    def __init__(self, random: Random, rules: Rules) -> None:
+        self.random = random
+        self.rules = rules
+        self.now_ms = 10_000
+        self.logs = {place: Partition(Producers(forget_after_ms=FORGET_MS)) for place in NODES}
+        self.pids = FIRST_KAFKA_PID
+        self.seen: Counter[str] = Counter()
+        count = random.randint(6, 14)
+        counts = [count, random.randint(3, 8)] if rules.has_plan else [count]
+        self.inputs = [[self.record(offset) for offset in range(count)] for count in counts]
+        self.order = [] if rules.has_plan else [(0, record) for record in self.inputs[0]]
+        self.tombstones: dict[tuple[int, int], int] = {}  # since when they are the last of their key
+        self.fence = (-1, -1)
+        self.chain: list[int] = []
+        self.ghosts: list[deque[Wire]] = []
+        self.copies: dict[int, Journal] = {}
+        self.lives = 0
+        self.limits = Limits(
+            commit_every_ms=2,
+            wait_ms=3,
+            tenure_ms=3_000,
+            plan_records=4,
+            forget_after_ms=FORGET_MS,
+            settle_ms=20,
+            last_epoch=3 if self.random.random() < 0.4 else 30_000,
+            max_in_flight=3,
+            retry_backoff_ms=1,
+        )
+        inputs = tuple(Input(f"in{index}", "id") for index in range(len(self.inputs)))
+        outputs = tuple(OutputPlace(place, "id") for place in OUTPUTS)
+        self.stage = Stage(
+            flow="f", name="s", cell=0, journal=JOURNAL, inputs=inputs, outputs=outputs, has_plan=rules.has_plan
+        )
+
+    @property
+    def now(self) -> Now:
+        return Now(WALL_MS + self.now_ms, self.now_ms)
+
+    def record(self, offset: int) -> InputRecord:
+        key = bytes([self.random.choice(KEYS)])
+        return InputRecord(offset, key, b"", (), self.random.randrange(100))
+
+    @property
+    def total(self) -> int:
+        return sum(map(len, self.inputs))
+
+    def append(self, wire: Wire) -> tuple[int, int]:
+        now, log = self.now, self.logs[wire.place]
+        is_old = wire.timestamp_ms < now.wall_ms - BEFORE_MS
+        if wire.place == JOURNAL and is_old and self.rules.refuses_old_batches:
+            return Code.INVALID_TIMESTAMP, -1
+        before = log.end_offset
+        code, offset = log.append(wire, now)
+        if wire.place == JOURNAL and log.end_offset > before:
+            self.appended(log.batches[-1])
+        return code, offset
+
+    def appended(self, stored: Stored) -> None:
+        """Who looks at every batch as it is appended knows the order of the plans, whatever compaction takes later."""
+        wire = stored.wire
+        entries = [decoded(*each) for each in wire.records if each[0][:1] in (CLAIM, TAKE_OVER, COMMIT)]
+        for entry in entries:
+            if isinstance(entry, Claim) and not self.chain:
+                self.chain = [entry.journal_pid]
+        if wire.pid not in self.chain:
+            return
+        fence = self.chain.index(wire.pid), wire.generation
+        if fence < self.fence:
+            self.seen["stale"] += 1
+            return
+        self.fence = fence
+        for entry in entries:
+            if isinstance(entry, TakeOver) and entry.successor is not None and entry.successor not in self.chain:
+                self.chain.append(entry.successor)
+            elif isinstance(entry, Commit) and self.rules.has_plan:
+                self.seen["commits"] += 1
+                done = self.order[: sum(each.next_offset for each in entry.inputs)]
+                ranges = entry.plan.ranges if entry.plan else []
+                planned = [
+                    (each.input, self.inputs[each.input][at]) for each in ranges for at in range(each.first, each.end)
+                ]
+                self.order = done + planned
+
+    def compact(self) -> None:
+        """What has a younger record of its key goes, up to somewhere; and tombstones that stood long enough. The active
+        segment, here the last batch, stays, and so does the last batch of a producer, as an empty one."""
+        log = self.logs[JOURNAL]
+        if not log.batches:
+            return
+        up_to = len(log.batches) - 1 if self.random.random() < 0.5 else self.random.randrange(len(log.batches))
+        newest: dict[bytes, tuple[int, int]] = {}
+        lasts: dict[int, int] = {}
+        for base, wire in log.batches[:up_to]:
+            newest.update({each[0]: (base, at) for at, each in enumerate(wire.records) if each is not None})
+        for base, wire in log.batches:
+            lasts[wire.pid] = base
+        kept = []
+        for stored in log.batches[:up_to]:
+            base, wire = stored
+            left = tuple(
+                each if each is not None and self.stays(newest, each, (base, at)) else None
+                for at, each in enumerate(wire.records)
+            )
+            if any(each is not None for each in left) or lasts[wire.pid] == base:
+                kept.append(Stored(base, wire._replace(records=left)))
+        log.batches[:up_to] = kept
+
+    def stays(self, newest: dict[bytes, tuple[int, int]], each: Pair, at: tuple[int, int]) -> bool:
+        if newest[each[0]] != at:
+            return False
+        return each[1] is not None or self.now_ms - self.tombstones.setdefault(at, self.now_ms) <= KEEP_TOMBSTONES_MS
+
+    def journal(self, from_offset: int) -> list[JournalBatch]:
+        return [
+            JournalBatch(
+                base,
+                base + len(wire.records) - 1,
+                Identity(wire.pid, wire.generation),
+                [Record(base + at, *each) for at, each in enumerate(wire.records) if each is not None],
+            )
+            for base, wire in self.logs[JOURNAL].batches
+            if base + len(wire.records) > from_offset
+        ]
+
+    def look_up(self, asked: LookUp) -> Found:
+        """DescribeProducers, and the log where that says nothing."""
+        log, (pid, generation, _) = self.logs[asked.place], asked.identity
+        spans = log.spans(pid, asked.from_offset, generation)
+        known = log.highwater(pid, self.now)
+        if known is not None and known[0] == generation:
+            return Found(known[1], generation, spans)
+        if not self.rules.looks_into_the_log:
+            return Found(-1, generation)
+        return Found(spans[-1].last_sequence if spans else -1, generation, spans)
+
+    def slots(self, asked: ReadBack) -> list[Slot]:
+        return [
+            Slot(
+                asked.identity,
+                wire.first_sequence + at,
+                base + at,
+                each.key,
+                each.value,
+                each.headers,
+                wire.timestamp_ms,
+            )
+            for base, wire in self.logs[asked.place].batches
+            if wire.pid == asked.identity.pid and base + len(wire.records) > asked.from_offset
+            for at, each in enumerate(wire.records)
+            if 0 <= wire.first_sequence + at - asked.first_sequence < asked.records
+        ]

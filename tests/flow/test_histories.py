@@ -1,0 +1,41 @@
+"""Whatever happens to holders, brokers and answers: the outputs are those of a run that nothing disturbed, in their
+order, and what a holder restores is the fold of the input up to its last commit.
+"""
+
+import pytest
+
+from tests.depth import deeper, scaled
+from tests.flow.cluster import Rules
+from tests.flow.mutants import MUTANTS, Mutant
+from tests.flow.world import World
+
+SEEDS = scaled(100)
+SEEDS_A_MUTANT = 400
+
+
+@deeper
+@pytest.mark.parametrize("has_plan", [False, True], ids=["without a plan", "with a plan"])
+def test_every_history_ends_as_if_nothing_had_happened(has_plan: bool) -> None:
+    for seed in range(SEEDS):
+        World(seed, Rules(has_plan=has_plan)).run()
+
+
+def test_the_histories_hold_what_they_are_about() -> None:
+    """Crashes, sleeps, lost answers, and holders that get far enough to restore something."""
+    world = World(0, Rules())
+    for seed in range(30):
+        each = World(seed, Rules())
+        each.run()
+        world.seen += each.seen
+    assert all(world.seen[what] > 30 for what in ("crashes", "sleeps", "lost", "restores", "AGAIN"))
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=str)
+def test_a_broken_rule_is_caught(mutant: Mutant) -> None:
+    with mutant.applied():
+        for seed in range(SEEDS_A_MUTANT):
+            try:
+                World(seed, mutant.rules).run()
+            except AssertionError:
+                return
+    pytest.fail(f"nothing caught it in {SEEDS_A_MUTANT} histories")
