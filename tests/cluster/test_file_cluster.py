@@ -159,6 +159,7 @@ def test_partitions_without_their_meta_file_are_not_started_on(tmp_path: Path) -
         "{}",
         '{"version": 2}',
         '{"version": 1, "cluster_id": "x", "start_epoch": 1}',
+        "[" * 100_000,
     ],
 )
 def test_a_meta_file_that_cannot_be_read_stops_the_start_and_is_left_as_it_is(tmp_path: Path, contents: str) -> None:

@@ -224,6 +224,22 @@ def test_a_log_that_cannot_tell_its_producers_after_a_cut_takes_no_more_appends(
         put(log, b"19", pid=LEASED, sequence=19)
 
 
+def test_what_the_disk_refuses_names_the_file(tmp_path: Path) -> None:
+    """The system does so only where it opens one; which disk is to be replaced is what the message is for."""
+    path = str(tmp_path / "file")
+    RealDisk().open(path, create=True).close()
+    file, folder = RealDisk().open(path), RealDisk().open(str(tmp_path))
+    refused: list[tuple[Callable[[], object], str]] = [
+        (lambda: file.pwritev([b"x"], 0), path),
+        (lambda: file.truncate(5), path),
+        (lambda: folder.pread(5, 0), str(tmp_path)),
+    ]
+    for work, name in refused:
+        with pytest.raises(OSError) as caught:
+            work()
+        assert caught.value.filename == name
+
+
 def test_the_disk_in_memory_is_used_by_many_threads_as_a_real_one_is() -> None:
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)

@@ -154,7 +154,11 @@ def test_after_a_start_it_goes_on_where_it_was_and_looks_first_at_what_was_damag
     again.close()
 
 
-@pytest.mark.parametrize("state", ["", "[]", '{"version": 1}', '{"version": 9, "name": "x"}'])
+STATE = '{"version": 1, "began_wall_ms": 0, "name": "", "offset": 0, "damage": [%s]}'
+UNREADABLE = ("", "[]", '{"version": 1}', '{"version": 9, "name": "x"}', "[" * 100_000)
+
+
+@pytest.mark.parametrize("state", [*UNREADABLE, STATE % '["one-0", 0, "5"]', STATE % '["one-0", 0, -5]', STATE % "5"])
 def test_a_state_that_cannot_be_read_means_a_new_round(tmp_path: Path, state: str) -> None:
     (tmp_path / STATE_FILE).write_text(state)
     scrubbed = Scrubbed(tmp_path)

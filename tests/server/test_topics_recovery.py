@@ -129,6 +129,15 @@ def test_an_empty_folder_that_nobody_knows_is_removed(topics: Topics, tmp_path: 
     assert (tmp_path / "not a topic").exists()
 
 
+def test_what_nobody_knows_and_cannot_be_removed_is_in_no_starts_way(topics: Topics, tmp_path: Path) -> None:
+    topics.create("a", 1, {}, NOW)
+    topics.close()
+    (tmp_path / "left-0" / "below").mkdir(parents=True)
+    (tmp_path / "a-1").write_text("a file of the name of a partition's folder")
+    assert [topic.name for topic in open_topics(tmp_path).all()] == ["a"]
+    assert (tmp_path / "a-1").exists() and (tmp_path / "left-0").exists()
+
+
 def test_only_folders_of_partitions_are_taken_for_such(tmp_path: Path) -> None:
     for name in ("a-0", "a-b-12", "a-01", "a", "-0", "a b-0", "..-0"):
         (tmp_path / name).mkdir()

@@ -201,7 +201,7 @@ def read_state(disk: Disk, folder: str) -> dict[str, Any]:
             )
         state = {"node_id": None, "boot_id": "", **state}
         _check(state)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise DamagedFolder(f"{path} cannot be read: {error}. Restore it from a copy.") from error
     return state
 

@@ -69,20 +69,29 @@ class Disk(Protocol):
 
 
 class RealFile:
-    __slots__ = ("fd",)
+    __slots__ = ("fd", "path")
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, path: str = "") -> None:
         self.fd = fd
+        self.path = path
 
     def pread(self, size_bytes: int, position: int) -> bytes:
-        data = os.pread(self.fd, size_bytes, position)
-        # One call hands out at most 2 GiB, and a signal or an odd file system may shorten it.
-        while 0 < len(data) < size_bytes:
-            more = os.pread(self.fd, size_bytes - len(data), position + len(data))
-            if not more:
-                break
-            data += more
+        try:
+            data = os.pread(self.fd, size_bytes, position)
+            # One call hands out at most 2 GiB, and a signal or an odd file system may shorten it.
+            while 0 < len(data) < size_bytes:
+                more = os.pread(self.fd, size_bytes - len(data), position + len(data))
+                if not more:
+                    break
+                data += more
+        except OSError as error:
+            raise self._named(error) from None
         return data
+
+    def _named(self, error: OSError) -> OSError:
+        """The system names a file only where it opens one."""
+        error.filename = self.path
+        return error
 
     def send_to(self, socket_fd: int, size_bytes: int, position: int) -> int:
         try:
@@ -91,13 +100,22 @@ class RealFile:
             return 0
 
     def pwritev(self, buffers: Sequence[Buffer], position: int) -> int:
-        return os.pwritev(self.fd, buffers, position)
+        try:
+            return os.pwritev(self.fd, buffers, position)
+        except OSError as error:
+            raise self._named(error) from None
 
     def fdatasync(self) -> None:
-        os.fdatasync(self.fd)
+        try:
+            os.fdatasync(self.fd)
+        except OSError as error:
+            raise self._named(error) from None
 
     def truncate(self, size_bytes: int) -> None:
-        os.ftruncate(self.fd, size_bytes)
+        try:
+            os.ftruncate(self.fd, size_bytes)
+        except OSError as error:
+            raise self._named(error) from None
 
     def size(self) -> int:
         return os.fstat(self.fd).st_size
@@ -111,7 +129,7 @@ class RealFile:
 class RealDisk:
     def open(self, path: str, *, write: bool = False, create: bool = False) -> RealFile:
         flags = os.O_CLOEXEC | (os.O_RDWR if write or create else os.O_RDONLY) | (os.O_CREAT if create else 0)
-        return RealFile(os.open(path, flags, 0o644))
+        return RealFile(os.open(path, flags, 0o644), path)
 
     def listdir(self, folder: str) -> list[str]:
         return os.listdir(folder)

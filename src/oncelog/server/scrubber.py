@@ -185,7 +185,10 @@ class Scrubber:
             state = json.loads(read_whole(self._disk, self._path))
             known = state["version"] == VERSION
             kinds = isinstance(state["began_wall_ms"], int) and isinstance(state["offset"], int)
-            places = all(len(each) == 3 and isinstance(each[0], str) for each in state["damage"])
+            places = all(
+                isinstance(name, str) and isinstance(base, int) and isinstance(position, int) and position >= 0
+                for name, base, position in state["damage"]
+            )
             return state if known and kinds and places and isinstance(state["name"], str) else empty
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return empty

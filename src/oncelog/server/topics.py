@@ -400,13 +400,14 @@ class Topics:
             known = definitions.get(name)
             if name == METADATA_TOPIC or (known is not None and index < known.partitions):
                 continue
-            if self._folders.holds_records(name, index):
-                logger.warning(
-                    "%s holds records of a topic that this server does not know; it is left alone",
-                    self._folders.path(name, index),
-                )
-            else:
-                self._folders.remove(name, index)
+            path = self._folders.path(name, index)
+            try:
+                if self._folders.holds_records(name, index):
+                    logger.warning("%s holds records of a topic that this server does not know; it is left alone", path)
+                else:
+                    self._folders.remove(name, index)
+            except OSError as error:
+                logger.warning("%s is of no topic that this server knows, and cannot be removed: %s", path, error)
 
 
 def _abandon(partitions: Sequence[Partition]) -> None:
