@@ -36,6 +36,7 @@ class Flushable(Protocol):
 class Checkpointer:
     def __init__(self, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> None:
         self._lock = threading.Lock()
+        self._flushed = ""  # the folder of the log that is being flushed, or was last
         self._logs: set[Flushable] = set()
         # What one round works on and what comes in meanwhile are together at most the limit.
         self.due_bytes = limit_bytes // 4
@@ -84,6 +85,7 @@ class Checkpointer:
     def run(self, plan: FlushPlan) -> None:
         """One at a time, so that a log that is cut back can wait for a flush of what is no longer there."""
         with self._lock:
+            self._flushed = plan.folder  # and only then the question: see `wait`
             if not plan.still_holds():
                 return
             try:
@@ -96,10 +98,11 @@ class Checkpointer:
             except OSError as error:
                 logger.warning("the recovery point of %s stays where it is: %s", plan.folder, error)
 
-    def wait(self) -> None:
-        """Until the flush that runs now is over. Later ones ask `still_holds`."""
-        with self._lock:
-            return
+    def wait(self, folder: str) -> None:
+        """Until the flush of that log, if it runs now, is over. One that begins later finds that it no longer holds."""
+        if self._flushed == folder:
+            with self._lock:
+                return
 
 
 class Behind:

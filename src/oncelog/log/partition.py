@@ -361,7 +361,7 @@ class PartitionLog:
         parts = self._parts
         self._health.close()
         parts.checkpointer.unregister(self)
-        parts.checkpointer.wait()
+        parts.checkpointer.wait(self.folder)
         self._health.let_go()
         parts.handles.forget_folder(self.folder)
 

@@ -23,7 +23,7 @@ def truncate(log: Parts, offset: int, now: Now) -> bool:
         write_start(log.disk, log.folder, new_end)
     # First of all: after a crash in the middle, a recovery point beyond the end would look like damage.
     log.extent.begin_cut()
-    log.checkpointer.wait()
+    log.checkpointer.wait(log.folder)
     snapshots.drop_beyond(log.disk, log.folder, new_end)
     log.flusher.forget_point()
     log.flusher.forget_flushed()
