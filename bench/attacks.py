@@ -348,6 +348,15 @@ def many_partitions(server: ServerProcess) -> Generator[None, None, Said]:
     return counted(said_to(server.port, [each]))
 
 
+@row("DeleteTopics of one topic with 4,900 partitions")
+def one_wide_deletion(server: ServerProcess) -> Generator[None, None, Said]:
+    each = frame("delete_topics", 5, topic_names=["wide"], timeout=60_000)
+    with RawConnection(server.port, timeout_s=PATIENCE_S) as connection:
+        connection.create_topic("wide", 4_900)
+    yield
+    return counted(said_to(server.port, [each]))
+
+
 @row("400 connections that each ask for all of 45,000 groups")
 def all_groups_at_once(server: ServerProcess) -> Generator[None, None, Said]:
     with RawConnection(server.port) as connection:

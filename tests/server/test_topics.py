@@ -4,16 +4,18 @@ import asyncio
 import threading
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 
 from oncelog.log.disk import RealDisk
+from oncelog.log.errors import LogStorageError
 from oncelog.server.config_resources import describe_topic
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.settings import Settings
 from oncelog.server.topic_configs import TOPIC_CONFIGS, log_config
 from oncelog.server.topics import Topics
-from tests.server.topics_support import EVERY_TURN_IS_OVER, NOW, append, grow_to, open_topics, refusal
+from tests.server.topics_support import EVERY_TURN_IS_OVER, NOW, append, delete_at_once, grow_to, open_topics, refusal
 
 
 @pytest.fixture
@@ -45,9 +47,9 @@ def test_names_that_metrics_cannot_tell_apart_are_refused(topics: Topics) -> Non
 def test_a_name_is_free_again_after_its_topic_is_deleted(topics: Topics) -> None:
     first = topics.create("a.b", 1, {}, NOW)
     append(first.partitions[0])
-    topics.delete(first, NOW)
+    delete_at_once(topics, first)
     second = topics.create("a_b", 1, {}, NOW)
-    topics.delete(second, NOW)
+    delete_at_once(topics, second)
     third = topics.create("a.b", 1, {}, NOW)
     assert third.id != first.id
     assert third.partitions[0].log.next_offset == 0
@@ -66,7 +68,7 @@ def test_all_partitions_together_are_bounded(tmp_path: Path) -> None:
     assert refusal(lambda: topics.create("b", 2, {}, NOW)) is ErrorCode.invalid_partitions
     assert refusal(lambda: grow_to(topics, topic, 4)) is ErrorCode.invalid_partitions
     grow_to(topics, topic, 3)
-    topics.delete(topic, NOW)
+    delete_at_once(topics, topic)
     topics.create("b", 3, {}, NOW)
 
 
@@ -211,7 +213,7 @@ async def test_a_topic_that_is_deleted_while_it_grows_stays_deleted(topics: Topi
     await asyncio.sleep(0)
     with pytest.raises(KafkaError, match="growing already"):
         await topics.add_partitions(topic, 6, NOW, EVERY_TURN_IS_OVER)
-    topics.delete(topic, NOW)
+    delete_at_once(topics, topic)
     with pytest.raises(KafkaError) as caught:
         await growing
     assert caught.value.code is ErrorCode.unknown_topic_or_partition
@@ -228,17 +230,36 @@ def test_whoever_waits_at_a_deleted_partition_is_woken_and_sees_that_it_is_gone(
     seen: list[bool] = []
     partition = topic.partitions[0]
     partition.waiters.add(lambda: seen.append(partition.is_deleted and topics.get("a") is None))
-    topics.delete(topic, NOW)
+    delete_at_once(topics, topic)
     assert seen == [True]
     assert topics.by_id(topic.id) is None
     assert not partition.waiters
+
+
+def test_a_topic_is_gone_with_the_first_step_of_its_deletion_and_its_name_is_free_after_the_last(
+    topics: Topics, tmp_path: Path
+) -> None:
+    topic = topics.create("a", 3, {}, NOW)
+    deleting = topics.deleting(topic, NOW)
+    next(deleting)
+    for step, _ in enumerate(deleting):
+        assert (topics.get("a"), topics.partition_count) == (None, 3)
+        assert refusal(lambda: topics.create("a", 1, {}, NOW)) is ErrorCode.topic_already_exists
+        for partition in topic.partitions:
+            with pytest.raises(LogStorageError):
+                append(partition)
+        killed = copytree(tmp_path, tmp_path.with_name(f"{tmp_path.name}-{step}"))
+        assert open_topics(killed).all() == []
+        assert {path.name for path in killed.iterdir()} == {"__oncelog_metadata-0"}
+    assert topics.partition_count == 0
+    assert len(topics.create("a", 1, {}, NOW).partitions) == 1
 
 
 def test_a_deleted_topics_files_are_removed_and_nothing_elses(topics: Topics, tmp_path: Path) -> None:
     kept, gone = topics.create("kept", 1, {}, NOW), topics.create("gone", 2, {}, NOW)
     append(kept.partitions[0])
     append(gone.partitions[0])
-    topics.delete(gone, NOW)
+    delete_at_once(topics, gone)
     topics.remove_deleted()
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {"__oncelog_metadata-0", "kept-0"}
@@ -247,10 +268,10 @@ def test_a_deleted_topics_files_are_removed_and_nothing_elses(topics: Topics, tm
 def test_deleting_can_be_forbidden_and_internal_topics_stay(tmp_path: Path) -> None:
     topics = open_topics(tmp_path, delete_topic_enable=False)
     topic = topics.create("a", 1, {}, NOW)
-    assert refusal(lambda: topics.delete(topic, NOW)) is ErrorCode.topic_deletion_disabled
+    assert refusal(lambda: delete_at_once(topics, topic)) is ErrorCode.topic_deletion_disabled
     topics.settings.delete_topic_enable = True
     internal = topics.create("b", 1, {}, NOW, is_internal=True)
-    assert refusal(lambda: topics.delete(internal, NOW)) is ErrorCode.invalid_topic_exception
+    assert refusal(lambda: delete_at_once(topics, internal)) is ErrorCode.invalid_topic_exception
     assert refusal(lambda: topics.alter_configs(internal, {}, NOW)) is ErrorCode.invalid_topic_exception
 
 
@@ -258,12 +279,12 @@ def test_two_who_remove_what_was_deleted_remove_all_of_it(tmp_path: Path) -> Non
     disk = PausingDisk()
     topics = open_topics(tmp_path, disk)
     first, second = (topics.create(name, 1, {}, NOW) for name in ("first", "second"))
-    topics.delete(first, NOW)
+    delete_at_once(topics, first)
     disk.pause_at_unlink = True
     with ThreadPoolExecutor(2) as threads:
         removals = [threads.submit(topics.remove_deleted)]
         assert disk.paused.wait(30)
-        topics.delete(second, NOW)
+        delete_at_once(topics, second)
         removals.append(threads.submit(topics.remove_deleted))
         done, _ = wait(removals, timeout=0.2, return_when=FIRST_COMPLETED)
         disk.go_on.set()

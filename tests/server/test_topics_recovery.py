@@ -14,7 +14,7 @@ from tests.depth import deeper, scaled
 from tests.log import memory_disk
 from tests.log.memory_disk import MemoryDisk
 from tests.server.crashing_disk import CrashingDisk, Died
-from tests.server.topics_support import NOW, append, grow_to, open_topics, refusal, state
+from tests.server.topics_support import NOW, append, delete_at_once, grow_to, open_topics, refusal, state
 
 
 @pytest.fixture
@@ -158,7 +158,7 @@ def grow(topics: Topics) -> None:
 def delete(topics: Topics) -> None:
     topic = topics.get("old")
     assert topic is not None
-    topics.delete(topic, NOW)
+    delete_at_once(topics, topic)
     topics.remove_deleted()
 
 

@@ -16,7 +16,7 @@ from oncelog.server.call import Call
 from oncelog.server.connection import Connection
 from oncelog.server.errors import ErrorCode
 from oncelog.server.topics import Topics
-from oncelog.server.turns import Turns
+from oncelog.server.turns import Turns, at_once
 from oncelog.wire.bounds import MOST_ELEMENTS
 from oncelog.wire.messages import Schema
 from tests.raw import RawConnection, Rec, ServerClosed, batch, message
@@ -298,7 +298,7 @@ def test_what_is_committed_for_a_topic_that_goes_meanwhile_is_not_stored(
     async def next_turn(self: Turns) -> None:
         topics, now = server.broker.topics, server.broker.clock.now()
         if (found := topics.get(going)) is not None:
-            topics.delete(found, now)
+            at_once(topics.deleting(found, now))
             topics.create(going, 1, {}, now)
         await whole_next(self)
 

@@ -14,7 +14,7 @@ from oncelog.records.header import read_header
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.settings import Settings
 from oncelog.server.topics import Partition, Topic, Topics
-from oncelog.server.turns import Turns
+from oncelog.server.turns import Turns, at_once
 
 NOW = ManualClock().now()
 
@@ -47,6 +47,10 @@ def state(topics: Topics) -> dict[str, object]:
 
 def grow_to(topics: Topics, topic: Topic, count: int) -> None:
     asyncio.run(topics.add_partitions(topic, count, NOW, EVERY_TURN_IS_OVER))
+
+
+def delete_at_once(topics: Topics, topic: Topic) -> None:
+    at_once(topics.deleting(topic, NOW))
 
 
 def refusal(work: Callable[[], object]) -> ErrorCode:

@@ -41,9 +41,6 @@ class Health:
 
     def close(self) -> None:
         self.closed = True
-
-    def let_go(self) -> None:
-        """Once closed, and when nothing works on it any more."""
         self.offline = self.offline or f"{self._folder} is closed"
 
     def check(self) -> None:

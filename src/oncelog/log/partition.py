@@ -358,12 +358,14 @@ class PartitionLog:
 
     def abandon(self) -> None:
         """Let go of all files without writing anything: the folder is renamed or removed by somebody else."""
-        parts = self._parts
+        self.give_up()
+        self._parts.checkpointer.wait(self.folder)
+        self._parts.handles.forget_folder(self.folder)
+
+    def give_up(self) -> None:
+        """The first half of `abandon`, which waits for nothing: nothing is appended or flushed from here on."""
         self._health.close()
-        parts.checkpointer.unregister(self)
-        parts.checkpointer.wait(self.folder)
-        self._health.let_go()
-        parts.handles.forget_folder(self.folder)
+        self._parts.checkpointer.unregister(self)
 
 
 def _at_once(steps: Generator[compaction.Wait, None, T]) -> T:

@@ -5,7 +5,8 @@ Each change is made in an order that a crash cannot harm: see `metadata_log.py` 
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from uuid import UUID, uuid4
 
@@ -25,7 +26,7 @@ from oncelog.server.metadata_log import DamagedMetadata, Definition, MetadataLog
 from oncelog.server.names import METADATA_TOPIC, RESERVED_TOPICS
 from oncelog.server.settings import Settings
 from oncelog.server.topic import Partition, Topic
-from oncelog.server.turns import Turns
+from oncelog.server.turns import Turns, at_once
 from oncelog.settings import SettingsError
 
 __all__ = ["DataFolderError", "Partition", "Topic", "Topics"]
@@ -63,7 +64,7 @@ class Topics:
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[UUID, Topic] = {}
         self._by_collision_key: dict[str, Topic] = {}
-        self._on_their_way: dict[str, int] = {}  # by the same key: how many partitions are being made
+        self._on_their_way: Counter[str] = Counter()  # by the same key: partitions that are being made or taken away
         disk.mkdir(settings.log_dir)
         self._handles = Handles(disk, pace=Pace(SMALL_SEGMENTS, SMALL_SEGMENTS_PAUSE_MS))
         self._removing = threading.Lock()
@@ -171,12 +172,24 @@ class Topics:
         if topic.is_internal:
             raise KafkaError(ErrorCode.invalid_topic_exception, f"Topic '{topic.name}' is internal")
 
-    def delete(self, topic: Topic, now: Now) -> None:
-        """Forget the topic. Its files are marked here and removed by `remove_deleted`."""
+    def deleting(self, topic: Topic, now: Now) -> Generator[None, None, None]:
+        """Forget the topic: it is gone with the first step, and its name is free with the last one. In between its logs
+        are let go and its files marked, for `remove_deleted`. What a kill leaves undone is done at the next start."""
         self.check_delete(topic)
         definition = self._metadata.definitions[topic.name]
-        self._change(lambda: self._metadata.put(definition.deleting(), now), lambda: self._withdraw(topic))
-        self._finish_deletion(definition, now)
+        with self._holding(topic.name, len(topic.partitions)):
+            unsettled: Unsettled | None = None
+            try:
+                self._change(lambda: self._metadata.put(definition.deleting(), now), lambda: self._withdraw(topic))
+            except Unsettled as doubt:
+                unsettled = doubt
+            for partition in topic.partitions:
+                partition.log.abandon()
+                partition.wake()
+                yield
+            if unsettled is not None:  # a start may find the topic, and must find its files then
+                raise unsettled
+            yield from self._finish_deletion(definition, now)
 
     def remove_deleted(self) -> None:
         """Remove the files of deleted topics; slow, and safe to call from any number of threads."""
@@ -296,9 +309,7 @@ class Topics:
         del self._by_collision_key[topic_rules.collision_key(topic.name)]
         for partition in topic.partitions:
             partition.is_deleted = True
-        _abandon(topic.partitions)
-        for partition in topic.partitions:
-            partition.wake()
+            partition.log.give_up()
 
     def _apply_configs(self, topic: Topic) -> None:
         config = topic_configs.log_config(self.settings, topic.configs)
@@ -309,19 +320,28 @@ class Topics:
     def _making(self, topic: Topic, count: int) -> Iterator[list[Partition]]:
         """Holds the name while its logs are made and cannot be found yet. Where a step fails they are let go, and their
         folders stay behind, empty: those count for nothing."""
-        key = topic_rules.collision_key(topic.name)
-        self._on_their_way[key] = count
         added: list[Partition] = []
+        with self._holding(topic.name, count):
+            try:
+                yield added
+                self._folders.sync()
+            except BaseException as error:
+                _abandon(added)
+                if isinstance(error, (OSError, LogStorageError)):
+                    raise KafkaError(ErrorCode.kafka_storage_error, f"the log could not be made: {error}") from error
+                raise
+
+    @contextmanager
+    def _holding(self, name: str, count: int) -> Iterator[None]:
+        """No topic gets the name, and so many partitions count, though they cannot be found."""
+        key = topic_rules.collision_key(name)
+        self._on_their_way[key] += count
         try:
-            yield added
-            self._folders.sync()
-        except BaseException as error:
-            _abandon(added)
-            if isinstance(error, (OSError, LogStorageError)):
-                raise KafkaError(ErrorCode.kafka_storage_error, f"the log could not be made: {error}") from error
-            raise
+            yield
         finally:
-            del self._on_their_way[key]
+            self._on_their_way[key] -= count
+            if not self._on_their_way[key]:
+                del self._on_their_way[key]
 
     def _make(self, topic: Topic, index: int, now: Now) -> Partition:
         self._make_room(topic.name, index)
@@ -377,12 +397,13 @@ class Topics:
             except (KeyError, SettingsError) as refusal:
                 logger.warning("%s=%s, set while the server ran, is left out: %s", name, given, refusal)
 
-    def _finish_deletion(self, definition: Definition, now: Now) -> None:
+    def _finish_deletion(self, definition: Definition, now: Now) -> Iterator[None]:
         """What fails here is done at the next start; the topic is gone all the same."""
         try:
             for index in range(definition.partitions):
                 if self._folders.exists(definition.name, index):
                     self._folders.mark_deleted(definition.name, index, definition.id)
+                yield
             self._folders.sync()
             self._metadata.forget(definition.name, now)
         except (OSError, KafkaError) as error:
@@ -391,7 +412,7 @@ class Topics:
     def _finish_deletions(self, now: Now) -> None:
         for definition in list(self._metadata.definitions.values()):
             if definition.is_deleting:
-                self._finish_deletion(definition, now)
+                at_once(self._finish_deletion(definition, now))
         self.remove_deleted()
 
     def _clear_leftovers(self) -> None:

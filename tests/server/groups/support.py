@@ -13,6 +13,7 @@ from oncelog.server.groups.records import CommittedOffset
 from oncelog.server.settings import Settings
 from oncelog.server.settings_reading import read_settings
 from oncelog.server.topics import Partition, Topics
+from oncelog.server.turns import at_once
 from tests.log.memory_disk import MemoryDisk
 
 SESSION_MS = 10_000
@@ -74,6 +75,12 @@ class House:
 
     def make_topic(self, name: str, partitions: int = 1) -> None:
         self.topics.create(name, partitions, {}, self.clock.now())
+
+    def delete_topic(self, name: str) -> None:
+        """Without its offsets."""
+        topic = self.topics.get(name)
+        assert topic is not None
+        at_once(self.topics.deleting(topic, self.clock.now()))
 
     def commit(self, group_id: str, topic: str, offset: int, partition: int = 0, metadata: str = "") -> object:
         now = self.clock.now()

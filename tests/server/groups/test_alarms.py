@@ -6,7 +6,7 @@ import pytest
 
 from oncelog.clock import ManualClock
 from oncelog.server.groups.alarms import Alarms
-from oncelog.server.groups.coordinator import at_once
+from oncelog.server.turns import at_once
 from tests.server.groups.support import ManualTimers
 
 

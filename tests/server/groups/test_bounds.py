@@ -7,7 +7,7 @@ import pytest
 
 from oncelog.server.errors import ErrorCode
 from oncelog.server.groups import coordinator
-from oncelog.server.groups.coordinator import GroupCoordinator, at_once
+from oncelog.server.groups.coordinator import GroupCoordinator
 from oncelog.server.groups.member import Member, Members
 from oncelog.server.groups.messages import (
     MEMBER_BYTES,
@@ -17,6 +17,7 @@ from oncelog.server.groups.messages import (
 from oncelog.server.groups.offsets import TopicPartition
 from oncelog.server.groups.records import CommittedOffset
 from oncelog.server.names import OFFSETS_TOPIC
+from oncelog.server.turns import at_once
 from tests.server.groups.support import SESSION_MS, House, join_request, joined
 
 

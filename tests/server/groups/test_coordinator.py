@@ -286,7 +286,7 @@ async def test_a_deleted_topic_takes_its_offsets_along_even_if_it_is_made_again(
     house.make_topic("other")
     house.commit("g", "t", 5)
     house.commit("g", "other", 6)
-    house.topics.delete(house.topics.get("t"), house.clock.now())  # type: ignore[arg-type]
+    house.delete_topic("t")
     house.groups.topic_deleted("t", house.clock.now())
     house.make_topic("t")
     house = house.after_restart()
@@ -299,7 +299,7 @@ async def test_what_is_committed_while_a_request_to_delete_its_topic_has_to_wait
     asked = house.clock.now()
     house.clock.advance(5)
     house.commit("g", "t", 5)
-    house.topics.delete(house.topics.get("t"), asked)  # type: ignore[arg-type]
+    house.delete_topic("t")
     house.groups.topic_deleted("t", asked)
     assert house.offset("g", "t") is None
 
@@ -308,7 +308,7 @@ async def test_a_crash_between_deleting_a_topic_and_its_offsets_is_put_right_at_
     house = House()
     house.make_topic("t")
     house.commit("g", "t", 5)
-    house.topics.delete(house.topics.get("t"), house.clock.now())  # type: ignore[arg-type]
+    house.delete_topic("t")
     house = house.after_restart()
     house.make_topic("t")
     house = house.after_restart()
@@ -334,7 +334,7 @@ async def test_where_the_disk_refuses_to_forget_one_group_the_others_go_on_and_i
     for group in "abc":
         house.commit(group, "t", 5)
     refuse_one_group(monkeypatch, "a")
-    house.topics.delete(house.topics.get("t"), house.clock.now())  # type: ignore[arg-type]
+    house.delete_topic("t")
     house.groups.topic_deleted("t", house.clock.now())
     house.make_topic("t")
     assert [house.offset(group, "t") for group in "abc"] == [5, None, None]

@@ -20,17 +20,17 @@ async def handle(request: Any, call: Call) -> Any:
         asked = [(each.name, each.topic_id) for each in request.topics]
     else:
         asked = [(name, None) for name in request.topic_names]
-    results = []
-    turns = call.broker.turns
+    # In a task of its own: what has begun is done whole, also when the client hangs up half-way.
+    return await asyncio.shield(asyncio.ensure_future(_delete_all(asked, call)))
+
+
+async def _delete_all(asked: list[tuple[str | None, UUID | None]], call: Call) -> Any:
     try:
-        for name, topic_id in asked:
-            results.append(await _delete(name, topic_id, call))
-            if turns.is_over():
-                await turns.next()
-    finally:  # also when the client hangs up half-way
+        results = await call.each(asked, lambda each: _delete(*each, call))
+    finally:
         # A deleted topic is gone already; its files may take a while, and nobody else should wait for them.
         await asyncio.to_thread(call.broker.topics.remove_deleted)
-    return call.new("DeleteTopicsResponse", responses=tuple(results))
+    return call.new("DeleteTopicsResponse", responses=results)
 
 
 async def _delete(name: str | None, topic_id: UUID | None, call: Call) -> Any:
@@ -38,7 +38,7 @@ async def _delete(name: str | None, topic_id: UUID | None, call: Call) -> Any:
     try:
         topic = _find(name, topic_id, call)
         name, topic_id = topic.name, topic.id
-        call.broker.topics.delete(topic, call.now)
+        await call.broker.turns.run(call.broker.topics.deleting(topic, call.now))
         await call.broker.groups.topic_deleted(topic.name, call.now)  # who is told may make it again at once
     except KafkaError as refusal:
         code, message = refusal.code, refusal.message

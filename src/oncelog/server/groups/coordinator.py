@@ -35,6 +35,7 @@ from oncelog.server.groups.state import State
 from oncelog.server.groups.store import GroupStore, Settled
 from oncelog.server.settings import Settings
 from oncelog.server.topics import Partition, Topics
+from oncelog.server.turns import at_once
 
 logger = logging.getLogger(__name__)
 
@@ -45,10 +46,6 @@ MINUTE_MS = 60_000
 REMOVED_AT_A_TIME = 500  # offsets of a deleted topic: some milliseconds
 
 T = TypeVar("T", JoinAnswer, SyncAnswer)
-
-
-def at_once(steps: Iterator[None]) -> None:
-    deque(steps, maxlen=0)
 
 
 def limits_of(settings: Settings) -> GroupLimits:
