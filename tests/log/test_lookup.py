@@ -1,16 +1,18 @@
 """Finding records by time costs little, whatever clients put into headers and bodies."""
 
 from dataclasses import replace
+from typing import Any, TypeVar
 
 import pytest
 
 from oncelog.log import lookup
 from oncelog.log.partition import PartitionLog
 from oncelog.records.header import HEADER, BatchHeader, read_header, restamp_crc
-from oncelog.records.read import records_of
+from oncelog.records.read import body_of
 from tests.log.memory_disk import MemoryDisk
 from tests.log.support import LEASED, SMALL, START_MS, append, at, batch, open_log, put
 
+T = TypeVar("T")
 ONE_SEGMENT = replace(SMALL, segment_bytes=1 << 20)
 PROMISED_MS = START_MS + 1_000_000
 
@@ -20,11 +22,11 @@ def bodies(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The offsets of the batches whose bodies were read."""
     read: list[int] = []
 
-    def counted(buffer: bytes, *arguments: object) -> object:
-        read.append(read_header(buffer).base_offset)
-        return records_of(buffer, *arguments)  # type: ignore[arg-type]
+    def counted(buffer: bytes, at: int, header: BatchHeader) -> object:
+        read.append(header.base_offset)
+        return body_of(buffer, at, header)
 
-    monkeypatch.setattr(lookup, "records_of", counted)
+    monkeypatch.setattr(lookup, "body_of", counted)
     return read
 
 
@@ -88,8 +90,80 @@ def test_the_latest_record_is_found_by_a_wrong_index_too() -> None:
     log = open_log(MemoryDisk(), ONE_SEGMENT)
     for number in range(60):
         put(log, b"%d" % number, timestamp_ms=START_MS + number % 50)
-    segment = log.segments.active
-    segment.index.cut_to_entries(0)
-    segment.index.add(7, 33, START_MS)  # no batch begins there
+    index = log.segments.active.index
+    index.cut_to_entries(0)
+    index.add(7, 33, START_MS)  # no batch begins there
     latest = log.max_timestamp()
     assert latest is not None and (latest.offset, latest.timestamp_ms) == (49, START_MS + 49)
+
+
+# In steps
+
+
+def longest_step(monkeypatch: pytest.MonkeyPatch, steps: lookup.Steps[T]) -> tuple[T, int, int]:
+    """What they come to, the most headers that one of them looks at, and how many bodies were left to a thread."""
+    looked = [0]
+    left = 0
+
+    def counted(*arguments: Any) -> BatchHeader:
+        looked[-1] += 1
+        return read_header(*arguments)
+
+    monkeypatch.setattr("oncelog.log.segment.read_header", counted)
+    while True:
+        try:
+            step = next(steps)
+        except StopIteration as end:
+            return end.value, max(looked), left
+        looked.append(0)
+        if step is not None:
+            left += 1
+            step()
+
+
+def test_a_log_whose_times_no_index_can_tell_is_walked_over_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The record that its first segment is the latest for is deleted."""
+    monkeypatch.setattr(lookup, "HEADERS_IN_A_STEP", 10)
+    log = open_log(MemoryDisk(), ONE_SEGMENT)
+    put(log, b"late", timestamp_ms=PROMISED_MS)
+    for _ in range(300):
+        put(log, b"x")
+    log.delete_before(150)
+    found, headers, _ = longest_step(monkeypatch, log.finding_time(PROMISED_MS))
+    assert found is None
+    assert headers <= 10
+    found, headers, _ = longest_step(monkeypatch, log.finding_latest())
+    assert found is not None and found.offset == 150
+    assert headers <= 10
+
+
+def test_before_what_was_deleted_no_header_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = open_log(MemoryDisk(), ONE_SEGMENT)
+    put(log, b"late", timestamp_ms=PROMISED_MS)
+    for _ in range(300):
+        put(log, b"x")
+    log.delete_before(300)
+    _, headers, _ = longest_step(monkeypatch, log.finding_time(PROMISED_MS))
+    assert headers < 10
+
+
+@pytest.mark.parametrize(("values", "codec", "left"), [([b"x"], 0, 0), ([b"x"] * 1000, 0, 1), ([b"x"], 1, 1)])
+def test_a_body_that_is_or_unfolds_to_much_is_left_to_a_thread(
+    monkeypatch: pytest.MonkeyPatch, values: list[bytes], codec: int, left: int
+) -> None:
+    log = open_log(MemoryDisk(), ONE_SEGMENT)
+    append(log, batch(*values, codec=codec))
+    assert longest_step(monkeypatch, log.finding_time(START_MS))[0::2] == ((START_MS, 0, 0), left)
+    assert longest_step(monkeypatch, log.finding_latest())[0::2] == ((START_MS, 0, 0), left)
+
+
+def test_where_segments_go_meanwhile_the_search_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookup, "HEADERS_IN_A_STEP", 1)
+    log = open_log(MemoryDisk())
+    for number in range(40):
+        put(log, b"%d" % number, timestamp_ms=START_MS + number)
+    steps = log.finding_time(START_MS + 3)
+    assert next(steps) is None
+    log.delete_before(30)
+    found, _, _ = longest_step(monkeypatch, steps)
+    assert found is not None and found.offset == 30

@@ -46,8 +46,8 @@ def turns(short_turns: None, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         monkeypatch.setattr(owner, method, watched)
 
-    watch(PartitionLog, "offset_for_time")
-    watch(PartitionLog, "max_timestamp")
+    watch(PartitionLog, "finding_time")
+    watch(PartitionLog, "finding_latest")
     watch(Topics, "check_create")
     return happened
 

@@ -3,10 +3,14 @@
 Headers alone tell which batch to look into, and one body tells which record it is. Bodies are stored as clients sent
 them, so a header may promise a time that no record of its batch has: then its word is taken. To go on to the next body
 instead would let a client make one question cost as much as it cares to store.
+
+It is done in steps: a pause after so many headers (`None` is yielded), and a body that is much is looked into by
+whatever thread runs what is yielded. Where segments went meanwhile, it begins anew.
 """
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Generator, Iterator
+from itertools import islice
+from typing import NamedTuple, TypeVar
 
 from oncelog.log.errors import LogStorageError
 from oncelog.log.index import Entry
@@ -14,7 +18,13 @@ from oncelog.log.segment import DEFAULT_INTERVAL_BYTES, Segment
 from oncelog.log.segments import Segments
 from oncelog.records.errors import InvalidRecord
 from oncelog.records.header import NO_TIMESTAMP, BatchHeader
-from oncelog.records.read import Record, records_of
+from oncelog.records.read import batch_header, body_of, times_in
+
+HEADERS_IN_A_STEP = 1000
+LIGHT_BYTES = 4096  # of a batch that is not compressed: some hundred records at most
+
+T = TypeVar("T")
+Steps = Generator[Callable[[], None] | None, None, T]
 
 
 class TimestampOffset(NamedTuple):
@@ -31,28 +41,48 @@ class Candidate(NamedTuple):
     header: BatchHeader
 
 
-def first_at_or_after(segments: Segments, timestamp_ms: int, start: int, limit: int) -> TimestampOffset | None:
+def while_unchanged(segments: Segments, begin: Callable[[], Steps[T]]) -> Steps[T]:
+    """What the steps come to where no segment went in between."""
+    while True:
+        changes, steps = segments.changes, begin()
+        while changes == segments.changes:
+            try:
+                step = next(steps)
+            except StopIteration as end:
+                found: T = end.value
+                return found
+            yield step
+
+
+def first_at_or_after(segments: Segments, timestamp_ms: int, start: int, limit: int) -> Steps[TimestampOffset | None]:
     """The first record within `start` to `limit` that is not older."""
+    seen = 0
     for number in range(segments.number_of(start), len(segments)):
         segment = segments[number]
         if segment.base_offset >= limit:
             return None
         if segment.max_timestamp_ms < timestamp_ms:
             continue
-        for position, header in segment.walk(segment.position_at_time(timestamp_ms)):
+        begin = max(segment.position_at_time(timestamp_ms), segment.position_at_offset(start))
+        for position, header in segment.walk(begin):
+            seen += 1
+            if seen % HEADERS_IN_A_STEP == 0:
+                yield None
             if header.base_offset >= limit:
                 return None
             if header.max_timestamp < timestamp_ms or not _may_be_seen(header, start):
                 continue
-            for record in _records(segment, position, header):
-                if record.timestamp_ms >= timestamp_ms and record.offset >= start:
-                    return TimestampOffset(record.timestamp_ms, record.offset, header.leader_epoch)
+            times = yield from _times(
+                segment, position, header, lambda time_ms, offset: time_ms >= timestamp_ms and offset >= start
+            )
+            if times is not None:
+                return TimestampOffset(*times, header.leader_epoch)
             if header.base_offset >= start:
                 return _by_its_header(header)
     return None
 
 
-def latest_timestamp(segments: Segments, start: int, limit: int) -> TimestampOffset | None:
+def latest_timestamp(segments: Segments, start: int, limit: int) -> Steps[TimestampOffset | None]:
     """The record with the greatest timestamp, the first of them where there are several."""
     best: Candidate | None = None
     home: Segment | None = None
@@ -60,36 +90,38 @@ def latest_timestamp(segments: Segments, start: int, limit: int) -> TimestampOff
     for segment in sorted(candidates, key=lambda one: (-one.max_timestamp_ms, one.base_offset)):
         if best is not None and segment.max_timestamp_ms < best.timestamp_ms:
             break
-        found = _latest_batch(segment, start, limit)
+        found = yield from _latest_batch(segment, start, limit)
         if found is not None and (best is None or _is_better(found, best)):
             best, home = found, segment
     if best is None or home is None:
         return None
-    for record in _records(home, best.position, best.header):
-        if record.offset >= start and record.timestamp_ms == best.timestamp_ms:
-            return TimestampOffset(record.timestamp_ms, record.offset, best.header.leader_epoch)
-    return _by_its_header(best.header)
+    wanted = best
+    times = yield from _times(
+        home, best.position, best.header, lambda time_ms, offset: offset >= start and time_ms == wanted.timestamp_ms
+    )
+    return _by_its_header(best.header) if times is None else TimestampOffset(*times, best.header.leader_epoch)
 
 
 def _is_better(one: Candidate, other: Candidate) -> bool:
     return (one.timestamp_ms, -one.header.base_offset) > (other.timestamp_ms, -other.header.base_offset)
 
 
-def _latest_batch(segment: Segment, start: int, limit: int) -> Candidate | None:
+def _latest_batch(segment: Segment, start: int, limit: int) -> Steps[Candidate | None]:
     try:
-        return _latest_before(segment, start, limit)
+        return (yield from _latest_before(segment, start, limit))
     except LogStorageError:
         # Either the index names places where no batch begins, or the log is damaged: then this fails, too.
         segment.rebuild_index(DEFAULT_INTERVAL_BYTES)
-        return _latest_before(segment, start, limit)
+        return (yield from _latest_before(segment, start, limit))
 
 
-def _latest_before(segment: Segment, start: int, limit: int) -> Candidate | None:
+def _latest_before(segment: Segment, start: int, limit: int) -> Steps[Candidate | None]:
     """From the segment's end back to where nothing greater can come before: there is mostly one step to do."""
     best: Candidate | None = None
     end = segment.size_bytes
     for entry in _entries_backwards(segment):
-        found = _latest_within(segment, entry, end, start, limit)
+        yield None
+        found = yield from _latest_within(segment, entry, end, start, limit)
         if found is not None and (best is None or _is_better(found, best)):
             best = found
         if (best is not None and best.timestamp_ms > entry.max_timestamp_ms) or 0 <= entry.offset <= start:
@@ -107,9 +139,11 @@ def _entries_backwards(segment: Segment) -> Iterator[Entry]:
     yield Entry(segment.base_offset, 0, NO_TIMESTAMP)
 
 
-def _latest_within(segment: Segment, entry: Entry, end: int, start: int, limit: int) -> Candidate | None:
+def _latest_within(segment: Segment, entry: Entry, end: int, start: int, limit: int) -> Steps[Candidate | None]:
     best: Candidate | None = None
-    for position, header in segment.walk(entry.position, end):
+    for number, (position, header) in enumerate(segment.walk(entry.position, end), 1):
+        if number % HEADERS_IN_A_STEP == 0:
+            yield None
         if position == entry.position and position > 0 and header.base_offset != entry.offset:
             raise segment.damaged(position, f"{segment.index.path} promises offset {entry.offset} there")
         if header.base_offset >= limit:
@@ -118,8 +152,7 @@ def _latest_within(segment: Segment, entry: Entry, end: int, start: int, limit: 
             continue
         timestamp_ms = header.max_timestamp
         if header.base_offset < start:  # its latest record may be one that was deleted
-            seen = [one.timestamp_ms for one in _records(segment, position, header) if one.offset >= start]
-            timestamp_ms = max(seen, default=NO_TIMESTAMP)
+            timestamp_ms = yield from _latest_seen(segment, position, header, start)
         if timestamp_ms != NO_TIMESTAMP and (best is None or timestamp_ms > best.timestamp_ms):
             best = Candidate(timestamp_ms, position, header)
     return best
@@ -133,9 +166,39 @@ def _by_its_header(header: BatchHeader) -> TimestampOffset:
     return TimestampOffset(header.max_timestamp, header.base_offset, header.leader_epoch)
 
 
-def _records(segment: Segment, position: int, header: BatchHeader) -> list[Record]:
-    """Of a batch whose body is not what its header says, the header's word is taken: it was accepted as it is."""
-    try:
-        return records_of(segment.batch(position, header.size_bytes))
-    except InvalidRecord:
-        return [Record(None, None, (), header.max_timestamp, header.base_offset)]
+def _latest_seen(segment: Segment, position: int, header: BatchHeader, start: int) -> Steps[int]:
+    """The greatest time in a batch of which some records were deleted."""
+    latest_ms = NO_TIMESTAMP
+
+    def note(time_ms: int, offset: int) -> bool:
+        nonlocal latest_ms
+        if offset >= start:
+            latest_ms = max(latest_ms, time_ms)
+        return False
+
+    yield from _times(segment, position, header, note)
+    return latest_ms
+
+
+def _times(
+    segment: Segment, position: int, header: BatchHeader, is_wanted: Callable[[int, int], bool]
+) -> Steps[tuple[int, int] | None]:
+    """The time and the offset of the first record that is wanted. Of a batch whose body is not what its header says,
+    the header's word is taken: it was accepted as it is."""
+    data = segment.batch(position, header.size_bytes)
+    found: list[tuple[int, int]] = []
+
+    def look() -> None:
+        try:
+            checked = batch_header(data, 0)
+            body = bytes(body_of(data, 0, checked))
+            found.extend(islice((each for each in times_in(body, checked) if is_wanted(*each)), 1))
+        except InvalidRecord:
+            if is_wanted(header.max_timestamp, header.base_offset):
+                found.append((header.max_timestamp, header.base_offset))
+
+    if header.codec or header.size_bytes > LIGHT_BYTES:
+        yield look
+    else:
+        look()
+    return found[0] if found else None

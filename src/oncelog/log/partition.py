@@ -15,7 +15,7 @@ from oncelog.log.epochs import LeaderEpochs
 from oncelog.log.errors import Damaged, LogStorageError, OffsetOutOfRange
 from oncelog.log.flush import Flusher, FlushPlan
 from oncelog.log.handles import Handles
-from oncelog.log.lookup import TimestampOffset
+from oncelog.log.lookup import Steps, TimestampOffset
 from oncelog.log.names import EPOCH_FILE
 from oncelog.log.parts import Parts
 from oncelog.log.recovery import Recovered, Recovery
@@ -240,12 +240,24 @@ class PartitionLog:
         except OSError as error:
             raise LogStorageError(f"{self.folder}: {error}") from error
 
-    def offset_for_time(self, timestamp_ms: int, *, limit_offset: int | None = None) -> TimestampOffset | None:
-        limit = self.high_watermark if limit_offset is None else limit_offset
-        return lookup.first_at_or_after(self.segments, timestamp_ms, self.log_start_offset, limit)
+    def offset_for_time(self, timestamp_ms: int) -> TimestampOffset | None:
+        return _at_once(self.finding_time(timestamp_ms))
 
     def max_timestamp(self) -> TimestampOffset | None:
-        return lookup.latest_timestamp(self.segments, self.log_start_offset, self.high_watermark)
+        return _at_once(self.finding_latest())
+
+    def finding_time(self, timestamp_ms: int) -> Steps[TimestampOffset | None]:
+        """The same in steps, as `lookup.Steps` are."""
+        return lookup.while_unchanged(
+            self.segments,
+            lambda: lookup.first_at_or_after(self.segments, timestamp_ms, self.log_start_offset, self.high_watermark),
+        )
+
+    def finding_latest(self) -> Steps[TimestampOffset | None]:
+        return lookup.while_unchanged(
+            self.segments,
+            lambda: lookup.latest_timestamp(self.segments, self.log_start_offset, self.high_watermark),
+        )
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
         """(epoch, end offset) of the greatest epoch up to the one asked for; (-1, -1) for one yet to come."""
@@ -368,10 +380,12 @@ class PartitionLog:
         self._parts.checkpointer.unregister(self)
 
 
-def _at_once(steps: Generator[compaction.Wait, None, T]) -> T:
+def _at_once(steps: Generator[Callable[[], None] | None, None, T]) -> T:
     while True:
         try:
-            next(steps)()
+            step = next(steps)
         except StopIteration as end:
             result: T = end.value
             return result
+        if step is not None:
+            step()

@@ -152,6 +152,11 @@ class Segment:
         self.rebuild_index(DEFAULT_INTERVAL_BYTES)
         return self.index.at_time(timestamp_ms).position
 
+    def position_at_offset(self, offset: int) -> int:
+        """Every batch before it ends before the offset."""
+        entry = self.index.at_offset(offset)
+        return entry.position if self._is_true(entry) else 0
+
     def _is_within(self, entry: Entry, offset: int) -> bool:
         if entry.offset < 0:
             return entry.position == 0  # the segment's beginning

@@ -4,6 +4,7 @@ Every length is checked against what is left before it is used, and a batch must
 anything else raises InvalidRecord. Bytes are copied out, so a record outlives the buffer that it came from.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from oncelog.records.codecs import decompress
@@ -82,6 +83,19 @@ def records_in(body: bytes, header: BatchHeader) -> list[Record]:
     if place != end:
         raise InvalidRecord(f"{end - place} bytes follow the last record")
     return records
+
+
+def times_in(body: bytes, header: BatchHeader) -> Iterator[tuple[int, int]]:
+    """Each record's timestamp and offset, without making anything of the rest, and checked no further than that."""
+    append_time_ms = header.max_timestamp if header.has_log_append_time else None
+    place, end = 0, len(body)
+    for _ in range(header.record_count):
+        record_end, place = field_end(body, place, end)
+        time_delta, place = number(body, place + 1, record_end)
+        offset_delta, _ = number(body, place, record_end)
+        timestamp_ms = header.base_timestamp + time_delta if append_time_ms is None else append_time_ms
+        yield timestamp_ms, header.base_offset + offset_delta
+        place = record_end
 
 
 def batch_header(buffer: Buffer, at: int, check_crc: bool = True) -> BatchHeader:

@@ -13,6 +13,7 @@ Result = TypeVar("Result")
 class Aside:
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="oncelog-aside")
+        self.holding_much = asyncio.Semaphore(THREADS)  # for work whose memory nothing else counts
 
     async def run(self, work: Callable[..., Result], *arguments: object) -> Result:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)

@@ -7,7 +7,8 @@ tiered: the last tiered one is -1.
 from typing import Any
 
 from oncelog.log.errors import LogStorageError
-from oncelog.log.partition import PartitionLog
+from oncelog.log.lookup import Steps
+from oncelog.log.partition import PartitionLog, TimestampOffset
 from oncelog.server.api import Api
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode, KafkaError
@@ -47,12 +48,12 @@ async def handle(request: Any, call: Call) -> Any:
     return call.new("ListOffsetsResponse", topics=tuple(topics))
 
 
-def _answer(name: str, asked: Any, call: Call, *, is_twice: bool) -> Any:
+async def _answer(name: str, asked: Any, call: Call, *, is_twice: bool) -> Any:
     found, code = NOTHING, ErrorCode.none
     try:
         if is_twice:
             raise KafkaError(ErrorCode.invalid_request)
-        found = _find(name, asked, call)
+        found = await _find(name, asked, call)
     except KafkaError as refusal:
         code = refusal.code
     except (LogStorageError, OSError):
@@ -68,7 +69,7 @@ def _answer(name: str, asked: Any, call: Call, *, is_twice: bool) -> Any:
     )
 
 
-def _find(name: str, asked: Any, call: Call) -> Found:
+async def _find(name: str, asked: Any, call: Call) -> Found:
     topic = topic_of(call.broker.topics, name)
     log = partition_of(topic, asked.partition_index, getattr(asked, "current_leader_epoch", ANY_EPOCH)).log
     if call.version < FIRST_VERSION.get(asked.timestamp, 0):
@@ -78,12 +79,26 @@ def _find(name: str, asked: Any, call: Call) -> Found:
     if asked.timestamp in (EARLIEST, EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD):
         return -1, log.log_start_offset, _epoch_at(log, log.log_start_offset)
     if asked.timestamp == MAX_TIMESTAMP:
-        return log.max_timestamp() or NOTHING
+        return await _in_steps(log.finding_latest(), call)
     if asked.timestamp == LATEST_TIERED:
         return NOTHING
     if asked.timestamp < 0:
         raise KafkaError(ErrorCode.unsupported_version)
-    return log.offset_for_time(asked.timestamp) or NOTHING
+    return await _in_steps(log.finding_time(asked.timestamp), call)
+
+
+async def _in_steps(steps: Steps[TimestampOffset | None], call: Call) -> Found:
+    turns, aside = call.broker.turns, call.broker.aside
+    async with aside.holding_much:  # a batch, and what it unfolds to
+        while True:
+            try:
+                look = next(steps)
+            except StopIteration as end:
+                return end.value or NOTHING
+            if look is not None:
+                await aside.run(look)
+            elif turns.is_over():
+                await turns.next()
 
 
 def _epoch_at(log: PartitionLog, offset: int) -> int:
