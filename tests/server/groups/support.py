@@ -82,6 +82,14 @@ class House:
         assert topic is not None
         at_once(self.topics.deleting(topic, self.clock.now()))
 
+    def delete_group(self, group_id: str) -> object:
+        steps = self.groups.deleting_group(group_id, self.clock.now())
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return end.value
+
     def commit(self, group_id: str, topic: str, offset: int, partition: int = 0, metadata: str = "") -> object:
         now = self.clock.now()
         committed = CommittedOffset(offset, -1, metadata, now.wall_ms)

@@ -1,10 +1,15 @@
 """What groups may hold and how much of the loop they may take, whoever asks for them."""
 
 import asyncio
+import errno
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from oncelog.server.api import apis
+from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode
 from oncelog.server.groups import coordinator
 from oncelog.server.groups.coordinator import GroupCoordinator
@@ -18,7 +23,9 @@ from oncelog.server.groups.offsets import TopicPartition
 from oncelog.server.groups.records import CommittedOffset
 from oncelog.server.names import OFFSETS_TOPIC
 from oncelog.server.turns import at_once
+from tests.log.memory_disk import MemoryDisk
 from tests.server.groups.support import SESSION_MS, House, join_request, joined
+from tests.server.topics_support import EVERY_TURN_IS_OVER
 
 
 async def test_of_commits_that_no_longer_count_a_start_reads_no_more_than_a_segment() -> None:
@@ -73,7 +80,7 @@ async def test_ids_have_a_bound_and_nothing_is_kept_of_longer_ones() -> None:
     assert house.groups.check_commit(long, "", None, -1, now) is ErrorCode.invalid_group_id
     assert house.groups.check_commit(long[1:], "", None, -1, now) is ErrorCode.none
     assert house.groups.settled(long) is ErrorCode.invalid_group_id
-    assert house.groups.delete_group(long, now) is ErrorCode.invalid_group_id
+    assert house.delete_group(long) is ErrorCode.invalid_group_id
     assert house.groups.heartbeat(long, "m", None, 1, now) is ErrorCode.invalid_group_id
     for refused in ({"client_id": long}, {"instance_id": long}, {"protocol_type": long}):
         assert (await joined(house, **refused)).error is ErrorCode.invalid_request
@@ -110,7 +117,7 @@ async def test_one_host_leaves_room_for_the_groups_of_others(caplog: pytest.LogC
     said = [each for each in caplog.messages if "oncelog.max.groups=16" in each]
     assert len(said) == 1
     assert "greedy" in said[0]
-    house.groups.delete_group("second-0", house.clock.now())
+    house.delete_group("second-0")
     assert made("second") == 0, "it has 3, and 3 are left"
 
 
@@ -123,14 +130,20 @@ async def test_a_group_takes_no_more_members_than_it_may_have() -> None:
     assert refused.error is ErrorCode.group_max_size_reached
 
 
-async def test_housekeeping_goes_in_steps_and_ends_with_the_server() -> None:
-    house = House()
-    house.make_topic("t")
-    steps: list[Iterator[None]] = []
+def in_steps(house: House, steps: list[Iterator[None]]) -> GroupCoordinator:
+    """A coordinator beside the one of the house; a test takes its steps."""
     groups = GroupCoordinator(
         house.settings, house.topics, house.clock, house.timers.call_later, house.flushes.append, in_turns=steps.append
     )
     groups.start()
+    return groups
+
+
+async def test_housekeeping_goes_in_steps_and_ends_with_the_server() -> None:
+    house = House()
+    house.make_topic("t")
+    steps: list[Iterator[None]] = []
+    groups = in_steps(house, steps)
     now = house.clock.now()
     for number in range(5):
         groups.commit(f"g{number}", {TopicPartition("t", 0): CommittedOffset(1, -1, "", now.wall_ms)}, now)
@@ -152,10 +165,7 @@ async def test_many_offsets_of_one_group_are_forgotten_in_turns_too(monkeypatch:
     house = House()
     house.make_topic("t", 5)
     steps: list[Iterator[None]] = []
-    groups = GroupCoordinator(
-        house.settings, house.topics, house.clock, house.timers.call_later, house.flushes.append, in_turns=steps.append
-    )
-    groups.start()
+    groups = in_steps(house, steps)
     now = house.clock.now()
     committed = CommittedOffset(1, -1, "", now.wall_ms)
     groups.commit("g", {TopicPartition("t", index): committed for index in range(5)}, now)
@@ -164,6 +174,89 @@ async def test_many_offsets_of_one_group_are_forgotten_in_turns_too(monkeypatch:
     left = [sum(groups.committed("g", "t", index) is not None for index in range(5)) for _ in step]
     assert left == [5, 3, 1]
     assert groups.committed_topics("g") == {}
+
+
+def commit_five(house: House, groups: GroupCoordinator) -> None:
+    house.make_topic("t", 5)
+    now = house.clock.now()
+    committed = CommittedOffset(1, -1, "", now.wall_ms)
+    groups.commit("g", {TopicPartition("t", index): committed for index in range(5)}, now)
+
+
+def left_of_five(groups: GroupCoordinator) -> int:
+    return sum(groups.committed("g", "t", index) is not None for index in range(5))
+
+
+async def test_expired_offsets_of_one_group_go_in_turns_and_those_that_are_committed_meanwhile_stay(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(coordinator, "REMOVED_AT_A_TIME", 2)
+    house = House()
+    steps: list[Iterator[None]] = []
+    groups = in_steps(house, steps)
+    commit_five(house, groups)
+    house.timers.advance(8 * 24 * 3_600_000)
+    alarms = [*steps]
+    steps.clear()
+    for alarm in alarms:
+        at_once(alarm)
+    (looking,) = steps
+    left = []
+    for _ in looking:
+        left.append(left_of_five(groups))
+        if left[-1] == 3:
+            now = house.clock.now()
+            groups.commit("g", {TopicPartition("t", 4): CommittedOffset(7, -1, "", now.wall_ms)}, now)
+    assert left[-4:] == [5, 3, 1, 1]
+    assert [each.offset for each in [groups.committed("g", "t", 4)] if each is not None] == [7]
+
+
+async def test_a_large_group_is_deleted_in_turns_and_nobody_sees_a_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coordinator, "REMOVED_AT_A_TIME", 2)
+    house = House()
+    groups = house.groups
+    commit_five(house, groups)
+    left = []
+    for _ in groups.deleting_group("g", house.clock.now()):
+        left.append(left_of_five(groups))
+        assert groups.settled("g") is ErrorCode.not_coordinator
+        assert groups.check_commit("g", "", None, -1, house.clock.now()) is ErrorCode.not_coordinator
+        assert (await joined(house)).error is ErrorCode.not_coordinator
+        assert house.delete_group("g") is ErrorCode.not_coordinator
+    assert left == [3, 1, 0]
+    assert "g" not in groups.groups
+    assert groups.settled("g") is ErrorCode.none
+
+
+async def test_a_group_is_deleted_whole_also_when_the_client_hangs_up_half_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coordinator, "REMOVED_AT_A_TIME", 2)
+    house = House()
+    commit_five(house, house.groups)
+    broker: Any = SimpleNamespace(groups=house.groups, turns=EVERY_TURN_IS_OVER)
+    api = next(each for each in apis().values() if each.name == "delete_groups")
+    assert api.handle is not None
+    call = Call(broker, api.name, 2, "test", "127.0.0.1", "PLAINTEXT", house.clock.now())
+    asking = asyncio.ensure_future(api.handle(SimpleNamespace(groups_names=["g"]), call))
+    while left_of_five(house.groups) == 5:
+        await asyncio.sleep(0)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert "g" not in house.groups.groups
+    assert left_of_five(house.groups) == 0
+
+
+async def test_a_group_that_the_disk_refuses_to_delete_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = MemoryDisk()
+    house = House(disk=disk)
+    commit_five(house, house.groups)
+    disk.fail("pwritev", errno.ENOSPC)
+    assert house.delete_group("g") is ErrorCode.not_coordinator
+    disk.heal()
+    assert left_of_five(house.groups) == 5
+    assert house.groups.check_commit("g", "", None, -1, house.clock.now()) is ErrorCode.none
 
 
 async def test_clients_that_hang_up_together_are_not_looked_for_among_all_members(

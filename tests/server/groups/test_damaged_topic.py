@@ -50,7 +50,7 @@ async def test_a_group_whose_offsets_are_damaged_is_told_to_try_again(
     assert getattr(answer, "error", None) is ErrorCode.not_coordinator
     assert house.groups.heartbeat(GROUP, "m", None, 1, now) is ErrorCode.not_coordinator
     assert house.groups.check_delete_offsets(GROUP) is ErrorCode.not_coordinator
-    assert house.groups.delete_group(GROUP, now) is ErrorCode.not_coordinator
+    assert house.delete_group(GROUP) is ErrorCode.not_coordinator
     assert house.offset(GROUP, "t") is None and GROUP not in house.groups.groups
     assert stem.rpartition("/")[0] in caplog.text
     # The others have all of theirs, also when old ones are looked through.

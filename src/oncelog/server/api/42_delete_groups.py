@@ -15,8 +15,14 @@ from oncelog.server.packing import packed_aside
 @packed_aside
 async def handle(request: Any, call: Call) -> Any:
     names = tuple(dict.fromkeys(request.groups_names))
-    settled = await call.each(names, lambda name: call.broker.groups.delete_group(name, call.now))
-    errors = [each if isinstance(each, ErrorCode) else await asyncio.shield(each) for each in settled]
+    # In a task of its own: what has begun is done whole, also when the client hangs up half-way.
+    return await asyncio.shield(asyncio.ensure_future(_delete_all(names, call)))
+
+
+async def _delete_all(names: tuple[str, ...], call: Call) -> Any:
+    run, groups = call.broker.turns.run, call.broker.groups
+    settled = await call.each(names, lambda name: run(groups.deleting_group(name, call.now)))
+    errors = [each if isinstance(each, ErrorCode) else await each for each in settled]
     results = await call.each(
         zip(names, errors, strict=True),
         lambda each: call.new("DeletableGroupResult", group_id=each[0], error_code=each[1]),

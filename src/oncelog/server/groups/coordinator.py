@@ -8,7 +8,7 @@ answered by a future; when the client hangs up the future is cancelled, and the 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import TypeVar
 
 from oncelog.clock import Clock, Now
@@ -43,7 +43,7 @@ MEMBERS_BYTES = 256 * 2**20  # what members of all groups say of themselves and 
 OFFSETS_BYTES = 512 * 2**20  # what all groups have committed, with its metadata
 HOUSEKEEPING = None  # the name of the coordinator's own alarm
 MINUTE_MS = 60_000
-REMOVED_AT_A_TIME = 500  # offsets of a deleted topic: some milliseconds
+REMOVED_AT_A_TIME = 500  # offsets: a millisecond or two
 
 T = TypeVar("T", JoinAnswer, SyncAnswer)
 
@@ -246,7 +246,8 @@ class GroupCoordinator:
 
     # Groups as a whole
 
-    def delete_group(self, group_id: str, now: Now) -> Settled:
+    def deleting_group(self, group_id: str, now: Now) -> Generator[None, None, Settled]:
+        """Its offsets go a piece a step. Who asks for the group meanwhile is told to try again."""
         if len(group_id) > MOST_ID_CHARACTERS:
             return ErrorCode.invalid_group_id
         if self._store.is_lost(group_id):
@@ -257,7 +258,11 @@ class GroupCoordinator:
         if group.state is not State.EMPTY:
             return ErrorCode.non_empty_group
         try:
-            settled = self._store.remove_group(group_id, now)
+            with self._store.taking_away(group_id):
+                for places in self._store.offsets.pieces(group_id, REMOVED_AT_A_TIME):
+                    self._store.remove_offsets(group_id, places, now)
+                    yield
+                settled = self._store.remove_group(group_id, now)
         except KafkaError as refusal:
             return refusal.code
         self._carry_out(group, group.kill(ErrorCode.coordinator_not_available), now)
@@ -362,24 +367,32 @@ class GroupCoordinator:
         yield from self._forget(dict(self._refused), now)
         yield from self._forget_missing_topics(now)
         refusal: KafkaError | None = None
-        retention_ms = self.settings.offsets_retention_minutes * MINUTE_MS
         for group in list(self.groups.values()):
-            yield
-            if not self._is_running:
-                return
-            if self.groups.get(group.group_id) is not group or self._store.is_lost(group.group_id):
-                continue  # it is gone; or nothing can be taken away there, and the others must not wait for it
             try:
-                gone = expired(group, self._store.offsets, retention_ms, now.wall_ms)
-                self._store.remove_offsets(group.group_id, gone, now)
-                has_offsets = self._store.offsets.has_any(group.group_id)
-                if group.state is State.EMPTY and not has_offsets and not group.has_pending_ids:
-                    self._store.remove_group(group.group_id, now)
-                    self._alarms.set(group.group_id, None)
+                yield from self._keep_group(group, now)
             except KafkaError as refused:
                 refusal = refused
         if refusal is not None:
             logger.warning("expired offsets stay until the next look: %s", refusal)
+
+    def _keep_group(self, group: Group, now: Now) -> Iterator[None]:
+        group_id, store = group.group_id, self._store
+        retention_ms = self.settings.offsets_retention_minutes * MINUTE_MS
+
+        def is_there() -> bool:
+            """If not it is gone, or nothing can be taken away there now."""
+            return self._is_running and self.groups.get(group_id) is group and not store.is_lost(group_id)
+
+        yield
+        for places in store.offsets.pieces(group_id, REMOVED_AT_A_TIME):
+            if not is_there():
+                return
+            store.remove_offsets(group_id, expired(group, store.offsets, places, retention_ms, now.wall_ms), now)
+            yield
+        is_void = group.state is State.EMPTY and not store.offsets.has_any(group_id) and not group.has_pending_ids
+        if is_void and is_there():
+            store.remove_group(group_id, now)
+            self._alarms.set(group_id, None)
 
     def _forget_missing_topics(self, now: Now) -> Iterator[None]:
         """A crash may have come between the end of a topic and that of its offsets."""

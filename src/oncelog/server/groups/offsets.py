@@ -1,6 +1,6 @@
 """The committed offsets of all groups, in memory: a plain map, and what may be forgotten of it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from oncelog.server.groups.group import Group
@@ -68,6 +68,13 @@ class Offsets:
             for partition, committed in partitions.items():
                 yield TopicPartition(topic, partition), committed
 
+    def pieces(self, group_id: str, size: int) -> Iterator[list[TopicPartition]]:
+        """Where the group has committed something, so many at a time. Others may change it in between."""
+        for topic in list(self._of_group.get(group_id, ())):
+            partitions = list(self._of_group.get(group_id, {}).get(topic, ()))
+            for start in range(0, len(partitions), size):
+                yield [TopicPartition(topic, each) for each in partitions[start : start + size]]
+
     def topics_of(self, group_id: str) -> dict[str, list[int]]:
         return {topic: sorted(partitions) for topic, partitions in self._of_group.get(group_id, {}).items()}
 
@@ -83,8 +90,10 @@ def _size_bytes(committed: CommittedOffset | None) -> int:
     return 0 if committed is None else ENTRY_BYTES + len(committed.metadata)
 
 
-def expired(group: Group, offsets: Offsets, retention_ms: int, wall_ms: int) -> list[TopicPartition]:
-    """What `offsets.retention.minutes` takes from this group (KIP-211).
+def expired(
+    group: Group, offsets: Offsets, among: Iterable[TopicPartition], retention_ms: int, wall_ms: int
+) -> list[TopicPartition]:
+    """What `offsets.retention.minutes` takes from this group (KIP-211), of what it has committed there.
 
     The offsets of a group without members age from when the last member left; those of consumers that manage
     themselves, and of topics that a stable group is no longer subscribed to, from when they were committed. Where
@@ -96,8 +105,9 @@ def expired(group: Group, offsets: Offsets, retention_ms: int, wall_ms: int) -> 
         return []
     idle_since_ms = 0 if has_members or group.is_simple else group.state_since_wall_ms
     found = []
-    for partition, committed in offsets.of_group(group.group_id):
-        if has_members and group.is_subscribed_to(partition.topic):
+    for partition in among:
+        committed = offsets.get(group.group_id, *partition)
+        if committed is None or (has_members and group.is_subscribed_to(partition.topic)):
             continue
         if committed.expire_wall_ms >= 0:
             is_over = wall_ms >= committed.expire_wall_ms

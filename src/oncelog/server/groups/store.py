@@ -3,7 +3,8 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from struct import error as StructError
 
 from oncelog.clock import Now
@@ -31,6 +32,7 @@ class GroupStore:
         self.offsets = Offsets()
         self._settings = settings
         self._made_by: Counter[str] = Counter()  # by host, since the start: the log does not say it
+        self._going: set[str] = set()
         self._topic = OffsetsTopic(settings, topics, request_flush)
 
     def load(self, limits: GroupLimits, now: Now) -> None:
@@ -111,7 +113,17 @@ class GroupStore:
         return ErrorCode.none if partition is None else self._settled_at(partition, partition.log.next_offset)
 
     def is_lost(self, group_id: str) -> bool:
-        return self._topic.is_lost(group_id)
+        """Whether nobody can say, now, what the group has stored, or add to it."""
+        return group_id in self._going or self._topic.is_lost(group_id)
+
+    @contextmanager
+    def taking_away(self, group_id: str) -> Iterator[None]:
+        """A group of which only a part may be left."""
+        self._going.add(group_id)
+        try:
+            yield
+        finally:
+            self._going.discard(group_id)
 
     def _append(self, group_id: str, key_values: list[KeyValue], now: Now) -> Settled:
         return self._settled_at(*self._topic.append(group_id, key_values, now))
