@@ -3,6 +3,7 @@
 import asyncio
 import errno
 from collections.abc import Iterator
+from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,7 +23,7 @@ from oncelog.server.groups.messages import (
 from oncelog.server.groups.offsets import TopicPartition
 from oncelog.server.groups.records import CommittedOffset
 from oncelog.server.names import OFFSETS_TOPIC
-from oncelog.server.turns import at_once
+from oncelog.server.turns import Turns, at_once
 from tests.log.memory_disk import MemoryDisk
 from tests.server.groups.support import SESSION_MS, House, join_request, joined
 from tests.server.topics_support import EVERY_TURN_IS_OVER
@@ -257,6 +258,29 @@ async def test_a_group_that_the_disk_refuses_to_delete_goes_on(monkeypatch: pyte
     disk.heal()
     assert left_of_five(house.groups) == 5
     assert house.groups.check_commit("g", "", None, -1, house.clock.now()) is ErrorCode.none
+
+
+async def test_many_members_leave_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(import_module("oncelog.server.api.13_leave_group"), "LEAVE_AT_A_TIME", 2)
+    house = House()
+    for number in range(5):
+        house.groups.join("g", join_request(fresh_id=f"m{number}"), house.clock.now())
+    here = [len(house.groups.groups["g"].members)]
+
+    class Watched(Turns):
+        def is_over(self) -> bool:
+            here.append(len(house.groups.groups["g"].members))
+            return True
+
+    broker: Any = SimpleNamespace(groups=house.groups, turns=Watched(lambda: 0))
+    api = next(each for each in apis().values() if each.name == "leave_group")
+    assert api.handle is not None
+    call = Call(broker, api.name, 5, "test", "127.0.0.1", "PLAINTEXT", house.clock.now())
+    leaving = [SimpleNamespace(member_id=each, group_instance_id=None) for each in ("m0", "m1", "m2", "nobody", "m3")]
+    answer = await api.handle(SimpleNamespace(group_id="g", members=leaving), call)
+    assert [each.error_code.name for each in answer.members] == ["none", "none", "none", "unknown_member_id", "none"]
+    assert here[:3] == [5, 3, 2]
+    assert [each.member_id for each in house.groups.groups["g"].members] == ["m4"]
 
 
 async def test_clients_that_hang_up_together_are_not_looked_for_among_all_members(

@@ -8,10 +8,11 @@ from typing import Any
 from oncelog.server.api import Api
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode
-from oncelog.server.groups.messages import Leaving
+from oncelog.server.groups.messages import Leaving, Left
 from oncelog.server.packing import packed_aside
 
 MANY_MEMBERS = 3
+LEAVE_AT_A_TIME = 250
 
 
 @packed_aside
@@ -20,7 +21,7 @@ async def handle(request: Any, call: Call) -> Any:
         leavings = [Leaving(member_id=each.member_id, instance_id=each.group_instance_id) for each in request.members]
     else:
         leavings = [Leaving(member_id=request.member_id)]
-    error, left = call.broker.groups.leave(request.group_id, leavings, call.now)
+    error, left = await _leave(request.group_id, leavings, call)
     if call.version < MANY_MEMBERS:
         return call.new("LeaveGroupResponse", error_code=left[0].error if error is ErrorCode.none else error)
     return call.new(
@@ -36,6 +37,18 @@ async def handle(request: Any, call: Call) -> Any:
             ),
         ),
     )
+
+
+async def _leave(group_id: str, leavings: list[Leaving], call: Call) -> tuple[ErrorCode, list[Left]]:
+    groups, turns = call.broker.groups, call.broker.turns
+    error, left = groups.leave(group_id, leavings[:LEAVE_AT_A_TIME], call.now)
+    for start in range(LEAVE_AT_A_TIME, len(leavings), LEAVE_AT_A_TIME):
+        if turns.is_over():
+            await turns.next()
+        if error is ErrorCode.none:
+            error, more = groups.leave(group_id, leavings[start : start + LEAVE_AT_A_TIME], call.now)
+            left += more
+    return error, left
 
 
 API = Api(key=13, name="leave_group", versions=(0, 5), handle=handle)

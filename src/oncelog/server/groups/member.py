@@ -1,6 +1,6 @@
 """One member of a group, and the members together: who they are, what they have in common, who waits."""
 
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -77,7 +77,8 @@ class Members:
     """The members in the order in which they came, with the counts that each join would else have to take anew."""
 
     def __init__(self) -> None:
-        self._by_id: dict[str, Member] = {}
+        # Where the eldest leave one after the other, a plain dict looks at the places of all that left before.
+        self._by_id: OrderedDict[str, Member] = OrderedDict()
         self._id_by_instance: dict[str, str] = {}
         self._support: dict[str, int] = {}  # protocol name to the number of members that know it
         self._joining = 0
