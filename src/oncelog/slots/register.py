@@ -183,6 +183,12 @@ class ReadingBack:
         since = max(self._first, self.start - self._step if start is None else start)
         return (since, self.start) if since < self.start else None
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether the log begins behind where a reader must: compaction leaves its beginning, so somebody removed
+        what counts. Known once enough was read."""
+        return self._first > (self._start_of(self.records, 0) or 0)
+
     def got(self, records: Iterable[Record]) -> None:
         wanted = self.wanted
         assert wanted is not None, "nothing was asked for"

@@ -3,12 +3,14 @@
 import pytest
 
 from oncelog.slots.register import Record
-from oncelog.spark.sink.deciding import Doing, check_same, decide, difference
+from oncelog.spark.options import SinkOptions
+from oncelog.spark.sink.deciding import Doing, check_same, check_topic, decide, difference, topic_gone
 from oncelog.spark.sink.errors import SinkRefused
 from oncelog.spark.sink.lane import (
     SINK,
     STATE,
     Content,
+    Json,
     LaneMessage,
     LaneState,
     SinkClaim,
@@ -19,10 +21,11 @@ from oncelog.spark.sink.lane import (
 from oncelog.spark.sink.standing import Standing
 
 OWNER = SinkClaim("s", "q", 5, "o")
+LANES: Json = {"topics": {"out": {"count": 1}}}
 
 
 def saved(batch: int) -> Standing:
-    lanes = {0: LaneState({}, 10, "h"), 1: LaneState({}, idle_batches=2)}
+    lanes = {0: LaneState(LANES, 10, "h"), 1: LaneState(LANES, idle_batches=2)}
     return noted(STATE, batch, SinkState(OWNER, batch, 2, lanes))
 
 
@@ -86,3 +89,20 @@ def test_a_replay_has_the_rows_the_order_and_the_lanes_of_the_first_run() -> Non
         check_same(state, [message(lane, 0, "") for lane in range(3)])
     with pytest.raises(SinkRefused, match=r"lane 0: .* 9 rows where 10 .*sealed"):
         check_same(state, [message(0, 9, "h"), message(1, 0, "")])
+
+
+def test_rows_that_are_written_are_not_taken_for_those_of_another_topic() -> None:
+    """Two sinks of one query that share a state: the second one's rows would be compared and never sent."""
+    state = saved(8).state
+    assert state is not None
+    for topic in (None, "out"):
+        check_topic(state, SinkOptions(client={}, topic=topic))
+    with pytest.raises(SinkRefused, match=r"batch 8 of sink 's' wrote its rows to out, once, and is now .* to other:"):
+        check_topic(state, SinkOptions(client={}, topic="other"))
+    with pytest.raises(SinkRefused, match=r"q wrote its rows to out, .* needs another `job.id`"):
+        check_topic(state, SinkOptions(client={}, topic="other", job_id="j"))
+
+
+def test_what_a_new_sink_would_write_twice_is_said_before_it_is_made() -> None:
+    assert topic_gone(SinkOptions(client={}, topic="out"), "s", 4, "gone").endswith("`sink.first.batch` = 4")
+    assert topic_gone(SinkOptions(client={}), "s", 4, "gone").endswith("in other topics will stand there twice")

@@ -11,6 +11,7 @@ from oncelog.client import Producer, SavedProducer
 from oncelog.client.net.metadata import Metadata
 from oncelog.client.saving.resume import check_metadata
 from oncelog.slots import Place
+from oncelog.spark.sink import destination
 from oncelog.spark.sink.destination import Destination
 from oncelog.spark.sink.errors import MayPass, SinkRefused
 from oncelog.spark.sink.lane import topic_of
@@ -233,6 +234,31 @@ def test_the_second_of_two_drivers_changes_nothing(server: ServerProcess, topic:
     with pytest.raises(SinkRefused, match="has saved batch 2"):
         other.commit(1, theirs)
     assert values(server, topic) == values_of(LEFT, LEFT, LEFT[:7], RIGHT, RIGHT)
+
+
+def test_two_sinks_of_one_query_do_not_take_each_others_rows_for_their_own(server: ServerProcess, topic: str) -> None:
+    """In a `foreachBatch` they run the same batch of the same query, and may write the same rows."""
+    Sink(server, topic).run(0, [LEFT])
+    make_topic(server, f"{topic}-other")
+    with pytest.raises(SinkRefused, match=rf"wrote its rows to {topic}, once, .* to {topic}-other: .*`sink.name`"):
+        Sink(server, f"{topic}-other", query=f"query-of-{topic}").run(0, [LEFT])
+
+
+def test_a_lane_of_which_acknowledged_rows_are_missing_sends_nothing(
+    server: ServerProcess, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A restored disk: a broker that has forgotten the lane as well would take what comes next."""
+    sink = Sink(server, topic)
+    sink.run(0, [LEFT])
+    written = values(server, topic)
+
+    async def restored(_: object, places: list[Place], **__: object) -> dict[Place, int]:
+        return dict.fromkeys(places, 7)
+
+    monkeypatch.setattr(destination, "end_offsets", restored)
+    with pytest.raises(SinkRefused, match=rf"lane 0 cannot go on: {topic}-\d ends at offset 7, and .* saved at \d+:"):
+        sink.lane(1, 0, cut(RIGHT, 1000))
+    assert values(server, topic) == written
 
 
 def test_a_task_that_told_nothing_fails_the_batch(server: ServerProcess, topic: str) -> None:

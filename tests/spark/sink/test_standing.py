@@ -229,6 +229,47 @@ def test_what_is_written_is_read_back_equal(kind: str) -> None:
             decode(json.dumps({each: cell for each, cell in fields.items() if each != name}).encode())
 
 
+@pytest.mark.parametrize(
+    "key", [b"42", b"7/", b"7/state", b"/state/n", b"9" * 5000 + b"/state/n", b"7/STATE/n", b"\xff"]
+)
+def test_a_key_that_no_sink_has_made_is_passed_over(key: bytes) -> None:
+    log = Log()
+    log.sink()
+    standing = log.standing
+    standing.read([Record(1, key, b"anything")])
+    assert standing.next_offset == 2 and key not in standing.keys
+    assert Standing.start_of([*log.records, Record(1, key, b"anything")]) is None
+
+
+@given(st.data())
+def test_a_damaged_record_is_told_as_that_and_by_nothing_else(data: st.DataObject) -> None:
+    log = Log()
+    log.sink()
+    log.claim(0, 0, "first")
+    log.mark(0, 1, "m")
+    log.state(0, 0)
+    damaged = data.draw(st.sampled_from(log.records))
+    value = json.loads(damaged.value or b"")
+    _spoil(value, data)
+    records = [each._replace(value=json.dumps(value).encode()) if each is damaged else each for each in log.records]
+    for read in (Standing().read, Standing.start_of):
+        try:
+            read(records)
+        except BadState as error:
+            assert f"offset {damaged.offset} of the sink's topic" in str(error)
+
+
+def _spoil(value: Json, data: st.DataObject) -> None:
+    """One field of it, however deep, is gone or another."""
+    name = data.draw(st.sampled_from(sorted(value)))
+    if isinstance(value[name], dict) and value[name] and data.draw(st.booleans()):
+        _spoil(value[name], data)
+    elif data.draw(st.booleans()):
+        del value[name]
+    else:
+        value[name] = data.draw(st.sampled_from([None, -1, "x", [], {}, [1], {"a": 1}, float("inf"), 10**30, True]))
+
+
 def test_a_record_that_cannot_be_read_is_not_passed_over_the_next_time() -> None:
     log = Log()
     log.sink()

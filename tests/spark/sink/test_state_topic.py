@@ -28,6 +28,7 @@ class LaggingLog:
 
     topic = topic_of("s")
     servers = "memory:1"
+    first = 0
 
     def __init__(self, records: list[Record], high_watermarks: list[int]) -> None:
         self._records = records
@@ -44,7 +45,7 @@ class LaggingLog:
         return "compact"
 
     async def bounds(self) -> tuple[int, int]:
-        return 0, len(self._records)
+        return self.first, len(self._records)
 
     async def produce(self, batch: bytearray) -> int:
         self.produced = batch
@@ -93,7 +94,7 @@ def test_no_state_is_stored_that_is_too_large_to_be_read_again(monkeypatch: pyte
     log = LaggingLog([], [])
     old: list[tuple[bytes, None]] = [(b"0/mark/%d" % lane, None) for lane in range(100)]
     large = json.dumps({VERSION_KEY: VERSION, "kind": "unknown", "of": "x" * (most_bytes - 5_000)}).encode()
-    asyncio.run(keeper(log).append(Standing(), [(b"0/state/n", large), *old]))
+    asyncio.run(keeper(log).append(Standing(), [(b"0/unknown/n", large), *old]))
     assert len(records_of(log.produced, limit_bytes=most_bytes)) == 1 + len(old)
     with pytest.raises(SinkRefused, match=r"the state of oncelog.sink.s is \d+ bytes, and may be 20000: there are too"):
         asyncio.run(keeper(log).append(Standing(), [(b"0/state/n", bytes(most_bytes))]))
@@ -117,3 +118,24 @@ def test_a_leader_that_shows_less_than_was_saved_is_not_taken_for_a_checkpoint_t
     standing = read_on(cluster, "s", batch=2)
     assert standing is not None and standing.next_batch == 2
     assert cluster.standing("s") is standing
+
+
+def test_a_topic_of_which_somebody_removed_what_counts_is_not_taken_for_a_new_one() -> None:
+    """The first batch may stand in the output in part: begun anew, it would stand there twice."""
+    log = Log()
+    log.sink()
+    log.claim(0, 0, "first")
+    first = log.state(0, 0)
+    second = log.state(1, first)
+    log.state(2, second)
+    for cut in range(1, len(log.records) + 1):
+        for length in {cut, len(log.records)}:
+            topic = LaggingLog(log.records[:length], [])
+            topic.first = cut
+            if cut <= second < length:
+                assert asyncio.run(keeper(topic).read()).next_batch == 3, "nothing is gone that a reader needs"
+                continue
+            with pytest.raises(
+                SinkRefused, match=rf"topic oncelog\.sink\.s begins at offset {cut}: .*sink\.first\.batch"
+            ):
+                asyncio.run(keeper(topic).read())

@@ -42,6 +42,7 @@ class RegisterKind(NamedTuple):
     missing: type[Exception]  # the topic is not there any more, as far as the brokers know
     config: Mapping[str, str]  # of a topic that is made, beside what every one has
     too_large: str  # what to do about a batch that is
+    cut: str  # what to do where records were removed that count
 
 
 class TopicKeeper(Generic[R]):
@@ -138,6 +139,11 @@ class TopicKeeper(Generic[R]):
             register.read(reading.records, from_offset=register.start_of(reading.records) or 0)
         except (Gap, OutOfRange):
             raise _passing("the topic was compacted or cut while it was read") from None
+        if reading.is_cut:
+            raise self._kind.refused(
+                f"topic {self.topic} begins at offset {first}: somebody removed records of {self._kind.what} "
+                f"(retention where cleanup.policy is not compact, or DeleteRecords). {self._kind.cut}"
+            )
         register.next_offset = max(register.next_offset, end)
         return register
 

@@ -21,6 +21,7 @@ KIND: Final = RegisterKind(
     missing=CopyRefused,
     config={"segment.bytes": str(16 << 20)},
     too_large="the source has too many partitions, or too many holes in them, for one copy",
+    cut="It cannot be told how far the copy got: copy to a new topic, under another --name",
 )
 
 

@@ -26,7 +26,7 @@ from oncelog.spark.sink.lane import (
     encode,
     key_of,
 )
-from oncelog.spark.sink.standing import Standing, fact_about
+from oncelog.spark.sink.standing import Standing, batch_of, fact_about
 from oncelog.spark.sink.state_topic import StateTopic
 
 T = TypeVar("T")
@@ -38,7 +38,7 @@ async def announce(
     """Append it, and read on up to it: what came of it. `named`: by what its key tells it from others, beside the
     nonce."""
     fact = fact_about(kind, content)
-    batch = fact.opens if fact.term is None else fact.term
+    batch = batch_of(fact)
     assert batch is not None, "every record of a sink belongs to a batch"
     key = key_of(kind, batch, *named, fact.nonce)
     await topic.append(standing, [(key, encode(kind, content)), *((old, None) for old in removes)])

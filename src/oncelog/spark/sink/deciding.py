@@ -7,6 +7,7 @@ and sink do not belong together, or that one of them was lost or put back; then 
 
 from enum import Enum
 
+from oncelog.spark.options import SinkOptions
 from oncelog.spark.sink.errors import SinkRefused
 from oncelog.spark.sink.lane import LaneMessage, SinkState, topic_of
 from oncelog.spark.sink.standing import Standing
@@ -27,7 +28,8 @@ def decide(standing: Standing, sink: str, query: str, batch: int, first_batch: i
     if owner.query != query:
         raise SinkRefused(
             f"sink {sink!r} belongs to query {owner.query}, and this is query {query}. A sink is one query's: give "
-            "this one a `sink.name` of its own. (A query whose checkpoint was deleted is another query from then on.)"
+            "this one a `sink.name` of its own. (A query whose checkpoint was deleted is another query from then on: "
+            "what it reads again is written again, so bring the checkpoint back, or give it a new output topic as well)"
         )
     due = standing.next_batch
     assert due is not None
@@ -61,13 +63,14 @@ def _out_of_step(sink: str, batch: int, saved: int) -> str:
         return (
             f"the checkpoint runs batch {batch}, and sink {sink!r} has saved batch {saved}: the checkpoint is older "
             "than the sink (an old copy was put back, or another driver goes on with the same checkpoint). What it "
-            f"would write is there already. Go on from a checkpoint that has batch {saved}, or begin a new query and "
-            "sink"
+            f"would write is there already. Go on from a checkpoint that has batch {saved}, or begin with a new "
+            "checkpoint, `sink.name` and output topic"
         )
     return (
         f"the checkpoint runs batch {batch}, and sink {sink!r} has saved batch {saved}: the checkpoint is newer than "
         f"the sink, so batches {saved + 1} to {batch - 1} are not known to be written (the topic {topic_of(sink)} was "
-        "put back, or the sink's name was used for another checkpoint before)"
+        f"put back, or the sink's name was used for another checkpoint before). Bring the topic back as it was, or "
+        "begin with a new checkpoint, `sink.name` and output topic"
     )
 
 
@@ -111,14 +114,19 @@ def check_claimed(standing: Standing, sink: str, batch: int, messages: list[Lane
             )
 
 
-def check_topic(saved: SinkState, topic: str | None) -> None:
-    """Of a job, which is one batch: the hash of its rows does not know where the option `topic` sent them."""
+def check_topic(saved: SinkState, options: SinkOptions) -> None:
+    """The hash of a batch's rows does not know where the option `topic` sent them."""
     written = sorted({name for lane in saved.lanes.values() if lane.rows for name in lane.producer["topics"]})
-    if topic is not None and written and written != [topic]:
-        raise SinkRefused(
-            f"{saved.claim.query} wrote its rows to {', '.join(written)}, once, and is now to write them to {topic}: "
-            "what is another job needs another `job.id`"
-        )
+    if options.topic is None or not written or options.topic in written:
+        return
+    what = f"wrote its rows to {', '.join(written)}, once, and is now to write them to {options.topic}"
+    if options.job_id is not None:
+        raise SinkRefused(f"{saved.claim.query} {what}: what is another job needs another `job.id`")
+    raise SinkRefused(
+        f"batch {saved.batch} of sink {saved.claim.sink!r} {what}: nothing is written. Where one query has two sinks, "
+        "start it with a new checkpoint and give each a `sink.name` of its own (and a `path`). Where `topic` was "
+        "changed, go back to the former one until this batch is through"
+    )
 
 
 def other_lane_count(sink: str, batch: int, now: int, before: int) -> str:
@@ -150,12 +158,13 @@ def other_rows(sink: str, batch: int, lane: int, what: str) -> str:
     )
 
 
-def topic_gone(sink: str, batch: int, what: str, *, is_job: bool) -> str:
+def topic_gone(options: SinkOptions, sink: str, batch: int, what: str) -> str:
     """Nothing of the batch is lost: it was not written down as written, wherever its rows went."""
-    named = "a new `job.id`" if is_job else f"a new `sink.name` and `sink.first.batch` = {batch}"
+    named = f"a new `sink.name` and `sink.first.batch` = {batch}" if options.job_id is None else "a new `job.id`"
+    others = "; what stands of this batch in other topics will stand there twice" if options.topic is None else ""
     return (
         f"batch {batch} of sink {sink!r}: {what}. Nothing more is written. To go on with an empty topic of this name, "
-        f"start with {named}"
+        f"start with {named}{others}"
     )
 
 

@@ -9,6 +9,7 @@ from oncelog.client import KafkaError, KafkaException, SavedProducer
 from oncelog.client.door import (
     UNKNOWN,
     Brokers,
+    CannotResume,
     ConfigResource,
     Metadata,
     Patience,
@@ -28,7 +29,7 @@ from oncelog.clock import wall_s
 from oncelog.slots import Identity, Place
 from oncelog.spark.retention import kept_ms
 from oncelog.spark.sink.errors import SinkRefused
-from oncelog.spark.sink.saved_lanes import identity_of, only_added, places_of, untouched
+from oncelog.spark.sink.saved_lanes import check_ends, identity_of, only_added, places_of, untouched
 
 if TYPE_CHECKING:
     from oncelog.spark.sink.comparing import Kept
@@ -96,7 +97,8 @@ class Destination:
 
     async def ends_of(self, lane: SavedProducer) -> dict[Place, int]:
         """Those of all partitions that the lane writes to. Raises TopicGone where a topic is not the one that it was,
-        unless its brokers refuse by themselves what is sent to another one of its name."""
+        unless its brokers refuse by themselves what is sent to another one of its name, and CannotResume where
+        acknowledged rows of the lane are missing."""
         places = places_of(lane)
         asked: list[Awaitable[Any]] = [end_offsets(self._brokers, places, patience=LAGGING)]
         if not await take_ids(self._brokers, places):
@@ -106,6 +108,11 @@ class Destination:
         except KafkaException as failure:
             if failure.error.code() in UNKNOWN:
                 check_metadata(self._brokers.metadata, lane)  # which says what is gone
+            raise
+        try:
+            check_ends(lane, ends)
+        except CannotResume:
+            await self.counts(lane)  # another topic of its name is told as that
             raise
         return ends
 

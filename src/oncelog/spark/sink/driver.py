@@ -50,7 +50,7 @@ def commit_batch(
         connected.run(committing.commit(query, options))
         _warn_of_old(connected, lanes)
     except TopicGone as gone:
-        raise SinkRefused(topic_gone(sink, batch, gone.what, is_job=options.job_id is not None)) from gone
+        raise SinkRefused(topic_gone(options, sink, batch, gone.what)) from gone
     except KafkaException as failure:
         words = failure.error.str()
         raise SinkRefused(f"the state of batch {batch} of sink {sink!r} could not be saved: {words}") from failure
@@ -103,8 +103,7 @@ class _Committing:
         if doing is Doing.VERIFY:
             assert self._standing.state is not None
             check_same(self._standing.state, self._lanes)
-            if options.job_id is not None:
-                check_topic(self._standing.state, options.topic)
+            check_topic(self._standing.state, options)
         else:
             check_claimed(self._standing, sink, batch, self._lanes)
             state = await following(self._topic, self._destination, self._standing, self._lanes, batch)

@@ -5,6 +5,7 @@ holds are claims of three kinds, marks, and one state for each batch; `docs/spar
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
@@ -16,6 +17,7 @@ VERSION: Final = 1
 VERSION_KEY: Final = "oncelog.sink"
 COLUMNS: Final = ("topic", "key", "value", "headers", "partition", "timestamp")  # that are written
 TOPIC_PREFIX: Final = "oncelog.sink."
+_KEY: Final = re.compile(rb"(\d{1,18})/([a-z]+)/")
 
 SINK, LANE, TOPIC, MARK, STATE = "sink", "lane", "topic", "mark", "state"
 
@@ -117,12 +119,14 @@ def key_of(kind: str, batch: int, *rest: object) -> bytes:
 
 
 def batch_of_key(key: bytes | None) -> int | None:
-    number, _, _ = (key or b"").partition(b"/")
-    return int(number) if number.isdigit() else None
+    """None where it is no sink's key."""
+    found = _KEY.match(key or b"")
+    return None if found is None else int(found[1])
 
 
 def kind_of_key(key: bytes | None) -> str:
-    return (key or b"").partition(b"/")[2].partition(b"/")[0].decode(errors="replace")
+    found = _KEY.match(key or b"")
+    return "" if found is None else found[2].decode()
 
 
 # --- JSON
@@ -149,7 +153,7 @@ def decode(value: bytes) -> tuple[str, Content | None]:
     kind = str(found.get("kind"))
     try:
         return kind, _READ[kind](found) if kind in _READ else None
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise BadState(f"the record is no {kind}: {type(error).__name__} {error}") from None
 
 
@@ -165,10 +169,18 @@ def _read_claim(fields: Json) -> LaneClaim:
     return LaneClaim(
         int(fields["batch"]),
         int(fields["lane"]),
-        dict(fields["producer"]),
+        _read_producer(fields),
         str(fields["nonce"]),
         int(fields["made_at_ms"]),
     )
+
+
+def _read_producer(fields: Json) -> Json:
+    """As far as is needed to know what counts; who goes on as this lane reads all of it."""
+    producer = dict(fields["producer"])
+    for topic in producer["topics"].values():
+        int(topic["count"]), [int(at) for at in topic.get("at", ())]
+    return producer
 
 
 def _written_mark(mark: Mark) -> Json:
@@ -221,7 +233,7 @@ def _written_lane(lane: LaneState) -> Json:
 
 
 def _read_lane(fields: Json) -> LaneState:
-    producer = dict(fields["producer"])
+    producer = _read_producer(fields)
     idle_batches = int(fields.get("idle", 0))
     if idle_batches:
         return LaneState(producer, idle_batches=idle_batches)

@@ -112,7 +112,7 @@ class Lane:
     def _refusal(self, failure: Exception, portion: Portion | None) -> SinkRefused:
         place = self._place
         if isinstance(failure, TopicGone):
-            words = topic_gone(self.sink, place.batch, failure.what, is_job=self._options.job_id is not None)
+            words = topic_gone(self._options, self.sink, place.batch, failure.what)
             return MayPass(words) if isinstance(failure, TopicMissing) else SinkRefused(words)
         if isinstance(failure, CannotResume):
             return SinkRefused(cannot_go_on(self.sink, place.batch, place.lane, failure.what))

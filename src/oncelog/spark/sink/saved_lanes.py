@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from oncelog.client import SavedProducer
-from oncelog.client.door import SavedTopic
+from oncelog.client.door import CannotResume, SavedTopic
 from oncelog.slots import Identity, Place, Span
 from oncelog.slots.chain import SavedPartition
+from oncelog.slots.resuming import LogRead, Says, refusal
 
 
 def identity_of(lane: SavedProducer) -> Identity:
@@ -22,6 +23,14 @@ def places_of(lane: SavedProducer) -> list[Place]:
 def untouched(identity: Identity, ends: Mapping[Place, int]) -> dict[int, SavedPartition]:
     """Partitions that this identity has not written to when they ended there."""
     return {place.partition: SavedPartition(next_offset=end, spans=(Span(identity, 0),)) for place, end in ends.items()}
+
+
+def check_ends(lane: SavedProducer, ends: Mapping[Place, int]) -> None:
+    """Raises CannotResume where a partition ends below what the lane has had acknowledged there: then its broker may
+    have forgotten the lane as well, and would take the next rows without those that are missing."""
+    for place, each in lane.partitions.items():
+        if ends[place] < each.next_offset:
+            raise CannotResume(refusal(Says.CUT, place, each, LogRead(0, ends[place])).what)
 
 
 def moved(lane: SavedProducer, ends: Mapping[Place, int]) -> SavedProducer:

@@ -122,11 +122,7 @@ class Standing(Register):
         return batch_of_key(key) is not None
 
     def fact_of(self, record: Record) -> Fact | None:
-        try:
-            kind, content = decode(record.value or b"")
-            return None if content is None else fact_about(kind, content)
-        except BadState as error:
-            raise BadState(f"offset {record.offset} of the sink's topic: {error}") from None
+        return _fact_in(record)
 
     def belongs(self, fact: Fact) -> bool:
         if isinstance(fact.content, SinkClaim):
@@ -164,8 +160,9 @@ class Standing(Register):
         previous: dict[int, int] = {}
         for record in tail:
             if record.value is not None and kind_of_key(record.key) == STATE:
-                _, state = decode(record.value)
-                assert isinstance(state, SinkState), "its key says so"
+                fact = _fact_in(record)
+                assert fact is not None and isinstance(fact.content, SinkState), "its key says so"
+                state = fact.content
                 starts[state.batch] = min(state.previous_offset, starts.get(state.batch, state.previous_offset))
                 previous[record.offset] = state.previous_offset
         if not starts:
@@ -174,6 +171,25 @@ class Standing(Register):
         for _ in range(back):
             start = previous.get(start, start)
         return start
+
+
+def _fact_in(record: Record) -> Fact | None:
+    """What it says. Raises where it is not what its key says: no sink has written that."""
+    try:
+        kind, content = decode(record.value or b"")
+        if kind != kind_of_key(record.key):
+            raise BadState(f"the record is a {kind}, and its key is that of a {kind_of_key(record.key)}")
+        fact = None if content is None else fact_about(kind, content)
+        if fact is not None and batch_of(fact) != batch_of_key(record.key):
+            raise BadState(f"the record is of batch {batch_of(fact)}, and its key of batch {batch_of_key(record.key)}")
+        return fact
+    except BadState as error:
+        raise BadState(f"offset {record.offset} of the sink's topic: {error}") from None
+
+
+def batch_of(fact: Fact) -> int | None:
+    """The one that its key names: of the sink's own claim the first."""
+    return fact.opens if fact.term is None else fact.term
 
 
 def fact_about(kind: str, content: Content) -> Fact:

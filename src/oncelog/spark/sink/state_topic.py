@@ -18,6 +18,11 @@ KIND: Final = RegisterKind(
     missing=MayPass,
     config={"segment.bytes": str(32 << 20), "delete.retention.ms": "3600000"},
     too_large="there are too many lanes for so many partitions; use fewer tasks (coalesce) or fewer topics",
+    cut=(
+        "It cannot be told which rows of the batch under way are there already. If none is, go on with a `sink.name` "
+        "(for a job a `job.id`) that was never used and `sink.first.batch` = the batch that the checkpoint runs; else "
+        "begin with a new checkpoint, `sink.name` and output topic"
+    ),
 )
 
 
