@@ -2,6 +2,7 @@
 
 import errno
 import struct
+import threading
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -12,6 +13,8 @@ from oncelog.embedded import Server
 from oncelog.log.disk import File
 from oncelog.records.header import Buffer
 from oncelog.records.read import LEAST_LIMIT_BYTES
+from oncelog.records.trim import trim
+from oncelog.server import bodies
 from oncelog.server.errors import ErrorCode
 from tests.raw import CODECS, RawConnection, Rec, batch, message_set
 from tests.raw.batches import HEADER_BYTES, squeeze
@@ -212,6 +215,37 @@ def test_a_leased_producer_is_trimmed_where_it_overlaps(raw: RawConnection, topi
     assert send([b"9"], 9).error_code is ErrorCode.out_of_order_sequence_number
     assert send([b"3", b"4"], 3).error_code is ErrorCode.none
     assert raw.offset_at(topic, 0, -1).offset == 6
+
+
+@pytest.mark.parametrize(("value", "codec"), [(b"v", 1), (b"v" * 2000, 0)], ids=["compressed", "large"])
+@pytest.mark.parametrize("requests", ["one", "many"])
+def test_an_overlap_that_takes_long_to_cut_is_cut_by_a_thread(
+    server: Server, raw: RawConnection, monkeypatch: pytest.MonkeyPatch, value: bytes, codec: int, requests: str
+) -> None:
+    topic = new_topic(raw, 2)
+    lease = raw.call("lease_pid", 0, topics=[{"name": topic, "partitions": [0, 1]}]).topics[0].partitions[0]
+    loop_thread = server.call(threading.get_ident)
+    cut_by: list[int] = []
+
+    def watched(*arguments: Any, **keywords: Any) -> bytearray:
+        cut_by.append(threading.get_ident())
+        return trim(*arguments, **keywords)
+
+    monkeypatch.setattr(bodies, "trim", watched)
+    indexes = (0, 1) if requests == "many" else (0,)
+
+    def send(count: int, sequence: int) -> Any:
+        data = batch([value] * count, pid=lease.producer_id, epoch=lease.generation, sequence=sequence, codec=codec)
+        topics = [{"name": topic, "partition_data": [{"index": index, "records": data} for index in indexes]}]
+        answer = raw.call("produce", 9, transactional_id=None, acks=-1, timeout=9, topic_data=topics)
+        return answer.responses[0].partition_responses
+
+    assert [each.error_code for each in send(20, 0)] == [ErrorCode.none] * len(indexes)
+    for each in send(25, 5):
+        assert (each.error_code, each.base_offset, len(each.record_errors)) == (ErrorCode.none, 20 - 15, 15)
+    assert [raw.offset_at(topic, index, -1).offset for index in indexes] == [30] * len(indexes)
+    assert len(cut_by) == len(indexes)
+    assert loop_thread not in cut_by
 
 
 def test_damage_is_found_before_an_overlap_is_cut(raw: RawConnection, topic: str) -> None:

@@ -6,6 +6,7 @@ Everything belongs to one thread.
 
 import logging
 import struct
+from collections.abc import Callable
 from typing import NoReturn
 
 from oncelog.clock import Now
@@ -31,6 +32,8 @@ from oncelog.records.header import (
 from oncelog.records.trim import trim
 
 logger = logging.getLogger(__name__)
+
+Trim = Callable[[Buffer, int], bytearray]  # a batch without its first records
 
 _stamp = struct.Struct(">qii").pack_into  # base offset, batch length, leader epoch
 
@@ -75,8 +78,9 @@ class Appender:
     def has_staged(self) -> bool:
         return bool(self._staged)
 
-    def stage(self, batch: bytearray | memoryview, header: BatchHeader, now: Now) -> Staged:
-        """Judge and stamp in place; the buffer must stay as it is until `commit`. No I/O."""
+    def stage(self, batch: bytearray | memoryview, header: BatchHeader, now: Now, trim: Trim = trim) -> Staged:
+        """Judge and stamp in place; the buffer must stay as it is until `commit`. No I/O. `trim` cuts off what is there
+        already; where it raises, nothing was staged."""
         if self._health.offline is not None and not self.come_back():
             self._health.check()
         (_, length, _, _, _, _, last_delta, _, max_ms, pid, generation, sequence, count) = header
@@ -93,7 +97,7 @@ class Appender:
             elif not self._producers.accept_next(pid, generation, sequence, count, offset, max_ms, now):
                 decision, detail = self._producers.judge(pid, generation, sequence, count, now)
                 if decision:
-                    return self._stage_replay(decision, detail, batch, header, now)
+                    return self._stage_replay(decision, detail, batch, now, trim)
                 self._producers.accept(pid, generation, sequence, count, offset, max_ms, now)
         if self._stamps_time:
             stamp_append_time(batch, 0, append_time_ms)
@@ -190,16 +194,19 @@ class Appender:
         self._staged_max_ms = max(self._staged_max_ms, header.max_timestamp)
         self.now = now
 
+    def stage_rest(self, rest: bytearray, dropped_records: int, now: Now) -> Staged:
+        """Of a batch whose first records are there already."""
+        staged = self.stage(rest, read_header(rest), now)
+        return staged._replace(
+            decision=Decision.TRIM, base_offset=staged.base_offset - dropped_records, dropped_records=dropped_records
+        )
+
     def _stage_replay(
-        self, decision: Decision, detail: int, batch: bytearray | memoryview, header: BatchHeader, now: Now
+        self, decision: Decision, detail: int, batch: bytearray | memoryview, now: Now, trim: Trim
     ) -> Staged:
         """Anything but a plain append. What is there already is true only once everything staged before it is, too."""
         if decision is Decision.TRIM:
-            rest = trim(batch, detail)
-            staged = self.stage(rest, read_header(rest), now)
-            return staged._replace(
-                decision=Decision.TRIM, base_offset=staged.base_offset - detail, dropped_records=detail
-            )
+            return self.stage_rest(trim(batch, detail), detail, now)
         base_offset = detail if decision is Decision.DUPLICATE else -1
         return Staged(decision, base_offset, end_offset=self._staged_next)
 

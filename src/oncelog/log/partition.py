@@ -43,6 +43,7 @@ class PartitionLog:
         self._extent = parts.extent
         self._appender = appender = Appender(parts, now)
         self.stage = appender.stage
+        self.stage_rest = appender.stage_rest
         self.commit = appender.commit
         self.append = appender.append
         self.append_replicated = appender.append_replicated

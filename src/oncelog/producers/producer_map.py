@@ -68,6 +68,11 @@ class ProducerMap:
         decision, _ = self._judgement(pid, generation, first_sequence, record_count, now)
         return decision in (Decision.DUPLICATE, Decision.DUPLICATE_FORGOTTEN)
 
+    def overlap(self, pid: int, generation: int, first_sequence: int, record_count: int, now: Now) -> int:
+        """How many records are there already of a batch that is to be trimmed; 0 for any other."""
+        decision, detail = self._judgement(pid, generation, first_sequence, record_count, now)
+        return detail if decision is Decision.TRIM else 0
+
     def _judgement(self, pid: int, generation: int, first_sequence: int, record_count: int, now: Now) -> Judgement:
         self.run.settle()
         if pid >= FIRST_KAFKA_PID:

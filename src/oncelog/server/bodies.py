@@ -8,15 +8,17 @@ is installed: once so much comes in that they are worth their memory, they are f
 import gc
 import importlib.util
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from threading import Thread
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from oncelog.log.config import LogConfig
 from oncelog.records.errors import InvalidRecord, TooLarge
-from oncelog.records.header import CODEC_MASK, HEADER_BYTES, MIN_RECORD_BYTES, BatchHeader, read_header
+from oncelog.records.header import CODEC_MASK, HEADER_BYTES, MIN_RECORD_BYTES, BatchHeader, Buffer, read_header
 from oncelog.records.read import MOST_TIMES_UNFOLDED, body_of
+from oncelog.records.trim import trim
 from oncelog.records.walking import check_records, head_of_one
 from oncelog.server.record_rules import NOTHING_REFUSED, Refused, are_asked, refused_records
 
@@ -36,7 +38,17 @@ ATTRIBUTES_AT = 22  # the byte that has the codec
 _COUNT_AT = 57
 
 Batch = tuple[int, int, LogConfig]  # where it begins and ends, and what its topic asks
-Verdict = Refused | InvalidRecord
+
+
+class Trimmed(NamedTuple):
+    """A batch without its first records, and what was found of the whole one."""
+
+    dropped_records: int
+    rest: bytearray
+    refused: Refused
+
+
+Verdict = Refused | InvalidRecord | Trimmed
 Verdicts = dict[int, Verdict]  # by where a batch begins
 
 
@@ -51,24 +63,62 @@ class Checks(StrEnum):
 class Look:
     """What a thread looks into of one request, before anything of the request is staged."""
 
-    def __init__(self, bodies: "Bodies", buffer: bytearray, begin: int, batches: Iterable[Batch], wall_ms: int) -> None:
+    def __init__(
+        self,
+        bodies: "Bodies",
+        buffer: bytearray,
+        begin: int,
+        batches: Iterable[Batch],
+        wall_ms: int,
+        known: Verdicts | None = None,
+        dropped_records: Mapping[int, int] = MappingProxyType({}),
+    ) -> None:
+        """`dropped_records`: of which so many are there already, by where they begin: these are cut off as well."""
         self._bodies = bodies
         self._batches = [(start - begin, memoryview(buffer)[start:stop], config) for start, stop, config in batches]
+        self._dropped_records = {start - begin: count for start, count in dropped_records.items()}
         self._wall_ms = wall_ms
-        self._verdicts: list[tuple[int, Verdict]] = []
+        self._verdicts = [(start - begin, verdict) for start, verdict in (known or {}).items()]
 
     def keep(self) -> None:
         """The buffer will be used for something else meanwhile."""
         self._batches = [(place, memoryview(bytes(batch)), config) for place, batch, config in self._batches]
 
     def run(self) -> None:
-        verdict = self._bodies.verdict
-        self._verdicts = [(place, verdict(batch, config, self._wall_ms)) for place, batch, config in self._batches]
+        self._verdicts += [(place, self._verdict(place, batch, config)) for place, batch, config in self._batches]
         self._batches = []
+
+    def _verdict(self, place: int, batch: memoryview, config: LogConfig) -> Verdict:
+        verdict = self._bodies.verdict(batch, config, self._wall_ms)
+        dropped = self._dropped_records.get(place, 0)
+        if not dropped or not isinstance(verdict, Refused):
+            return verdict
+        try:
+            return Trimmed(dropped, trim(batch, dropped, limit_bytes=MOST_UNFOLDED_BYTES), verdict)
+        except InvalidRecord as damage:
+            return damage
 
     def verdicts(self, begin: int) -> Verdicts:
         """Of the same request, which begins there now."""
         return {begin + place: verdict for place, verdict in self._verdicts}
+
+
+class TrimFirst(Exception):
+    """To cut a batch may take long; nothing of it was staged."""
+
+    def __init__(self, dropped_records: int) -> None:
+        super().__init__(f"{dropped_records} records are there already")
+        self.dropped_records = dropped_records
+
+
+def may_be_trimmed_at_once(batch: Buffer, start: int, stop: int) -> bool:
+    return stop - start <= LIGHT_BYTES and not batch[start + ATTRIBUTES_AT] & CODEC_MASK
+
+
+def trim_at_once(batch: Buffer, dropped_records: int) -> bytearray:
+    if not may_be_trimmed_at_once(batch, 0, len(batch)):
+        raise TrimFirst(dropped_records)
+    return trim(batch, dropped_records)
 
 
 class LookFirst(Exception):
@@ -137,7 +187,9 @@ class Bodies:
         if heavy:
             raise LookFirst(Look(self, buffer, begin, heavy, wall_ms))
 
-    def verdict(self, batch: memoryview, config: LogConfig, wall_ms: int, limit_bytes: int | None = None) -> Verdict:
+    def verdict(
+        self, batch: memoryview, config: LogConfig, wall_ms: int, limit_bytes: int | None = None
+    ) -> Refused | InvalidRecord:
         """The same as `refused`, which raises. What is wrong with the header is for others to say."""
         try:
             return self.refused(batch, read_header(batch), config, wall_ms, limit_bytes)

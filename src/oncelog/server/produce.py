@@ -15,8 +15,20 @@ from oncelog.log.errors import LogStorageError
 from oncelog.log.partition import PartitionLog, Staged
 from oncelog.producers.decision import Decision
 from oncelog.records.errors import BadBatch, BadBatchKind, InvalidRecord, TooLarge
-from oncelog.records.header import CODEC_MASK, HEADER_BYTES, BatchHeader, check_produced
-from oncelog.server.bodies import ATTRIBUTES_AT, FEW_RECORDS_BYTES, Batch, Verdicts
+from oncelog.records.header import CODEC_MASK, HEADER_BYTES, BatchHeader, check_produced, read_header
+from oncelog.server.bodies import (
+    ATTRIBUTES_AT,
+    FEW_RECORDS_BYTES,
+    Batch,
+    Look,
+    LookFirst,
+    TrimFirst,
+    Trimmed,
+    Verdict,
+    Verdicts,
+    may_be_trimmed_at_once,
+    trim_at_once,
+)
 from oncelog.server.broker import Broker
 from oncelog.server.errors import ErrorCode
 from oncelog.server.partitions import INTERNAL
@@ -30,10 +42,12 @@ logger = logging.getLogger(__name__)
 ALL_REPLICAS = -1
 ALREADY_THERE = "already in the log"
 NO_TRANSACTIONS = "transactions are not supported"
+MOST_NAMED = 1_000  # of the records that were there already
 CLOCK_RECORDS = 1_000  # a batch of fewer is looked into in no time
 TURN_MS = 20  # once looking into batches has taken so long, the other connections are due
 MOST_TURN_MS = 500  # after so long the rest of one request has to be sent again
 TOO_MUCH = "the batches before it in this request took too long to look into; send it again"
+OVERLAP = "the first records came by another way while this batch was looked into; send it again"
 OUT_OF_TIME = "records are refused for their timestamps, which are too far behind or ahead of the clock"
 FROM_THE_FUTURE = "the max timestamp of the batch is further ahead of the clock than message.timestamp.after.max.ms"
 
@@ -57,6 +71,7 @@ _OF_BAD_BATCH = {
     BadBatchKind.TRANSACTIONAL: ErrorCode.invalid_txn_state,
 }
 _NONE = int(ErrorCode.none)
+Place = tuple[PartitionLog, int, int]  # where a batch begins and ends
 _STORAGE_ERROR = int(ErrorCode.kafka_storage_error)
 
 
@@ -99,7 +114,7 @@ class Outcome:
             staged.base_offset,
             staged.append_time_ms,
             self.partition.log.log_start_offset,
-            [(index, ALREADY_THERE) for index in range(staged.dropped_records)],
+            [(index, ALREADY_THERE) for index in range(min(staged.dropped_records, MOST_NAMED))],
         )
 
 
@@ -209,6 +224,7 @@ class Producing:
             refusal = ErrorCode.transactional_id_authorization_failed, NO_TRANSACTIONS
         if refusal is None:
             self._bodies.look_first(buffer, header_at, self._batches(request.topics, version), now.wall_ms, verdicts)
+            self._trim_first(buffer, header_at, self._places(request.topics, version), now, verdicts)
         self._is_quiet = self._is_quiet or request.acks == 0
         topics = [
             (
@@ -246,6 +262,7 @@ class Producing:
         ):
             batches = self._wanted(topic, ((pattern.index, start, stop),))
             self._bodies.look_first(buffer, header_at, batches, now.wall_ms, verdicts)
+        self._trim_first(buffer, header_at, ((pattern.partition.log, start, stop),), now, verdicts)
         outcome = self._stage(pattern.partition, pattern.index, buffer, start, stop, now, verdicts)
         self._is_quiet = self._is_quiet or pattern.acks == 0
         self._requests.append(One(pattern, correlation_id, outcome))
@@ -255,6 +272,31 @@ class Producing:
         if version >= PRODUCE_TOPIC_IDS:
             return self._topics.by_id(UUID(bytes=name))
         return self._topics.get(name.decode(errors="replace"))
+
+    def _trim_first(self, buffer: bytearray, begin: int, places: Iterable[Place], now: Now, verdicts: Verdicts) -> None:
+        """Raises LookFirst where batches are partly in the log, and to cut that off is better left to a thread."""
+        batches, dropped_records = [], {}
+        for log, start, stop in places:
+            if not may_be_trimmed_at_once(buffer, start, stop):
+                header = read_header(buffer, start)
+                dropped = log.producers.overlap(*header[9:13], now) if header.producer_id > 0 else 0
+                known = verdicts.get(start)
+                is_known = isinstance(known, InvalidRecord) or (
+                    isinstance(known, Trimmed) and known.dropped_records == dropped
+                )
+                if dropped and not is_known:
+                    batches.append((start, stop, log.config))
+                    dropped_records[start] = dropped
+        if batches:
+            raise LookFirst(Look(self._bodies, buffer, begin, batches, now.wall_ms, verdicts, dropped_records))
+
+    def _places(self, topics: Sequence[ProduceTopic], version: int) -> Iterator[Place]:
+        for name, partitions in topics:
+            topic = self._topic(name, version)
+            if topic is not None and not topic.is_internal:
+                for index, start, stop in partitions:
+                    if 0 <= index < len(topic.partitions) and stop != NO_RECORDS and stop - start > HEADER_BYTES:
+                        yield topic.partitions[index].log, start, stop
 
     def _batches(self, topics: Sequence[ProduceTopic], version: int) -> Iterator[Batch]:
         for name, partitions in topics:
@@ -323,15 +365,15 @@ class Producing:
                 if refused is not None:
                     return refused
             damaged = ErrorCode.corrupt_message  # only what must be cut is looked into there
-            staged = log.stage(batch, header, now)
+            staged = log.stage(batch, header, now, trim_at_once)
+        except TrimFirst as first:
+            return self._stage_rest(partition, index, first.dropped_records, verdicts.get(start), now)
         except BadBatch as bad:
             return Outcome(index, partition, None, _OF_BAD_BATCH[bad.kind], bad.message)
-        except TooLarge as damage:  # a producer that knows how to makes two of it
-            self._look_at_the_clock(now)
-            return Outcome(index, partition, None, ErrorCode.message_too_large, str(damage))
         except InvalidRecord as damage:
             self._look_at_the_clock(now)
-            return Outcome(index, partition, None, damaged, str(damage))
+            is_large = isinstance(damage, TooLarge)  # a producer that knows how to makes two of it
+            return Outcome(index, partition, None, ErrorCode.message_too_large if is_large else damaged, str(damage))
         except LogStorageError as failure:
             return Outcome(index, partition, None, _STORAGE_ERROR, str(failure))
         if staged[0]:
@@ -341,6 +383,17 @@ class Producing:
                 return Outcome(index, partition, None, *refusal)
         self._touched[partition] = None
         return Outcome(index, partition, staged)
+
+    def _stage_rest(
+        self, partition: Partition, index: int, dropped_records: int, known: Verdict | None, now: Now
+    ) -> Outcome:
+        """What a thread has left of a batch, unless the log has changed meanwhile."""
+        if isinstance(known, InvalidRecord):
+            return Outcome(index, partition, None, ErrorCode.corrupt_message, str(known))
+        if not isinstance(known, Trimmed) or known.dropped_records != dropped_records:
+            return Outcome(index, partition, None, ErrorCode.not_enough_replicas, OVERLAP)
+        self._touched[partition] = None
+        return Outcome(index, partition, partition.log.stage_rest(known.rest, dropped_records, now))
 
     def _look_into(
         self,
@@ -355,6 +408,8 @@ class Producing:
         """What is asked beyond a good header: that the records are some, and what the topic asks of each."""
         log: PartitionLog = partition.log
         refused = verdicts.get(start) if verdicts else None
+        if isinstance(refused, Trimmed):
+            refused = refused.refused
         if refused is None:
             refused = self._bodies.refused(batch, header, log.config, now.wall_ms)
             if header.record_count >= CLOCK_RECORDS or header.codec or log.config.must_be_looked_into:
