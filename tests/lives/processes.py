@@ -23,7 +23,8 @@ def lives(pid: int) -> bool:
 
 
 def await_end(pid: int) -> None:
-    until(lambda: not lives(pid), f"process {pid} to end")
+    """A host of Spark's that comes back may take a minute to hear that its work has been given to others."""
+    until(lambda: not lives(pid), f"process {pid} to end", give_up_seconds=120.0)
 
 
 def children(pid: int) -> list[int]:
