@@ -11,6 +11,7 @@ from oncelog.log.compaction_swap import decide_swap
 from oncelog.log.config import LogConfig
 from oncelog.log.cutting import cut_back
 from oncelog.log.errors import LogStorageError, OffsetOutOfRange
+from oncelog.log.notes import write_start
 from oncelog.log.partition import PartitionLog
 from tests.log.memory_disk import MemoryDisk
 from tests.log.support import FOLDER, LEASED, NOW, SMALL, at, open_log, put, values_in
@@ -98,6 +99,20 @@ def test_no_damage_of_the_noted_start_hides_or_removes_a_record() -> None:
         found.open(START, write=True).truncate(kept)
         assert open_log(found, LARGE).offline is not None
     assert open_log(deleted_up_to(15), LARGE).log_start_offset == 15
+
+
+def test_a_noted_start_behind_the_end_removes_nothing_where_nothing_can_have_been_lost() -> None:
+    """Another partition's, perhaps. After a power failure it may be right."""
+    disk = MemoryDisk()
+    log = filled(disk, LARGE)
+    write_start(disk, FOLDER, 5000)
+    found = disk.crash(keep_all=True)
+    assert check_partition(found, FOLDER, stayed_up=True).damage
+    offline = open_log(found, LARGE, stayed_up=True).offline
+    assert offline is not None and "begins at 5000, but it ends at 40" in offline and "put one line into it" in offline
+    assert found.size(f"{FOLDER}/{0:020d}.log") == log.size_bytes
+    assert check_partition(found, FOLDER).damage == []
+    assert open_log(found, LARGE).next_offset == 5000
 
 
 @pytest.mark.parametrize("noted", [b"99999999999\n", b"2147483647\n", b"-5\n", b"1_0\n", b"\xff", b""])
@@ -257,6 +272,30 @@ def test_what_compaction_is_about_to_replace_stays_where_the_replacement_is_not_
         if name.endswith((".swap", ".cleaned")):
             found.unlink(f"{FOLDER}/{name}")
     assert values_in(open_log(found, COMPACTED)) == left
+
+
+@pytest.mark.parametrize("stayed_up", [True, False])
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_another_partitions_snapshot_cuts_nothing_off(stayed_up: bool, is_clean: bool) -> None:
+    """Files that were restored into the wrong folder: the same offset, at another place."""
+    for ours, theirs in ((SMALL, LARGE), (LARGE, SMALL), (LARGE, LARGE)):
+        disk = MemoryDisk()
+        log, other = open_log(disk, ours), open_log(disk, theirs, folder="data/other-0")
+        for number in range(40):
+            put(log, b"%d" % number * (5 if number < 20 else 1), pid=LEASED, sequence=number)
+            put(other, b"%d" % number)
+        log.checkpoint(NOW)
+        other.checkpoint(NOW)
+        if not is_clean:
+            put(log, b"40", pid=LEASED, sequence=40)
+        found = disk.crash(keep_all=True)
+        name = f"{40:020d}.producers"
+        found.rename(f"data/other-0/{name}", f"{FOLDER}/{name}")
+        before = {each: found.size(f"{FOLDER}/{each}") for each in found.listdir(FOLDER) if each.endswith(".log")}
+        assert check_partition(found, FOLDER, stayed_up=stayed_up).damage
+        offline = open_log(found, ours, stayed_up=stayed_up).offline
+        assert offline is not None and "Restore the files from a backup" in offline
+        assert {each: found.size(f"{FOLDER}/{each}") for each in before} == before
 
 
 def test_an_index_whose_end_is_wrong_does_not_make_a_whole_closed_segment_count_as_short() -> None:

@@ -30,6 +30,7 @@ from oncelog.log.names import (
     index_path,
     log_path,
     offsets_of,
+    snapshot_path,
     swap_of,
 )
 from oncelog.log.recovery import gaps_below, known_of
@@ -139,7 +140,13 @@ class _Check:
         for number, piece in enumerate(pieces):
             if not self._is_cut:
                 self._check_segment(piece, pieces[number + 1 :])
+        if self._snapshot is not None and self._expected == self._snapshot.point.offset:
+            self._check_point(self._snapshot.point, pieces[-1], self._disk.size(pieces[-1].log_path))
         checked.end_offset = max(self._expected, checked.start_offset)
+        if self._known.stayed_up and self._expected < checked.start_offset:
+            checked.damaged(
+                f"{START_FILE} says that it begins at {checked.start_offset}, but it ends at {self._expected}"
+            )
         if checked.end_offset < self._known.durable_offset:
             checked.damaged(
                 f"it ends at offset {self._expected}, but records up to {self._known.durable_offset} were on the disk"
@@ -283,6 +290,7 @@ class _Check:
     ) -> bool:
         """Whether to go on with what follows."""
         if self._snapshot is not None and self._snapshot.point.offset <= header.base_offset:
+            self._check_point(self._snapshot.point, piece, position)
             self._epoch, self._snapshot = self._snapshot.epochs.latest, None  # as a start knows it
         if header.base_offset != self._expected:
             self._out_of_order(piece, position, header.base_offset, following)
@@ -303,6 +311,14 @@ class _Check:
             if self._on_batch is not None:
                 self._on_batch(header, batch)
         return True
+
+    def _check_point(self, point: snapshots.RecoveryPoint, piece: Piece, position: int) -> None:
+        is_behind = position == 0 and piece.base_offset == point.offset  # a segment that was begun since
+        if not is_behind and (piece.base_offset, position) != (point.base_offset, point.position):
+            self._checked.damaged(
+                f"{_name(snapshot_path(self._folder, point.offset))} is of another log: offset {point.offset} is not "
+                f"at byte {point.position} of the segment {point.base_offset}"
+            )
 
     def _out_of_order(self, piece: Piece, position: int, base_offset: int, following: list[Piece]) -> None:
         if base_offset < self._expected:

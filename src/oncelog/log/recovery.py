@@ -36,6 +36,7 @@ from oncelog.log.names import (
     START_FILE,
     TEMPORARY,
     offsets_of,
+    snapshot_path,
 )
 from oncelog.log.notes import read_epoch, read_flushed, read_start
 from oncelog.log.replay import replay_header
@@ -109,6 +110,7 @@ class Recovery:
         self._now = now
         self._names: list[str] = []
         self._known = Known(0, -1, stayed_up)
+        self._point: RecoveryPoint | None = None
         self._gaps_below = 0
 
     def run(self) -> Recovered:
@@ -150,6 +152,7 @@ class Recovery:
         found.epochs.cut_end(point.offset if point is not None else bases[0])
         known = bases.index(point.base_offset) if point is not None else 0
         found.segments = [self._closed(base, end) for base, end in pairwise(bases[: known + 1])]
+        self._point = point
         if point is not None:
             self._adopt_point(found, point)
         self._read_rest(found, bases[known:], point)
@@ -308,6 +311,7 @@ class Recovery:
 
     def _cut(self, found: Recovered, following: list[int], reason: str) -> None:
         segment = found.segments[-1]
+        self._check_point(segment)
         lost = [self._segment(base) for base in following]
         paths = [segment.log_path, *(one.log_path for one in lost)]
         self._check_durable(segment, reason, whole_behind(self._disk, paths, segment.size_bytes, segment.end_offset))
@@ -331,6 +335,17 @@ class Recovery:
             self._known.point_offset,
         )
 
+    def _check_point(self, segment: Segment) -> None:
+        """Where nothing behind the recovery point reads: another log's snapshot names places that are not here."""
+        point = self._point
+        if point is None or (segment.base_offset, segment.size_bytes) != (point.base_offset, point.position):
+            return
+        if not self._ends_at(segment, point.position, point.offset):
+            raise LogStorageError(
+                f"{snapshot_path(self._folder, point.offset)} is of another log: before byte {point.position} of "
+                f"{segment.log_path} no batch ends with offset {point.offset - 1}. {what_to_do(self._folder)}"
+            )
+
     def _check_durable(self, last: Segment, reason: str, behind: str = "") -> None:
         ending = Ending(last.log_path, last.size_bytes, last.end_offset, reason, behind)
         damage = damage_of(ending, self._known)
@@ -339,6 +354,12 @@ class Recovery:
 
     def _start_over(self, found: Recovered) -> None:
         """A power failure took records that were deleted already. Offsets do not go back for that."""
+        if self._stayed_up:
+            raise LogStorageError(
+                f"{self._folder}/{START_FILE} says that the log begins at {found.log_start_offset}, but it ends at "
+                f"{found.segments[-1].end_offset}, and this machine has lost nothing since. Nothing is removed. "
+                "Restore the file from a backup, or put one line into it, with the first offset that shall be seen"
+            )
         for segment in reversed(found.segments):
             self._remove(segment)
         found.segments = []
