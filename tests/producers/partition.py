@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from oncelog.clock import ManualClock, Now
-from oncelog.producers import Decision, Grants, ProducerLimits, ProducerMap
+from oncelog.producers import Ceilings, Decision, Grants, ProducerLimits, ProducerMap
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -36,11 +36,14 @@ class Entry(NamedTuple):
 
 
 class Partition:
-    def __init__(self, grants: Grants | None = None, limits: ProducerLimits | None = None) -> None:
+    def __init__(
+        self, grants: Grants | None = None, limits: ProducerLimits | None = None, ceilings: Ceilings | None = None
+    ) -> None:
         self.clock = ManualClock()
         self.grants = grants
         self.limits = limits
-        self.map = ProducerMap(grants, limits)
+        self.ceilings = ceilings
+        self.map = ProducerMap(grants, limits, ceilings)
         self.entries: list[Entry] = []
         self.next_offset = 0
 
@@ -79,7 +82,7 @@ class Partition:
 
     def replayed(self) -> ProducerMap:
         """The map that a follower makes, or a restart without a snapshot."""
-        copy = ProducerMap(self.grants, self.limits)
+        copy = ProducerMap(self.grants, self.limits, self.ceilings)
         for entry in self.entries:
             self._append(copy, entry, self.clock.now())
         return copy

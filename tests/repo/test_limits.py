@@ -41,6 +41,8 @@ VALUES = {
     "what a batch unfolds to": mib(MOST_UNFOLDED_BYTES),
     "leased producers of a partition": f"{SETTINGS.oncelog_producer_ring_entries:,}",
     "producers of a partition with Kafka's pids": f"{SETTINGS.oncelog_producer_kafka_entries:,}",
+    "leased producers of all partitions": f"{SETTINGS.oncelog_max_producer_ring_entries:,}",
+    "producers of all partitions with Kafka's pids": f"{SETTINGS.oncelog_max_producer_kafka_entries:,}",
     "characters of an id of a group, member, instance or client, and of a protocol type": f"{MOST_ID_CHARACTERS:,}",
     "groups": f"{SETTINGS.oncelog_max_groups:,}",
     "members of a group, and ids handed out": f"{SETTINGS.group_max_size:,}",

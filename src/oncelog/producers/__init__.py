@@ -1,5 +1,6 @@
 """The proposal's idempotent producer as pure code: no I/O, no clock of its own."""
 
+from oncelog.producers.ceilings import Ceilings
 from oncelog.producers.decision import APPEND, Decision, Judgement
 from oncelog.producers.grants import AnyGrant, Grants
 from oncelog.producers.producer_map import FIRST_KAFKA_PID, LiveProducer, ProducerLimits, ProducerMap
@@ -9,6 +10,7 @@ __all__ = [
     "APPEND",
     "FIRST_KAFKA_PID",
     "AnyGrant",
+    "Ceilings",
     "CorruptSnapshot",
     "Decision",
     "Grants",

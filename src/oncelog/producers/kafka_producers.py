@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from oncelog.clock import Now
 from oncelog.producers import kafka_rules
+from oncelog.producers.ceilings import KafkaCeiling
 from oncelog.producers.decision import APPEND, Decision, Judgement
 from oncelog.producers.entries import Entries
 from oncelog.producers.kafka_rules import KnownProducer, Question
@@ -23,7 +24,8 @@ NO_LEASE = -1
 
 
 class KafkaProducers:
-    def __init__(self, expiration_ms: int, capacity: int) -> None:
+    def __init__(self, expiration_ms: int, capacity: int, ceiling: KafkaCeiling) -> None:
+        self._ceiling = ceiling
         self._expiration_ms = expiration_ms
         self._grace_ms = min(GRACE_MS, expiration_ms)
         self._capacity = capacity
@@ -111,21 +113,25 @@ class KafkaProducers:
         return self._drop_idle(now.monotonic_ms - self._expiration_ms, down_to=0)
 
     def is_full(self, now: Now) -> bool:
-        """No room, and nobody who may give way."""
+        """No room, here or over all partitions, and nobody who may give way."""
         if len(self._rows) < self._capacity:
-            return False
+            return self._ceiling.refuses(len(self._rows), now)
         return self.entries.seen_ms[self._longest_idle()] > now.monotonic_ms - self._grace_ms
 
     def insert(self, pid: int, epoch: int, seen_ms: int) -> int:
         """A new entry. One within its grace makes room only at a bound that no leader fills (see docs/producers.md)."""
         if len(self._rows) >= self._capacity * OVERFLOW:
             self._drop_longest_idle()
+        self._ceiling.take()
         row = self._rows[pid] = self.entries.take(epoch, seen_ms)
         return row
 
     def _insert(self, pid: int, epoch: int, now: Now) -> int:
         self._drop_idle(now.monotonic_ms - self._grace_ms, down_to=self._capacity - 1)
         return self.insert(pid, epoch, now.monotonic_ms)
+
+    def drop_graced(self, most: int, now: Now) -> int:
+        return self._drop_idle(now.monotonic_ms - self._grace_ms, down_to=max(0, len(self._rows) - most))
 
     def _drop_idle(self, since_ms: int, down_to: int) -> int:
         """Drops those idle since then or longer, the longest idle first, until so many are left."""

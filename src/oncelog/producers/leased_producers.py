@@ -1,12 +1,14 @@
 """The producers of one partition whose pids were leased: highwater rules over a ring in fixed memory."""
 
 from array import array
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from itertools import compress, islice
 from typing import NamedTuple
 
 from oncelog.clock import Now
 from oncelog.producers import highwater
+from oncelog.producers.ceilings import CAME_ONCE, CAME_ONCE_NOW, EPOCHS_KEPT, GOES_ON, LeaseCeiling
 from oncelog.producers.decision import APPEND, Decision, Judgement
 from oncelog.producers.entries import Entries
 from oncelog.producers.grants import Grants
@@ -36,8 +38,10 @@ class LeasedProducers:
     every pid below the floor that never wrote here. Neither can be appended again; both lease another pid.
     """
 
-    def __init__(self, grants: Grants, lifetime_ms: int, capacity: int) -> None:
+    def __init__(self, grants: Grants, lifetime_ms: int, capacity: int, ceiling: LeaseCeiling) -> None:
         self._grants = grants
+        self._ceiling = ceiling
+        self._epochs: tuple[int, ...] = ()  # where the log ended as each of the last ones began, oldest first
         self.lifetime_ms = lifetime_ms
         self.capacity = capacity
         self._kept_ms = lifetime_ms * LIFETIMES_KEPT
@@ -141,7 +145,38 @@ class LeasedProducers:
             expired += 1
         return expired
 
+    # --- what the ceiling of all partitions asks
+
+    def epoch_begins(self, end_offset: int) -> None:
+        self._epochs = (*self._epochs, end_offset)[-EPOCHS_KEPT - 1 :]
+
+    def ranks(self) -> bytes:
+        entries, epochs = self.entries, self._epochs[:-1]  # those that have begun and ended
+        batches, base_offset, newest_place = entries.batches, entries.base_offset, entries.newest_place
+        ended, since = len(epochs), epochs[-1] if epochs else 0
+        found = bytearray()
+        for row in self.ring.places()[1]:
+            if batches[row] > 1:
+                idle = ended - bisect_right(epochs, base_offset[newest_place(row)])
+                found.append(EPOCHS_KEPT + 1 - idle if idle else GOES_ON)
+            else:
+                is_old = not batches[row] or base_offset[newest_place(row)] < since
+                found.append(CAME_ONCE if is_old else CAME_ONCE_NOW)
+        return bytes(found)
+
+    def give_way(self, places: Sequence[int], now: Now) -> None:
+        """Those at these places of the ring, and the floor keeps them from coming back as new."""
+        pids, rows = self.ring.places()
+        stays = bytearray(b"\1") * len(rows)
+        for place in places:
+            stays[place] = 0
+            self.entries.give_back(rows[place])
+        self._raise_floor((pids[stays.rindex(0)] - 1) % PIDS + 1, now)
+        self.ring.put_back(array("q", compress(pids, stays)), array("I", compress(rows, stays)))
+        self._pid, self._row = 0, -1
+
     def _insert(self, pid: int, generation: int, now: Now) -> int:
+        self._ceiling.take(now)
         if len(self.ring) >= self.capacity:
             self.expire(now)
         if len(self.ring) >= self.capacity:
@@ -153,7 +188,7 @@ class LeasedProducers:
 
     def _make_room(self, now: Now) -> None:
         """The longest idle give way: of the oldest that wrote once, or, where these are few, of those that wrote on."""
-        pids, rows = self.ring.places()
+        rows = self.ring.places()[1]
         entries = self.entries
         batches, seen_ms, base_offset = entries.batches, entries.seen_ms, entries.base_offset
         part = self.capacity // PARTS_FOR_NEW
@@ -164,14 +199,7 @@ class LeasedProducers:
             candidates = [place for place, row in enumerate(rows) if batches[row] > 1]
             offsets = [base_offset[entries.newest_place(row)] if batches[row] > 1 else -1 for row in rows]
             candidates.sort(key=offsets.__getitem__)
-        stays = bytearray(b"\1") * len(rows)
-        for place in candidates[: len(rows) - self.capacity + max(1, self.capacity // PARTS_FREED)]:
-            stays[place] = 0
-            entries.give_back(rows[place])
-        last_to_go = stays.rindex(0)
-        self._raise_floor((pids[last_to_go] - 1) % PIDS + 1, now)
-        self.ring.put_back(array("q", compress(pids, stays)), array("I", compress(rows, stays)))
-        self._pid, self._row = 0, -1
+        self.give_way(candidates[: len(rows) - self.capacity + max(1, self.capacity // PARTS_FREED)], now)
 
     def _raise_floor(self, pid: int, now: Now) -> None:
         self.floor = Floor(self.floor.pid if self._is_below_floor(pid, now) else pid, now.monotonic_ms)

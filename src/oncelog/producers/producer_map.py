@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from oncelog.clock import Now
 from oncelog.producers import snapshot
+from oncelog.producers.ceilings import Ceilings
 from oncelog.producers.decision import APPEND, Decision, Judgement
 from oncelog.producers.grants import AnyGrant, Grants
 from oncelog.producers.kafka_producers import KafkaProducers
@@ -43,10 +44,13 @@ class LiveProducer(NamedTuple):
 class ProducerMap:
     __slots__ = ("_kafka", "_leased", "duplicates", "fenced", "full", "out_of_order", "run", "trimmed", "unknown")
 
-    def __init__(self, grants: Grants | None = None, limits: ProducerLimits | None = None) -> None:
-        limits = limits or ProducerLimits()
-        self._leased = LeasedProducers(grants or AnyGrant(), limits.lease_lifetime_ms, limits.lease_entries)
-        self._kafka = KafkaProducers(limits.kafka_expiration_ms, limits.kafka_entries)
+    def __init__(
+        self, grants: Grants | None = None, limits: ProducerLimits | None = None, ceilings: Ceilings | None = None
+    ) -> None:
+        limits, ceilings = limits or ProducerLimits(), ceilings or Ceilings()
+        grants, lifetime_ms = grants or AnyGrant(), limits.lease_lifetime_ms
+        self._leased = LeasedProducers(grants, lifetime_ms, limits.lease_entries, ceilings.leases)
+        self._kafka = KafkaProducers(limits.kafka_expiration_ms, limits.kafka_entries, ceilings.kafka)
         self.run = Run(self._kafka)
         # Answers since the start, for /metrics.
         self.duplicates = 0
@@ -189,6 +193,11 @@ class ProducerMap:
         """Drop what has outlived its time; how many that were."""
         self.run.end()
         return self._leased.expire(now) + self._kafka.expire(now)
+
+    def kinds(self) -> tuple[LeasedProducers, KafkaProducers]:
+        """For the ceilings of all partitions, below which some may have to give way."""
+        self.run.end()
+        return self._leased, self._kafka
 
     def clear(self) -> None:
         self.run.drop()

@@ -6,7 +6,7 @@ from random import SystemRandom
 from oncelog.clock import Clock, SystemClock
 from oncelog.log.config import Flush
 from oncelog.log.disk import Disk, RealDisk
-from oncelog.producers import ProducerLimits, ProducerMap
+from oncelog.producers import Ceilings, ProducerLimits, ProducerMap
 from oncelog.producers.leases import KafkaPidIssuer, LeaseIssuer
 from oncelog.server.aside import Aside
 from oncelog.server.bodies import Bodies
@@ -40,9 +40,13 @@ class Broker:
         self.flush = Flush(settings.oncelog_flush)
         self.flusher = Flusher()
         self.bodies = Bodies(settings.oncelog_records_check)
+        self._ceilings = Ceilings(
+            settings.oncelog_max_producer_ring_entries, settings.oncelog_max_producer_kafka_entries
+        )
         now, stayed_up = self.clock.now(), cluster.stayed_up
         disk = disk or RealDisk()
         self.topics = Topics(settings, disk, self._new_producers, now, stayed_up=stayed_up)
+        self._ceilings.belong_to(lambda: ((log.producers, log.next_offset) for log in self.topics.logs()))
         cluster.recovered()
         self.metrics = Metrics()
         self.turns = Turns(lambda: self.clock.now().monotonic_ms)
@@ -72,7 +76,7 @@ class Broker:
             kafka_expiration_ms=settings.producer_id_expiration_ms,
             kafka_entries=settings.oncelog_producer_kafka_entries,
         )
-        return ProducerMap(self.leases, limits)
+        return ProducerMap(self.leases, limits, self._ceilings)
 
     def listens(self, ports: Mapping[str, int]) -> None:
         self.ports = ports

@@ -59,7 +59,10 @@ _OF_DECISION = {
     ),
     Decision.FENCED: (ErrorCode.invalid_producer_epoch, None),
     # Kafka has no word for this; the clients' meaning of it is right: nothing was appended, try again.
-    Decision.FULL: (ErrorCode.not_enough_replicas, "no room for another live producer in this partition"),
+    Decision.FULL: (
+        ErrorCode.not_enough_replicas,
+        "no room for another live producer; see oncelog.producer.kafka.entries and oncelog.max.producer.kafka.entries",
+    ),
     Decision.DUPLICATE_FORGOTTEN: (ErrorCode.duplicate_sequence_number, None),
 }
 _OF_BAD_BATCH = {

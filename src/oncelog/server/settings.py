@@ -150,6 +150,18 @@ class Settings:
         low=16,
         high=2**24,
     )
+    oncelog_max_producer_ring_entries: int = integer(
+        1_000_000,
+        "Leased producers of all partitions together; one that writes to two counts twice. When there are as many, "
+        "those that wrote once give way.",
+        low=16,
+    )
+    oncelog_max_producer_kafka_entries: int = integer(
+        1_000_000,
+        "Producers with pids of InitProducerId of all partitions together; when there are as many, those that wrote "
+        "nothing for ten minutes give way, and a partition that holds 64 or more refuses new ones meanwhile.",
+        low=16,
+    )
 
     # Groups
     group_min_session_timeout_ms: int = integer(6000, "Shortest session timeout that a member may ask for.")

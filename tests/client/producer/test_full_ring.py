@@ -11,8 +11,9 @@ ENTRIES = 16
 
 
 @pytest.mark.parametrize("batches", [1, 2])
-def test_producers_go_on_beside_any_number_of_strangers_and_nothing_is_there_twice(batches: int) -> None:
-    with Server(oncelog_producer_ring_entries=ENTRIES) as server, RawConnection(server.bootstrap_servers) as raw:
+@pytest.mark.parametrize("bound", ["oncelog.producer.ring.entries", "oncelog.max.producer.ring.entries"])
+def test_producers_go_on_beside_any_number_of_strangers_and_nothing_is_there_twice(bound: str, batches: int) -> None:
+    with Server(settings={bound: ENTRIES}) as server, RawConnection(server.bootstrap_servers) as raw:
         topic = new_topic(raw)
         with Producer({"bootstrap.servers": server.bootstrap_servers, "delivery.timeout.ms": 20_000}) as early:
             stored = told(early, topic, b"before")
@@ -24,6 +25,7 @@ def test_producers_go_on_beside_any_number_of_strangers_and_nothing_is_there_twi
             stored += told(early, topic, b"after", b"after", b"after")
         with Producer({"bootstrap.servers": server.bootstrap_servers, "delivery.timeout.ms": 20_000}) as late:
             stored += told(late, topic, b"late", b"late", b"late")
+        assert server.call(lambda: sum(log.producers.leases_live for log in server.broker.topics.logs())) <= ENTRIES
         found = raw.fetch(topic, 0, 0).records
         assert [found.count(word) for word in (b"before", b"after", b"late")] == [1, 3, 3]
         assert raw.offset_at(topic, 0, -1).offset == stored + found.count(b"stranger")

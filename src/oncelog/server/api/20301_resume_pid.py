@@ -30,7 +30,7 @@ _REFUSALS = {
         ErrorCode.unknown_producer_id,
         "the lease expired, never wrote to this partition, or was never granted",
     ),
-    Decision.FULL: (ErrorCode.not_enough_replicas, "no room for another live producer in this partition"),
+    Decision.FULL: (ErrorCode.not_enough_replicas, "no room for another live producer"),
 }
 
 
