@@ -98,6 +98,7 @@ class Cluster:
         count = random.randint(6, 14)
         counts = [count, random.randint(3, 8)] if rules.has_plan else [count]
         self.inputs = [[self.record(offset) for offset in range(count)] for count in counts]
+        self.shown = [1 for _ in self.inputs]  # so many records of each input are there so far
         self.order = [] if rules.has_plan else [(0, record) for record in self.inputs[0]]
         self.tombstones: dict[tuple[int, int], int] = {}  # since when they are the last of their key
         self.fence = (-1, -1)

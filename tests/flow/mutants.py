@@ -8,13 +8,17 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from oncelog.flow import actions, formats, table
-from oncelog.flow.formats import Claim, Entry, TakeOver
+from oncelog.flow.cell import Cell
+from oncelog.flow.formats import STATE, Claim, Commit, Entry, TakeOver
 from oncelog.flow.holding import Holding
 from oncelog.flow.journal import Journal
 from oncelog.flow.messages import JournalBatch
 from oncelog.flow.states import Event, State
-from oncelog.slots import Identity, Place
-from tests.flow.cluster import FORGET_MS, Rules
+from oncelog.slots import Identity, Place, sender
+from oncelog.slots.messages import Delivered, Produce
+from oncelog.slots.partition import Partition
+from oncelog.slots.tenure import Tenure
+from tests.flow.cluster import FORGET_MS, JOURNAL, Rules
 
 PLAIN: Final = Rules()
 Change = Callable[[Any], Any]  # what stands there -> what stands there instead
@@ -81,11 +85,95 @@ def _one_successor_after_the_other(_: Change) -> Any:
     return learn
 
 
+def _always_joins(real: Any) -> Any:
+    def read(journal: Journal, batches: Sequence[JournalBatch], up_to: int | None = None) -> bool:
+        real(journal, batches, up_to)
+        return True
+
+    return read
+
+
+def _whoever_stands_there(_: Any) -> Any:
+    return lambda cell, batch: (
+        cell.journal.fence_of(batch) == cell.fence and any(each.key == formats.TAKE_OVER for each in batch.records)
+    )
+
+
 # --- commits
 
 
+def _two_batches(real: Any) -> Any:
+    def append(cell: Holding, records: Sequence[tuple[bytes, bytes | None]], timestamp_ms: int) -> None:
+        entries = [each for each in records if each[0][:1] == STATE]
+        if entries:
+            real(cell, entries, timestamp_ms)
+        real(cell, [each for each in records if each[0][:1] != STATE], timestamp_ms)
+
+    return append
+
+
+def _positions_first(real: Any) -> Any:
+    def append(cell: Holding, records: Sequence[tuple[bytes, bytes | None]], timestamp_ms: int) -> None:
+        real(cell, [each for each in records if each[0][:1] != STATE], timestamp_ms)
+        entries = [each for each in records if each[0][:1] == STATE]
+        if entries:
+            real(cell, entries, timestamp_ms)
+
+    return append
+
+
+def _the_rest_is_passed_over(real: Any) -> Any:
+    """Of the batches that one commit was cut into, the one with the positions is taken for it."""
+
+    def delivered(cell: Cell, action: Delivered) -> None:
+        payload = action.batch.payload
+        assert isinstance(payload, tuple)
+        if action.batch.place != JOURNAL or any(each[0][:1] != STATE for each in payload):
+            real(cell, action)
+
+    return delivered
+
+
+CUT_IN_TWO: Final = (Cell, "_delivered", _the_rest_is_passed_over)
+
+
 def _positions_at_the_send(_: Any) -> Any:
-    return property(lambda cell: not cell.comparing and cell.under_way is None)
+    return property(lambda cell: not cell.comparing)
+
+
+_asked: list[Cell] = []  # whose look at the log is answered now
+
+
+def _whose(real: Any) -> Any:
+    def looked_up(cell: Cell, *about: Any, **more: Any) -> None:
+        _asked[:] = [cell]
+        real(cell, *about, **more)
+
+    return looked_up
+
+
+def _rebuilt(real: Any) -> Any:
+    """A commit in doubt is made anew, with the state as it is now."""
+
+    def looked_up(partition: Partition, *about: Any) -> None:
+        (cell,) = _asked
+        if partition.place == JOURNAL and cell.under_way is not None:
+            _put_in_place(cell, partition, cell.under_way)
+        real(partition, *about)
+
+    return looked_up
+
+
+def _put_in_place(cell: Cell, partition: Partition, commit: Commit) -> None:
+    cell.entries.under_way |= cell.entries.changed
+    cell.entries.changed = {}
+    records = [*cell.state_records(cell.entries.under_way), formats.encoded(commit)]
+    batch, tenure = partition.open[0], partition.tenure
+    assert tenure is not None
+    batch.data = cell.encode([(key, value, (), batch.max_timestamp_ms) for key, value in records])
+    batch.payload, batch.record_count = tuple(records), len(records)
+    batch.stamp(batch.identity, batch.first_sequence)
+    tenure.next_sequence = batch.end_sequence
 
 
 # --- outputs
@@ -99,21 +187,59 @@ def _under_the_fence(real: Any) -> Any:
     return resume
 
 
+def _in_company(real: Any) -> Any:
+    def init(tenure: Tenure, *about: Any, **more: Any) -> None:
+        real(tenure, *about, **more)
+        tenure.proven_timestamp_ms = 1 << 62
+
+    return init
+
+
+def _no_clock(real: Any) -> Any:
+    """Journal batches carry the time of their sending, and nobody looks at how old is what they rely upon."""
+
+    def until(cell: Cell, action: Produce) -> Produce:
+        return action if action.batches[0].place == JOURNAL else real(cell, action)
+
+    return until
+
+
+PLANNED: Final = Rules(has_plan=True)
 NO_FENCE_RAISED: Final = (Journal, "due_epoch", lambda _: property(lambda journal: max(0, journal.fence[1])))
 
 MUTANTS: Final = (
     Mutant(
         "no catch-up at the take-over",
-        changes=((table.TABLE[State.CATCHING_UP], Event.READ, lambda row: (_forget_what_came_between(row), row[1])),),
+        PLANNED,
+        ((table.TABLE[State.CATCHING_UP], Event.READ, lambda row: (_forget_what_came_between(row), row[1])),),
     ),
-    Mutant("the same key for all claims", changes=((formats, "key_of", _one_key_for_all_claims),)),
+    Mutant("the same key for all claims", PLANNED, ((formats, "key_of", _one_key_for_all_claims),)),
     Mutant(
         "the chain of journal pids in no one record",
-        changes=((Journal, "_learn_the_writers", _one_successor_after_the_other),),
+        PLANNED,
+        ((Journal, "_learn_the_writers", _one_successor_after_the_other),),
     ),
-    Mutant("a commit before the acknowledgements", changes=((Holding, "is_drained", _positions_at_the_send),)),
-    Mutant("the epoch of the outputs raised", changes=((Holding, "resume_output", _under_the_fence),)),
+    Mutant("no look for gaps in what a copy is joined with", PLAIN, ((Journal, "read", _always_joins),)),
+    Mutant("a commit before the acknowledgements", PLAIN, ((Holding, "is_drained", _positions_at_the_send),)),
+    Mutant("a commit in two batches", PLAIN, ((Holding, "append", _two_batches), CUT_IN_TWO)),
+    Mutant("positions first", PLAIN, ((Holding, "append", _positions_first), CUT_IN_TWO)),
+    Mutant("a commit in doubt made anew", PLAIN, ((Cell, "looked_up", _whose), (sender, "looked_up", _rebuilt))),
+    Mutant(
+        "outputs before their plan",
+        PLANNED,
+        ((table.TABLE[State.DRAINING], Event.PLANNED, lambda row: (row[0], State.WORKING)),),
+    ),
+    Mutant("the epoch of the outputs raised", PLAIN, ((Holding, "resume_output", _under_the_fence),)),
     Mutant("no look into the log", Rules(looks_into_the_log=False)),
+    Mutant("the first batch not alone", PLAIN, ((Tenure, "__init__", _in_company),)),
+    Mutant(
+        "no clock in journal batches",
+        Rules(refuses_old_batches=False),
+        ((Cell, "_until", _no_clock), (Holding, "is_proof_old", lambda _: False)),
+    ),
+    Mutant("what waited for long is sent", PLANNED, ((Cell, "_until", lambda _: lambda cell, action: action),)),
+    Mutant("reconnects by itself", Rules(connects_and_checks=False)),
     Mutant("old timestamps", Rules(output_age_ms=FORGET_MS)),
-    Mutant("no fence", changes=(NO_FENCE_RAISED,)),
+    Mutant("no read-back", PLANNED, ((actions, "is_own", _whoever_stands_there),)),
+    Mutant("no fence", PLANNED, (NO_FENCE_RAISED,)),
 )

@@ -25,6 +25,7 @@ from oncelog.slots.messages import Answer, LookUp, NeedMetadata, Produce
 from tests.flow.cluster import JOURNAL, NODES, OUTPUTS, Breach, Cluster, Counting, Folded
 from tests.model.partition import Wire
 
+FIRST_TENANCY: Final = Tenancy(0, 0)
 MOST_FETCHED: Final = 4
 
 
@@ -37,11 +38,14 @@ class Conn:
 class Process:
     """A holder's engine: a step at a time, and a new life when one has ended."""
 
-    def __init__(self, world: Cluster, *, is_last: bool = False) -> None:
+    def __init__(
+        self, world: Cluster, *, is_last: bool = False, tenancy: Tenancy = FIRST_TENANCY, code: str = "7"
+    ) -> None:
         self.world = world
         self.is_last = is_last
         self.machine = world.random.randrange(3)
-        self.tenancy = Tenancy(0, 0)
+        self.tenancy, self.code = tenancy, code
+        self.end: Ended | None = None
         self.is_over = False
         self.sleeps = 0
         self.conns = {node: Conn() for node in NODES.values()}
@@ -50,7 +54,7 @@ class Process:
     def begin(self, copy: Journal | None) -> None:
         world = self.world
         world.lives += 1
-        holder = Holder(nonce=f"n{world.lives}", tenancy=self.tenancy, code="7")
+        holder = Holder(nonce=f"n{world.lives}", tenancy=self.tenancy, code=self.code)
         self.cell = world.rules.makes(
             world.stage,
             Counting(),
@@ -138,7 +142,8 @@ class Process:
                     world.append(Wire(JOURNAL, -1, -1, -1, (record,), action.timestamp_ms))
                 self.inbox.append((cell.claimed, ()))
             case Fetch():
-                there = world.inputs[action.input][action.from_offset :][: world.random.randint(1, MOST_FETCHED)]
+                there = world.inputs[action.input][action.from_offset : world.shown[action.input]]
+                there = there[: world.random.randint(1, MOST_FETCHED)]
                 self.inbox.append((cell.fetched, (action.input, there, action.from_offset + len(there))))
             case ReadBack():
                 self.inbox.append((cell.read_back, (action.place, world.slots(action))))
@@ -147,6 +152,7 @@ class Process:
 
     def ended(self, ended: Ended) -> None:
         world = self.world
+        self.end = ended
         world.seen[ended.how.name] += 1
         for node in self.conns:
             self.cut(node, is_ghost=True)

@@ -2,15 +2,20 @@
 order, and what a holder restores is the fold of the input up to its last commit.
 """
 
+from functools import partial
+
 import pytest
 
 from tests.depth import deeper, scaled
+from tests.flow.alone import MOST_STEPS, calm, drive, is_done
 from tests.flow.cluster import Rules
 from tests.flow.mutants import MUTANTS, Mutant
+from tests.flow.process import Process
 from tests.flow.world import World
 
 SEEDS = scaled(100)
-SEEDS_A_MUTANT = 400
+LEAST_STEPS = 50
+SEEDS_A_MUTANT = 1_500
 
 
 @deeper
@@ -18,6 +23,21 @@ SEEDS_A_MUTANT = 400
 def test_every_history_ends_as_if_nothing_had_happened(has_plan: bool) -> None:
     for seed in range(SEEDS):
         World(seed, Rules(has_plan=has_plan)).run()
+
+
+@pytest.mark.parametrize("has_plan", [False, True], ids=["without a plan", "with a plan"])
+def test_a_crash_at_each_step_of_a_run_changes_nothing(has_plan: bool) -> None:
+    """And what was queued is lost, or arrives late."""
+    for step in range(MOST_STEPS):
+        world = calm(2, has_plan=has_plan)
+        process = Process(world)
+        world.holders.append(process)
+        if drive(world, process, partial(is_done, world, process), most=step):
+            break
+        process.kill()
+        world.finish()
+        world.check()
+    assert LEAST_STEPS < step < MOST_STEPS - 1
 
 
 def test_the_histories_hold_what_they_are_about() -> None:

@@ -68,9 +68,15 @@ class World(Cluster):
             self.compact()
         elif chance < 0.975:
             self.pass_ms(random.choice((1, 3, 10, 60, 120, 300, 1_200)))
+        self.grow(0.02)
         self.now_ms += random.random() < 0.2
         for each in alive:
             each.sleeps -= 1
+
+    def grow(self, chance: float) -> None:
+        for index, records in enumerate(self.inputs):
+            if self.shown[index] < len(records) and self.random.random() < chance:
+                self.shown[index] += 1
 
     def pass_ms(self, ms: int) -> None:
         self.now_ms += ms
@@ -94,6 +100,7 @@ class World(Cluster):
                 for wire in self.ghosts.pop():
                     self.append(wire)
             self.now_ms += turn % 7 == 0
+            self.grow(0.2)
         else:
             raise Breach(f"stuck: {last.cell.state.name} {last.cell.why}")
         for _ in range(100):

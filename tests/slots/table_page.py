@@ -1,21 +1,29 @@
-"""The tables of slots as they stand in docs/slots.md: `python -m tests.slots.table_page` writes them there."""
+"""The tables of slots and flows as they stand on their pages: `python -m tests.slots.table_page` writes them there."""
 
+from collections.abc import Callable, Mapping
+from enum import Enum
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from oncelog.flow.table import TABLE as CELL
 from oncelog.slots.resuming import TABLE as RESUME
 from oncelog.slots.table import TABLE
 
-PAGE: Final = Path(__file__).parents[2] / "docs" / "slots.md"
+DOCS: Final = Path(__file__).parents[2] / "docs"
+PAGE: Final = DOCS / "slots.md"
+FLOW_PAGE: Final = DOCS / "flow.md"
 BEGIN: Final = "<!-- {}table -->\n"
 END: Final = "<!-- end of {}table -->\n"
 
 
-def rendered() -> str:
+Rows = Mapping[Any, tuple[Callable[..., Any], Enum]]
+
+
+def rendered(table: Mapping[Any, Rows] = TABLE) -> str:
     lines = ["| state | what happens | what is done (`actions.py`) | next state |", "|---|---|---|---|"]
     lines += [
         f"| {state.name} | {event.name} | `{action.__name__}` | {'' if after is state else after.name} |"
-        for state, rows in TABLE.items()
+        for state, rows in table.items()
         for event, (action, after) in rows.items()
     ]
     return "\n".join(lines) + "\n"
@@ -31,15 +39,19 @@ def rendered_resume() -> str:
     return "\n".join(lines) + "\n"
 
 
-def on_the_page(which: str = "") -> str:
-    return PAGE.read_text().partition(BEGIN.format(which))[2].partition(END.format(which))[0]
+def on_the_page(which: str = "", page: Path = PAGE) -> str:
+    return page.read_text().partition(BEGIN.format(which))[2].partition(END.format(which))[0]
 
 
 def main() -> None:
-    for which, table in (("", rendered()), ("resume ", rendered_resume())):
+    for page, which, table in (
+        (PAGE, "", rendered()),
+        (PAGE, "resume ", rendered_resume()),
+        (FLOW_PAGE, "", rendered(CELL)),
+    ):
         begin, end = BEGIN.format(which), END.format(which)
-        before, _, rest = PAGE.read_text().partition(begin)
-        PAGE.write_text(before + begin + table + end + rest.partition(end)[2])
+        before, _, rest = page.read_text().partition(begin)
+        page.write_text(before + begin + table + end + rest.partition(end)[2])
 
 
 if __name__ == "__main__":

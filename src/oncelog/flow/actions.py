@@ -41,7 +41,9 @@ def read(cell: Holding, *about: object) -> None:
 
 
 def read_anew(cell: Holding) -> None:
-    cell.journal = Journal()
+    """All but who the writers are: that only grows."""
+    known, cell.journal = cell.journal, Journal()
+    cell.journal.claim, cell.journal.chain = known.claim, list(known.chain)
     cell.read_journal()
 
 
@@ -95,7 +97,8 @@ def claim(cell: Holding, pids: Sequence[int]) -> None:
 
 
 def wait_for_goodbye(cell: Holding) -> None:
-    cell.due_ms = cell.now.monotonic_ms + LOOK_AGAIN_MS
+    left_ms = min(cell.awaits_until_ms or 0, cell.others_until_ms) - cell.now.wall_ms
+    cell.due_ms = cell.now.monotonic_ms + min(LOOK_AGAIN_MS, left_ms)
 
 
 def back_off(cell: Holding) -> None:

@@ -19,7 +19,7 @@ MOST_METRICS: Final = 64
 
 Name = Annotated[str, msgspec.Meta(max_length=249)]
 Nonce = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
-Count = Annotated[int, msgspec.Meta(ge=0)]  # of 64 bits: msgspec takes no more
+Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 
 
 class Unreadable(Exception):

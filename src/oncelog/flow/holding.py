@@ -168,7 +168,7 @@ class Holding:
     def is_drained(self) -> bool:
         """Everything that was sent stands in the log as it was made."""
         is_idle = all(self.sender.boundary(place) is not None for place in self.filled)
-        return is_idle and not self.comparing and self.under_way is None
+        return is_idle and not self.comparing
 
     # --- commits
 

@@ -54,7 +54,7 @@ TABLE: Final[Mapping[State, Mapping[On, Row]]] = {
         On.SUCCESSOR: (do.drop, State.ENDED),
         On.OTHER_CODE: (do.nothing, State.YIELDING),
         On.OWN: (do.restore, State.WORKING),
-        **FAILS,
+        On.IMPOSSIBLE: (do.stop, State.ENDED),
     },
     State.YIELDING: {
         On.DUE: (do.restore, State.WORKING),
@@ -65,7 +65,6 @@ TABLE: Final[Mapping[State, Mapping[On, Row]]] = {
         **FAILS,
     },
     State.DRAINING: {
-        On.STORED: (do.note_commit, State.DRAINING),
         On.DRAINED: (do.commit, State.DRAINING),
         On.PLANNED: (do.nothing, State.PLANNING),
         On.COMMITTED: (do.nothing, State.WORKING),

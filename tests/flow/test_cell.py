@@ -1,0 +1,274 @@
+"""What a cell does where one thing is special: other code, another tenancy, a journal or topics that do not fit."""
+
+from dataclasses import replace
+from functools import partial
+
+import msgspec
+import pytest
+
+from oncelog.error_codes import ErrorCodes as Code
+from oncelog.flow import Input, OutputPlace
+from oncelog.flow.formats import CLAIM, VERSION, Claim, Commit, Goodbye, Tenancy, Unreadable, decoded, encoded
+from oncelog.flow.journal import Journal
+from oncelog.flow.messages import End, JournalBatch
+from oncelog.flow.states import State
+from oncelog.slots import Identity
+from oncelog.slots.messages import Answer, Produce
+from oncelog.slots.register import Record
+from tests.flow.alone import at_the_end, calm, drive, has_committed, is_working
+from tests.flow.cluster import JOURNAL, OUTPUTS, Breach
+from tests.flow.process import Process
+from tests.flow.world import World
+from tests.model.partition import Wire
+
+
+def why_it_stops(world: World) -> str:
+    process = Process(world)
+    with pytest.raises(Breach) as stopped:
+        drive(world, process, lambda: False)
+    assert process.end is not None and process.end.how is End.STOPPED
+    return str(stopped.value)
+
+
+# --- other code
+
+
+def test_other_code_waits_for_the_goodbye_of_the_one_before() -> None:
+    world = calm()
+    old = at_the_end(world)
+    new = Process(world, code="8")
+    assert not drive(world, new, lambda: is_working(new), 300)
+    assert new.cell.state in (State.AWAITING, State.READING)
+    old.cell.leave(world.now)
+    assert drive(world, old, lambda: old.is_over)
+    world.now_ms += 1_000  # it looks again every second
+    before_ms = world.now_ms
+    assert drive(world, new, lambda: is_working(new))
+    assert world.now_ms - before_ms < 100
+
+
+def test_without_a_goodbye_other_code_sends_nothing_before_the_deadline_of_the_one_before() -> None:
+    world = calm()
+    old = at_the_end(world)
+    until_ms = old.cell.until_ms
+    new = Process(world, code="8")
+    drive(world, new, lambda: new.cell.state is State.AWAITING)
+    # The old one goes on under another take-over, so that the new one fences it, and waits behind that.
+    old.is_over = True
+    world.now_ms += world.limits.tenure_ms - 200
+    renewed = Process(world)
+    assert drive(world, renewed, lambda: is_working(renewed))
+    assert drive(world, new, lambda: new.cell.state is State.YIELDING)
+    assert world.now.wall_ms >= until_ms
+    last_ms = renewed.cell.until_ms + world.limits.settle_ms
+    assert not drive(world, new, lambda: is_working(new), 100)
+    world.now_ms += last_ms - world.now.wall_ms
+    assert drive(world, new, lambda: is_working(new))
+
+
+def test_a_newer_tenancy_is_left_alone() -> None:
+    world = calm()
+    holder = Process(world, tenancy=Tenancy(5, 0))
+    assert drive(world, holder, lambda: is_working(holder))
+    older = Process(world, tenancy=Tenancy(4, 9))
+    assert drive(world, older, lambda: older.end is not None)
+    assert older.end is not None and older.end.how is End.OUTRANKED
+
+
+def test_behind_its_deadline_a_holder_sends_nothing_and_takes_over_anew() -> None:
+    world = calm()
+    holder = at_the_end(world)
+    fence = holder.cell.fence
+    world.now_ms += world.limits.tenure_ms
+    assert drive(world, holder, lambda: holder.end is not None)
+    assert holder.end is not None and "sending deadline is over" in holder.end.why
+    assert drive(world, holder, lambda: is_working(holder))
+    assert holder.cell.fence == (0, fence[1] + 1)
+
+
+def test_nothing_is_sent_before_its_plan_is_acknowledged() -> None:
+    world = calm(has_plan=True)
+    holder = Process(world)
+    assert drive(world, holder, lambda: holder.cell.state is State.PLANNING)
+    sent = [each for each in holder.to_do if isinstance(each, Produce)]
+    assert {batch.place for each in sent for batch in each.batches} <= {JOURNAL}
+    assert not any(world.logs[place].batches for place in OUTPUTS)
+
+
+# --- what does not fit
+
+
+def test_a_journal_of_another_cell_is_refused_by_name() -> None:
+    world = calm()
+    at_the_end(world)
+    world.stage = replace(world.stage, cell=1)
+    said = why_it_stops(world)
+    assert "f, stage s, cell 1: the journal oncelog.flow.f.s-0 is that of f, stage s, cell 0" in said
+
+
+def test_what_is_no_record_of_a_journal_is_refused() -> None:
+    world = calm()
+    at_the_end(world)
+    world.logs[JOURNAL].store(Wire(JOURNAL, -1, -1, -1, ((b"hello", b"world"),), world.now.wall_ms), world.now)
+    assert "b'hello' is no record of a journal" in why_it_stops(world)
+
+
+def test_what_is_no_record_of_a_journal_is_refused_behind_the_take_over_too() -> None:
+    world = calm()
+    process = Process(world)
+    assert drive(world, process, lambda: process.cell.state is State.TAKING_OVER)
+    world.logs[JOURNAL].store(Wire(JOURNAL, -1, -1, -1, ((b"hello", b"world"),), world.now.wall_ms), world.now)
+    with pytest.raises(Breach, match="is no record of a journal"):
+        drive(world, process, lambda: False)
+
+
+def test_what_was_compacted_away_since_the_first_read_lets_all_be_read_anew() -> None:
+    world = calm()
+    world.rules = replace(world.rules, refuses_old_batches=False)
+    world.limits = replace(world.limits, forget_after_ms=1 << 40)
+    total, world.shown = world.shown, [1]
+    old = Process(world)
+    assert drive(world, old, partial(has_committed, old, 1))
+    new = Process(world)
+    assert drive(world, new, lambda: new.cell.state is State.TAKING_OVER)
+    for shown in range(2, 6):
+        world.shown = [shown]
+        assert drive(world, old, partial(has_committed, old, shown))
+    for _ in range(20):
+        world.compact()
+    world.shown = total
+    assert drive(world, new, lambda: new.cell.state is State.CATCHING_UP)
+    assert new.cell.read_from > 0
+    assert drive(world, new, lambda: is_working(new))
+    assert new.cell.read_from == 0
+    new.look()  # what it restored is the fold of what the old one committed
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"inputs": (Input("in0", "other"),)}, "its input in0 was deleted and made again"),
+        ({"inputs": (Input("in0", "id", log_start=1_000),)}, "retention took what was not read yet"),
+        ({"inputs": (Input("in0", "id"), Input("in1", "id"))}, "committed with 1 inputs and has 2 now"),
+        ({"outputs": (OutputPlace(OUTPUTS[0], "id"),)}, "which is not among its outputs now"),
+        ({"outputs": tuple(OutputPlace(place, "other") for place in OUTPUTS)}, "which is another topic now (other)"),
+    ],
+)
+def test_topics_that_do_not_fit_the_last_commit_are_refused_by_name(change: dict[str, object], words: str) -> None:
+    world = calm()
+    at_the_end(world)
+    world.stage = replace(world.stage, **change)  # type: ignore[arg-type]
+    assert words in why_it_stops(world)
+
+
+def test_a_record_whose_changes_do_not_fit_a_commit_is_refused() -> None:
+    world = calm()
+    world.limits = replace(world.limits, commit_bytes=60)
+    assert "what one record changes does not fit a commit of 60 bytes" in why_it_stops(world)
+
+
+def test_a_commit_is_made_before_it_would_grow_too_large() -> None:
+    """Each change is some 75 bytes here."""
+    world = calm()
+    world.limits = replace(world.limits, commit_bytes=160, commit_every_ms=1 << 40)
+    holder = Process(world)
+    drive(world, holder, lambda: False, 600)
+    commits = [each for batch in world.journal(0) for each in batch.records if each.key == b"k"]
+    assert len(commits) >= (world.total - 1) // 2
+
+
+def test_what_a_broker_refuses_for_good_stops_a_cell() -> None:
+    """In each state in which something may be under way, for the journal or for outputs."""
+    for state in (State.TAKING_OVER, State.WORKING, State.DRAINING, State.PLANNING, State.LEAVING):
+        for code in (Code.MSG_SIZE_TOO_LARGE, Code.INVALID_PRODUCER_EPOCH):
+            world = calm(has_plan=state is State.PLANNING)
+            process = Process(world)
+            if state is State.LEAVING:
+                process = at_the_end(world)
+                process.cell.leave(world.now)
+            assert drive(world, process, partial(is_asking, process, state))
+            ended = [process.cell]
+            try:
+                refuse_all(world, process, code)
+            except Breach:
+                pass
+            assert process.end is not None and ended[0].state is State.ENDED
+            assert process.end.how is (End.STOPPED if code == Code.MSG_SIZE_TOO_LARGE else End.AGAIN)
+
+
+def is_asking(process: Process, state: State) -> bool:
+    return process.cell.state is state and any(conn.queue for conn in process.conns.values())
+
+
+def refuse_all(world: World, process: Process, code: int) -> None:
+    for conn in process.conns.values():
+        while conn.queue:
+            request_id, wire = conn.queue.popleft()
+            process.inbox.append((process.cell.answered, (request_id, [Answer(*wire.place, code)])))
+    drive(world, process, lambda: process.end is not None, 60)
+
+
+# --- what counts in a journal
+
+
+def batch(offset: int, pid: int, epoch: int, *records: tuple[bytes, bytes | None]) -> JournalBatch:
+    rows = [Record(offset + at, *each) for at, each in enumerate(records)]
+    return JournalBatch(offset, offset + len(rows) - 1, Identity(pid, epoch), rows)
+
+
+CLAIMED = encoded(Claim(flow="f", stage="s", cell=0, journal_pid=7, output_pid=8))
+
+
+def test_a_batch_of_an_older_holder_behind_a_newer_one_is_passed_over() -> None:
+    """Appended by a broker that forgot who fenced whom."""
+    journal = Journal()
+    journal.read([batch(0, -1, -1, CLAIMED), batch(1, 7, 2, (b"sa", b"new")), batch(2, 7, 1, (b"sa", b"old"))])
+    assert journal.state == {b"a": b"new"}
+
+
+def test_what_others_write_into_a_journal_under_ids_of_their_own_is_passed_over() -> None:
+    journal = Journal()
+    journal.read([batch(0, -1, -1, CLAIMED), batch(1, 9, 5, (b"sa", b"foreign"))])
+    assert journal.state == {}
+
+
+def test_a_gap_is_noticed_between_batches_and_inside_of_one() -> None:
+    whole = [batch(0, -1, -1, CLAIMED), batch(1, 7, 0, (b"sa", b"1"), (b"sb", b"1")), batch(3, 7, 0, (b"sc", b"1"))]
+    assert Journal().read(whole)
+    assert not Journal().read([whole[0], whole[2]])
+    cut = JournalBatch(1, 2, Identity(7, 0), whole[1].records[1:])
+    assert not Journal().read([whole[0], cut, whole[2]])
+
+
+# --- the formats
+
+
+def test_a_newer_version_is_refused_with_words() -> None:
+    key, value = encoded(Goodbye(nonce="n"))
+    newer = value.replace(b'"v":%d' % VERSION, b'"v":%d' % (VERSION + 1))
+    with pytest.raises(Unreadable, match="a newer oncelog wrote it"):
+        decoded(key, newer)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"number": -1},
+        {"nonce": ""},
+        {"nonce": "n" * 65},
+        {"inputs": [["id", -1, 0]]},
+        {"outputs": [["t", 0, "id", 1 << 65, 0]]},
+        {"plan": [[[0, 0, 1]] * 10_001, [], 0]},
+    ],
+)
+def test_every_field_has_a_bound(broken: dict[str, object]) -> None:
+    key, value = encoded(Commit(number=1, nonce="n", code="7", inputs=[], outputs=[]))
+    assert isinstance(decoded(key, value), Commit)
+    with pytest.raises(Unreadable):
+        decoded(key, msgspec.json.encode(msgspec.json.decode(value) | broken))
+
+
+def test_a_claim_has_a_key_of_its_own() -> None:
+    other = encoded(Claim(flow="f", stage="s", cell=0, journal_pid=9, output_pid=10))
+    assert CLAIMED[0][:1] == other[0][:1] == CLAIM
+    assert CLAIMED[0] != other[0]
