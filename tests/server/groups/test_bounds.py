@@ -19,6 +19,7 @@ from oncelog.server.groups.messages import (
     MEMBER_BYTES,
     MOST_ID_CHARACTERS,
     JoinAnswer,
+    Leaving,
 )
 from oncelog.server.groups.offsets import TopicPartition
 from oncelog.server.groups.records import CommittedOffset
@@ -258,6 +259,43 @@ async def test_a_group_that_the_disk_refuses_to_delete_goes_on(monkeypatch: pyte
     disk.heal()
     assert left_of_five(house.groups) == 5
     assert house.groups.check_commit("g", "", None, -1, house.clock.now()) is ErrorCode.none
+
+
+async def test_a_group_wakes_for_some_of_its_deadlines_and_looks_at_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    house = House("group.initial.rebalance.delay.ms=1")
+    for number in range(250):
+        request = join_request(fresh_id=f"m{number}", rebalance_timeout_ms=10 * SESSION_MS)
+        house.groups.join("g", request, house.clock.now())
+    house.timers.advance(2)
+    group = house.groups.groups["g"]
+    monkeypatch.setattr(Members, "__iter__", lambda members: pytest.fail("it looks at all members"))
+    house.clock.advance(SESSION_MS - 1)
+    group.tick(house.clock.now())
+    assert group.heartbeat("m1", None, group.generation, house.clock.now()) is ErrorCode.none
+    monkeypatch.undo()
+    house.clock.advance(1)
+    now_ms = house.clock.now().monotonic_ms
+    left = []
+    while group.wake_ms is not None and group.wake_ms <= now_ms:
+        group.tick(house.clock.now())
+        left.append(len(group.members))
+    assert left == [151, 51, 1]
+    assert group.wake_ms is not None
+    assert group.wake_ms <= now_ms + SESSION_MS
+
+
+async def test_a_group_keeps_no_deadlines_of_those_that_came_and_went() -> None:
+    house = House()
+    for number in range(500):
+        house.groups.join("g", join_request(fresh_id=f"m{number}"), house.clock.now())
+        house.groups.leave("g", [Leaving(member_id=f"m{number}")], house.clock.now())
+        house.clock.advance(1)
+    group, wakes = house.groups.groups["g"], 0
+    while group.wake_ms is not None:
+        house.clock.advance(max(group.wake_ms - house.clock.now().monotonic_ms, 0))
+        group.tick(house.clock.now())
+        wakes += 1
+    assert wakes < 50
 
 
 async def test_many_members_leave_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -210,7 +210,7 @@ class Group:
         return self._outbox.take()
 
     def tick(self, now: Now) -> list[Effect]:
-        """Every deadline that has passed, in the order in which they passed."""
+        """The deadlines that have passed, in the order in which they passed; very many take several calls."""
         self._rebalance.expire_passed(now)
         return self._outbox.take()
 

@@ -22,6 +22,7 @@ class Member:
     is_new: bool = False  # has not been in a generation yet
     knows_its_id: bool = True  # False: the id travels in the join answer that it waits for
     session_deadline_ms: int | None = None
+    noted_ms: int | None = None  # where it stands among the deadlines of the group
     join_waiter: Waiter | None = None
     sync_waiter: Waiter | None = None
 

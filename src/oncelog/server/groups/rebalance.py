@@ -321,11 +321,8 @@ class Rebalance:
 
     def expire_passed(self, now: Now) -> None:
         """In the order in which they passed."""
-        for deadline_ms, member_id in sorted(self.deadlines.all()):
-            if deadline_ms > now.monotonic_ms:
-                break
+        for deadline_ms, member_id in self.deadlines.take_passed(now.monotonic_ms):
             self._expire(deadline_ms, member_id, now)
-        self.deadlines.wake_for_next()
 
     def _expire(self, deadline_ms: int, member_id: str, now: Now) -> None:
         """One deadline that has passed, unless what passed before it has moved it."""
