@@ -10,7 +10,7 @@ from oncelog.spark.sink.errors import MayPass, SinkRefused, refused
 from oncelog.spark.sink.lane import LaneMessage
 from oncelog.spark.sink.written import Written, attempt, lanes_of
 from tests.peers.server_process import ServerProcess
-from tests.spark.sink.support import Sink, make_topic, numbers, table
+from tests.spark.sink.support import Sink, cut, make_topic, numbers, table, values, values_of
 
 MESSAGE = LaneMessage("s", "q", 0, 0, 0, 5, "hash", None)
 
@@ -27,6 +27,39 @@ def test_a_row_that_the_broker_refuses_is_named(kafka: ServerProcess, topic: str
         rows = table(numbers(0, 4000), timestamp=times.view(pa.timestamp("ms", "UTC")), topic=names)
         with pytest.raises(SinkRefused, match=rf"batch 0 of .* lane {lane}, row {row}: Broker: Invalid timestamp"):
             sink.lane(0, lane, [rows.slice(at, 500) for at in range(0, 4000, 500)])
+
+
+def test_a_row_that_is_too_large_for_the_topic_is_named_and_a_smaller_one_makes_the_batch_whole(
+    oncelog_server: ServerProcess, topic: str
+) -> None:
+    """Of the other partitions everything is written by then."""
+    make_topic(oncelog_server, topic, max_message_bytes="50000")
+    sink = Sink(oncelog_server, topic, kafka_batch_size="20000")
+    small = numbers(0, 3000)
+    large = [*small[:1503], (small[1503][0], bytes(100_000)), *small[1504:]]
+    for number in range(2):
+        with pytest.raises(SinkRefused, match=r"batch 0 of .* lane 0, row 1503: Broker: Message size too large"):
+            sink.lane(0, 0, cut(large, 500), number)
+    written = values(oncelog_server, topic)
+    assert len(small) > len(written) > len(small) // 3
+    sink.run(0, [small], 500)
+    assert values(oncelog_server, topic) == values_of(small)
+
+
+@pytest.mark.parametrize(
+    ("topics", "partitions", "words"),
+    [
+        (["a", None], [0, 0], "row 1: null topic present"),
+        (["a", "a"], [0, -1], "row 1: there is no partition -1"),
+        (["no topic's name"] * 2, [0, 0], r"rows cannot be written to topic \"no topic's name\": "),
+    ],
+)
+def test_rows_that_have_no_place_are_told_with_batch_and_lane(
+    oncelog_server: ServerProcess, topic: str, topics: list[str | None], partitions: list[int], words: str
+) -> None:
+    rows = table(numbers(0, 2), topic=pa.array(topics), partition=pa.array(partitions, pa.int32()))
+    with pytest.raises(SinkRefused, match=rf"batch 0 of sink 'query-of-{topic}', lane 3, {words}"):
+        Sink(oncelog_server, topic="", query=f"query-of-{topic}").lane(0, 3, [rows])
 
 
 def write(failure: Exception | None = None) -> LaneMessage:

@@ -177,11 +177,13 @@ def _follows(last: Range, each: Range) -> bool:
 
 
 def _with_row(error: KafkaError, records: Records) -> KafkaError:
-    """Which of the table's rows it was, where the broker named the record."""
+    """Which of the table's rows it was, where the broker named the record, or refused one that was sent by itself."""
     named = RECORD.search(error.str())
-    if named is None or records.rows is None:
+    is_alone = records.count == 1 and error.code() == KafkaError.MSG_SIZE_TOO_LARGE
+    if records.rows is None or (named is None and not is_alone):
         return error
-    words = f"row {records.rows.row(int(named[1]))}: {error.str()[: named.start()]}{error.str()[named.end() :]}"
+    words = error.str() if named is None else f"{error.str()[: named.start()]}{error.str()[named.end() :]}"
+    words = f"row {records.rows.row(0 if named is None else int(named[1]))}: {words}"
     return KafkaError(
         error.code(), words, fatal=error.fatal(), retriable=error.retriable(), maybe_stored=error.maybe_stored()
     )

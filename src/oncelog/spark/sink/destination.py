@@ -28,7 +28,6 @@ from oncelog.client.door import (
 from oncelog.clock import wall_s
 from oncelog.slots import Identity, Place
 from oncelog.spark.retention import kept_ms
-from oncelog.spark.sink.errors import SinkRefused
 from oncelog.spark.sink.saved_lanes import check_ends, identity_of, only_added, places_of, untouched
 
 if TYPE_CHECKING:
@@ -165,7 +164,7 @@ class Destination:
             self._brokers.forget([topic])
             known = metadata.topics.get(topic)
             code = KafkaError.UNKNOWN_TOPIC_OR_PART if known is None else known.error_code
-            raise SinkRefused(f"rows cannot be written to topic {topic!r}: {error_of(code).str()}")
+            raise ValueError(f"rows cannot be written to topic {topic!r}: {error_of(code).str()}")
         return metadata
 
 

@@ -231,7 +231,9 @@ class Lane:
         self._hash.add(rows)
 
     def _send(self, rows: pa.RecordBatch, first_row: int) -> None:
-        for portion in portions(rows, self._options.topic, first_row):
+        with self._in_words():
+            divided = list(portions(rows, self._options.topic, first_row))
+        for portion in divided:
             with self._in_words(portion):
                 producer = self._ready_for(portion.topic)
                 self._widen(portion)

@@ -11,7 +11,7 @@ from oncelog.client import KafkaError, KafkaException, Producer
 from oncelog.client.door import BulkSend
 from oncelog.spark.options import SinkOptions
 from oncelog.spark.sink.checking import lane_properties
-from oncelog.spark.sink.errors import refused
+from oncelog.spark.sink.errors import SinkRefused, refused
 from oncelog.spark.sink.rows import Portion, chosen, columns_of, portions
 from oncelog.spark.sink.under_way import in_lane
 
@@ -32,12 +32,19 @@ def write_plain(options: SinkOptions, iterator: Iterable[pa.RecordBatch]) -> Non
     with Producer(lane_properties(options)) as producer:
         for batch in iterator:
             rows = chosen(batch, columns_of(batch, options.topic))
-            for portion in portions(rows, options.topic, row):
+            for portion in _divided(options, rows, row):
                 settle()
                 with _in_words(options, portion):
                     under_way.append((producer.send(portion.topic, portion.rows), portion))
             row += batch.num_rows
         settle(everything=True)
+
+
+def _divided(options: SinkOptions, rows: pa.RecordBatch, first_row: int) -> list[Portion]:
+    try:
+        return list(portions(rows, options.topic, first_row))
+    except ValueError as failure:
+        raise SinkRefused(f"rows cannot be written: {failure}") from None
 
 
 @contextmanager

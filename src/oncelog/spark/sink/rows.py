@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from oncelog.spark.sink.errors import SinkRefused
 from oncelog.spark.sink.lane import COLUMNS
 
 
@@ -35,7 +34,8 @@ def chosen(batch: pa.RecordBatch, columns: tuple[str, ...]) -> pa.RecordBatch:
 
 
 def portions(batch: pa.RecordBatch, topic: str | None, first_row: int) -> Iterator[Portion]:
-    """For each topic its rows, in their order. `batch` is what `chosen` made."""
+    """For each topic its rows, in their order. `batch` is what `chosen` made. ValueError names a row that has no
+    place."""
     _check_partitions(batch, first_row)
     numbers = range(first_row, first_row + batch.num_rows)
     if topic is not None:
@@ -44,7 +44,7 @@ def portions(batch: pa.RecordBatch, topic: str | None, first_row: int) -> Iterat
     topics = batch.column("topic")
     if topics.null_count:
         row = first_row + int(np.flatnonzero(np.asarray(topics.is_null()))[0])
-        raise SinkRefused(
+        raise ValueError(
             f"row {row}: null topic present in the data. Use the topic option for setting a topic, or fill the column"
         )
     rows = batch.select([name for name in batch.schema.names if name != "topic"])
@@ -84,7 +84,7 @@ def _check_partitions(batch: pa.RecordBatch, first_row: int) -> None:
     numbers = column.fill_null(0).to_numpy(zero_copy_only=False)
     if len(numbers) and int(numbers.min()) < 0:
         row = int(numbers.argmin())
-        raise SinkRefused(f"row {first_row + row}: there is no partition {int(numbers[row])}; null leaves the choice")
+        raise ValueError(f"row {first_row + row}: there is no partition {int(numbers[row])}; null leaves the choice")
 
 
 def _by_times(portion: Portion) -> Iterator[Portion]:
