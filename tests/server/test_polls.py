@@ -2,9 +2,16 @@
 
 import asyncio
 
+import pytest
+
 from oncelog.clock import ManualClock
+from oncelog.embedded import Server
 from oncelog.server.polls import NEVER, Looks, Polls
 from oncelog.server.turns import TURN_MS
+from tests.raw import RawConnection, batch
+from tests.raw.topics import new_topic
+from tests.server.test_connection_bounds import fetch_values
+from tests.waiting import until
 
 
 def test_those_are_called_once_that_wait_for_no_more_than_there_is() -> None:
@@ -59,3 +66,24 @@ def test_one_that_fails_keeps_none_of_the_others() -> None:
 
     asyncio.run(run())
     assert done == [1]
+
+
+@pytest.mark.parametrize("at_once", [500, 5])
+def test_all_fetches_together_wait_for_so_many_partitions(monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
+    """One more is told at once what there is."""
+    monkeypatch.setattr("oncelog.server.polls.MOST_AWAITED", 10)
+    monkeypatch.setattr("oncelog.server.fetch.AT_ONCE", at_once)
+    with Server() as server, RawConnection(server.bootstrap_servers) as raw:
+        looks = server.broker.looks
+        topic = new_topic(raw, 8)
+        with RawConnection(server.bootstrap_servers) as waiting:
+            waiting.ask("fetch", 11, **fetch_values(topic, list(range(8)), max_wait=60_000))
+            until(lambda: looks.awaited == 8, "a fetch to wait")
+            answer = raw.call("fetch", 11, **fetch_values(topic, list(range(8)), max_wait=60_000))
+            assert len(answer.responses[0].partitions) == 8
+            raw.produce(topic, 3, batch([b"x"]))
+            assert len(waiting.answer().responses[0].partitions) == 8
+            assert looks.awaited == 0
+            waiting.ask("fetch", 11, **fetch_values(topic, [0, 1], max_wait=60_000))
+            until(lambda: looks.awaited == 2, "a fetch to wait")
+        until(lambda: looks.awaited == 0, "one that is gone to be forgotten")

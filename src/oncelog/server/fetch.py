@@ -106,6 +106,7 @@ class Fetch:
         self._enough: asyncio.Future[None] | None = None  # of an answer in turns
         self._timer: asyncio.TimerHandle | None = None
         self._is_due = False
+        self._awaited = 0  # partitions, while it waits
 
     def ask(self, name: bytes, wanted: Sequence[FetchPartition]) -> None:
         topic: Topic | None = None
@@ -123,7 +124,8 @@ class Fetch:
         if len(self._topics) > 1:
             self._topics = _each_once(self._topics)
         topics, size_bytes, has_error = self._read(in_slices=True)  # sent in this turn of the loop
-        if size_bytes >= self._min_bytes or has_error or max_wait_s <= 0 or not self._topics:
+        is_enough = size_bytes >= self._min_bytes or has_error or max_wait_s <= 0 or not self._topics
+        if is_enough or not self._join_waiting():
             buffers = self._packed(topics)
             return Encoded(buffers, has_slices=Slice in map(type, buffers))
         loop = asyncio.get_running_loop()
@@ -143,12 +145,13 @@ class Fetch:
             try:
                 topics, size_bytes, has_error = await self._call.broker.turns.run(self._reading())
                 left_s = give_up_s - loop.time()
-                if size_bytes >= self._min_bytes or has_error or left_s <= 0:
+                if size_bytes >= self._min_bytes or has_error or left_s <= 0 or not self._join_waiting():
                     buffers = await self._call.broker.aside.run(self._packed, topics)
                     return self._held(buffers)
             finally:
                 self._let_go()
             if size_bytes + self._appended_bytes() - appended_before >= self._min_bytes:
+                self._leave_waiting()
                 continue  # it came where it had been looked already
             del topics  # too little: what is there will be read again
             self._enough = loop.create_future()
@@ -158,6 +161,17 @@ class Fetch:
                 await self._enough
             finally:
                 self._forget(None)
+
+    def _join_waiting(self) -> bool:
+        """Whether it may: else what there is, is answered."""
+        count = sum(len(asked) for _, asked in self._topics)
+        is_waiting = self._call.broker.looks.begin_wait(count)
+        self._awaited = count if is_waiting else 0
+        return is_waiting
+
+    def _leave_waiting(self) -> None:
+        awaited, self._awaited = self._awaited, 0
+        self._call.broker.looks.end_wait(awaited)
 
     def _partitions(self) -> list[Partition]:
         return [each.partition for _, asked in self._topics for each in asked if each.partition is not None]
@@ -212,6 +226,7 @@ class Fetch:
             self._future.set_result(self._held(self._packed(self._read()[0])))
 
     def _forget(self, _: object) -> None:
+        self._leave_waiting()
         if self._timer is not None:
             self._timer.cancel()
         for partition in self._partitions():

@@ -8,6 +8,7 @@ from typing import Final
 from oncelog.server.turns import TURN_MS
 
 NEVER: Final = 1 << 63
+MOST_AWAITED: Final = 1_000_000  # partitions, of all fetches that wait: some 350 bytes each
 
 
 class Polls:
@@ -49,6 +50,16 @@ class Looks:
         self._now_ms = now_ms
         self._due: deque[Callable[[], None]] = deque()
         self._is_scheduled = False
+        self.awaited = 0  # partitions
+
+    def begin_wait(self, partitions: int) -> bool:
+        """Whether a fetch that names so many may wait; then `end_wait` follows."""
+        may_wait = self.awaited + partitions <= MOST_AWAITED
+        self.awaited += partitions if may_wait else 0
+        return may_wait
+
+    def end_wait(self, partitions: int) -> None:
+        self.awaited -= partitions
 
     def add(self, look: Callable[[], None]) -> None:
         """Once this round of the loop is over: what was appended may be followed by more."""
