@@ -2,6 +2,7 @@
 
 import errno
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -10,8 +11,11 @@ from oncelog.log.disk import File
 from oncelog.log.errors import LogStorageError
 from oncelog.log.partition import PartitionLog
 from oncelog.producers import Decision
+from oncelog.server.topics import FEWEST_FILES
 from tests.log.memory_disk import MemoryDisk
 from tests.log.support import LEASED, SMALL, open_log, put, values_in
+from tests.server import topics_support
+from tests.server.topics_support import open_topics
 
 LARGE = LogConfig(retention_ms=-1)
 CONFIGS = pytest.mark.parametrize("config", [SMALL, LARGE], ids=["rolling", "one-segment"])
@@ -24,6 +28,27 @@ class FewDescriptors(MemoryDisk):
         if self.error_number:
             raise OSError(self.error_number, "too many open files", path)
         return super().open(path, write=write, create=create)
+
+
+class CountedFiles(MemoryDisk):
+    """No more than so many are open at once."""
+
+    most = 1 << 30
+    open_now = 0
+
+    def open(self, path: str, *, write: bool = False, create: bool = False) -> File:  # type: ignore[override]
+        if self.open_now >= self.most:
+            raise OSError(errno.EMFILE, "too many open files", path)
+        file = super().open(path, write=write, create=create)
+        self.open_now += 1
+        close = file.close
+
+        def closed() -> None:
+            self.open_now -= 1
+            close()
+
+        file.close = closed  # type: ignore[method-assign]
+        return file
 
 
 def filled(disk: MemoryDisk, config: LogConfig, pid: int = -1) -> PartitionLog:
@@ -84,3 +109,22 @@ def test_a_flush_that_cannot_open_a_file_is_made_good_by_the_next(config: LogCon
     log.flush()
     assert log.high_watermark == 20
     assert values_in(open_log(disk.crash(), config)) == [b"%d" % each for each in range(20)]
+
+
+def test_files_that_are_only_kept_open_give_way_to_others() -> None:
+    disk = CountedFiles()
+    log = filled(disk, SMALL)
+    disk.most = disk.open_now + 1
+    for number in range(20, 100):
+        put(log, b"%d" % number)
+    assert values_in(log) == [b"%d" % each for each in range(100)]
+
+
+def test_a_low_limit_of_open_files_leaves_some_to_flushes_and_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    for limit, most in ((40, FEWEST_FILES), (128, 32)):
+        monkeypatch.setattr("oncelog.server.topics.open_files_limit", lambda limit=limit: limit)
+        disk = CountedFiles()
+        topics = open_topics(Path("data"), disk)
+        for partition in topics.create("many", 60, {}, topics_support.NOW).partitions:
+            topics_support.append(partition)
+        assert disk.open_now == most

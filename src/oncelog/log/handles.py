@@ -9,8 +9,10 @@ from typing import NamedTuple
 
 from oncelog.clock import Now
 from oncelog.log.disk import Disk, File
+from oncelog.log.errors import NO_DESCRIPTORS
 
 READ_ONLY_ERRORS = (errno.EROFS, errno.EACCES, errno.EPERM)
+MAX_FILES = 512
 MAX_PAGES = 256  # of indexes; 12 KiB each
 LARGE_SEGMENT_BYTES = 2**20  # Kafka's least; only what is smaller can be closed by the thousand
 
@@ -41,7 +43,7 @@ class Pace:
 
 
 class Handles:
-    def __init__(self, disk: Disk, limit: int = 512, pace: Pace | None = None) -> None:
+    def __init__(self, disk: Disk, limit: int = MAX_FILES, pace: Pace | None = None) -> None:
         self.disk = disk
         self.pace = pace  # none: as often as they are full
         self._limit = limit
@@ -52,14 +54,24 @@ class Handles:
     def get(self, path: str, *, create: bool = False) -> File:
         file = self._files.get(path)
         if file is None:
-            file = self._open(path, create)
-            while len(self._files) >= self._limit:
-                oldest = next(iter(self._files))
-                self._files.pop(oldest).close()
-                self._let_go(oldest)
+            try:
+                file = self._open(path, create)
+            except OSError as error:
+                if error.errno not in NO_DESCRIPTORS or not self._files:
+                    raise
+                self._close_down_to(len(self._files) // 2)  # others in this process need some, too
+                file = self._open(path, create)
+            self._close_down_to(self._limit - 1)
             self._files[path] = file
             self._note(path)
         return file
+
+    def _close_down_to(self, count: int) -> None:
+        """The oldest first."""
+        while len(self._files) > count:
+            oldest = next(iter(self._files))
+            self._files.pop(oldest).close()
+            self._let_go(oldest)
 
     def forget(self, path: str) -> None:
         self._pages.pop(path, None)

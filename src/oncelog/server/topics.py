@@ -16,7 +16,7 @@ from oncelog.log.closing import close_all
 from oncelog.log.config import LogConfig
 from oncelog.log.disk import Disk
 from oncelog.log.errors import LogStorageError
-from oncelog.log.handles import Handles, Pace
+from oncelog.log.handles import MAX_FILES, Handles, Pace
 from oncelog.log.partition import PartitionLog
 from oncelog.producers import ProducerMap
 from oncelog.server import topic_configs, topic_rules
@@ -24,6 +24,7 @@ from oncelog.server.errors import ErrorCode, KafkaError, Unsettled
 from oncelog.server.folders import Folders
 from oncelog.server.metadata_log import DamagedMetadata, Definition, MetadataLog
 from oncelog.server.names import METADATA_TOPIC, RESERVED_TOPICS
+from oncelog.server.process import open_files_limit
 from oncelog.server.settings import Settings
 from oncelog.server.topic import Partition, Topic
 from oncelog.server.turns import Turns, at_once
@@ -34,6 +35,8 @@ __all__ = ["DataFolderError", "Partition", "Topic", "Topics"]
 logger = logging.getLogger(__name__)
 
 SMALL_SEGMENTS, SMALL_SEGMENTS_PAUSE_MS = 32, 100  # closed at once, and from one to the next after that
+FEWEST_FILES = 8
+FILES_LEFT = 64
 METADATA_CONFIG = LogConfig(segment_bytes=16 * 2**20, cleanup_policy=("compact",))
 
 
@@ -66,7 +69,7 @@ class Topics:
         self._by_collision_key: dict[str, Topic] = {}
         self._on_their_way: Counter[str] = Counter()  # by the same key: partitions that are being made or taken away
         disk.mkdir(settings.log_dir)
-        self._handles = Handles(disk, pace=Pace(SMALL_SEGMENTS, SMALL_SEGMENTS_PAUSE_MS))
+        self._handles = Handles(disk, _files_to_keep_open(), Pace(SMALL_SEGMENTS, SMALL_SEGMENTS_PAUSE_MS))
         self._removing = threading.Lock()
         self.checkpointer = Checkpointer(settings.oncelog_recovery_max_bytes)
         try:
@@ -429,6 +432,11 @@ class Topics:
                     self._folders.remove(name, index)
             except OSError as error:
                 logger.warning("%s is of no topic that this server knows, and cannot be removed: %s", path, error)
+
+
+def _files_to_keep_open() -> int:
+    """Half of what is allowed, but for some: flushes, compactions and connections open their own."""
+    return min(MAX_FILES, max(FEWEST_FILES, (open_files_limit() - FILES_LEFT) // 2))
 
 
 def _abandon(partitions: Sequence[Partition]) -> None:
