@@ -145,6 +145,20 @@ def test_a_long_poll_ends_when_enough_is_appended_though_the_log_has_shrunk(serv
     assert len(raw.answer().responses[0].partitions[0].records) == 2 * len(ONE)
 
 
+def test_what_is_left_of_a_segment_is_enough_where_another_one_follows(server: Server, raw: RawConnection) -> None:
+    """A fetch reads from one segment, so it would wait in vain, as often as a segment ends."""
+    topic = new_topic(raw, segment_bytes=str(2 * len(ONE)))
+    raw.socket.settimeout(10)
+    ask_and_wait(server, raw, topic, min_bytes=3 * len(ONE))
+    with RawConnection(server.bootstrap_servers) as other:
+        for _ in range(3):
+            other.produce(topic, 0, ONE)
+    assert len(raw.answer().responses[0].partitions[0].records) == 2 * len(ONE)
+    topics = [{"topic": topic, "partitions": [part(1)]}]
+    found = fetch(raw, 11, topics, min_bytes=2 * len(ONE), max_wait=60_000).responses[0].partitions[0]
+    assert len(found.records) == len(ONE)
+
+
 def test_polls_that_lack_much_cost_an_append_nothing_and_are_called_when_they_have_it(
     server: Server, raw: RawConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

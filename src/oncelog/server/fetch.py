@@ -45,6 +45,11 @@ class Asked:
             except KafkaError as error:
                 self.error_code = error.code
 
+    @property
+    def stands_before_the_last_segment(self) -> bool:
+        log = None if self.partition is None else self.partition.log
+        return log is not None and self.offset < min(log.segments.active.base_offset, log.high_watermark)
+
     def read(self, max_bytes: int, *, at_least_one: bool, in_slices: bool) -> Fetched[bytes | Slice]:
         """`in_slices`: what is large is only found, to be sent in this turn of the loop."""
         partition = self.partition
@@ -124,7 +129,7 @@ class Fetch:
         if len(self._topics) > 1:
             self._topics = _each_once(self._topics)
         topics, size_bytes, has_error = self._read(in_slices=True)  # sent in this turn of the loop
-        is_enough = size_bytes >= self._min_bytes or has_error or max_wait_s <= 0 or not self._topics
+        is_enough = self._is_enough(size_bytes) or has_error or max_wait_s <= 0 or not self._topics
         if is_enough or not self._join_waiting():
             buffers = self._packed(topics)
             return Encoded(buffers, has_slices=Slice in map(type, buffers))
@@ -145,7 +150,7 @@ class Fetch:
             try:
                 topics, size_bytes, has_error = await self._call.broker.turns.run(self._reading())
                 left_s = give_up_s - loop.time()
-                if size_bytes >= self._min_bytes or has_error or left_s <= 0 or not self._join_waiting():
+                if self._is_enough(size_bytes) or has_error or left_s <= 0 or not self._join_waiting():
                     buffers = await self._call.broker.aside.run(self._packed, topics)
                     return self._held(buffers)
             finally:
@@ -161,6 +166,12 @@ class Fetch:
                 await self._enough
             finally:
                 self._forget(None)
+
+    def _is_enough(self, found_bytes: int) -> bool:
+        """What is read ends with its segment. Where another one follows it will not become more, and Kafka answers."""
+        return found_bytes >= self._min_bytes or (
+            found_bytes > 0 and any(each.stands_before_the_last_segment for _, asked in self._topics for each in asked)
+        )
 
     def _join_waiting(self) -> bool:
         """Whether it may: else what there is, is answered."""
@@ -211,7 +222,7 @@ class Fetch:
                 self._end_wait()
                 return
             topics, found_bytes, has_error = self._read()
-            if self._future is not None and (found_bytes >= self._min_bytes or has_error):
+            if self._future is not None and (self._is_enough(found_bytes) or has_error):
                 self._future.set_result(self._held(self._packed(topics)))
                 return
             self._let_go()
