@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oncelog.client.partition_loops import KEYLESS, partitions_of
-from oncelog.client.partitioners import KeylessCounter, StickyChoice, crc32, fnv1a, murmur2, partitioner
+from oncelog.client.partitioners import KeylessCounter, StickyChoice, crc32, fnv1a, partitioner
 from oncelog.client.properties.producer import PARTITIONERS
+from oncelog.records.murmur2 import murmur2
 from tests.depth import scaled
 
 # Made by `python -m tests.client.partition_table`, which lets the real librdkafka and the real Java send them.

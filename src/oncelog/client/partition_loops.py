@@ -9,7 +9,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from oncelog.client.partitioners import Hash, Partitioner, crc32, fnv1a, murmur2
+from oncelog.client.partitioners import Hash, Partitioner, crc32, fnv1a
+from oncelog.records.murmur2 import murmur2
 
 KEYLESS: Final = -1
 _HASHES: Final[dict[Hash, int]] = {crc32: 0, murmur2: 1, fnv1a: 2}

@@ -1,6 +1,26 @@
 """Flows as a core: a cell takes input, keeps state and fills slots, and its journal says how far. Pure."""
 
 from oncelog.flow.cell import Cell
+from oncelog.flow.codecs import Codec, json_of, one_of, raw, text
 from oncelog.flow.description import Holder, Input, Limits, OutputPlace, Stage
+from oncelog.flow.flows import Flow
+from oncelog.flow.program import Context, Topic
+from oncelog.flow.simulating import Stopped
 
-__all__ = ["Cell", "Holder", "Input", "Limits", "OutputPlace", "Stage"]
+__all__ = [
+    "Cell",
+    "Codec",
+    "Context",
+    "Flow",
+    "Holder",
+    "Input",
+    "Limits",
+    "OutputPlace",
+    "Stage",
+    "Stopped",
+    "Topic",
+    "json_of",
+    "one_of",
+    "raw",
+    "text",
+]

@@ -14,7 +14,7 @@ from oncelog.clock import Now
 from oncelog.error_codes import ErrorCodes as Code
 from oncelog.flow.formats import Unreadable
 from oncelog.flow.holding import Holding
-from oncelog.flow.messages import Action, Fetch, InputRecord, JournalBatch, ReadBack
+from oncelog.flow.messages import Action, Fetch, InputRecord, JournalBatch, ReadBack, Unworkable
 from oncelog.flow.planning import Source, plan_of
 from oncelog.flow.states import Event, State
 from oncelog.flow.table import happen
@@ -171,7 +171,12 @@ class Cell(Holding):
         is_full = False
         outputs: dict[Place, list[Output]] = {}
         while not self.wants_to_leave and (source := self._next_source()) is not None:
-            stepped = self.work.step(self.entries, self.sources.index(source), source.records[0])
+            try:
+                stepped = self.work.step(self.entries, self.sources.index(source), source.records[0])
+            except Unworkable as error:
+                self.why = f"{self.stage.title}: {error}"
+                happen(self, Event.IMPOSSIBLE)
+                return True
             added = self.fits(stepped.changes)
             if added is None:
                 is_full = True

@@ -91,6 +91,10 @@ class Stepped(NamedTuple):
     outputs: Iterable[tuple[Place, Output]]
 
 
+class Unworkable(Exception):
+    """A record that cannot be stepped over: one that does not decode, or whose step failed."""
+
+
 class Work(Protocol):
     """The user's code, as bytes. It gives the same for the same, always."""
 

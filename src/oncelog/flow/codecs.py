@@ -1,0 +1,59 @@
+"""How keys, values and states become bytes: typed, by msgspec."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar, overload
+
+import msgspec
+
+T = TypeVar("T")
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+
+
+@dataclass(frozen=True)
+class Codec(Generic[T]):
+    name: str  # goes into the fingerprint of the code
+    encode: Callable[[T], bytes]
+    decode: Callable[[bytes], T]
+
+
+text: Final[Codec[str]] = Codec("text", str.encode, bytes.decode)
+raw: Final[Codec[bytes]] = Codec("raw", bytes, bytes)
+
+
+def json_of(kind: type[T]) -> Codec[T]:
+    """JSON of a dataclass, a msgspec.Struct, or whatever else msgspec knows."""
+    return Codec(f"json {_shape(kind)}", msgspec.json.Encoder(order="deterministic").encode, _decoder(kind))
+
+
+@overload
+def one_of(first: type[A], second: type[B], /) -> Codec[A | B]: ...
+@overload
+def one_of(first: type[A], second: type[B], third: type[C], /) -> Codec[A | B | C]: ...
+def one_of(*kinds: type[Any]) -> Codec[Any]:
+    """Any of several types: JSON with the type's name around it, `{"Order": {...}}`."""
+    encode = msgspec.json.Encoder(order="deterministic").encode
+    decoders = {kind.__name__: _decoder(kind) for kind in kinds}
+    outer = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+    def encoded(value: object) -> bytes:
+        return encode({type(value).__name__: value})
+
+    def decoded(data: bytes) -> object:
+        ((name, inner),) = outer.decode(data).items()
+        if name not in decoders:
+            raise ValueError(f"it is of the type {name}, and {', '.join(decoders)} are known")
+        return decoders[name](bytes(inner))
+
+    return Codec("one of " + ", ".join(map(_shape, kinds)), encoded, decoded)
+
+
+def _decoder(kind: type[T]) -> Callable[[bytes], T]:
+    return msgspec.json.Decoder(kind).decode
+
+
+def _shape(kind: type[Any]) -> str:
+    """What a change of its fields changes."""
+    return msgspec.json.encode(msgspec.json.schema(kind), order="deterministic").decode()

@@ -1,0 +1,147 @@
+"""What users write: typed, run in memory, crashed everywhere."""
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from oncelog.flow import Context, Flow, Stopped, Topic, json_of, one_of, text
+from tests.repo.tree import ROOT
+
+NOON_MS = 1_700_000_000_000
+
+
+@dataclass(frozen=True)
+class Order:
+    customer: str
+    amount: int
+
+
+@dataclass(frozen=True)
+class Payment:
+    customer: str
+    amount: int
+
+
+@dataclass(frozen=True)
+class Owed:
+    amount: int = 0
+
+
+@dataclass(frozen=True)
+class Balance:
+    owed: int
+    at_ms: int
+
+
+events = Topic("events", text, one_of(Order, Payment), partitions=2)
+ledger = Topic("ledger", text, one_of(Order, Payment), partitions=3)
+balances = Topic("balances", text, json_of(Balance), partitions=2)
+
+
+def book(owed: Owed, event: Order | Payment, at: Context[str]) -> tuple[Owed | None, list[Balance]]:
+    amount = owed.amount + (event.amount if isinstance(event, Order) else -event.amount)
+    return (Owed(amount) if amount else None), [Balance(amount, at.time_ms)]
+
+
+def billing() -> Flow:
+    flow = Flow("billing", version="1")
+    flow.read(events).through(ledger, key=lambda event: event.customer).step("owed", Owed, book).write(balances)
+    return flow
+
+
+SENT = [
+    events.sent("o1", Order("anna", 5), NOON_MS),
+    events.sent("o2", Order("bert", 7), NOON_MS + 1),
+    events.sent("o3", Order("anna", 2), NOON_MS + 2),
+    events.sent("p1", Payment("anna", 7), NOON_MS + 3),
+    events.sent("o4", Order("anna", 1), NOON_MS + 4),
+]
+
+
+def test_a_flow_keeps_state_by_key_behind_a_change_of_partition() -> None:
+    written = billing().simulate(SENT)
+    final = {}
+    for customer, balance in written[balances]:
+        final[customer] = balance.owed
+    assert final["bert"] == 7
+    assert sorted(balance.at_ms for _, balance in written[balances]) == [NOON_MS + at for at in range(5)]
+    assert len(written[ledger]) == 5
+    assert sorted(customer for customer, _ in written[ledger]) == ["anna"] * 4 + ["bert"]
+
+
+def test_one_key_keeps_its_order() -> None:
+    one = Topic("one", text, json_of(Order))
+    flow = Flow("f", version="1")
+    flow.read(one).filter(lambda order: order.amount > 0).step("owed", Owed, book).write(balances)
+    sent = [one.sent("anna", Order("anna", amount)) for amount in (1, 0, 2, 3)]
+    assert [balance.owed for _, balance in flow.simulate(sent)[balances]] == [1, 3, 6]
+
+
+def test_a_crash_at_each_step_changes_nothing() -> None:
+    flow = billing()
+    crashed = flow.simulate(SENT, crashes=True)
+    assert crashed.crashes > 100
+    assert crashed[balances] == flow.simulate(SENT)[balances]
+
+
+def test_a_function_that_does_not_repeat_is_found() -> None:
+    calls: list[int] = []
+
+    def counts_calls(owed: Owed, event: Order, at: Context[str]) -> tuple[Owed | None, list[Balance]]:
+        calls.append(1)
+        return owed, [Balance(len(calls), 0)]
+
+    orders = Topic("orders", text, json_of(Order))
+    flow = Flow("f", version="1")
+    flow.read(orders).step("owed", Owed, counts_calls).write(balances)
+    with pytest.raises(Stopped, match="after a crash at step"):
+        flow.simulate([orders.sent("anna", Order("anna", 1))], crashes=True)
+
+
+def test_what_cannot_be_stepped_over_is_named() -> None:
+    orders = Topic("orders", text, json_of(Order))
+    flow = Flow("f", version="1")
+    flow.read(orders).map(lambda order: Balance(10 // order.amount, 0)).write(balances)
+    with pytest.raises(Stopped, match="f, stage orders, cell 0: the record at offset 1 of orders: ZeroDivisionError"):
+        flow.simulate([orders.sent("a", Order("a", 1)), orders.sent("a", Order("a", 0))])
+
+
+def test_two_parts_with_one_name_are_refused() -> None:
+    flow = Flow("f", version="1")
+    flow.read(events)
+    with pytest.raises(ValueError, match="two parts with the name events"):
+        flow.read(events)
+
+
+def test_other_codecs_are_other_code() -> None:
+    one, other = billing(), Flow("billing", version="1")
+    other.read(events).write(Topic("out", text, one_of(Order, Payment)))
+    assert one.code == billing().code != other.code
+
+
+WRONG = """
+from oncelog.flow import Flow
+from tests.flow.test_program import Owed, balances, book, events, ledger
+
+flow = Flow("f", version="1")
+flow.read(events).step("owed", Owed, book).write(balances)
+flow.read(events, name="2").step("owed2", Owed, book).write(ledger)  # another value
+flow.read(events, name="3").write(balances)  # without the step
+flow.read(events, name="4").through(ledger, key=lambda event: event.custmer).step("owed4", Owed, book).write(balances)
+flow.read(balances).step("owed5", Owed, book).write(balances)  # takes other records
+flow.read(ledger).through(ledger, key=lambda event: event.amount)  # another key
+"""
+
+
+def test_mypy_finds_a_wrong_write_and_a_misspelt_field(tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.py"
+    wrong.write_text(WRONG)
+    command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", str(wrong)]
+    checked = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    found = [line.partition("wrong.py:")[2] for line in checked.stdout.splitlines() if "wrong.py:" in line]
+    lines = {int(each.partition(":")[0]) for each in found if " error: " in each}
+    assert lines == {7, 8, 9, 10, 11}, checked.stdout + checked.stderr
+    assert any('has no attribute "custmer"' in each for each in found)
