@@ -140,6 +140,16 @@ def test_a_torn_write_is_a_note_and_a_start_agrees() -> None:
         assert bool(log.recovered.cut_bytes) is bool(checked.notes)
 
 
+@pytest.mark.parametrize("config", [SMALL, LARGE])
+def test_a_torn_write_right_behind_the_recovery_point_is_a_note_too(config: LogConfig) -> None:
+    found = filled(config)
+    path = files(found, ".log")[-1]
+    found.open(path, write=True).pwritev([b"\xff" * 70], found.size(path))
+    checked = check(found)
+    assert (checked.damage, len(checked.notes), checked.end_offset) == ([], 1, 20)
+    assert open_log(found, config).next_offset == 20
+
+
 def test_every_damaged_batch_is_named_up_to_a_bound() -> None:
     disk = MemoryDisk()
     log = open_log(disk, LARGE)
