@@ -5,7 +5,8 @@ what has one value at a time has one key, since compaction keeps the last record
 a take-over carries the whole chain of journal pids, a state entry has the key of what it is about.
 """
 
-from typing import Annotated, Final, TypeVar
+from collections.abc import Mapping
+from typing import Annotated, Final
 
 import msgspec
 
@@ -110,38 +111,50 @@ class Goodbye(Entry, frozen=True, kw_only=True):
     nonce: Nonce
 
 
-Kind = TypeVar("Kind", bound=Entry)
-_KINDS: Final[dict[bytes, type[Entry]]] = {CLAIM: Claim, TAKE_OVER: TakeOver, COMMIT: Commit, GOODBYE: Goodbye}
+class Kinds:
+    """The kinds of records of one sort of topic, by the first byte of their keys."""
+
+    def __init__(self, topic: str, kinds: Mapping[bytes, type[Entry]]) -> None:
+        self._topic = topic
+        self._prefixes = {kind: prefix for prefix, kind in kinds.items()}
+        self._decoders = {prefix: msgspec.json.Decoder(kind) for prefix, kind in kinds.items()}
+
+    def encoded(self, entry: Entry, own: bytes = b"") -> tuple[bytes, bytes]:
+        """Key and value; `own` is what of the key is this record's alone."""
+        return self._prefixes[type(entry)] + own, _encode(entry)
+
+    def knows(self, key: bytes) -> bool:
+        return key[:1] in self._decoders
+
+    def decoded(self, key: bytes, value: bytes) -> Entry:
+        """Raises Unreadable."""
+        try:
+            version = _version.decode(value).v
+            if version > VERSION:
+                raise Unreadable(
+                    f"a record of version {version} stands in the {self._topic}, and this program reads up to "
+                    f"{VERSION}: a newer oncelog wrote it. Run that one"
+                )
+            entry: Entry = self._decoders[key[:1]].decode(value)
+        except (KeyError, msgspec.MsgspecError) as error:
+            raise Unreadable(
+                f"the record with the key {key[:60]!r} is no record of a {self._topic} ({error}): something else "
+                "writes to this topic, or it is damaged. Find out who writes to it"
+            ) from error
+        return entry
+
+
 _encode: Final = msgspec.json.Encoder().encode
-_decoders: Final = {kind: msgspec.json.Decoder(entry) for kind, entry in _KINDS.items()}
 _version: Final = msgspec.json.Decoder(Entry)
+_JOURNAL: Final = Kinds("journal", {CLAIM: Claim, TAKE_OVER: TakeOver, COMMIT: Commit, GOODBYE: Goodbye})
 
-
-def key_of(entry: Entry) -> bytes:
-    """A claim's is its own; of each other kind there is one record at a time."""
-    if isinstance(entry, Claim):
-        return b"%b%d" % (CLAIM, entry.journal_pid)
-    return next(key for key, kind in _KINDS.items() if type(entry) is kind)
+decoded: Final = _JOURNAL.decoded  # any of them but a state entry
 
 
 def encoded(entry: Entry) -> tuple[bytes, bytes]:
-    return key_of(entry), _encode(entry)
+    """A claim has a key of its own; of each other kind there is one record at a time."""
+    return _JOURNAL.encoded(entry, own_key_of(entry))
 
 
-def decoded(key: bytes, value: bytes) -> Entry:
-    """Of any kind but a state entry. Raises Unreadable."""
-    kind = key[:1]
-    try:
-        version = _version.decode(value).v
-        if version > VERSION:
-            raise Unreadable(
-                f"a record of version {version} stands in the journal, and this program reads up to {VERSION}: a newer "
-                "oncelog wrote it. Run that one"
-            )
-        entry: Entry = _decoders[kind].decode(value)
-    except (KeyError, msgspec.MsgspecError) as error:
-        raise Unreadable(
-            f"the record with the key {key[:60]!r} is no record of a journal ({error}): something else writes to this "
-            "topic, or it is damaged. Find out who writes to it"
-        ) from error
-    return entry
+def own_key_of(entry: Entry) -> bytes:
+    return b"%d" % entry.journal_pid if isinstance(entry, Claim) else b""

@@ -1,0 +1,129 @@
+"""What all processes of a flow must agree on: the topic `oncelog.flow.NAME`, as a plan over `slots/register.py`.
+
+Many may write to it; of facts that exclude each other the first counts. A fact's key is its own, since compaction keeps
+the last record of a key. A control is the next one of a numbered chain: who asks for a pause says which control it was
+that it saw last, so of two that were asked for at once one counts, and the other is told.
+"""
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import Annotated, Final
+
+import msgspec
+
+from oncelog.flow.formats import MOST_PLACES, Count, Entry, Kinds, Name, Nonce
+from oncelog.slots.register import Fact, Record, Register, Subject, key_of_attempt
+
+FLOW: Final[Subject] = ("flow",)
+
+
+class Identity(Entry, frozen=True, kw_only=True):
+    """What flow has this name: its parts, from topic to topic. Another one under the same name is refused."""
+
+    nonce: Nonce
+    parts: Annotated[list[tuple[Name, Name, Name]], msgspec.Meta(max_length=MOST_PLACES)]  # stage, from, to
+
+
+class Cells(Entry, frozen=True, kw_only=True):
+    """How many cells a stage has: for ever, since state and slots are theirs."""
+
+    nonce: Nonce
+    stage: Name
+    cells: Count
+
+
+class Run(Entry, frozen=True, kw_only=True):
+    """A run is begun. With ends it is over where every input is read up to its end, and a retry is the same run."""
+
+    nonce: Nonce
+    run: Name
+    code: Name
+    ends: Annotated[dict[str, list[Count]], msgspec.Meta(max_length=MOST_PLACES)] | None = None  # topic: by partition
+
+
+class Finished(Entry, frozen=True, kw_only=True):
+    nonce: Nonce
+    run: Name
+
+
+class Order(Enum):
+    RUN = "run"
+    PAUSE = "pause"
+    STOP = "stop"
+
+
+class Control(Entry, frozen=True, kw_only=True):
+    nonce: Nonce
+    number: Count  # one behind that of the newest that counts
+    order: Order
+
+
+FlowEntry = Identity | Cells | Run | Finished | Control
+_KINDS: Final = Kinds("flow's register", {b"f": Identity, b"n": Cells, b"r": Run, b"e": Finished, b"o": Control})
+
+
+def subject_of(entry: FlowEntry) -> Subject:
+    """Facts about the same exclude each other."""
+    match entry:
+        case Cells():
+            return "cells", entry.stage
+        case Run():
+            return "run", entry.run
+        case Finished():
+            return "finished", entry.run
+        case Control():
+            return "control", entry.number
+        case _:
+            return FLOW
+
+
+def encoded(entry: FlowEntry, attempt: int = 1) -> tuple[bytes, bytes]:
+    """Of each attempt to append it, with a key that only this one has."""
+    key, value = _KINDS.encoded(entry, entry.nonce.encode())
+    return key_of_attempt(key, attempt), value
+
+
+class FlowRegister(Register):
+    def __init__(self, next_offset: int = 0) -> None:
+        super().__init__(next_offset)
+        self.number = 0  # of the newest control that counts
+        self.order = Order.RUN
+
+    def owns(self, key: bytes) -> bool:
+        return _KINDS.knows(key)
+
+    def fact_of(self, record: Record) -> Fact | None:
+        if record.key is None or record.value is None:
+            return None
+        entry = _KINDS.decoded(record.key, record.value)
+        assert isinstance(entry, FlowEntry)
+        return Fact(entry, entry.nonce, (subject_of(entry),))
+
+    def admits(self, fact: Fact, subject: Subject) -> bool:
+        """A control follows the newest one."""
+        return not isinstance(fact.content, Control) or fact.content.number == self.number + 1
+
+    def counted(self, fact: Fact, won: Sequence[Subject], offset: int) -> None:
+        if isinstance(fact.content, Control):
+            self.number, self.order = fact.content.number, fact.content.order
+
+    # --- questions
+
+    @property
+    def identity(self) -> Identity | None:
+        return self._content(FLOW)  # type: ignore[return-value]
+
+    def cells(self, stage: str) -> int | None:
+        found = self._content(("cells", stage))
+        return found.cells if isinstance(found, Cells) else None
+
+    def run(self, run: str) -> Run | None:
+        """The first of its name: a retry goes on with its ends."""
+        return self._content(("run", run))  # type: ignore[return-value]
+
+    def is_finished(self, run: str) -> bool:
+        return self._content(("finished", run)) is not None
+
+    def _content(self, subject: Subject) -> object:
+        fact = self.fact(subject)
+        return None if fact is None else fact.content
