@@ -41,7 +41,7 @@ class Admin:
         settings = read_settings([f"log.dir={folder}", *given])
         self.settings = settings
         self.topics = Topics(settings, RealDisk(), ProducerMap, CLOCK.now())
-        groups = SimpleNamespace(topic_deleted=lambda name, now: asyncio.sleep(0))
+        groups = SimpleNamespace(forgetting=lambda topic, now: iter(()))
         self.broker: Any = SimpleNamespace(
             settings=settings,
             topics=self.topics,

@@ -6,7 +6,7 @@ Each change is made in an order that a crash cannot harm: see `metadata_log.py` 
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from uuid import UUID, uuid4
 
@@ -175,9 +175,10 @@ class Topics:
         if topic.is_internal:
             raise KafkaError(ErrorCode.invalid_topic_exception, f"Topic '{topic.name}' is internal")
 
-    def deleting(self, topic: Topic, now: Now) -> Generator[None, None, None]:
+    def deleting(self, topic: Topic, now: Now, forgetting: Iterable[None] = ()) -> Generator[None, None, None]:
         """Forget the topic: it is gone with the first step, and its name is free with the last one. In between its logs
-        are let go and its files marked, for `remove_deleted`. What a kill leaves undone is done at the next start."""
+        are let go, its files marked, for `remove_deleted`, and what others know of it is forgotten. What a kill leaves
+        undone is done at the next start."""
         self.check_delete(topic)
         definition = self._metadata.definitions[topic.name]
         with self._holding(topic.name, len(topic.partitions)):
@@ -193,6 +194,7 @@ class Topics:
             if unsettled is not None:  # a start may find the topic, and must find its files then
                 raise unsettled
             yield from self._finish_deletion(definition, now)
+            yield from forgetting
 
     def remove_deleted(self) -> None:
         """Remove the files of deleted topics; slow, and safe to call from any number of threads."""

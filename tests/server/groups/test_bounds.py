@@ -11,7 +11,7 @@ import pytest
 
 from oncelog.server.api import apis
 from oncelog.server.call import Call
-from oncelog.server.errors import ErrorCode
+from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.groups import coordinator
 from oncelog.server.groups.coordinator import GroupCoordinator
 from oncelog.server.groups.member import Member, Members
@@ -144,38 +144,16 @@ def in_steps(house: House, steps: list[Iterator[None]]) -> GroupCoordinator:
 async def test_housekeeping_goes_in_steps_and_ends_with_the_server() -> None:
     house = House()
     house.make_topic("t")
-    steps: list[Iterator[None]] = []
-    groups = in_steps(house, steps)
+    groups = house.groups
     now = house.clock.now()
     for number in range(5):
         groups.commit(f"g{number}", {TopicPartition("t", 0): CommittedOffset(1, -1, "", now.wall_ms)}, now)
-    ended = groups.topic_deleted("t", now)
-    (step,) = steps
-    next(step)
-    next(step)
-    assert [groups.committed(f"g{number}", "t", 0) is None for number in range(5)] == [True, False, False, False, False]
-    groups.commit("g4", {TopicPartition("t", 0): CommittedOffset(7, -1, "", now.wall_ms)}, now)
-    assert not ended.done()
-    at_once(step)
-    assert ended.done()
-    left = [groups.committed(f"g{number}", "t", 0) for number in range(5)]
-    assert [each is not None and each.offset for each in left] == [False, False, False, False, 7]
-
-
-async def test_many_offsets_of_one_group_are_forgotten_in_turns_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coordinator, "REMOVED_AT_A_TIME", 2)
-    house = House()
-    house.make_topic("t", 5)
-    steps: list[Iterator[None]] = []
-    groups = in_steps(house, steps)
-    now = house.clock.now()
-    committed = CommittedOffset(1, -1, "", now.wall_ms)
-    groups.commit("g", {TopicPartition("t", index): committed for index in range(5)}, now)
-    groups.topic_deleted("t", now)
-    (step,) = steps
-    left = [sum(groups.committed("g", "t", index) is not None for index in range(5)) for _ in step]
-    assert left == [5, 3, 1]
-    assert groups.committed_topics("g") == {}
+    left = []
+    for _ in groups.forgetting("t", now):
+        left.append(sum(groups.committed(f"g{number}", "t", 0) is not None for number in range(5)))
+        if left[-1] == 2:
+            groups.stop()
+    assert left == [5, 4, 3, 2, 2], "nothing is taken after the end"
 
 
 def commit_five(house: House, groups: GroupCoordinator) -> None:
@@ -187,6 +165,32 @@ def commit_five(house: House, groups: GroupCoordinator) -> None:
 
 def left_of_five(groups: GroupCoordinator) -> int:
     return sum(groups.committed("g", "t", index) is not None for index in range(5))
+
+
+async def test_many_offsets_of_one_group_are_forgotten_in_turns_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coordinator, "REMOVED_AT_A_TIME", 2)
+    house = House()
+    commit_five(house, house.groups)
+    left = [left_of_five(house.groups) for _ in house.groups.forgetting("t", house.clock.now())]
+    assert left == [5, 3, 1]
+    assert house.groups.committed_topics("g") == {}
+
+
+async def test_the_name_of_a_topic_is_free_when_the_last_offset_of_it_is_forgotten() -> None:
+    house = House()
+    house.make_topic("t")
+    for number in range(3):
+        house.commit(f"g{number}", "t", 5)
+    topic, now = house.topics.get("t"), house.clock.now()
+    assert topic is not None
+    left = []
+    for _ in house.topics.deleting(topic, now, house.groups.forgetting("t", now)):
+        left.append(sum(house.offset(f"g{number}", "t") is not None for number in range(3)))
+        with pytest.raises(KafkaError):
+            house.make_topic("t")
+    assert left[-3:] == [3, 2, 1]
+    house.make_topic("t")
+    assert [house.offset(f"g{number}", "t") for number in range(3)] == [None] * 3
 
 
 async def test_expired_offsets_of_one_group_go_in_turns_and_those_that_are_committed_meanwhile_stay(

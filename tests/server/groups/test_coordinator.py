@@ -23,6 +23,7 @@ from oncelog.server.groups.records import CommittedOffset
 from oncelog.server.groups.state import State
 from oncelog.server.groups.store import GroupStore
 from oncelog.server.names import OFFSETS_TOPIC
+from oncelog.server.turns import at_once
 from tests.log.memory_disk import MemoryDisk
 from tests.server.groups.support import SESSION_MS, House, join_request, joined
 
@@ -287,7 +288,7 @@ async def test_a_deleted_topic_takes_its_offsets_along_even_if_it_is_made_again(
     house.commit("g", "t", 5)
     house.commit("g", "other", 6)
     house.delete_topic("t")
-    house.groups.topic_deleted("t", house.clock.now())
+    at_once(house.groups.forgetting("t", house.clock.now()))
     house.make_topic("t")
     house = house.after_restart()
     assert (house.offset("g", "t"), house.offset("g", "other")) == (None, 6)
@@ -300,7 +301,7 @@ async def test_what_is_committed_while_a_request_to_delete_its_topic_has_to_wait
     house.clock.advance(5)
     house.commit("g", "t", 5)
     house.delete_topic("t")
-    house.groups.topic_deleted("t", asked)
+    at_once(house.groups.forgetting("t", asked))
     assert house.offset("g", "t") is None
 
 
@@ -335,7 +336,7 @@ async def test_where_the_disk_refuses_to_forget_one_group_the_others_go_on_and_i
         house.commit(group, "t", 5)
     refuse_one_group(monkeypatch, "a")
     house.delete_topic("t")
-    house.groups.topic_deleted("t", house.clock.now())
+    at_once(house.groups.forgetting("t", house.clock.now()))
     house.make_topic("t")
     assert [house.offset(group, "t") for group in "abc"] == [5, None, None]
     house.timers.advance(LOOK_MS)

@@ -38,8 +38,8 @@ async def _delete(name: str | None, topic_id: UUID | None, call: Call) -> Any:
     try:
         topic = _find(name, topic_id, call)
         name, topic_id = topic.name, topic.id
-        await call.broker.turns.run(call.broker.topics.deleting(topic, call.now))
-        await call.broker.groups.topic_deleted(topic.name, call.now)  # who is told may make it again at once
+        forgetting = call.broker.groups.forgetting(topic.name, call.now)
+        await call.broker.turns.run(call.broker.topics.deleting(topic, call.now, forgetting))
     except KafkaError as refusal:
         code, message = refusal.code, refusal.message
     if code is ErrorCode.topic_deletion_disabled and call.version < DISABLED_SINCE:

@@ -46,6 +46,7 @@ MINUTE_MS = 60_000
 REMOVED_AT_A_TIME = 500  # offsets: a millisecond or two
 
 T = TypeVar("T", JoinAnswer, SyncAnswer)
+Stale = tuple[str, str, Mapping[int, CommittedOffset]]  # topic, group, and what it has committed by partition
 
 
 def limits_of(settings: Settings) -> GroupLimits:
@@ -230,19 +231,10 @@ class GroupCoordinator:
         except KafkaError as refusal:
             return refusal.code
 
-    def topic_deleted(self, name: str, now: Now) -> asyncio.Future[None]:
-        """Offsets of a topic that is gone would be wrong for the next one of that name. Done when they are gone."""
-        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def steps() -> Iterator[None]:
-            try:
-                yield from self._forget_offsets(name, now)
-            finally:
-                if not ended.done():
-                    ended.set_result(None)
-
-        self._in_turns(steps())
-        return ended
+    def forgetting(self, topic: str, now: Now) -> Iterator[None]:
+        """What was committed for a topic that is gone would be wrong for the next one of its name. Until this ends
+        there is none, so nobody commits for it."""
+        yield from self._forget(self._committed_for(topic), now)
 
     # Groups as a whole
 
@@ -364,7 +356,7 @@ class GroupCoordinator:
 
     def _keep_house(self, now: Now) -> Iterator[None]:
         """What nobody will ask for again is taken out of the log and of memory."""
-        yield from self._forget(dict(self._refused), now)
+        yield from self._forget([(*place, committed) for place, committed in self._refused.items()], now)
         yield from self._forget_missing_topics(now)
         refusal: KafkaError | None = None
         for group in list(self.groups.values()):
@@ -398,18 +390,17 @@ class GroupCoordinator:
         """A crash may have come between the end of a topic and that of its offsets."""
         for name in self._store.offsets.topics():
             if self._topics.get(name) is None:
-                yield from self._forget_offsets(name, now)
+                # As they are now: another topic of that name may be there before this ends.
+                yield from self._forget(list(self._committed_for(name)), now)
             yield
 
-    def _forget_offsets(self, topic: str, now: Now) -> Iterator[None]:
-        """What was committed for the topic until now: another one of its name may be there before this ends."""
-        found = self._store.offsets.of_topic(topic)
-        yield from self._forget({(topic, group_id): committed for group_id, committed in found}, now)
+    def _committed_for(self, topic: str) -> Iterator[Stale]:
+        return ((topic, *each) for each in self._store.offsets.of_topic(topic))
 
-    def _forget(self, stale: Mapping[tuple[str, str], Mapping[int, CommittedOffset]], now: Now) -> Iterator[None]:
-        """By topic and group. Where the disk refuses it for one group, the others go on."""
+    def _forget(self, stale: Iterable[Stale], now: Now) -> Iterator[None]:
+        """Where the disk refuses it for one group, the others go on."""
         refusal: KafkaError | None = None
-        for (topic, group_id), committed in stale.items():
+        for topic, group_id, committed in stale:
             self._refused.pop((topic, group_id), None)
             try:
                 yield from self._forget_of_group(group_id, topic, committed, now)

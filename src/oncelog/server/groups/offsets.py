@@ -81,9 +81,12 @@ class Offsets:
     def topics(self) -> list[str]:
         return list(self._groups_of)
 
-    def of_topic(self, topic: str) -> list[tuple[str, dict[int, CommittedOffset]]]:
-        """By group: what it has committed for the topic, as it is now."""
-        return [(group_id, dict(self._of_group[group_id][topic])) for group_id in self._groups_of.get(topic, ())]
+    def of_topic(self, topic: str) -> Iterator[tuple[str, dict[int, CommittedOffset]]]:
+        """By group: what it has committed for the topic, as it is when its turn comes."""
+        for group_id in list(self._groups_of.get(topic, ())):
+            committed = self._of_group.get(group_id, {}).get(topic)
+            if committed:
+                yield group_id, dict(committed)
 
 
 def _size_bytes(committed: CommittedOffset | None) -> int:
