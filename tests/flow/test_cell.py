@@ -66,6 +66,22 @@ def test_without_a_goodbye_other_code_sends_nothing_before_the_deadline_of_the_o
     assert drive(world, new, lambda: is_working(new))
 
 
+def test_who_follows_one_that_waits_for_other_code_waits_for_it_too() -> None:
+    """The first of them has fenced the old code, and its take-over stands before the second's."""
+    world = calm()
+    old = at_the_end(world)
+    last_ms = old.cell.until_ms + world.limits.settle_ms
+    second = Process(world, code="8")
+    second.cell.awaits_until_ms = 0  # it does not wait for a goodbye
+    assert drive(world, second, lambda: second.cell.state is State.YIELDING)
+    third = Process(world, code="8")
+    assert drive(world, third, lambda: third.cell.state is State.AWAITING or is_working(third))
+    third.cell.awaits_until_ms = 0
+    assert not drive(world, third, lambda: is_working(third), 200)
+    world.now_ms += last_ms - world.now.wall_ms
+    assert drive(world, third, lambda: is_working(third))
+
+
 def test_a_newer_tenancy_is_left_alone() -> None:
     world = calm()
     holder = Process(world, tenancy=Tenancy(5, 0))

@@ -97,7 +97,7 @@ def test_a_function_that_does_not_repeat_is_found() -> None:
     orders = Topic("orders", text, json_of(Order))
     flow = Flow("f", version="1")
     flow.read(orders).step("owed", Owed, counts_calls).write(balances)
-    with pytest.raises(Stopped, match="after a crash at step"):
+    with pytest.raises(Stopped, match=r"after a crash at step 0 of \d+ it wrote"):
         flow.simulate([orders.sent("anna", Order("anna", 1))], crashes=True)
 
 
@@ -107,6 +107,25 @@ def test_what_cannot_be_stepped_over_is_named() -> None:
     flow.read(orders).map(lambda order: Balance(10 // order.amount, 0)).write(balances)
     with pytest.raises(Stopped, match="f, stage orders, cell 0: the record at offset 1 of orders: ZeroDivisionError"):
         flow.simulate([orders.sent("a", Order("a", 1)), orders.sent("a", Order("a", 0))])
+
+
+def test_what_is_merged_comes_in_the_order_of_time_with_a_crash_at_each_step_too() -> None:
+    orders, payments = Topic("orders", text, json_of(Order)), Topic("payments", text, json_of(Payment))
+    flow = Flow("f", version="1")
+    both = flow.read(orders).filter(lambda order: order.amount > 0).merge("all", flow.read(payments))
+    both.step("owed", Owed, book).write(balances)
+    sent = [orders.sent("anna", Order("anna", amount), at) for amount, at in ((5, 1), (0, 2), (3, 30))]
+    sent += [payments.sent("anna", Payment("anna", amount), at) for amount, at in ((5, 10), (1, 20), (2, 40))]
+    done = flow.simulate(sent, crashes=True)
+    assert [balance for _, balance in done[balances]] == [
+        Balance(5, 1), Balance(0, 10), Balance(-1, 20), Balance(2, 30), Balance(0, 40)
+    ]  # fmt: skip
+
+
+def test_numbers_of_partitions_that_do_not_fit_are_refused() -> None:
+    flow = Flow("f", version="1")
+    with pytest.raises(ValueError, match="all merges topics of 2 and 3 partitions"):
+        flow.read(events).merge("all", flow.read(ledger))
 
 
 def test_two_parts_with_one_name_are_refused() -> None:
@@ -133,6 +152,7 @@ flow.read(events, name="3").write(balances)  # without the step
 flow.read(events, name="4").through(ledger, key=lambda event: event.custmer).step("owed4", Owed, book).write(balances)
 flow.read(balances).step("owed5", Owed, book).write(balances)  # takes other records
 flow.read(ledger).through(ledger, key=lambda event: event.amount)  # another key
+flow.read(events, name="6").merge("7", flow.read(balances, name="8")).write(balances)  # one of two
 """
 
 
@@ -143,5 +163,5 @@ def test_mypy_finds_a_wrong_write_and_a_misspelt_field(tmp_path: Path) -> None:
     checked = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     found = [line.partition("wrong.py:")[2] for line in checked.stdout.splitlines() if "wrong.py:" in line]
     lines = {int(each.partition(":")[0]) for each in found if " error: " in each}
-    assert lines == {7, 8, 9, 10, 11}, checked.stdout + checked.stderr
+    assert lines == {7, 8, 9, 10, 11, 12}, checked.stdout + checked.stderr
     assert any('has no attribute "custmer"' in each for each in found)

@@ -74,13 +74,20 @@ class Scope(NamedTuple):
 Operation = Callable[[Item, Scope], Iterable[Item]]
 
 
+class Branch(NamedTuple):
+    """An input, and what happens to its records before they meet those of others."""
+
+    source: Topic[Any, Any]
+    operations: tuple[Operation, ...] = ()
+
+
 @dataclass(frozen=True)
 class Part:
     """What becomes one stage: from a topic to a topic."""
 
     name: str
-    source: Topic[Any, Any]
-    operations: tuple[Operation, ...]
+    branches: tuple["Branch", ...]  # several: their order is planned
+    operations: tuple[Operation, ...]  # on all of them
     sink: Topic[Any, Any]
     key: Callable[[Any], Any] | None  # None: the key stays
 
@@ -88,11 +95,13 @@ class Part:
 class Stream(Generic[K, V]):
     """Records of one key type and one value type, somewhere in a flow."""
 
-    def __init__(self, flow: "Program", name: str, source: Topic[Any, Any], operations: tuple[Operation, ...]) -> None:
-        self._flow, self._name, self._source, self._operations = flow, name, source, operations
+    def __init__(
+        self, flow: "Program", name: str, branches: tuple[Branch, ...], operations: tuple[Operation, ...] = ()
+    ) -> None:
+        self._flow, self._name, self._branches, self._operations = flow, name, branches, operations
 
     def _then(self, operation: Operation) -> "Stream[Any, Any]":
-        return Stream(self._flow, self._name, self._source, (*self._operations, operation))
+        return Stream(self._flow, self._name, self._branches, (*self._operations, operation))
 
     def map(self, function: Callable[[V], V2]) -> "Stream[K, V2]":
         return self._then(lambda item, _: (Item(item.key, function(item.value)),))
@@ -119,17 +128,28 @@ class Stream(Generic[K, V]):
 
         return self._then(run)
 
+    def merge(self, name: str, other: "Stream[K2, V2]") -> "Stream[K | K2, V | V2]":
+        """Both, in one order, by their times. The order is written down before anything of it is sent."""
+        branches = [Branch(b.source, (*b.operations, *s._operations)) for s in (self, other) for b in s._branches]
+        counts = {branch.source.partitions for branch in branches}
+        if len(counts) > 1:
+            raise ValueError(
+                f"flow {self._flow.name}: {name} merges topics of {' and '.join(map(str, sorted(counts)))} partitions: "
+                "bring them to one number with `through` first"
+            )
+        return Stream(self._flow, self._flow.claim_name(name), tuple(branches))
+
     def through(self, topic: Topic[K2, V], key: Callable[[V], K2]) -> "Stream[K2, V]":
         """Records change partition by another key: here one stage ends and another begins."""
         self._end(topic, key)
-        return Stream(self._flow, self._flow.claim_name(topic.name), topic, ())
+        return Stream(self._flow, self._flow.claim_name(topic.name), (Branch(topic),))
 
     def write(self, topic: Topic[K, V]) -> None:
         self._end(topic, None)
 
     def _end(self, topic: Topic[Any, Any], key: Callable[[Any], Any] | None) -> None:
         self._flow.codecs += [topic.key.name, topic.value.name]
-        self._flow.parts.append(Part(self._name, self._source, self._operations, topic, key))
+        self._flow.parts.append(Part(self._name, self._branches, self._operations, topic, key))
 
 
 class Program:
@@ -148,7 +168,7 @@ class Program:
 
     def read(self, topic: Topic[K, V], *, name: str | None = None) -> Stream[K, V]:
         self.codecs += [topic.key.name, topic.value.name]
-        return Stream(self, self.claim_name(name or topic.name), topic, ())
+        return Stream(self, self.claim_name(name or topic.name), (Branch(topic),))
 
     def claim_name(self, name: str) -> str:
         if name in self._names:

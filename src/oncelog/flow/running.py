@@ -16,23 +16,24 @@ class PartWork:
 
     def step(self, state: Mapping[bytes, bytes], input: int, record: InputRecord) -> Stepped:
         part = self.part
+        source, first = part.branches[input]
         changes: dict[bytes, bytes | None] = {}
         if record.key is None or record.value is None:
             lacks = "key" if record.key is None else "value"
-            raise Unworkable(f"the record at offset {record.offset} of {part.source.name} has no {lacks}")
+            raise Unworkable(f"the record at offset {record.offset} of {source.name} has no {lacks}")
 
         def get(key: bytes) -> bytes | None:
             return changes[key] if key in changes else state.get(key)
 
         scope = Scope(record.key, time_of(record), get, changes.__setitem__)
         try:
-            items = [Item(part.source.key.decode(record.key), part.source.value.decode(record.value))]
-            for operation in part.operations:
+            items = [Item(source.key.decode(record.key), source.value.decode(record.value))]
+            for operation in (*first, *part.operations):
                 items = [each for item in items for each in operation(item, scope)]
             outputs = [self._output(item, scope.time_ms) for item in items]
         except Exception as error:
             raise Unworkable(
-                f"the record at offset {record.offset} of {part.source.name}: {type(error).__name__}: {error}"
+                f"the record at offset {record.offset} of {source.name}: {type(error).__name__}: {error}"
             ) from error
         return Stepped(changes, outputs)
 

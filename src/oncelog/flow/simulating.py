@@ -38,10 +38,13 @@ from oncelog.slots.replay import Slot
 K = TypeVar("K")
 V = TypeVar("V")
 
-LIMITS: Final = Limits(commit_every_ms=3, retry_backoff_ms=1)
+LIMITS: Final = Limits(commit_every_ms=3, retry_backoff_ms=1, wait_ms=5)
 MOST_MS: Final = 200_000
 BEGIN_MS: Final = 1 << 40  # on both clocks
 FETCHED_AT_ONCE: Final = 3  # so that a little input comes in several steps
+
+
+Inputs = Sequence[Sequence[InputRecord]]
 
 
 class Stopped(AssertionError):
@@ -84,8 +87,8 @@ class Log:
 class CellRun:
     """One cell, from nothing to the end of its input, with holders that follow one another."""
 
-    def __init__(self, program: Program, part: Part, cell: int, records: Sequence[InputRecord]) -> None:
-        self.part, self.records = part, records
+    def __init__(self, program: Program, part: Part, cell: int, inputs: Inputs) -> None:
+        self.part, self.inputs = part, inputs
         self.journal = Place(f"oncelog.flow.{program.name}.{part.name}", cell)
         outputs = [Place(part.sink.name, index) for index in range(part.sink.partitions)]
         self.logs = {place: Log() for place in (self.journal, *outputs)}
@@ -94,7 +97,8 @@ class CellRun:
             name=part.name,
             cell=cell,
             journal=self.journal,
-            inputs=(Input(part.source.name, "id"),),
+            inputs=tuple(Input(branch.source.name, "id") for branch in part.branches),
+            has_plan=len(part.branches) > 1,
             outputs=tuple(OutputPlace(place, "id") for place in outputs),
         )
         self.code = program.code
@@ -136,13 +140,17 @@ class CellRun:
                 self.now_ms += 1
                 if self.now_ms - BEGIN_MS > MOST_MS:
                     raise Stopped(f"{self.stage.title}: it comes to no end ({cell.state.name}, {cell.why})")
-                done = cell.journal.commit
-                if not self.records or (done is not None and done.inputs[0].next_offset == len(self.records)):
+                if self._is_done(cell):
                     cell.leave(self.now)
                 to_do.extend(cell.actions(self.now))
                 continue
             self.steps += 1
         return None
+
+    def _is_done(self, cell: Cell) -> bool:
+        done = cell.journal.commit
+        reached = [each.next_offset for each in done.inputs] if done else [0] * len(self.inputs)
+        return reached == [len(records) for records in self.inputs]
 
     def _do(self, cell: Cell, action: Any, connected: set[Place]) -> Callable[[], object]:
         """At once; its answer comes with the next step."""
@@ -171,7 +179,7 @@ class CellRun:
                 self.logs[self.journal].store(Identity(-1, -1), -1, [Record(0, action.key, action.value)])
                 return lambda: cell.claimed(self.now)
             case Fetch():
-                there = self.records[action.from_offset :][:FETCHED_AT_ONCE]
+                there = self.inputs[action.input][action.from_offset :][:FETCHED_AT_ONCE]
                 return lambda: cell.fetched(action.input, there, action.from_offset + len(there), self.now)
             case ReadBack():
                 slots = self._slots(action)
@@ -235,9 +243,9 @@ def simulate(program: Program, sent: Iterable[Sent], *, crashes: bool) -> Simula
     for topic, key, value, at_ms in sent:
         _add(topics, Place(topic.name, topic.partition_of(key)), key, value, (), at_ms)
     for part in program.parts:
-        for cell in range(part.source.partitions):
-            records = topics.get(Place(part.source.name, cell), [])
-            calm = CellRun(program, part, cell, records)
+        for cell in range(part.branches[0].source.partitions):
+            inputs = [topics.get(Place(branch.source.name, cell), []) for branch in part.branches]
+            calm = CellRun(program, part, cell, inputs)
             calm.run()
             if crashes:
                 count += _crash_everywhere(program, part, cell, calm)
@@ -255,7 +263,7 @@ def _add(topics: dict[Place, list[InputRecord]], place: Place, *about: Any) -> N
 def _crash_everywhere(program: Program, part: Part, cell: int, calm: CellRun) -> int:
     expected = calm.outputs()
     for step in range(calm.steps):
-        run = CellRun(program, part, cell, calm.records)
+        run = CellRun(program, part, cell, calm.inputs)
         try:
             run.run(step)
             run.run()
