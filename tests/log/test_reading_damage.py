@@ -52,6 +52,18 @@ def test_readers_of_a_zeroed_segment_are_told_and_the_others_are_served() -> Non
     assert told(log) == set(range(segment.base_offset, segment.end_offset))
 
 
+@pytest.mark.parametrize("config", [SMALL, LARGE])
+def test_a_wrong_offset_of_one_batch_keeps_no_other_from_its_readers(config: LogConfig) -> None:
+    for bit in (62, 40, 10):
+        for offset in range(COUNT - 1):  # behind the last one nothing tells which of the two is wrong
+            disk, log = filled(config)
+            segment = log.segments[log.segments.number_of(offset)]
+            place = segment.find(offset)
+            assert place is not None
+            disk.flip(segment.log_path, place[0] + 7 - bit // 8, bit % 8)
+            assert told(log) == {offset}, (bit, offset)
+
+
 def test_readers_of_two_segments_that_changed_places_are_told() -> None:
     disk, log = filled()
     one, other = log.segments[1], log.segments[3]

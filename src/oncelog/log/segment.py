@@ -107,19 +107,19 @@ class Segment:
             at, last = 0, len(chunk) - _OFFSETS_BYTES
             while at <= last:
                 base_offset, length, delta = _offsets_at(chunk, at)
-                if promised >= 0 and base_offset != promised:
-                    raise self.damaged(position + at, f"offset {base_offset} where {promised} should be")
-                promised = -1
                 if length < HEADER_BYTES - LENGTH_PREFIX_BYTES:
                     raise self.damaged(position + at, f"a batch length of {length}")
+                if base_offset > offset or (promised >= 0 and base_offset != promised):
+                    if self._follows(position + at + length + LENGTH_PREFIX_BYTES, offset):
+                        promised = -1
+                        at += length + LENGTH_PREFIX_BYTES  # what is wrong with it is nothing to those behind it
+                        continue
+                    if promised >= 0 and base_offset != promised:
+                        raise self.damaged(position + at, f"offset {base_offset} where {promised} should be")
+                promised = -1
                 if base_offset + delta >= offset:
-                    size_bytes = length + LENGTH_PREFIX_BYTES
-                    epoch, magic = _epoch_and_magic_at(chunk, at)
-                    if magic != MAGIC or position + at + size_bytes > end or base_offset >= self.end_offset:
-                        raise self.damaged(position + at, f"no batch that holds offset {offset} can be there")
-                    if base_offset > offset and offset >= self.base_offset and not self.has_gaps:
-                        raise self.damaged(position + at, f"offset {base_offset} where {offset} should be")
-                    return position + at, size_bytes, base_offset, epoch
+                    self._check_holder(chunk, at, position + at, offset)
+                    return position + at, length + LENGTH_PREFIX_BYTES, base_offset, _epoch_and_magic_at(chunk, at)[0]
                 at += length + LENGTH_PREFIX_BYTES
             if at == 0:
                 raise self.damaged(position, f"{len(chunk)} bytes are no batch")
@@ -127,6 +127,22 @@ class Segment:
         if self.base_offset <= offset < self.end_offset and not self.has_gaps:
             raise self.damaged(position, f"the segment ends before offset {offset}")
         return None
+
+    def _check_holder(self, chunk: bytes, at: int, position: int, offset: int) -> None:
+        """Whether the header can be that of the batch that holds the offset, or of the first after it."""
+        base_offset, length, _ = _offsets_at(chunk, at)
+        end = position + length + LENGTH_PREFIX_BYTES
+        if _epoch_and_magic_at(chunk, at)[1] != MAGIC or end > self.size_bytes or base_offset >= self.end_offset:
+            raise self.damaged(position, f"no batch that holds offset {offset} can be there")
+        if base_offset > offset >= self.base_offset and not self.has_gaps:
+            raise self.damaged(position, f"offset {base_offset} where {offset} should be")
+
+    def _follows(self, position: int, offset: int) -> bool:
+        """Whether a batch begins there that comes before the offset, or with it."""
+        header = self.batch(position, HEADER_BYTES) if position + HEADER_BYTES <= self.size_bytes else b""
+        return (
+            len(header) == HEADER_BYTES and header[16] == MAGIC and self.base_offset < _number_at(header)[0] <= offset
+        )
 
     def rots(self, position: int, end: int) -> None:
         """Readers are told from here on, instead of being given those bytes."""
