@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import oncelog.spark
+from oncelog.spark.sealed.surroundings import JOB_GROUP
 from oncelog.spark.sink.direct import QUERY
 from tests.peers.server_process import ServerProcess
 from tests.spark import milestones as here
@@ -76,16 +77,18 @@ def crashes(monkeypatch: pytest.MonkeyPatch) -> Crashes:
 
 
 @contextmanager
-def batch_of(spark: Any, query: str) -> Iterator[Callable[..., None]]:
+def batch_of(spark: Any, query: str, run: str | None = None) -> Iterator[Callable[..., None]]:
     """Sinks called as foreachBatch calls them, with frames of the test's own."""
 
     def call(sink: Any, frame: Any, batch: int) -> None:
         # As in the thread of a query: Spark's writers find Python's formats by the session of their thread.
         spark._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
         spark.sparkContext.setLocalProperty(QUERY, query)
+        spark.sparkContext.setLocalProperty(JOB_GROUP, run)
         sink(frame, batch)
 
     try:
         yield call
     finally:
-        spark.sparkContext.setLocalProperty(QUERY, None)
+        for name in (QUERY, JOB_GROUP):
+            spark.sparkContext.setLocalProperty(name, None)

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from pyspark.sql import functions as F
@@ -286,6 +287,46 @@ def test_a_path_of_another_query_is_refused(
     with batch_of(spark, "two") as call, pytest.raises(SealedError, match="belongs to query 'one'"):
         call(new_sink(oncelog_server, topic, tmp_path / "p"), frame, 0)
     assert len(values(oncelog_server, topic)) == 3
+
+
+def test_a_second_frame_of_a_batch_is_refused_and_goes_on_with_a_sink_of_its_own(
+    spark: Any, oncelog_server: ServerProcess, topic: str, tmp_path: Path
+) -> None:
+    """It was taken for the first frame, run again, so its rows were dropped without a word."""
+    make_topic(oncelog_server, topic)
+    sink = new_sink(oncelog_server, topic, tmp_path / "p")
+    other = new_sink(oncelog_server, topic, tmp_path / "other")
+    named = new_sink(oncelog_server, topic, tmp_path / "other", **{"sink.name": f"other-{topic}"[:200]})
+    frames = [spark.range(at, at + 3).selectExpr("CAST(id AS STRING) AS value") for at in (0, 3)]
+    for first, second in ((sink, sink), (sink, new_sink(oncelog_server, topic, tmp_path / "p")), (sink, other)):
+        run = str(uuid4())
+        with batch_of(spark, topic, run) as call:
+            call(first, frames[0], 0)
+            with pytest.raises(SealedError, match=r"batch 0 was given to a sealed sink with .* before"):
+                call(second, frames[1], 0)
+    with batch_of(spark, topic, str(uuid4())) as call:
+        call(sink, frames[0], 0)
+        call(named, frames[1], 0)
+    with batch_of(spark, "two") as call, pytest.raises(SealedError, match="belongs to query 'test"):
+        call(sink, frames[1], 0)
+    assert values(oncelog_server, topic) == [b"%d" % number for number in range(6)]
+
+
+@pytest.mark.thorough
+def test_spark_says_which_run_brings_a_batch(spark: Any, query: NewQuery, server: ServerProcess, topic: str) -> None:
+    """Two frames of one batch to one sink, as a `foreachBatch` may send them."""
+    job = query()
+    sink = new_sink(server, topic, job.path)
+    job.add("a", "b")
+    rows = spark.readStream.schema("value STRING").text(str(job.input))
+
+    def twice(frame: Any, batch: int) -> None:
+        for _ in range(2):
+            sink(frame, batch)
+
+    writer = rows.writeStream.foreachBatch(twice)
+    with pytest.raises(Exception, match="batch 0 was given to a sealed sink with path"):
+        writer.option("checkpointLocation", str(job.checkpoint)).trigger(availableNow=True).start().awaitTermination(60)
 
 
 def test_the_checkpoint_is_no_path(query: NewQuery) -> None:

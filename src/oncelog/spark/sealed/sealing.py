@@ -3,18 +3,20 @@
 import os
 import uuid
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from pyspark.sql.types import NullType
 
 from oncelog.spark.option import BadOption
 from oncelog.spark.options import sink_options
 from oncelog.spark.sealed.batch import Sealing
-from oncelog.spark.sealed.manifest import Owner
+from oncelog.spark.sealed.manifest import Owner, SealedError
 from oncelog.spark.sealed.sending import SparkLanes
-from oncelog.spark.sealed.surroundings import query_of, storage_of
+from oncelog.spark.sealed.surroundings import query_of, run_of, storage_of
 from oncelog.spark.sink.checking import lane_properties
 from oncelog.spark.sink.columns import check_columns
+
+_given: Final[dict[str, tuple[str, int]]] = {}  # the run and its last batch, by what only one frame of it may use
 
 
 class Sealed:
@@ -31,12 +33,27 @@ class Sealed:
 
     def __call__(self, frame: Any, batch: int) -> None:
         frame = _narrowed(frame, check_columns(frame.schema, self._topic))
-        if self._sealing is None:
-            self._sealing = self._begin(frame)
+        query, run = query_of(frame), run_of(frame)
+        if self._sealing is None or self._sealing.owner.query != query:
+            self._sealing = self._begin(frame, query)
+        if run is not None:
+            self._check_first(self._sealing, run, batch)
         self._sealing.run(frame, batch)
 
-    def _begin(self, frame: Any) -> Sealing:
-        query = query_of(frame)
+    def _check_first(self, sealing: Sealing, run: str, batch: int) -> None:
+        """A second frame of a batch would be taken for the first one that is run again, and dropped."""
+        servers = sink_options(self._options).client["bootstrap.servers"]
+        used = (f"path={sealing.storage.where('')!r}", f"sink {sealing.owner.sink!r} at {servers}")
+        for each in used:
+            if _given.get(each) == (run, batch):
+                raise SealedError(
+                    f"batch {batch} was given to a sealed sink with {each} before, by the same run of the query: this "
+                    "frame is not written. Leave the first sealed(...) as it is, and give the other one a path and a "
+                    "`sink.name` of its own"
+                )
+        _given.update(dict.fromkeys(used, (run, batch)))
+
+    def _begin(self, frame: Any, query: str) -> Sealing:
         owner = Owner(query=query, sink=sink_options(self._options).sink_name or query)
         storage, rows = storage_of(frame, self.path)
         return Sealing(

@@ -5,6 +5,7 @@ server's, which has no JVM: there the path must be a local one.
 """
 
 import os
+import re
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
@@ -16,6 +17,8 @@ from oncelog.spark.sealed.parquet_files import ParquetFiles
 from oncelog.spark.sealed.storage import Storage
 from oncelog.spark.sink.direct import QUERY
 
+JOB_GROUP: Final = "spark.jobGroup.id"  # which Spark calls after the run, unless the user says otherwise
+_RUN: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _CONNECT: Final = "under Spark Connect"
 
 
@@ -34,6 +37,15 @@ def query_of(frame: Any) -> str:
             "PYSPARK_PIN_THREAD as it is"
         )
     return query
+
+
+def run_of(frame: Any) -> str | None:
+    """The id of this run of the query, which brings each batch once; None where nobody says."""
+    if is_connect(frame):
+        active = frame.sparkSession.streams.active
+        return str(active[0].runId) if len(active) == 1 else None
+    group: str | None = frame.sparkSession.sparkContext.getLocalProperty(JOB_GROUP)
+    return group if group is not None and _RUN.fullmatch(group) else None
 
 
 def _only_query(frame: Any) -> str:
