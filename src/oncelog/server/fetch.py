@@ -15,6 +15,7 @@ from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.partitions import partition_of, topic_of
 from oncelog.server.straight import STRAIGHT_BYTES
 from oncelog.server.topics import Partition, Topic, Topics
+from oncelog.server.turns import at_once
 from oncelog.wire.fetch_request import FetchPartition, FetchRequest
 from oncelog.wire.hot import FETCH_TOPIC_IDS, Fetched, encode_fetched
 
@@ -245,13 +246,8 @@ class Fetch:
 
     def _read(self, *, in_slices: bool = False) -> Read:
         """What there is now: by topic, how many bytes, and whether something went wrong."""
-        reading = self._reading(in_slices=in_slices)
-        while True:
-            try:
-                next(reading)
-            except StopIteration as end:
-                found: Read = end.value
-                return found
+        found: Read = at_once(self._reading(in_slices=in_slices))
+        return found
 
     def _reading(self, *, in_slices: bool = False) -> Generator[None, None, Read]:
         """The same, a partition at a time. What is not sent in the same turn counts against the memory of all, as it is

@@ -8,16 +8,20 @@ every connection.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 TURN_MS = 5
 
 Result = TypeVar("Result")
 
 
-def at_once(steps: Iterator[None]) -> None:
-    """For those that have nobody to leave turns to."""
-    deque(steps, maxlen=0)
+def at_once(steps: Iterator[None]) -> Any:
+    """What the steps come to, for those that have nobody to leave turns to."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
 
 
 class Turns:

@@ -83,12 +83,8 @@ class House:
         at_once(self.topics.deleting(topic, self.clock.now()))
 
     def delete_group(self, group_id: str) -> object:
-        steps = self.groups.deleting_group(group_id, self.clock.now())
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                return end.value
+        found: object = at_once(self.groups.deleting_group(group_id, self.clock.now()))
+        return found
 
     def commit(self, group_id: str, topic: str, offset: int, partition: int = 0, metadata: str = "") -> object:
         now = self.clock.now()
