@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from oncelog.client.errors import KafkaException
+from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.net.retry import Clock, Patience
 from oncelog.client.register import topic as keepers
 from oncelog.client.register.partition import Fetched, OutOfRange
 from oncelog.records.read import records_of
 from oncelog.slots.register import Record
-from oncelog.spark.sink.errors import SinkRefused
+from oncelog.spark.sink.errors import MayPass, SinkRefused
 from oncelog.spark.sink.lane import VERSION, VERSION_KEY, topic_of
 from oncelog.spark.sink.standing import Standing
 from oncelog.spark.sink.state_topic import KIND, StateTopic
@@ -77,6 +77,32 @@ def test_what_a_new_leader_does_not_show_yet_is_waited_for_and_not_passed_over()
         standing = asyncio.run(topic.read())
         assert (standing.owner, standing.open) == (log.standing.owner, log.standing.open)
         assert standing.next_offset == len(log.records)
+
+
+def test_a_topic_that_was_just_made_is_waited_for_as_long_as_brokers_take_to_hear_of_it() -> None:
+    """A broker that is busy with other topics knows nothing of it for seconds; it is not taken for one that is gone."""
+    made_s, now_s = 20.0, 0.0
+
+    class Busy(LaggingLog):
+        async def create(self, config: Mapping[str, str]) -> None:
+            pass
+
+        async def bounds(self) -> tuple[int, int]:
+            if now_s < made_s:
+                raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART, retriable=True))
+            return 0, 0
+
+    async def sleep(pause_s: float) -> None:
+        nonlocal now_s
+        now_s += pause_s
+
+    patience = Patience(total_s=60.0, settle_s=keepers.UNKNOWN_S)
+    topic = StateTopic(Busy([], []), KIND, Standing, patience, clock=Clock(lambda: now_s, sleep))
+    asyncio.run(topic.create())
+    assert made_s <= now_s < made_s + 2
+    made_s = 2 * now_s
+    with pytest.raises(MayPass, match=r"topic oncelog\.sink\.s, which holds the sink's state, is not there any more"):
+        asyncio.run(topic.read())
 
 
 def test_a_topic_that_lost_what_was_read_is_told_in_words() -> None:

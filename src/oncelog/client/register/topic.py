@@ -5,6 +5,8 @@ holds whatever stands before it.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from math import inf
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 from oncelog.client.errors import KafkaError, KafkaException
@@ -72,7 +74,7 @@ class TopicKeeper(Generic[R]):
         failure = await self._log.create({**CONFIG, **self._kind.config})
         if failure is not None and failure.code() != KafkaError.TOPIC_ALREADY_EXISTS:
             raise self._kind.refused(f"topic {self.topic}, for {self._kind.what}, cannot be made: {failure.str()}")
-        await self.patiently(self._log.bounds)  # which waits until it is led
+        await self.patiently(self._log.bounds, settle_s=inf)  # which waits until it is known everywhere, and led
 
     async def check_config(self) -> None:
         """That the topic keeps what is written, as far as we may know: somebody else may have made it."""
@@ -196,12 +198,14 @@ class TopicKeeper(Generic[R]):
 
     # --- patience
 
-    async def patiently(self, question: Callable[[], Awaitable[T]]) -> T:
-        """Asked again while the failure is a passing one."""
+    async def patiently(self, question: Callable[[], Awaitable[T]], *, settle_s: float | None = None) -> T:
+        """Asked again while the failure is a passing one. `settle_s`: so long a broker may know nothing of the topic,
+        where that is not what it usually may."""
+        patience = self._patience if settle_s is None else replace(self._patience, settle_s=settle_s)
         try:
             return await ask(
                 question,
-                self._patience,
+                patience,
                 refresh=self._log.partition_count,
                 gave_up=self._no_answer,
                 clock=self._clock,
