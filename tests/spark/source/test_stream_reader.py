@@ -14,11 +14,12 @@ from oncelog.client.consumer import range_engine, ranges
 from oncelog.client.consumer.consumer import Consumer
 from oncelog.client.consumer.ranges import DataLost, Range
 from oncelog.client.types import TopicPartition
+from oncelog.clock import monotonic_s
 from oncelog.spark.option import BadOption
 from oncelog.spark.source import group, stream
 from oncelog.spark.source.columns import schema
 from oncelog.spark.source.errors import SourceError
-from oncelog.spark.source.planning import NoSuchTopic
+from oncelog.spark.source.planning import NoSuchTopic, Planner
 from oncelog.spark.source.stream import StreamReader
 from tests.peers.server_process import ServerProcess
 from tests.raw import RawConnection
@@ -341,3 +342,32 @@ def test_a_column_that_is_not_there_or_of_another_type_is_refused(server: Server
         StreamReader(given, StructType().add("values", BinaryType()))
     with pytest.raises(BadOption, match="Column 'offset' is of type bigint, not int"):
         StreamReader(given, StructType().add("offset", IntegerType()))
+
+
+@pytest.mark.parametrize("is_strict", [True, False])
+def test_a_topic_that_is_deleted_between_two_questions_is_told_at_once(
+    is_strict: bool, raw: RawConnection, topic: str, make: MakeReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b"):
+        new_topic(raw, f"{topic}-{name}")
+        produce(raw, f"{topic}-{name}", 0, 5)
+    reader = make(subscribe=f"{topic}-a,{topic}-b", failOnDataLoss=is_strict)
+    start = reader.latestOffset(sent(reader.initialOffset()), ALL)
+    asked, deleted = Planner.partitions, list[int]()
+
+    def then_deleted(planner: Planner, *, or_fewer: bool) -> set[tuple[str, int]]:
+        found = asked(planner, or_fewer=or_fewer)
+        if not deleted:
+            deleted.append(raw.delete_topic(f"{topic}-b"))
+        return found
+
+    monkeypatch.setattr(Planner, "partitions", then_deleted)
+    began_s = monotonic_s()
+    if is_strict:
+        with pytest.raises(NoSuchTopic, match=f"there is no topic {topic}-b on"):
+            reader.latestOffset(sent(start), ALL)
+    else:
+        end = reader.latestOffset(sent(start), ALL)
+        assert offsets_read(reader, start, end) == []
+    assert deleted == [0]
+    assert monotonic_s() - began_s < WAIT_S, "not only after the patience for what passes"

@@ -3,15 +3,18 @@
 import asyncio
 import re
 from collections.abc import Iterable, Mapping
-from typing import Self
+from typing import Final, Self
 
 from oncelog.client import KafkaError, KafkaException
 from oncelog.client.door import UNKNOWN, OffsetFound, Patience, cool, error_of, exception_of, offsets_at, warm
+from oncelog.clock import monotonic_s
 from oncelog.spark.option import BadOption
 from oncelog.spark.options import SourceOptions
 from oncelog.spark.source.bounds import LATEST, Bound, Offsets, Partition, Time, Word
 from oncelog.spark.source.errors import SourceError, in_words
 from oncelog.spark.source.group import Commits
+
+PAUSE_S: Final = 0.1  # a topic that was just made is not known to its leader yet
 
 
 class NoSuchTopic(SourceError):
@@ -105,18 +108,34 @@ class Planner:
 
     # --- offsets
 
-    def offsets(self, asked: Mapping[Partition, int]) -> dict[Partition, int]:
+    def ends(self, *, or_fewer: bool) -> dict[Partition, int]:
+        """Of all that are to be read. A topic may be deleted between the two questions, so where its leader does not
+        know it either, both are asked again."""
+        until_s = monotonic_s() + self._patience.total_s
+        while True:
+            partitions = self.partitions(or_fewer=or_fewer)
+            try:
+                return self.offsets(dict.fromkeys(partitions, LATEST), self._settling)
+            except SourceError as failure:
+                cause = failure.__cause__
+                is_unknown = isinstance(cause, KafkaException) and cause.error.code() in UNKNOWN
+                if not is_unknown or monotonic_s() >= until_s:
+                    raise
+            self.pause(PAUSE_S)
+
+    def offsets(self, asked: Mapping[Partition, int], patience: Patience | None = None) -> dict[Partition, int]:
         """What LATEST, EARLIEST or a time is in each partition; -1 where no record is of that time or later."""
         if not asked:
             return {}
+        patience = patience or self._patience
         brokers = self._client.brokers
         read_committed = self._client.settings.isolation_level == "read_committed"
 
         async def ask() -> dict[Partition, OffsetFound]:
-            return await offsets_at(brokers, asked, self._patience, read_committed=read_committed)
+            return await offsets_at(brokers, asked, patience, read_committed=read_committed)
 
         with in_words():
-            found = self._client.ask(ask, self._patience)
+            found = self._client.ask(ask, patience)
         return {partition: each.offset for partition, each in found.items()}
 
     def bound(self, bound: Bound, partitions: set[Partition], *, is_start: bool) -> dict[Partition, int]:

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from oncelog.clock import monotonic_s
 from oncelog.spark.options import source_options
 from oncelog.spark.source import group, positions, range_task
-from oncelog.spark.source.bounds import EARLIEST, LATEST, Partition
+from oncelog.spark.source.bounds import EARLIEST, Partition
 from oncelog.spark.source.columns import check_schema
 from oncelog.spark.source.errors import lost
 from oncelog.spark.source.planning import Planner
@@ -107,8 +107,7 @@ class StreamReader(DataSourceStreamReader, AvailableNow):
         return self._asking
 
     def _ends(self) -> Offsets:
-        partitions = self._planner.partitions(or_fewer=not self._options.fail_on_data_loss)
-        return self._planner.offsets(dict.fromkeys(partitions, LATEST))
+        return self._planner.ends(or_fewer=not self._options.fail_on_data_loss)
 
     def _ends_after(self, before: Positions) -> Offsets:
         """Ends below what was read are asked for again: a broker may lag behind the one that was asked before."""
