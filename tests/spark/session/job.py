@@ -12,12 +12,16 @@ import time
 from typing import Any
 
 ROWS = 1000
+STATE_STORE = (
+    "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider StateStoreProviderId[ storeId=x ]"
+)
 SETTINGS = {"spark.driver.memory": "600m", "spark.sql.shuffle.partitions": 2}
 
 # What Spark says of itself that nobody can act on, and beside it what must not be lost.
 DROPPED = (
     ("org.apache.hadoop.util.NativeCodeLoader", "warn", "Unable to load native-hadoop library for your platform..."),
     ("org.apache.spark.util.Utils", "warn", "Your hostname, x, resolves to a loopback address: 127.0.0.1"),
+    (STATE_STORE, "warn", "The state for version 3 doesn't exist in loadedMaps. Reading snapshot file and delta files"),
     ("org.apache.spark.util.Utils", "error", "Aborting task"),
     ("org.apache.spark.sql.execution.datasources.v2.AppendDataExec", "error", "Data source write support x aborted."),
     (
@@ -47,6 +51,7 @@ KEPT = (
     ("org.apache.spark.sql.execution.datasources.v2.AppendDataExec", "error", "something else went wrong"),
     ("org.apache.spark.util.Utils", "error", "Uncaught exception in thread x"),
     ("org.apache.spark.storage.ShuffleBlockFetcherIterator", "error", "Error occurred while fetching local blocks, x"),
+    (STATE_STORE, "warn", "Error cleaning up files"),
     ("some.other.Class", "warn", "look here"),
 )
 
