@@ -12,6 +12,7 @@ from oncelog.wire.messages import Schema, schema
 
 ANONYMOUS = "User:ANONYMOUS"
 ANSWER_BYTES = 100 * 2**20  # as the largest request; no client takes a larger answer
+HELD_STEP_BYTES = 64 * 1024
 STRUCT_BYTES = 32  # of an answer, without its texts: an estimate
 
 
@@ -46,6 +47,7 @@ class Call:
     local_host: str = ""  # the address by which the client reached us
     principal: str = ANONYMOUS
     answer_bytes: int = 0  # about how large the answer is that is being made
+    held_bytes: int = 0  # of it, by what all make together
 
     @property
     def schema(self) -> Schema:
@@ -75,6 +77,18 @@ class Call:
         for thing in things:
             if turns.is_over():
                 await turns.next()
+            if self.answer_bytes - self.held_bytes >= HELD_STEP_BYTES:
+                await self._hold()
             one = make(thing)
             made.append(await one if iscoroutine(one) else one)
         return tuple(made)
+
+    async def _hold(self) -> None:
+        """Wait until there is room for what has been made since."""
+        more_bytes = self.answer_bytes - self.held_bytes
+        await self.broker.memory.answers.hold(more_bytes, self)
+        self.held_bytes += more_bytes
+
+    def let_go(self) -> None:
+        held_bytes, self.held_bytes = self.held_bytes, 0
+        self.broker.memory.answers.let_go(held_bytes, self)

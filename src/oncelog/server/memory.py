@@ -1,10 +1,12 @@
 """Bounds on what connections may hold together: a budget of bytes, and a small pool of large buffers."""
 
+import asyncio
 from bisect import insort
 from collections import OrderedDict
 from collections.abc import Callable
 
 UNSENT_BYTES = 256 * 2**20  # answers that clients do not take may hold this much; fetches beyond it answer little
+MADE_BYTES = 64 * 2**20  # of answers that are being made, once packed; until then they take some three times as much
 
 
 class Budget:
@@ -134,6 +136,43 @@ class LargeBuffers:
                 del self._kept[0]
 
 
+class Answers:
+    """Those that are made of many objects, while they are made. None goes on while too much waits to be taken."""
+
+    def __init__(self, unsent: Budget, is_wanted: Callable[[], None]) -> None:
+        self._made = Budget(MADE_BYTES)
+        self._unsent = unsent
+        self._is_wanted = is_wanted
+
+    @property
+    def held_bytes(self) -> int:
+        return self._made.held_bytes
+
+    async def hold(self, size_bytes: int, holder: object) -> None:
+        while not self._unsent.left_bytes:
+            self._is_wanted()
+            await _called(self._unsent.wait, self._unsent.forget)
+        while not self._made.take_more(size_bytes, holder):
+            await _called(self._made.wait_for_more, self._made.forget)
+
+    def let_go(self, size_bytes: int, holder: object) -> None:
+        self._made.give_back(size_bytes, holder)
+
+
+async def _called(wait: Callable[[Callable[[], None]], None], forget: Callable[[Callable[[], None]], None]) -> None:
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def call() -> None:
+        if not future.done():
+            future.set_result(None)
+
+    wait(call)
+    try:
+        await future
+    finally:
+        forget(call)
+
+
 class Memory:
     """What all connections together may hold."""
 
@@ -141,6 +180,7 @@ class Memory:
         self.unserved = Budget(unserved_bytes)  # of large frames on their way
         self.unsent = Budget(UNSENT_BYTES)
         self.large_buffers = LargeBuffers()
+        self.answers = Answers(self.unsent, self.is_wanted)
         self._on_want: Callable[[], None] = lambda: None
 
     def watch(self, on_want: Callable[[], None]) -> None:

@@ -17,10 +17,14 @@ LARGE_BYTES = 16 * 1024  # by the estimate of `Call.new`
 def packed_aside(handle: Callable[[Any, Call], Awaitable[Any]]) -> Callable[[Any, Call], Awaitable[Any]]:
     @wraps(handle)
     async def packed(request: Any, call: Call) -> Any:
-        answer = await handle(request, call)
-        if call.answer_bytes < LARGE_BYTES:
-            return answer
-        body = await call.broker.aside.run(call.schema.encode, answer, call.correlation_id)
-        return Encoded((SIZE.pack(len(body)), body))
+        try:
+            answer = await handle(request, call)
+            if call.answer_bytes < LARGE_BYTES:
+                return answer
+            body = await call.broker.aside.run(call.schema.encode, answer, call.correlation_id)
+        finally:
+            call.let_go()
+        call.broker.memory.unsent.hold(len(body))  # until the connection has it
+        return Encoded((SIZE.pack(len(body)), body), held_bytes=len(body))
 
     return packed
