@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 from unittest.mock import patch
+from weakref import WeakKeyDictionary
 
 from oncelog.flow import actions, formats, table
 from oncelog.flow.cell import Cell
@@ -204,8 +205,36 @@ def _no_clock(real: Any) -> Any:
     return until
 
 
+_claims: WeakKeyDictionary[Journal, int] = WeakKeyDictionary()  # how many stand among what was read
+
+
+def _counts_claims(real: Any) -> Any:
+    def read(journal: Journal, batches: Sequence[JournalBatch], up_to: int | None = None) -> bool:
+        new = [each for each in batches if each.base_offset >= journal.next_offset and each.identity.pid < 0]
+        _claims[journal] = _claims.get(journal, 0) + len(new)
+        return real(journal, batches, up_to)  # type: ignore[no-any-return]
+
+    return read
+
+
+def _behind_the_last(real: Any) -> Any:
+    """The journal's sequences go on, instead of beginning anew under the next epoch."""
+
+    def take_over(cell: Holding, *about: Any) -> None:
+        due = cell.journal.next_offset - _claims.get(cell.journal, 0)
+        resume = cell.sender.resume
+
+        def resumed(place: Place, identity: Identity, _: int, *more: Any, **named: Any) -> None:
+            resume(place, identity, due, *more, **named)
+
+        with patch.object(cell.sender, "resume", resumed):
+            real(cell, *about)
+
+    return take_over
+
+
 PLANNED: Final = Rules(has_plan=True)
-NO_FENCE_RAISED: Final = (Journal, "due_epoch", lambda _: property(lambda journal: max(0, journal.fence[1])))
+NO_FENCE_RAISED: Final = (Journal, "due_epoch", lambda _: property(lambda journal: 0))
 
 MUTANTS: Final = (
     Mutant(
@@ -241,5 +270,13 @@ MUTANTS: Final = (
     Mutant("reconnects by itself", Rules(connects_and_checks=False)),
     Mutant("old timestamps", Rules(output_age_ms=FORGET_MS)),
     Mutant("no read-back", PLANNED, ((actions, "is_own", _whoever_stands_there),)),
-    Mutant("no fence", PLANNED, (NO_FENCE_RAISED,)),
+    Mutant(
+        "no fence",
+        PLANNED,
+        (
+            NO_FENCE_RAISED,
+            (Journal, "read", _counts_claims),
+            (table.TABLE[State.READING], Event.FREE, lambda row: (_behind_the_last(row[0]), row[1])),
+        ),
+    ),
 )
