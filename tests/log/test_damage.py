@@ -276,13 +276,14 @@ def test_what_compaction_is_about_to_replace_stays_where_the_replacement_is_not_
 
 @pytest.mark.parametrize("stayed_up", [True, False])
 @pytest.mark.parametrize("is_clean", [True, False])
-def test_another_partitions_snapshot_cuts_nothing_off(stayed_up: bool, is_clean: bool) -> None:
+@pytest.mark.parametrize("longer", [range(20), range(39, 40)], ids=["from the beginning", "at the end"])
+def test_another_partitions_snapshot_cuts_nothing_off(stayed_up: bool, is_clean: bool, longer: range) -> None:
     """Files that were restored into the wrong folder: the same offset, at another place."""
     for ours, theirs in ((SMALL, LARGE), (LARGE, SMALL), (LARGE, LARGE)):
         disk = MemoryDisk()
         log, other = open_log(disk, ours), open_log(disk, theirs, folder="data/other-0")
         for number in range(40):
-            put(log, b"%d" % number * (5 if number < 20 else 1), pid=LEASED, sequence=number)
+            put(log, b"%d" % number * (5 if number in longer else 1), pid=LEASED, sequence=number)
             put(other, b"%d" % number)
         log.checkpoint(NOW)
         other.checkpoint(NOW)

@@ -116,7 +116,7 @@ class _Check:
         self._gaps_below = gaps_below(disk, folder, self._names, self._known)
         self._snapshot: snapshots.Snapshot | None = None  # the newest that is good
         self._expected = -1  # the offset that comes next, where that is known
-        self._end = (0, 0)  # the segment and the byte where it would stand
+        self._end = (-1, 0)  # the segment that the batch before is in, and the byte where that ends
         self._epoch = -1
         self._is_cut = False  # a start ends the log before what follows
 
@@ -142,7 +142,7 @@ class _Check:
             if not self._is_cut:
                 self._check_segment(piece, pieces[number + 1 :])
         if self._snapshot is not None and self._expected == self._snapshot.point.offset:
-            self._check_point(self._snapshot.point, *self._end)
+            self._check_point(self._snapshot.point, self._end, (pieces[-1].base_offset, 0))
         checked.end_offset = max(self._expected, checked.start_offset)
         if self._known.stayed_up and self._expected < checked.start_offset:
             checked.damaged(
@@ -238,7 +238,7 @@ class _Check:
             self._problem(piece, 0, reason, [piece, *following])
             if self._is_cut:
                 return
-        self._expected, self._end = piece.base_offset, (piece.base_offset, 0)
+        self._expected = piece.base_offset
         size_bytes = self._disk.size(piece.log_path)
         self._checked.size_bytes += size_bytes
         index = _IndexCheck(self._disk, piece.index_path)
@@ -291,7 +291,8 @@ class _Check:
     ) -> bool:
         """Whether to go on with what follows."""
         if self._snapshot is not None and self._snapshot.point.offset <= header.base_offset:
-            self._check_point(self._snapshot.point, piece.base_offset, position)
+            if self._snapshot.point.offset == header.base_offset:
+                self._check_point(self._snapshot.point, self._end, (piece.base_offset, position))
             self._epoch, self._snapshot = self._snapshot.epochs.latest, None  # as a start knows it
         if header.base_offset != self._expected:
             self._out_of_order(piece, position, header.base_offset, following)
@@ -314,9 +315,9 @@ class _Check:
                 self._on_batch(header, batch)
         return True
 
-    def _check_point(self, point: snapshots.RecoveryPoint, base_offset: int, position: int) -> None:
-        is_behind = position == 0 and base_offset == point.offset  # a segment that was begun since
-        if not is_behind and (base_offset, position) != (point.base_offset, point.position):
+    def _check_point(self, point: snapshots.RecoveryPoint, *places: tuple[int, int]) -> None:
+        """The end of a segment and the beginning of the next are two names of one place."""
+        if (point.base_offset, point.position) not in places:
             self._checked.damaged(
                 f"{_name(snapshot_path(self._folder, point.offset))} is of another log: offset {point.offset} is not "
                 f"at byte {point.position} of the segment {point.base_offset}"
