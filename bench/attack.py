@@ -15,6 +15,7 @@ from typing import Any
 
 import click
 
+from bench import attacks_on_topics  # noqa: F401  # its rows stand among the others
 from bench.attacks import ROWS, Row, Said, row
 from bench.command import chosen, circumstances, keep, write_between
 from bench.process import cpu_seconds, resident_mb
