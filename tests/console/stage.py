@@ -190,4 +190,4 @@ class Stage:
 
 
 def _record(kind: str, number: int, content: Content, *rest: object) -> Rec:
-    return Rec(encode(kind, content), key_of(kind, number, *rest))
+    return Rec(encode(kind, content), key_of(kind, number, *rest, "nonce"))

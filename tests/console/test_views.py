@@ -244,7 +244,7 @@ def mark(batch: int, lane: int) -> bytes:
 )
 def test_what_no_sink_has_written_is_told_as_such(shown: Shown, value: bytes) -> None:
     topic = shown.stage.topic(topic_of(f"strange-{len(value)}"))
-    shown.stage.send(topic, [Rec(value, b"0/state")])
+    shown.stage.send(topic, [Rec(value, b"0/state/nonce")])
     assert shown.view(sink_view, topic=topic)["trouble"]
 
 

@@ -13,6 +13,7 @@ import selectors
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -103,8 +104,9 @@ def run(order: Order, write: Callable[[bytes], object]) -> int:
     relay, lines = Relay(teller), Lines()
     with subprocess.Popen(command(order, os.environ), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as tool:
         assert tool.stdin is not None and tool.stdout is not None
-        tool.stdin.write(properties(order).encode())
-        tool.stdin.close()
+        with suppress(BrokenPipeError):  # it has ended already, and its exit code says why
+            tool.stdin.write(properties(order).encode())
+            tool.stdin.close()
         os.set_blocking(tool.stdout.fileno(), False)
         with selectors.DefaultSelector() as ready:
             ready.register(tool.stdout, selectors.EVENT_READ)

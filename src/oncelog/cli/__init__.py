@@ -4,6 +4,7 @@ Files whose names begin with an underscore are what commands share. What is prom
 included, stands in docs/cli.md.
 """
 
+import logging
 import os
 import sys
 from importlib import import_module
@@ -41,7 +42,13 @@ class Commands(Pointing):
 
     def main(self, *arguments: Any, **keywords: Any) -> Any:
         _open_what_is_closed()
-        return super().main(*arguments, **keywords)
+        reach = logging.getLogger("oncelog.client.reach")
+        before = reach.level
+        reach.setLevel(logging.ERROR)  # a command says itself what it could not reach
+        try:
+            return super().main(*arguments, **keywords)
+        finally:
+            reach.setLevel(before)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, _with_command(args))

@@ -17,6 +17,7 @@ PURPOSES: Final[Mapping[str, str]] = {
     "connect": "Spark Connect, beside [spark]",
     "chaos": "`oncelog chaos`, also with librdkafka",
     "console": "the page to look at, `oncelog serve --console`",
+    "flow": "flows and their simulation, `import oncelog.flow`",
 }
 
 

@@ -13,7 +13,7 @@ from oncelog.client.net.connection import Endpoint
 if TYPE_CHECKING:
     from oncelog.client.properties import ClientSettings
 
-_log: Final = logging.getLogger("oncelog.client")
+_log: Final = logging.getLogger("oncelog.client.reach")
 
 SLOW_S: Final = 3.0  # a host that drops packets fails only after `socket.connection.setup.timeout.ms`
 
