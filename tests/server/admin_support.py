@@ -12,6 +12,7 @@ from oncelog.producers import ProducerMap
 from oncelog.server.api import Api, apis
 from oncelog.server.aside import Aside
 from oncelog.server.call import Call, Encoded
+from oncelog.server.memory import Memory
 from oncelog.server.settings_reading import read_settings
 from oncelog.server.topics import Topic, Topics
 from oncelog.server.turns import Turns
@@ -49,6 +50,7 @@ class Admin:
             node_id=settings.node_id,
             turns=Turns(lambda: 0),
             aside=Aside(),
+            memory=Memory(settings.queued_max_request_bytes),
         )
 
     def ask(self, name: str, version: int, **values: Any) -> Any:

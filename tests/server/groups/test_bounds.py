@@ -23,6 +23,7 @@ from oncelog.server.groups.messages import (
 )
 from oncelog.server.groups.offsets import TopicPartition
 from oncelog.server.groups.records import CommittedOffset
+from oncelog.server.memory import Memory
 from oncelog.server.names import OFFSETS_TOPIC
 from oncelog.server.turns import Turns, at_once
 from tests.log.memory_disk import MemoryDisk
@@ -238,7 +239,7 @@ async def test_a_group_is_deleted_whole_also_when_the_client_hangs_up_half_way(m
     monkeypatch.setattr(coordinator, "REMOVED_AT_A_TIME", 2)
     house = House()
     commit_five(house, house.groups)
-    broker: Any = SimpleNamespace(groups=house.groups, turns=EVERY_TURN_IS_OVER)
+    broker: Any = SimpleNamespace(groups=house.groups, turns=EVERY_TURN_IS_OVER, memory=Memory(-1))
     api = next(each for each in apis().values() if each.name == "delete_groups")
     assert api.handle is not None
     call = Call(broker, api.name, 2, "test", "127.0.0.1", "PLAINTEXT", house.clock.now())
@@ -314,7 +315,7 @@ async def test_many_members_leave_in_turns(monkeypatch: pytest.MonkeyPatch) -> N
             here.append(len(house.groups.groups["g"].members))
             return True
 
-    broker: Any = SimpleNamespace(groups=house.groups, turns=Watched(lambda: 0))
+    broker: Any = SimpleNamespace(groups=house.groups, turns=Watched(lambda: 0), memory=Memory(-1))
     api = next(each for each in apis().values() if each.name == "leave_group")
     assert api.handle is not None
     call = Call(broker, api.name, 5, "test", "127.0.0.1", "PLAINTEXT", house.clock.now())

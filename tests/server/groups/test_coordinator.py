@@ -22,6 +22,7 @@ from oncelog.server.groups.offsets import ENTRY_BYTES, Offsets, TopicPartition
 from oncelog.server.groups.records import CommittedOffset
 from oncelog.server.groups.state import State
 from oncelog.server.groups.store import GroupStore
+from oncelog.server.memory import Memory
 from oncelog.server.names import OFFSETS_TOPIC
 from oncelog.server.turns import at_once
 from tests.log.memory_disk import MemoryDisk
@@ -413,7 +414,8 @@ async def test_a_request_to_delete_offsets_takes_nothing_of_a_group_that_changed
     for partition in range(2):
         house.commit("g", "t", 5, partition)
     api = next(each for each in apis().values() if each.name == "offset_delete")
-    broker: Any = SimpleNamespace(groups=house.groups, topics=house.topics, turns=OthersJoin(house, protocol_type))
+    turns = OthersJoin(house, protocol_type)
+    broker: Any = SimpleNamespace(groups=house.groups, topics=house.topics, turns=turns, memory=Memory(-1))
     call = Call(broker, api.name, 0, "test", "127.0.0.1", "PLAINTEXT", house.clock.now())
     wanted = SimpleNamespace(name="t", partitions=[SimpleNamespace(partition_index=each) for each in range(2)])
     assert api.handle is not None
