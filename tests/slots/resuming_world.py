@@ -180,12 +180,10 @@ class World:
         self.sleeping = [each for each in self.sleeping if each.timestamp_ms > self.now_ms - FORGET_MS]
 
     def restore(self) -> None:
-        """The broker comes back with an older disk, or lacks the last batches after an unclean election."""
+        """The broker comes back with an older disk."""
         self.is_restored = True
         self.sleeping.clear()
-        batches = len(self.broker.log)
-        kept = self.random.choice((self.random.randint(0, batches), batches - self.random.randint(0, min(batches, 2))))
-        del self.broker.log[kept:]
+        del self.broker.log[self.random.randint(0, len(self.broker.log)) :]
         self.broker.known = {
             each.identity.pid: HighWater(each.identity.generation, each.last_sequence, each.timestamp_ms)
             for each in self.broker.log
@@ -213,7 +211,7 @@ class World:
             while isinstance(resuming.asks, Ask):
                 resuming.answered(self.broker.answer(resuming.asks, saved.partition, self.now_ms))
         except CannotTell as refused:
-            assert self.is_restored, f"refused without need: {refused}"
+            # A sleeper's batch looks like a lost one; that passes, as soon as the broker has forgotten it.
             self.refuse(refused)
             return
         is_another = resuming.asks is End.ANOTHER_LEASE
@@ -232,7 +230,7 @@ class World:
             self.process.moved(partition.records_to_drop, behind_them)
 
     def refuse(self, why: object) -> None:
-        """A sleeper's batch may lie between those that a replay reads back."""
+        """A sleeper's batch looks like a lost one; that passes, as soon as the broker has forgotten it."""
         assert self.is_restored or any(batch.is_late for batch in self.broker.log), f"refused without need: {why}"
         self.process, self.is_over = None, self.is_restored
 

@@ -11,8 +11,7 @@ for, question by question: `TABLE` has, for each question, what the answer may s
 
 A broker that has forgotten the producer takes any slot of it, also one that was filled long since. So it may remember a
 late batch of a process that slept, and nothing of what others have filled behind it. Such a batch is as old as the
-sleep; what is remembered of a batch that should be forgotten by now proves nothing (`STALE`), also where a slot before
-the due one would be free by it, and the log is read.
+sleep; what is remembered of a batch that should be forgotten by now proves nothing (`STALE`), and the log is read.
 """
 
 from collections.abc import Mapping
@@ -39,7 +38,7 @@ class Says(Enum):
     AHEAD = "it is filled"
     BEHIND = "a slot before it is free"
     UNKNOWN = "the producer is not known"
-    STALE = "it, or a slot before it, is free by what should be forgotten by now"
+    STALE = "it is free by what should be forgotten by now"
     OTHER_EPOCH = "it is known with another epoch"
     LEASE_OVER = "the slots are as they should be, and the lease has ended"
     CUT = "the log ends before the saved offset"
@@ -146,9 +145,9 @@ def memory_says(span: Span, known: HighWater | None, remembered_since_ms: int) -
     if known.generation != span.identity.generation:
         return Says.OTHER_EPOCH
     filled = filled_since(known.last_sequence, span.next_sequence)
-    if not filled and known.last_timestamp_ms <= remembered_since_ms:
-        return Says.STALE
-    return Says.BEHIND if filled is None else _level_or_ahead(filled)
+    if filled is None:
+        return Says.BEHIND
+    return Says.STALE if not filled and known.last_timestamp_ms <= remembered_since_ms else _level_or_ahead(filled)
 
 
 def _level_or_ahead(filled: int) -> Says:
