@@ -15,8 +15,8 @@ from typing import Any
 
 import click
 
-from bench import attacks_on_topics  # noqa: F401  # its rows stand among the others
-from bench.attacks import ROWS, Row, Said, row
+from bench import attacks, attacks_on_topics
+from bench.attacks import Row, Said, row
 from bench.command import chosen, circumstances, keep, write_between
 from bench.process import cpu_seconds, resident_mb
 from bench.victim import victim
@@ -146,7 +146,7 @@ def main(
     page: bool | None,
     is_kept: bool,
 ) -> None:
-    rows = sorted(ROWS, key=lambda each: each.name != "nothing")
+    rows = sorted([*attacks.ROWS, *attacks_on_topics.ROWS], key=lambda each: each.name != "nothing")
     if list_rows:
         for each in rows:
             click.echo(f"{each.name:32}{each.title}")

@@ -26,6 +26,7 @@ Said = str
 Attack = Callable[[ServerProcess], Generator[None, None, Said]]
 
 PATIENCE_S = 120
+STAY_S = 10  # how long an attack lasts that ends by itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +40,25 @@ class Row:
 ROWS: list[Row] = []
 
 
-def row(title: str, *, restart: bool = False) -> Callable[[Attack], Attack]:
+def row(title: str, *, restart: bool = False, among: list[Row] = ROWS) -> Callable[[Attack], Attack]:
     def add(attack: Attack) -> Attack:
-        ROWS.append(Row(attack.__name__, title, attack, restart))
+        among.append(Row(attack.__name__, title, attack, restart))
         return attack
 
     return add
 
 
 # --- sending ------------------------------------------------------------------------------------------------------
+
+
+def crowd(port: int, count: int, asked: bytes) -> Said:
+    """Many connections ask at once, take nothing, and stay for a while."""
+    with ExitStack() as stack:
+        connections = [stack.enter_context(RawConnection(port, timeout_s=PATIENCE_S)) for _ in range(count)]
+        for connection in connections:
+            connection.socket.sendall(asked)
+        time.sleep(STAY_S)
+    return f"none takes an answer in {STAY_S} seconds"
 
 
 def frame(name: str, version: int, *, client_id: str | None = "attacker", **values: Any) -> bytes:
@@ -364,12 +375,7 @@ def all_groups_at_once(server: ServerProcess) -> Generator[None, None, Said]:
     said_to(server.port, [commit(f"group-{number}") for number in range(45_000)], at_once=50)
     each = frame("list_groups", 4)
     yield
-    with ExitStack() as stack:
-        connections = [stack.enter_context(RawConnection(server.port, timeout_s=PATIENCE_S)) for _ in range(400)]
-        for connection in connections:
-            connection.socket.sendall(each)
-        time.sleep(10)
-    return "some were answered in ten seconds"
+    return crowd(server.port, 400, each)
 
 
 def add_apis() -> None:

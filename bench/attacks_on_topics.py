@@ -4,11 +4,17 @@ import time
 from collections import Counter
 from collections.abc import Generator, Iterable
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
-from bench.attacks import PATIENCE_S, Said, counted, frame, row, said_to
+from bench import attacks
+from bench.attacks import PATIENCE_S, Row, Said, counted, crowd, frame, said_to
 from tests.peers.server_process import ServerProcess
 from tests.raw import RawConnection, Rec, batch
+
+DRIP_S = 0.5
+ROWS: list[Row] = []
+row = partial(attacks.row, among=ROWS)
 
 
 def wanted(topic: str, partitions: Iterable[int], **more: Any) -> bytes:
@@ -82,11 +88,7 @@ def wide_polls(server: ServerProcess) -> Generator[None, None, Said]:
     wide_topic(server)
     poll = wanted("wide", range(4_900), max_wait=20_000, min_bytes=1 << 30)
     yield
-    with ExitStack() as stack:
-        for _ in range(200):
-            stack.enter_context(RawConnection(server.port)).socket.sendall(poll)
-        time.sleep(10)
-    return "they wait"
+    return crowd(server.port, 200, poll)
 
 
 @row("300 clients that ask for 100 MB five times and take nothing")
@@ -97,11 +99,7 @@ def slow_readers(server: ServerProcess) -> Generator[None, None, Said]:
             connection.produce("attacked", 0, batch([bytes(1_000_000)]))
     each = wanted("attacked", [0]) * 5
     yield
-    with ExitStack() as stack:
-        for _ in range(300):
-            stack.enter_context(RawConnection(server.port)).socket.sendall(each)
-        time.sleep(8)
-    return "some were answered in eight seconds"
+    return crowd(server.port, 300, each)
 
 
 @row("40 clients that each ask for 50,000 offsets")
@@ -115,12 +113,7 @@ def offsets_of_all(server: ServerProcess) -> Generator[None, None, Said]:
     groups = [{"group_id": name, "topics": None} for name in names]
     each = frame("offset_fetch", 8, groups=groups, require_stable=False)
     yield
-    with ExitStack() as stack:
-        connections = [stack.enter_context(RawConnection(server.port, timeout_s=PATIENCE_S)) for _ in range(40)]
-        for connection in connections:
-            connection.socket.sendall(each)
-        time.sleep(10)
-    return "some were answered in ten seconds"
+    return crowd(server.port, 40, each)
 
 
 @row("2,000 frames that end before their last bytes, then a byte each half second")
@@ -137,7 +130,7 @@ def half_open(server: ServerProcess) -> Generator[None, None, Said]:
         for at in range(len(each) - 20, len(each) - 10):
             for connection in connections:
                 connection.socket.sendall(each[at : at + 1])
-            time.sleep(0.5)
+            time.sleep(DRIP_S)
     return "none is answered"
 
 

@@ -94,7 +94,7 @@ def _always_joins(real: Any) -> Any:
     return read
 
 
-def _whoever_stands_there(_: Any) -> Any:
+def _any_stands_there(_: Any) -> Any:
     return lambda cell, batch: (
         cell.journal.fence_of(batch) == cell.fence and any(each.key == formats.TAKE_OVER for each in batch.records)
     )
@@ -212,7 +212,8 @@ def _counts_claims(real: Any) -> Any:
     def read(journal: Journal, batches: Sequence[JournalBatch], up_to: int | None = None) -> bool:
         new = [each for each in batches if each.base_offset >= journal.next_offset and each.identity.pid < 0]
         _claims[journal] = _claims.get(journal, 0) + len(new)
-        return real(journal, batches, up_to)  # type: ignore[no-any-return]
+        has_joined: bool = real(journal, batches, up_to)
+        return has_joined
 
     return read
 
@@ -269,7 +270,7 @@ MUTANTS: Final = (
     Mutant("what waited for long is sent", PLANNED, ((Cell, "_until", lambda _: lambda cell, action: action),)),
     Mutant("reconnects by itself", Rules(connects_and_checks=False)),
     Mutant("old timestamps", Rules(output_age_ms=FORGET_MS)),
-    Mutant("no read-back", PLANNED, ((actions, "is_own", _whoever_stands_there),)),
+    Mutant("no read-back", PLANNED, ((actions, "is_own", _any_stands_there),)),
     Mutant(
         "no fence",
         PLANNED,

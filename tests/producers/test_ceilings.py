@@ -109,7 +109,7 @@ def test_where_all_go_on_writing_some_lease_again_and_the_bound_holds(granted: I
 
 
 def test_a_producer_in_the_middle_of_a_run_that_gives_way_is_not_known_any_more(granted: Iterator[int]) -> None:
-    """Nothing that its entry lacks still may reach whoever has the entry then."""
+    """Nothing that its entry lacks may still reach the producer that has the entry then."""
     partitions = server(2, most=32)
     pid, target, now = next(granted), partitions[0].map, partitions[0].clock.now()
     target.accept(pid, 0, 0, 1, 0, 0, now)

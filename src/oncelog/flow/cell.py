@@ -5,7 +5,7 @@ Its journal batches and its outputs are sent by one `Sender`, as shared slots: t
 alone, what is in doubt, silence and "connect, check, send" are decided, and what stands in a slot is found. What is
 here is the order of things: claim, take-over, restore, step, commit (`table.py`).
 
-After it has ended, whoever drives it closes its connections and waits for no answers. Another life is another Cell.
+After it has ended, its driver closes its connections and waits for no answers. Another life is another Cell.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ from oncelog.flow.states import Event, State
 from oncelog.flow.table import happen
 from oncelog.slots import Place
 from oncelog.slots.errors import CannotTell, Differs
-from oncelog.slots.messages import Answer, Delivered, Failed, Found, Produce
+from oncelog.slots.messages import Answer, Delivered, Failed, Found, NeedIdentity, Parted, Produce
 from oncelog.slots.replay import Output, PartitionReplay, Slot
 from oncelog.slots.states import Event as Verdict
 from oncelog.slots.verdicts import verdict_of
@@ -107,7 +107,8 @@ class Cell(Holding):
                 elif isinstance(action, Produce):
                     found.append(self._until(action))
                 else:
-                    found.append(action)  # type: ignore[arg-type]
+                    assert not isinstance(action, NeedIdentity | Parted), "shared slots keep theirs, and never part"
+                    found.append(action)
             moved = self._go_on()
             if not moved and self.state is before:
                 break

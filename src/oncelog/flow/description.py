@@ -44,7 +44,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """One life of a holder: whoever goes on after it has ended has another nonce."""
+    """One life of a holder. The life after it has another nonce."""
 
     nonce: str
     tenancy: Tenancy

@@ -76,7 +76,7 @@ class Journal:
                     self.chain = chain
 
     def fence_of(self, batch: JournalBatch) -> Fence | None:
-        """None: whoever wrote it is no holder."""
+        """None where no holder wrote it."""
         pid, epoch, _ = batch.identity
         return (self.chain.index(pid), epoch) if pid in self.chain else None
 

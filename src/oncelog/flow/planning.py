@@ -36,17 +36,18 @@ class Source:
 
 def plan_of(sources: Sequence[Source], now_ms: int, wall_ms: int, wait_ms: int, most_records: int) -> Plan | None:
     """None while there is nothing to plan, or somebody is waited for."""
-    heads = [deque(source.records) for source in sources]
+    rests = [iter(source.records) for source in sources]
+    heads = [next(rest, None) for rest in rests]
     ended = [index for index, source in enumerate(sources) if _is_over(source, now_ms, wait_ms)]
     ranges: list[Range] = []
     for _ in range(most_records):
-        if any(not head and index not in ended for index, head in enumerate(heads)):
+        if any(head is None and index not in ended for index, head in enumerate(heads)):
             break
-        waiting = [(head[0].timestamp_ms, index) for index, head in enumerate(heads) if head]
+        waiting = [(head.timestamp_ms, index, head.offset) for index, head in enumerate(heads) if head is not None]
         if not waiting:
             break
-        _, index = min(waiting)
-        offset = heads[index].popleft().offset
+        _, index, offset = min(waiting)
+        heads[index] = next(rests[index], None)
         if ranges and ranges[-1].input == index:
             ranges[-1] = Range(index, ranges[-1].first, offset + 1)
         elif len(ranges) < MOST_RANGES:

@@ -111,7 +111,8 @@ class FlowRegister(Register):
 
     @property
     def identity(self) -> Identity | None:
-        return self._content(FLOW)  # type: ignore[return-value]
+        found = self._content(FLOW)
+        return found if isinstance(found, Identity) else None
 
     def cells(self, stage: str) -> int | None:
         found = self._content(("cells", stage))
@@ -119,7 +120,8 @@ class FlowRegister(Register):
 
     def run(self, run: str) -> Run | None:
         """The first of its name: a retry goes on with its ends."""
-        return self._content(("run", run))  # type: ignore[return-value]
+        found = self._content(("run", run))
+        return found if isinstance(found, Run) else None
 
     def is_finished(self, run: str) -> bool:
         return self._content(("finished", run)) is not None

@@ -19,6 +19,7 @@ from oncelog.records.header import CODEC_MASK, HEADER_BYTES, BatchHeader, check_
 from oncelog.server.bodies import (
     ATTRIBUTES_AT,
     FEW_RECORDS_BYTES,
+    LIGHT_BYTES,
     Batch,
     Look,
     LookFirst,
@@ -74,7 +75,7 @@ _OF_BAD_BATCH = {
     BadBatchKind.TRANSACTIONAL: ErrorCode.invalid_txn_state,
 }
 _NONE = int(ErrorCode.none)
-Place = tuple[PartitionLog, int, int]  # where a batch begins and ends
+Bound = tuple[PartitionLog, int, int]  # for which log a batch is, and where it begins and ends
 _STORAGE_ERROR = int(ErrorCode.kafka_storage_error)
 
 
@@ -227,7 +228,7 @@ class Producing:
             refusal = ErrorCode.transactional_id_authorization_failed, NO_TRANSACTIONS
         if refusal is None:
             self._bodies.look_first(buffer, header_at, self._batches(request.topics, version), now.wall_ms, verdicts)
-            self._trim_first(buffer, header_at, self._places(request.topics, version), now, verdicts)
+            self._trim_first(buffer, header_at, self._bound(request.topics, version), now, verdicts)
         self._is_quiet = self._is_quiet or request.acks == 0
         topics = [
             (
@@ -260,12 +261,12 @@ class Producing:
         topic = pattern.topic
         if topic is not self._topics.get(topic.name):
             return False
-        if stop - start > FEW_RECORDS_BYTES or (
-            stop - start > HEADER_BYTES and buffer[start + ATTRIBUTES_AT] & CODEC_MASK
-        ):
-            batches = self._wanted(topic, ((pattern.index, start, stop),))
-            self._bodies.look_first(buffer, header_at, batches, now.wall_ms, verdicts)
-        self._trim_first(buffer, header_at, ((pattern.partition.log, start, stop),), now, verdicts)
+        is_packed = stop - start > HEADER_BYTES and bool(buffer[start + ATTRIBUTES_AT] & CODEC_MASK)
+        if is_packed or stop - start > LIGHT_BYTES:
+            if is_packed or stop - start > FEW_RECORDS_BYTES:
+                batches = self._wanted(topic, ((pattern.index, start, stop),))
+                self._bodies.look_first(buffer, header_at, batches, now.wall_ms, verdicts)
+            self._trim_first(buffer, header_at, ((pattern.partition.log, start, stop),), now, verdicts)
         outcome = self._stage(pattern.partition, pattern.index, buffer, start, stop, now, verdicts)
         self._is_quiet = self._is_quiet or pattern.acks == 0
         self._requests.append(One(pattern, correlation_id, outcome))
@@ -276,10 +277,10 @@ class Producing:
             return self._topics.by_id(UUID(bytes=name))
         return self._topics.get(name.decode(errors="replace"))
 
-    def _trim_first(self, buffer: bytearray, begin: int, places: Iterable[Place], now: Now, verdicts: Verdicts) -> None:
+    def _trim_first(self, buffer: bytearray, begin: int, bound: Iterable[Bound], now: Now, verdicts: Verdicts) -> None:
         """Raises LookFirst where batches are partly in the log, and to cut that off is better left to a thread."""
         batches, dropped_records = [], {}
-        for log, start, stop in places:
+        for log, start, stop in bound:
             if not may_be_trimmed_at_once(buffer, start, stop):
                 header = read_header(buffer, start)
                 dropped = log.producers.overlap(*header[9:13], now) if header.producer_id > 0 else 0
@@ -293,7 +294,7 @@ class Producing:
         if batches:
             raise LookFirst(Look(self._bodies, buffer, begin, batches, now.wall_ms, verdicts, dropped_records))
 
-    def _places(self, topics: Sequence[ProduceTopic], version: int) -> Iterator[Place]:
+    def _bound(self, topics: Sequence[ProduceTopic], version: int) -> Iterator[Bound]:
         for name, partitions in topics:
             topic = self._topic(name, version)
             if topic is not None and not topic.is_internal:

@@ -73,7 +73,7 @@ def test_a_host_that_drops_packets_is_told_before_the_attempt_is_given_up(lines:
     assert lines() == []
 
 
-def test_what_does_not_pass_by_itself_is_said_by_whoever_asked(lines: Callable[[], list[str]]) -> None:
+def test_what_does_not_pass_by_itself_is_left_to_the_question(lines: Callable[[], list[str]]) -> None:
     Reach(SETTINGS).failed(HERE, WRONG_PASSWORD)
     assert lines() == []
 

@@ -1,4 +1,4 @@
-"""What groups may hold and how much of the loop they may take, whoever asks for them."""
+"""What groups may hold, and how much of the loop they may take."""
 
 import asyncio
 import errno
