@@ -14,7 +14,7 @@ MOST_STEPS = 2_000
 def calm(seed: int = 1, *, has_plan: bool = False) -> World:
     world = World(seed, Rules(has_plan=has_plan))
     world.limits = replace(world.limits, last_epoch=30_000)
-    world.shown = [len(records) for records in world.inputs]
+    world.shown = [len(records.offsets) for records in world.inputs]
     return world
 
 

@@ -12,16 +12,17 @@ from oncelog.flow import Cell, Input, Limits, OutputPlace, Stage
 from oncelog.flow.formats import CLAIM, COMMIT, TAKE_OVER, Claim, Commit, TakeOver, decoded
 from oncelog.flow.journal import Journal
 from oncelog.flow.messages import (
-    InputRecord,
     JournalBatch,
+    Outputs,
     ReadBack,
+    Records,
     Stepped,
 )
 from oncelog.producers.producer_map import FIRST_KAFKA_PID
 from oncelog.slots import Identity, Place
 from oncelog.slots.messages import Found, LookUp
 from oncelog.slots.register import Record
-from oncelog.slots.replay import Output, Slot
+from oncelog.slots.replay import Slot
 from tests.model.events import WALL_MS
 from tests.model.partition import Partition, Producers, Stored, Wire
 
@@ -58,31 +59,47 @@ class Rules:
 class Counting:
     """How often each key came, written to one of two partitions; even ones to a third; a key goes at its third."""
 
-    def step(self, state: Mapping[bytes, bytes], input: int, record: InputRecord) -> Stepped:
-        key = record.key or b""
-        count = int(state.get(key, b"0")) + 1
-        said = b"%b %d at %d/%d" % (key, count, input, record.offset)
-        outputs = [(OUTPUTS[key[0] % 2], Output(key, said, (), None))]
+    def run(self, state: Mapping[bytes, bytes], input: int, records: Records) -> Stepped:
+        changes: dict[bytes, bytes | None] = {}
+        keys: dict[Place, list[bytes]] = {}
+        values: dict[Place, list[bytes]] = {}
+        for offset, key in zip(records.offsets, records.keys, strict=True):
+            assert key is not None
+            stands = changes[key] if key in changes else state.get(key)
+            changes[key], written = self.step(stands, input, offset, key)
+            for place, value in written:
+                keys.setdefault(place, []).append(key)
+                values.setdefault(place, []).append(value)
+        return Stepped(changes, {place: Outputs(keys[place], values[place]) for place in keys})
+
+    def undo(self) -> None:
+        """It keeps nothing."""
+
+    def step(
+        self, stands: bytes | None, input: int, offset: int, key: bytes
+    ) -> tuple[bytes | None, list[tuple[Place, bytes]]]:
+        count = int(stands or b"0") + 1
+        said = b"%b %d at %d/%d" % (key, count, input, offset)
+        outputs = [(OUTPUTS[key[0] % 2], said)]
         if count % 2 == 0:
-            outputs.append((OUTPUTS[2], Output(key, b"even " + said, (), None)))
-        return Stepped({key: None if count == 3 else b"%d" % count}, outputs)
+            outputs.append((OUTPUTS[2], b"even " + said))
+        return None if count == 3 else b"%d" % count, outputs
 
 
 class Folded:
     """What a prefix of the input comes to: the undisturbed run."""
 
-    def __init__(self, records: Sequence[tuple[int, InputRecord]]) -> None:
+    def __init__(self, records: Sequence[tuple[int, int, bytes]]) -> None:
         self.state: dict[bytes, bytes] = {}
         self.outputs: dict[Place, list[bytes | None]] = {place: [] for place in OUTPUTS}
-        for index, record in records:
-            changes, outputs = Counting().step(self.state, index, record)
-            for key, value in changes.items():
-                if value is None:
-                    self.state.pop(key, None)
-                else:
-                    self.state[key] = value
-            for place, output in outputs:
-                self.outputs[place].append(output.value)
+        for index, offset, key in records:
+            value, outputs = Counting().step(self.state.get(key), index, offset, key)
+            if value is None:
+                self.state.pop(key, None)
+            else:
+                self.state[key] = value
+            for place, said in outputs:
+                self.outputs[place].append(said)
 
 
 class Cluster:
@@ -97,9 +114,9 @@ class Cluster:
         self.seen: Counter[str] = Counter()
         count = random.randint(6, 14)
         counts = [count, random.randint(3, 8)] if rules.has_plan else [count]
-        self.inputs = [[self.record(offset) for offset in range(count)] for count in counts]
+        self.inputs = [self.records(count) for count in counts]
         self.shown = [1 for _ in self.inputs]  # so many records of each input are there so far
-        self.order = [] if rules.has_plan else [(0, record) for record in self.inputs[0]]
+        self.order = [] if rules.has_plan else self.taken(0, 0, count)
         self.tombstones: dict[tuple[int, int], int] = {}  # since when they are the last of their key
         self.fence = (-1, -1)
         self.chain: list[int] = []
@@ -127,13 +144,16 @@ class Cluster:
     def now(self) -> Now:
         return Now(WALL_MS + self.now_ms, self.now_ms)
 
-    def record(self, offset: int) -> InputRecord:
-        key = bytes([self.random.choice(KEYS)])
-        return InputRecord(offset, key, b"", (), self.random.randrange(100))
+    def records(self, count: int) -> Records:
+        keys = [bytes([self.random.choice(KEYS)]) for _ in range(count)]
+        return Records(range(count), keys, [b""] * count, [self.random.randrange(100) for _ in range(count)])
+
+    def taken(self, input: int, first: int, end: int) -> list[tuple[int, int, bytes]]:
+        return [(input, at, self.inputs[input].keys[at] or b"") for at in range(first, end)]
 
     @property
     def total(self) -> int:
-        return sum(map(len, self.inputs))
+        return sum(len(each.offsets) for each in self.inputs)
 
     def append(self, wire: Wire) -> tuple[int, int]:
         now, log = self.now, self.logs[wire.place]
@@ -167,9 +187,7 @@ class Cluster:
                 self.seen["commits"] += 1
                 done = self.order[: sum(each.next_offset for each in entry.inputs)]
                 ranges = entry.plan.ranges if entry.plan else []
-                planned = [
-                    (each.input, self.inputs[each.input][at]) for each in ranges for at in range(each.first, each.end)
-                ]
+                planned = [record for each in ranges for record in self.taken(each.input, each.first, each.end)]
                 self.order = done + planned
 
     def compact(self) -> None:

@@ -13,7 +13,7 @@ from oncelog.flow.cell import Cell
 from oncelog.flow.formats import STATE, Claim, Commit, Entry, TakeOver
 from oncelog.flow.holding import Holding
 from oncelog.flow.journal import Journal
-from oncelog.flow.messages import JournalBatch
+from oncelog.flow.messages import JournalBatch, Outputs
 from oncelog.flow.states import Event, State
 from oncelog.slots import Identity, Place, sender
 from oncelog.slots.messages import Delivered, Produce
@@ -171,7 +171,8 @@ def _put_in_place(cell: Cell, partition: Partition, commit: Commit) -> None:
     records = [*cell.state_records(cell.entries.under_way), formats.encoded(commit)]
     batch, tenure = partition.open[0], partition.tenure
     assert tenure is not None
-    batch.data = cell.encode([(key, value, (), batch.max_timestamp_ms) for key, value in records])
+    keys, values = zip(*records, strict=True)
+    batch.data = cell.encode(Outputs(keys, values), batch.max_timestamp_ms)
     batch.payload, batch.record_count = tuple(records), len(records)
     batch.stamp(batch.identity, batch.first_sequence)
     tenure.next_sequence = batch.end_sequence

@@ -1,7 +1,7 @@
 """A holder's engine in a history: it does what its cell asks for, a step at a time, badly at times."""
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ from oncelog.flow.messages import (
     Ended,
     Fetch,
     NeedPids,
+    Outputs,
     ReadBack,
     ReadJournal,
 )
@@ -71,10 +72,9 @@ class Process:
         self.quiet_since_ms = -1
         self.cell.begin()
 
-    def encode(self, records: Sequence[tuple[Any, Any, Any, int | None]]) -> bytearray:
+    def encode(self, outputs: Outputs, timestamp_ms: int) -> bytearray:
         """Only the header is looked at here."""
-        times = [each[3] for each in records if each[3] is not None]
-        return build_batch([(None, None, (), max(times))])
+        return build_batch([(None, None, (), timestamp_ms)])
 
     def turn(self) -> None:
         if self.is_over or self.sleeps > 0:
@@ -142,9 +142,9 @@ class Process:
                     world.append(Wire(JOURNAL, -1, -1, -1, (record,), action.timestamp_ms))
                 self.inbox.append((cell.claimed, ()))
             case Fetch():
-                there = world.inputs[action.input][action.from_offset : world.shown[action.input]]
-                there = there[: world.random.randint(1, MOST_FETCHED)]
-                self.inbox.append((cell.fetched, (action.input, there, action.from_offset + len(there))))
+                most = action.from_offset + world.random.randint(1, MOST_FETCHED)
+                there = world.inputs[action.input].part(action.from_offset, min(most, world.shown[action.input]))
+                self.inbox.append((cell.fetched, (action.input, there, action.from_offset + len(there.offsets))))
             case ReadBack():
                 self.inbox.append((cell.read_back, (action.place, world.slots(action))))
             case Ended():
@@ -174,11 +174,13 @@ class Process:
             return
         conn.is_open = True
         timestamp_ms = batch.max_timestamp_ms - (rules.output_age_ms if batch.place != JOURNAL else 0)
-        assert isinstance(batch.payload, tuple)
+        payload = batch.payload
+        assert isinstance(payload, tuple)
+        records = tuple(payload.each()) if isinstance(payload, Outputs) else payload
         conn.queue.append(
             (
                 action.request_id,
-                Wire(batch.place, batch.pid, batch.generation, batch.first_sequence, batch.payload, timestamp_ms),
+                Wire(batch.place, batch.pid, batch.generation, batch.first_sequence, records, timestamp_ms),
             )
         )
 

@@ -75,7 +75,7 @@ class World(Cluster):
 
     def grow(self, chance: float) -> None:
         for index, records in enumerate(self.inputs):
-            if self.shown[index] < len(records) and self.random.random() < chance:
+            if self.shown[index] < len(records.offsets) and self.random.random() < chance:
                 self.shown[index] += 1
 
     def pass_ms(self, ms: int) -> None:

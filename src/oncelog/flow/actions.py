@@ -250,6 +250,7 @@ def commit(cell: Holding) -> Event:
     cell.plan_left.clear()
     cell.plan_left.extend(plan.ranges if plan else ())
     cell.under_way = entry
+    cell.run_records = cell.limits.run_records
     cell.changed_bytes, cell.has_progress, cell.committed_ms = 0, False, cell.now.monotonic_ms
     cell.append([*cell.state_records(cell.entries.leave()), encoded(entry)], cell.now.wall_ms)
     return Event.PLANNED if plan else Event.COMMITTED

@@ -14,14 +14,14 @@ from oncelog.clock import Now
 from oncelog.error_codes import ErrorCodes as Code
 from oncelog.flow.formats import Unreadable
 from oncelog.flow.holding import Holding
-from oncelog.flow.messages import Action, Fetch, InputRecord, JournalBatch, ReadBack, Unworkable
+from oncelog.flow.messages import Action, Fetch, JournalBatch, Outputs, ReadBack, Records, Unworkable
 from oncelog.flow.planning import Source, plan_of
 from oncelog.flow.states import Event, State
 from oncelog.flow.table import happen
 from oncelog.slots import Place
 from oncelog.slots.errors import CannotTell, Differs
 from oncelog.slots.messages import Answer, Delivered, Failed, Found, NeedIdentity, Parted, Produce
-from oncelog.slots.replay import Output, PartitionReplay, Slot
+from oncelog.slots.replay import PartitionReplay, Slot
 from oncelog.slots.states import Event as Verdict
 from oncelog.slots.verdicts import verdict_of
 
@@ -48,7 +48,8 @@ class Cell(Holding):
         self.now = now
         happen(self, Event.CLAIMED)
 
-    def fetched(self, input: int, records: Sequence[InputRecord], next_offset: int, now: Now) -> None:
+    def fetched(self, input: int, records: Records, next_offset: int, now: Now) -> None:
+        """With nothing where the input is at its end."""
         self.now = now
         self.sources[input].add(records, next_offset, now.monotonic_ms)
 
@@ -56,9 +57,9 @@ class Cell(Holding):
         """What stands where this one would have sent."""
         self.now = now
         batch, _ = self.comparing.popleft()
-        assert batch.place == place and isinstance(batch.payload, tuple)
+        assert batch.place == place and isinstance(batch.payload, Outputs)
         replay = PartitionReplay(*place, batch.record_count)
-        for output in batch.payload:
+        for output in batch.payload.each():
             replay.offer(output)
         replay.stands(slots)
         try:
@@ -115,6 +116,25 @@ class Cell(Holding):
         asked, self.asked = self.asked, []
         return [*(found if self.state is not State.ENDED else ()), *asked]
 
+    def next_due_ms(self) -> int | None:
+        """When there is something to do, by the monotonic clock, although nothing arrived."""
+        now, limits = self.now, self.limits
+        due = [] if (sending_ms := self.sender.next_due_ms()) is None else [sending_ms]
+        if self.state is State.AWAITING:
+            due.append(self.due_ms)
+        elif self.state is State.YIELDING:
+            due.append(now.monotonic_ms + self.others_until_ms - now.wall_ms)
+        elif self.state is State.WORKING:
+            due.append(now.monotonic_ms + self.until_ms - now.wall_ms)
+            if self.has_progress and not self.stage.has_plan and self.under_way is None:
+                due.append(self.committed_ms + limits.commit_every_ms)
+            empty = [each.empty_since_ms for each in self.sources if each.empty_since_ms is not None]
+            if self.stage.has_plan and len(empty) < len(self.sources):
+                due.extend(
+                    since_ms + limits.wait_ms for since_ms in empty if since_ms + limits.wait_ms > now.monotonic_ms
+                )
+        return min(due, default=None)
+
     def _until(self, action: Produce) -> Produce:
         """Nothing leaves behind the sending deadline, nor with a time so old that a broker would soon forget it: others
         might then fill the same slots again."""
@@ -129,7 +149,9 @@ class Cell(Holding):
         batch = action.batch
         if batch.place == self.stage.journal:
             happen(self, Event.STORED, action.base_offset, batch.max_timestamp_ms)
-        elif action.was_in_doubt:
+            return
+        self.waiting_bytes -= len(batch.data)
+        if action.was_in_doubt:
             self.comparing.append((batch, action.base_offset))
             if len(self.comparing) == 1:
                 self._compare_next()
@@ -169,49 +191,64 @@ class Cell(Holding):
             self.why = "its sending deadline is over, and it takes over anew"
             happen(self, Event.REFUSED)
             return True
-        is_full = False
-        outputs: dict[Place, list[Output]] = {}
-        while not self.wants_to_leave and (source := self._next_source()) is not None:
-            try:
-                stepped = self.work.step(self.entries, self.sources.index(source), source.records[0])
-            except Unworkable as error:
-                self.why = f"{self.stage.title}: {error}"
-                happen(self, Event.IMPOSSIBLE)
-                return True
-            added = self.fits(stepped.changes)
-            if added is None:
-                is_full = True
-                break
-            source.take()
-            self.entries.changed.update(stepped.changes)
-            self.changed_bytes += added
-            self.has_progress = True
-            for place, output in stepped.outputs:
-                outputs.setdefault(place, []).append(output)
+        has_run = is_full = False
+        while not (self.wants_to_leave or is_full or self.state is State.ENDED) and (due := self._next_run()):
+            is_full = not self._run(*due)
+            has_run = has_run or not is_full
+        if self.state is State.ENDED:
+            return True
+        if self.under_way is None and self._is_commit_due(is_full):
+            happen(self, Event.COMMIT_DUE)
+            return True
+        self._fetch()
+        return has_run
+
+    def _run(self, source: Source, most: int) -> bool:
+        """A run of records through the user's code; whether what it changes fits the commit."""
+        records = source.next(most)
+        try:
+            changes, outputs = self.work.run(self.entries, self.sources.index(source), records)
+        except Unworkable as error:
+            self._cannot_go_on(f"{error}")
+            return True
+        added = self.fits(changes)
+        if added is None:
+            self.work.undo()
+            if self.changed_bytes:
+                return False
+            if most > 1:
+                self.run_records = most // 2
+            else:
+                self._cannot_go_on(
+                    f"what one record changes does not fit a commit of {self.limits.commit_bytes} bytes. Raise the "
+                    "journal's max.message.bytes"
+                )
+            return True
+        source.take(most)
+        self.entries.changed.update(changes)
+        self.changed_bytes += added
+        self.has_progress = True
         for place, each in outputs.items():
             self.send(place, each)
-        if is_full and not self.changed_bytes:
-            self.why = (
-                f"{self.stage.title}: what one record changes does not fit a commit of {self.limits.commit_bytes} "
-                "bytes. Raise the journal's max.message.bytes"
-            )
-            happen(self, Event.IMPOSSIBLE)
-        elif self.under_way is None and self._is_commit_due(is_full):
-            happen(self, Event.COMMIT_DUE)
-        else:
-            self._fetch()
-            return bool(outputs)
         return True
 
-    def _next_source(self) -> Source | None:
-        """The one whose first record is next, where it is at hand."""
+    def _cannot_go_on(self, why: str) -> None:
+        self.why = f"{self.stage.title}: {why}"
+        happen(self, Event.IMPOSSIBLE)
+
+    def _next_run(self) -> tuple[Source, int] | None:
+        """The input whose first records are next, and how many of them; where they are at hand and there is room."""
+        if self.waiting_bytes >= self.limits.waiting_bytes:
+            return None
+        most = self.run_records
         if not self.stage.has_plan:
-            return self.sources[0] if self.sources[0].records else None
+            (source,) = self.sources
+            return (source, min(source.left, most)) if source.left else None
         while self.plan_left:
             due = self.plan_left[0]
             source, end = self.sources[due.input], due.end
-            if source.records and source.records[0].offset < end:
-                return source
+            if there := source.before(end):
+                return source, min(there, most)
             if source.fetched_to < end:
                 return None
             source.next_offset = max(source.next_offset, end)
@@ -231,6 +268,6 @@ class Cell(Holding):
 
     def _fetch(self) -> None:
         for index, source in enumerate(self.sources):
-            if not source.is_asked and not source.records:
+            if not source.is_asked and not source.left:
                 source.is_asked = True
                 self.ask(Fetch(index, source.fetched_to))

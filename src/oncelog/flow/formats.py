@@ -13,6 +13,9 @@ import msgspec
 VERSION: Final = 1
 CLAIM, TAKE_OVER, COMMIT, GOODBYE, STATE = b"c", b"t", b"k", b"g", b"s"
 
+TIME: Final = b"oncelog.time"  # header of an output: its event time, in milliseconds
+SOURCE: Final = b"oncelog.source"  # and the record that caused it: topic, partition, offset
+
 MOST_CHAINED: Final = 1_000  # journal pids, each good for 32,767 take-overs
 MOST_PLACES: Final = 20_000  # inputs, or outputs, of one cell
 MOST_RANGES: Final = 10_000  # of one plan

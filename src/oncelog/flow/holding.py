@@ -8,19 +8,24 @@ from oncelog.clock import Now
 from oncelog.flow.description import COMMIT_OVERHEAD_BYTES, Holder, Limits, Stage
 from oncelog.flow.formats import STATE, Commit, Range
 from oncelog.flow.journal import NO_FENCE, Journal
-from oncelog.flow.messages import Action, Ended, ReadJournal, Work
+from oncelog.flow.messages import Action, Ended, Outputs, ReadJournal, Work
 from oncelog.flow.planning import Source
 from oncelog.flow.states import State
 from oncelog.producers.sequences import sequence_after
 from oncelog.records.build import build_batch
 from oncelog.slots import Identity, Place
 from oncelog.slots.batch import Batch
-from oncelog.slots.replay import Output
+from oncelog.slots.comparing import plain_headers
 from oncelog.slots.sender import Sender
 
 LONG_AGO_MS: Final = -(1 << 62)
 
-Encode = Callable[[Sequence[tuple[Any, Any, Any, int | None]]], bytearray]
+Encode = Callable[[Outputs, int], bytearray]  # one batch, whose records carry this time
+RECORD_OVERHEAD_BYTES: Final = 80  # of an output, beside key and value: varints and the two headers
+
+
+def encoded_rows(outputs: Outputs, timestamp_ms: int) -> bytearray:
+    return build_batch([(each.key, each.value, plain_headers(each.headers), timestamp_ms) for each in outputs.each()])
 
 
 class Entries(Mapping[bytes, bytes]):
@@ -39,6 +44,13 @@ class Entries(Mapping[bytes, bytes]):
                     raise KeyError(key)
                 return value
         return self.committed[key]
+
+    def get(self, key: bytes, default: Any = None) -> Any:
+        for layer in (self.changed, self.under_way):
+            if key in layer:
+                value = layer[key]
+                return default if value is None else value
+        return self.committed.get(key, default)
 
     def __iter__(self) -> Iterator[bytes]:
         over = self.under_way | self.changed
@@ -73,7 +85,7 @@ class Holding:
         *,
         random: Callable[[], float],
         copy: Journal | None = None,
-        encode: Encode = build_batch,
+        encode: Encode = encoded_rows,
     ) -> None:
         """`copy`: what another life of a holder knew at its end."""
         self.stage, self.work, self.holder, self.limits = stage, work, holder, limits
@@ -102,6 +114,8 @@ class Holding:
         self.filled: dict[Place, int] = {}
         self.offsets: dict[Place, int] = {}  # nothing of later slots lies below
         self.comparing: deque[tuple[Batch, int]] = deque()  # found in the log, from where on; the first is read back
+        self.run_records = limits.run_records
+        self.waiting_bytes = 0  # of outputs that are not acknowledged
         self.changed_bytes = 0
         self.has_progress = False
         self.committed_ms = now.monotonic_ms
@@ -122,33 +136,37 @@ class Holding:
         """One batch. It carries the time at which what it relies upon was looked at, so that a broker refuses it where
         its sender slept since then."""
         place = self.stage.journal
-        data = self.encode([(key, value, (), timestamp_ms) for key, value in records])
+        keys, values = zip(*records, strict=True)
+        data = self.encode(Outputs(keys, values), timestamp_ms)
         self.sender.add(Batch(*place, data, len(records), self.now.monotonic_ms, tuple(records)), self.now.monotonic_ms)
 
     # --- outputs
 
-    def send(self, place: Place, outputs: Sequence[Output]) -> None:
-        data = self.encoded(outputs)
-        self.sender.add(Batch(*place, data, len(outputs), self.now.monotonic_ms, tuple(outputs)), self.now.monotonic_ms)
-        self.filled[place] += len(outputs)
+    def send(self, place: Place, outputs: Outputs) -> None:
+        """With the present time: a broker forgets a producer by its records' timestamps."""
+        count = len(outputs.keys)
+        cells = sum(map(len, filter(None, outputs.keys))) + sum(map(len, filter(None, outputs.values)))
+        if count > 1 and cells + count * RECORD_OVERHEAD_BYTES > self.limits.batch_bytes:
+            self.send(place, outputs.part(0, count // 2))
+            self.send(place, outputs.part(count // 2))
+            return
+        batch = self.batch_of(place, outputs, self.now.monotonic_ms)
+        self.sender.add(batch, self.now.monotonic_ms)
+        self.filled[place] += count
+        self.waiting_bytes += len(batch.data)
 
-    def encoded(self, outputs: Sequence[Output]) -> bytearray:
-        """With the present time, where the output has none: a broker forgets a producer by its records' timestamps."""
-        wall_ms = self.now.wall_ms
-        return self.encode(
-            [
-                (each.key, each.value, each.headers, wall_ms if each.timestamp_ms is None else each.timestamp_ms)
-                for each in outputs
-            ]
-        )
+    def batch_of(self, place: Place, outputs: Outputs, created_ms: int) -> Batch:
+        data = self.encode(outputs, self.now.wall_ms)
+        return Batch(*place, data, len(outputs.keys), created_ms, outputs)
 
     def split(self, batch: Batch, records: int) -> tuple[Batch, Batch]:
         outputs = batch.payload
-        assert isinstance(outputs, tuple)
+        assert isinstance(outputs, Outputs)
         first, second = (
-            Batch(batch.topic, batch.partition, self.encoded(part), len(part), batch.created_ms, part)
-            for part in (outputs[:records], outputs[records:])
+            self.batch_of(batch.place, part, batch.created_ms)
+            for part in (outputs.part(0, records), outputs.part(records))
         )
+        self.waiting_bytes += len(first.data) + len(second.data) - len(batch.data)
         return first, second
 
     def resume_output(self, place: Place) -> None:
@@ -174,7 +192,8 @@ class Holding:
 
     def fits(self, changes: Mapping[bytes, bytes | None]) -> int | None:
         """How many bytes they add to the commit; None where that is too much."""
-        added = sum(len(key) + len(value or b"") + COMMIT_OVERHEAD_BYTES for key, value in changes.items())
+        cells = sum(map(len, changes)) + sum(map(len, filter(None, changes.values())))
+        added = cells + len(changes) * COMMIT_OVERHEAD_BYTES
         return added if self.changed_bytes + added <= self.limits.commit_bytes else None
 
     @property

@@ -1,22 +1,55 @@
 """What a cell asks for, and what it is told."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
+from oncelog.flow.formats import SOURCE, TIME
 from oncelog.slots import Identity, Place
+from oncelog.slots.comparing import Headers
 from oncelog.slots.messages import LookUp, NeedMetadata, Produce
 from oncelog.slots.register import Record
 from oncelog.slots.replay import Output
 
 
-class InputRecord(NamedTuple):
-    offset: int
-    key: bytes | None
-    value: bytes | None
-    headers: Sequence[tuple[str | bytes, bytes | None]]
-    timestamp_ms: int
+class Records(NamedTuple):
+    """Input of one partition, in its order, as columns."""
+
+    offsets: Sequence[int]
+    keys: Sequence[bytes | None]
+    values: Sequence[bytes | None]
+    times: Sequence[int]  # event times
+    headers: Sequence[Headers] | None = None  # None: no record has any, or nobody asked for them
+
+    def part(self, first: int, end: int | None = None) -> "Records":
+        offsets, keys, values, times, headers = self
+        here = slice(first, end)
+        return Records(offsets[here], keys[here], values[here], times[here], headers and headers[here])
+
+
+class Outputs(NamedTuple):
+    """Records for one partition, in their order, as columns."""
+
+    keys: Sequence[bytes | None]
+    values: Sequence[bytes | None]
+    times: Sequence[int] | None = None  # event times: they travel in a header, and the record's own is that of sending
+    sources: Sequence[bytes] | None = None  # topic, partition and offset of the causing record; a header too
+
+    def part(self, first: int, end: int | None = None) -> "Outputs":
+        keys, values, times, sources = self
+        here = slice(first, end)
+        return Outputs(keys[here], values[here], times and times[here], sources and sources[here])
+
+    def each(self) -> Iterator[Output]:
+        for at, (key, value) in enumerate(zip(self.keys, self.values, strict=True)):
+            headers = [] if self.times is None else [(TIME, b"%d" % self.times[at])]
+            if self.sources is not None:
+                headers.append((SOURCE, self.sources[at]))
+            yield Output(key, value, tuple(headers), None)
+
+
+EMPTY: Final = Records((), (), (), ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +118,10 @@ Action = Produce | LookUp | NeedMetadata | ReadJournal | NeedPids | AppendClaim 
 
 
 class Stepped(NamedTuple):
-    """What one input record comes to."""
+    """What a run of input comes to."""
 
     changes: Mapping[bytes, bytes | None]  # of the state; None: the entry is removed
-    outputs: Iterable[tuple[Place, Output]]
+    outputs: Mapping[Place, Outputs]
 
 
 class Unworkable(Exception):
@@ -98,4 +131,7 @@ class Unworkable(Exception):
 class Work(Protocol):
     """The user's code, as bytes. It gives the same for the same, always."""
 
-    def step(self, state: Mapping[bytes, bytes], input: int, record: InputRecord) -> Stepped: ...
+    def run(self, state: Mapping[bytes, bytes], input: int, records: Records) -> Stepped: ...
+
+    def undo(self) -> None:
+        """What the last run changed does not fit, and a shorter one follows."""

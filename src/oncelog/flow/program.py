@@ -9,7 +9,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from crc32c import crc32c
 
@@ -47,67 +47,119 @@ class Topic(Generic[K, V]):
         return murmur2(key) % self.partitions
 
 
-@dataclass(frozen=True, slots=True)
 class Context(Generic[K]):
-    """What is known of a record beside its value."""
+    """What is known of a record beside its value. One object serves all records: what is to be kept is taken out."""
+
+    __slots__ = ("key", "time_ms")
 
     key: K
     time_ms: int  # event time
 
 
-class Item(NamedTuple):
-    """On its way through a stage."""
-
-    key: Any
-    value: Any
+Push = Callable[[Any, Any], object]  # takes a key and a value a step further
 
 
-class Scope(NamedTuple):
-    """What an operation may look at."""
+class States(Protocol):
+    """The state of one step, as objects by the bytes of their keys."""
+
+    objects: dict[bytes, Any]  # None: there is none
+    before: dict[bytes, Any]  # as it stood when this run of records began
+
+    def load(self, key: bytes) -> Any:
+        """Of one that is not among the objects."""
+
+
+class Scope(Protocol):
+    """What operations may look at while a record is worked on."""
 
     key: bytes  # of the record, as it came
     time_ms: int
-    get: Callable[[bytes], bytes | None]
-    put: Callable[[bytes, bytes | None], None]
+
+    def states(self, name: str, codec: Codec[Any]) -> States: ...
 
 
-Operation = Callable[[Item, Scope], Iterable[Item]]
+Make = Callable[[Push, Scope], Push]  # of what follows, what precedes it
+
+
+class Sink(NamedTuple):
+    topic: Topic[Any, Any]
+    key: Callable[[Any], Any] | None  # None: the key stays
+    tells_source: bool = False
+
+
+class Node:
+    """An operation on what comes from the one before it, and where its results go."""
+
+    def __init__(self, make: Make | None = None, before: "Node | None" = None) -> None:
+        self.make = make
+        self.before = before
+        self.children: list[Node] = []
+        self.sinks: list[Sink] = []
+
+    def then(self, make: Make) -> "Node":
+        child = Node(make, self)
+        self.children.append(child)
+        return child
+
+    @property
+    def path(self) -> tuple[Make, ...]:
+        """The operations up to here."""
+        own = () if self.make is None else (self.make,)
+        return own if self.before is None else (*self.before.path, *own)
+
+    @property
+    def all_sinks(self) -> tuple[Sink, ...]:
+        return (*self.sinks, *(sink for child in self.children for sink in child.all_sinks))
 
 
 class Branch(NamedTuple):
     """An input, and what happens to its records before they meet those of others."""
 
     source: Topic[Any, Any]
-    operations: tuple[Operation, ...] = ()
+    operations: tuple[Make, ...] = ()
 
 
 @dataclass(frozen=True)
 class Part:
-    """What becomes one stage: from a topic to a topic."""
+    """What becomes one stage: from topics to topics."""
 
     name: str
-    branches: tuple["Branch", ...]  # several: their order is planned
-    operations: tuple[Operation, ...]  # on all of them
-    sink: Topic[Any, Any]
-    key: Callable[[Any], Any] | None  # None: the key stays
+    branches: tuple[Branch, ...]  # several: their order is planned
+    root: Node  # what happens to all of them
+
+    @property
+    def sinks(self) -> tuple[Topic[Any, Any], ...]:
+        return tuple({sink.topic.name: sink.topic for sink in self.root.all_sinks}.values())
 
 
 class Stream(Generic[K, V]):
     """Records of one key type and one value type, somewhere in a flow."""
 
-    def __init__(
-        self, flow: "Program", name: str, branches: tuple[Branch, ...], operations: tuple[Operation, ...] = ()
-    ) -> None:
-        self._flow, self._name, self._branches, self._operations = flow, name, branches, operations
+    def __init__(self, flow: "Program", part: Part, node: Node) -> None:
+        self._flow, self._part, self._node = flow, part, node
 
-    def _then(self, operation: Operation) -> "Stream[Any, Any]":
-        return Stream(self._flow, self._name, self._branches, (*self._operations, operation))
+    def _then(self, make: Make) -> "Stream[Any, Any]":
+        return Stream(self._flow, self._part, self._node.then(make))
 
     def map(self, function: Callable[[V], V2]) -> "Stream[K, V2]":
-        return self._then(lambda item, _: (Item(item.key, function(item.value)),))
+        return self._then(lambda then, _: lambda key, value: then(key, function(value)))
 
     def filter(self, keeps: Callable[[V], bool]) -> "Stream[K, V]":
-        return self._then(lambda item, _: (item,) if keeps(item.value) else ())
+        return self._then(lambda then, _: lambda key, value: then(key, value) if keeps(value) else None)
+
+    def flat_map(self, function: Callable[[V], Iterable[V2]]) -> "Stream[K, V2]":
+        def make(then: Push, _: Scope) -> Push:
+            def push(key: Any, value: Any) -> None:
+                for each in function(value):
+                    then(key, each)
+
+            return push
+
+        return self._then(make)
+
+    def only(self, kind: type[V2]) -> "Stream[K, V2]":
+        """Those of one type: the branches of a fan-out."""
+        return self._then(lambda then, _: lambda key, value: then(key, value) if isinstance(value, kind) else None)
 
     def step(
         self, name: str, state: type[S], function: Callable[[S, V, Context[K]], tuple[S | None, Iterable[V2]]]
@@ -116,40 +168,55 @@ class Stream(Generic[K, V]):
         codec = json_of(state)
         self._flow.claim_name(name)
         self._flow.codecs.append(codec.name)
-        prefix = name.encode() + b"\0"
+        missing = object()
 
-        def run(item: Item, scope: Scope) -> Iterable[Item]:
-            entry = prefix + scope.key
-            stands = scope.get(entry)
-            before = state() if stands is None else codec.decode(stands)
-            after, outputs = function(before, item.value, Context(item.key, scope.time_ms))
-            scope.put(entry, None if after is None else codec.encode(after))
-            return [Item(item.key, output) for output in outputs]
+        def make(then: Push, scope: Scope) -> Push:
+            states = scope.states(name, codec)
+            objects, before, load = states.objects, states.before, states.load
+            at: Context[Any] = Context()
 
-        return self._then(run)
+            def push(key: Any, value: Any) -> None:
+                entry = scope.key
+                stands = objects.get(entry, missing)
+                if stands is missing:
+                    stands = load(entry)
+                if entry not in before:
+                    before[entry] = stands
+                at.key, at.time_ms = key, scope.time_ms
+                objects[entry], outputs = function(state() if stands is None else stands, value, at)
+                for output in outputs:
+                    then(key, output)
+
+            return push
+
+        return self._then(make)
 
     def merge(self, name: str, other: "Stream[K2, V2]") -> "Stream[K | K2, V | V2]":
         """Both, in one order, by their times. The order is written down before anything of it is sent."""
-        branches = [Branch(b.source, (*b.operations, *s._operations)) for s in (self, other) for b in s._branches]
+        branches = tuple(
+            Branch(branch.source, (*branch.operations, *stream._node.path))
+            for stream in (self, other)
+            for branch in stream._part.branches
+        )
         counts = {branch.source.partitions for branch in branches}
         if len(counts) > 1:
             raise ValueError(
                 f"flow {self._flow.name}: {name} merges topics of {' and '.join(map(str, sorted(counts)))} partitions: "
                 "bring them to one number with `through` first"
             )
-        return Stream(self._flow, self._flow.claim_name(name), tuple(branches))
+        return self._flow.begin(name, branches)
 
     def through(self, topic: Topic[K2, V], key: Callable[[V], K2]) -> "Stream[K2, V]":
         """Records change partition by another key: here one stage ends and another begins."""
-        self._end(topic, key)
-        return Stream(self._flow, self._flow.claim_name(topic.name), (Branch(topic),))
+        self._end(Sink(topic, key, tells_source=True))
+        return self._flow.begin(topic.name, (Branch(topic),))
 
     def write(self, topic: Topic[K, V]) -> None:
-        self._end(topic, None)
+        self._end(Sink(topic, None))
 
-    def _end(self, topic: Topic[Any, Any], key: Callable[[Any], Any] | None) -> None:
-        self._flow.codecs += [topic.key.name, topic.value.name]
-        self._flow.parts.append(Part(self._name, self._branches, self._operations, topic, key))
+    def _end(self, sink: Sink) -> None:
+        self._flow.codecs += [sink.topic.key.name, sink.topic.value.name]
+        self._node.sinks.append(sink)
 
 
 class Program:
@@ -157,9 +224,14 @@ class Program:
 
     def __init__(self, name: str, *, version: str) -> None:
         self.name, self.version = name, version
-        self.parts: list[Part] = []
         self.codecs: list[str] = []
+        self._begun: dict[str, Part] = {}
         self._names: set[str] = set()
+
+    @property
+    def parts(self) -> list[Part]:
+        """Those that write something."""
+        return [part for part in self._begun.values() if part.sinks]
 
     @property
     def code(self) -> str:
@@ -168,7 +240,11 @@ class Program:
 
     def read(self, topic: Topic[K, V], *, name: str | None = None) -> Stream[K, V]:
         self.codecs += [topic.key.name, topic.value.name]
-        return Stream(self, self.claim_name(name or topic.name), (Branch(topic),))
+        return self.begin(name or topic.name, (Branch(topic),))
+
+    def begin(self, name: str, branches: tuple[Branch, ...]) -> Stream[Any, Any]:
+        part = self._begun[self.claim_name(name)] = Part(name, branches, Node())
+        return Stream(self, part, part.root)
 
     def claim_name(self, name: str) -> str:
         if name in self._names:

@@ -11,17 +11,18 @@ from oncelog.clock import Now
 from oncelog.error_codes import ErrorCodes as Code
 from oncelog.flow.cell import Cell
 from oncelog.flow.description import Holder, Input, Limits, OutputPlace, Stage
-from oncelog.flow.formats import Tenancy
+from oncelog.flow.formats import TIME, Tenancy
 from oncelog.flow.messages import (
+    EMPTY,
     AppendClaim,
     End,
     Ended,
     Fetch,
-    InputRecord,
     JournalBatch,
     NeedPids,
     ReadBack,
     ReadJournal,
+    Records,
 )
 from oncelog.flow.program import Part, Program, Sent, Topic
 from oncelog.flow.running import PartWork
@@ -44,7 +45,7 @@ BEGIN_MS: Final = 1 << 40  # on both clocks
 FETCHED_AT_ONCE: Final = 3  # so that a little input comes in several steps
 
 
-Inputs = Sequence[Sequence[InputRecord]]
+Inputs = Sequence[Records]
 
 
 class Stopped(AssertionError):
@@ -90,7 +91,7 @@ class CellRun:
     def __init__(self, program: Program, part: Part, cell: int, inputs: Inputs) -> None:
         self.part, self.inputs = part, inputs
         self.journal = Place(f"oncelog.flow.{program.name}.{part.name}", cell)
-        outputs = [Place(part.sink.name, index) for index in range(part.sink.partitions)]
+        outputs = [Place(sink.name, index) for sink in part.sinks for index in range(sink.partitions)]
         self.logs = {place: Log() for place in (self.journal, *outputs)}
         self.stage = Stage(
             flow=program.name,
@@ -123,7 +124,7 @@ class CellRun:
     def _live(self, most_steps: int | None) -> Ended | None:
         self.lives += 1
         holder = Holder(nonce=f"n{self.lives}", tenancy=Tenancy(0, self.lives), code=self.code)
-        cell = Cell(self.stage, PartWork(self.part), holder, LIMITS, self.now, random=lambda: 0.5)
+        cell = Cell(self.stage, PartWork(self.part, self.stage.cell), holder, LIMITS, self.now, random=lambda: 0.5)
         to_do: deque[Any] = deque()
         answers: deque[Callable[[], object]] = deque()
         connected: set[Place] = set()
@@ -150,7 +151,7 @@ class CellRun:
     def _is_done(self, cell: Cell) -> bool:
         done = cell.journal.commit
         reached = [each.next_offset for each in done.inputs] if done else [0] * len(self.inputs)
-        return reached == [len(records) for records in self.inputs]
+        return reached == [len(records.offsets) for records in self.inputs]
 
     def _do(self, cell: Cell, action: Any, connected: set[Place]) -> Callable[[], object]:
         """At once; its answer comes with the next step."""
@@ -179,8 +180,9 @@ class CellRun:
                 self.logs[self.journal].store(Identity(-1, -1), -1, [Record(0, action.key, action.value)])
                 return lambda: cell.claimed(self.now)
             case Fetch():
-                there = self.inputs[action.input][action.from_offset :][:FETCHED_AT_ONCE]
-                return lambda: cell.fetched(action.input, there, action.from_offset + len(there), self.now)
+                there = self.inputs[action.input].part(action.from_offset, action.from_offset + FETCHED_AT_ONCE)
+                next_offset = action.from_offset + len(there.offsets)
+                return lambda: cell.fetched(action.input, there, next_offset, self.now)
             case ReadBack():
                 slots = self._slots(action)
                 return lambda: cell.read_back(action.place, slots, self.now)
@@ -223,41 +225,42 @@ class CellRun:
 class Simulated:
     """What stands in each topic at the end."""
 
-    def __init__(self, records: Mapping[Place, Sequence[InputRecord]], crashes: int) -> None:
-        self._records = records
+    def __init__(self, topics: Mapping[Place, Records], crashes: int) -> None:
+        self._topics = topics
         self.crashes = crashes  # how many there were
 
     def __getitem__(self, topic: Topic[K, V]) -> list[tuple[K, V]]:
         """Partition by partition."""
         return [
-            (topic.key.decode(each.key or b""), topic.value.decode(each.value or b""))
-            for place, records in sorted(self._records.items())
+            (topic.key.decode(key or b""), topic.value.decode(value or b""))
+            for place, records in sorted(self._topics.items())
             if place.topic == topic.name
-            for each in records
+            for key, value in zip(records.keys, records.values, strict=True)
         ]
 
 
 def simulate(program: Program, sent: Iterable[Sent], *, crashes: bool) -> Simulated:
-    topics: dict[Place, list[InputRecord]] = {}
+    topics: dict[Place, Records] = {}
     count = 0
     for topic, key, value, at_ms in sent:
-        _add(topics, Place(topic.name, topic.partition_of(key)), key, value, (), at_ms)
+        _add(topics, Place(topic.name, topic.partition_of(key)), key, value, at_ms)
     for part in program.parts:
         for cell in range(part.branches[0].source.partitions):
-            inputs = [topics.get(Place(branch.source.name, cell), []) for branch in part.branches]
+            inputs = [topics.get(Place(branch.source.name, cell), EMPTY) for branch in part.branches]
             calm = CellRun(program, part, cell, inputs)
             calm.run()
             if crashes:
                 count += _crash_everywhere(program, part, cell, calm)
             for place, outputs in calm.outputs().items():
                 for key, value, headers in outputs:
-                    _add(topics, place, key, value, headers, calm.now_ms)
+                    _add(topics, place, key, value, int(dict(headers)[TIME]))
     return Simulated(topics, count)
 
 
-def _add(topics: dict[Place, list[InputRecord]], place: Place, *about: Any) -> None:
-    log = topics.setdefault(place, [])
-    log.append(InputRecord(len(log), *about))
+def _add(topics: dict[Place, Records], place: Place, *about: Any) -> None:
+    log = topics.setdefault(place, Records([], [], [], []))
+    for column, cell in zip(log, (len(log.offsets), *about), strict=False):
+        column.append(cell)  # type: ignore[union-attr]
 
 
 def _crash_everywhere(program: Program, part: Part, cell: int, calm: CellRun) -> int:
