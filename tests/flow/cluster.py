@@ -17,6 +17,7 @@ from oncelog.flow.messages import (
     ReadBack,
     Records,
     Stepped,
+    Work,
 )
 from oncelog.producers.producer_map import FIRST_KAFKA_PID
 from oncelog.slots import Identity, Place
@@ -56,21 +57,25 @@ class Rules:
     makes: Callable[..., Cell] = Cell
 
 
-class Counting:
+class Counting(Work):
     """How often each key came, written to one of two partitions; even ones to a third; a key goes at its third."""
 
-    def run(self, state: Mapping[bytes, bytes], input: int, records: Records) -> Stepped:
+    def begin(self, state: Mapping[bytes, bytes], marks: Sequence[int]) -> None:
+        super().begin(state, marks)
+        self.state = state
+
+    def run(self, input: int, records: Records, most: int) -> Stepped:
         changes: dict[bytes, bytes | None] = {}
         keys: dict[Place, list[bytes]] = {}
         values: dict[Place, list[bytes]] = {}
         for offset, key in zip(records.offsets, records.keys, strict=True):
             assert key is not None
-            stands = changes[key] if key in changes else state.get(key)
+            stands = changes[key] if key in changes else self.state.get(key)
             changes[key], written = self.step(stands, input, offset, key)
             for place, value in written:
                 keys.setdefault(place, []).append(key)
                 values.setdefault(place, []).append(value)
-        return Stepped(changes, {place: Outputs(keys[place], values[place]) for place in keys})
+        return Stepped(changes, {place: Outputs(keys[place], values[place]) for place in keys}, len(records.offsets))
 
     def undo(self) -> None:
         """It keeps nothing."""

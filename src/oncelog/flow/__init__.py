@@ -4,7 +4,9 @@ from oncelog.flow.cell import Cell
 from oncelog.flow.codecs import Codec, json_of, one_of, raw, text
 from oncelog.flow.description import Holder, Input, Limits, OutputPlace, Stage
 from oncelog.flow.flows import Flow
-from oncelog.flow.program import Context, Topic
+from oncelog.flow.operations.windows import Window
+from oncelog.flow.program import Topic
+from oncelog.flow.scope import Context
 from oncelog.flow.simulating import Stopped
 
 __all__ = [
@@ -19,6 +21,7 @@ __all__ = [
     "Stage",
     "Stopped",
     "Topic",
+    "Window",
     "json_of",
     "one_of",
     "raw",

@@ -179,7 +179,8 @@ def restore(cell: Holding) -> Event | None:
         if commit.plan is not None:
             cell.plan_left.extend(commit.plan.ranges)
     starts = [each.next_offset for each in commit.inputs] if commit else [each.log_start for each in cell.stage.inputs]
-    cell.sources = [Source(start) for start in starts]
+    cell.sources = [Source(input, start) for input, start in zip(cell.stage.inputs, starts, strict=True)]
+    cell.work.begin(cell.entries, [each.mark_ms for each in commit.inputs] if commit else [-1] * len(starts))
     for place in cell.places:
         position = positions.get(place)
         cell.filled[place] = position.filled if position else 0
@@ -233,6 +234,10 @@ def commit(cell: Holding) -> Event:
         cell.why = "nothing was heard of the journal for too long"
         return Event.REFUSED
     plan = next_plan(cell)
+    if cell.is_time_to_be_told:
+        for index, source in enumerate(cell.sources):
+            cell.work.mark(index, source.end_mark_ms)
+        cell.has_progress = True
     if not cell.has_progress and plan is None:
         return Event.LEFT if cell.wants_to_leave else Event.COMMITTED
     cell.number += 1
@@ -241,10 +246,11 @@ def commit(cell: Holding) -> Event:
         nonce=cell.holder.nonce,
         code=cell.holder.code,
         inputs=[
-            InputPosition(each.topic_id, source.next_offset)
-            for each, source in zip(cell.stage.inputs, cell.sources, strict=True)
+            InputPosition(each.topic_id, source.next_offset, -1, mark_ms)
+            for each, source, mark_ms in zip(cell.stage.inputs, cell.sources, cell.work.marks, strict=True)
         ],
         outputs=[_output_position(cell, each) for each in cell.stage.outputs],
+        watermark_ms=cell.work.watermark_ms,
         plan=plan,
     )
     cell.plan_left.clear()
@@ -262,8 +268,7 @@ def next_plan(cell: Holding) -> Plan | None:
         return Plan(list(cell.plan_left), [], cell.now.wall_ms)
     if not cell.stage.has_plan or cell.wants_to_leave:
         return None
-    limits, now = cell.limits, cell.now
-    return plan_of(cell.sources, now.monotonic_ms, now.wall_ms, limits.wait_ms, limits.plan_records)
+    return plan_of(cell.sources, cell.now, cell.limits, cell.work.marks, cell.due_by_time_ms)
 
 
 def _output_position(cell: Holding, output: OutputPlace) -> OutputPosition:

@@ -9,6 +9,7 @@ After it has ended, its driver closes its connections and waits for no answers. 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import inf
 
 from oncelog.clock import Now
 from oncelog.error_codes import ErrorCodes as Code
@@ -51,7 +52,18 @@ class Cell(Holding):
     def fetched(self, input: int, records: Records, next_offset: int, now: Now) -> None:
         """With nothing where the input is at its end."""
         self.now = now
-        self.sources[input].add(records, next_offset, now.monotonic_ms)
+        self.sources[input].add(records, next_offset, now)
+
+    def at_its_end(self, input: int, now: Now) -> None:
+        """The input still is, so its time goes on; what is asked for stays so."""
+        self.now = now
+        if not self.sources[input].left:
+            self.sources[input].at_its_end(now)
+
+    def heard(self, input: int, offset: int, mark_ms: int, now: Now) -> None:
+        """Of all cells that write it: behind this offset comes nothing older."""
+        self.now = now
+        self.sources[input].hear(offset, mark_ms, self.work.marks[input])
 
     def read_back(self, place: Place, slots: Iterable[Slot], now: Now) -> None:
         """What stands where this one would have sent."""
@@ -130,9 +142,10 @@ class Cell(Holding):
                 due.append(self.committed_ms + limits.commit_every_ms)
             empty = [each.empty_since_ms for each in self.sources if each.empty_since_ms is not None]
             if self.stage.has_plan and len(empty) < len(self.sources):
-                due.extend(
-                    since_ms + limits.wait_ms for since_ms in empty if since_ms + limits.wait_ms > now.monotonic_ms
-                )
+                due.extend(ms + limits.wait_ms for ms in empty if ms + limits.wait_ms > now.monotonic_ms)
+            at_ms = self.due_by_time_ms + max(each.wait_ms for each in self.stage.inputs) - now.wall_ms
+            if 0 < at_ms < inf:
+                due.append(now.monotonic_ms + int(at_ms))
         return min(due, default=None)
 
     def _until(self, action: Produce) -> Produce:
@@ -203,11 +216,11 @@ class Cell(Holding):
         self._fetch()
         return has_run
 
-    def _run(self, source: Source, most: int) -> bool:
-        """A run of records through the user's code; whether what it changes fits the commit."""
-        records = source.next(most)
+    def _run(self, source: Source, count: int) -> bool:
+        """A run of records through the user's code, and of what is due; whether what it changes fits the commit."""
+        records, most = source.next(count), self.run_records
         try:
-            changes, outputs = self.work.run(self.entries, self.sources.index(source), records)
+            changes, outputs, taken = self.work.run(self.sources.index(source), records, most)
         except Unworkable as error:
             self._cannot_go_on(f"{error}")
             return True
@@ -217,14 +230,15 @@ class Cell(Holding):
             if self.changed_bytes:
                 return False
             if most > 1:
-                self.run_records = most // 2
+                self.run_records = min(most, count or most) // 2 or 1
             else:
                 self._cannot_go_on(
                     f"what one record changes does not fit a commit of {self.limits.commit_bytes} bytes. Raise the "
                     "journal's max.message.bytes"
                 )
             return True
-        source.take(most)
+        if taken:
+            source.take(taken)
         self.entries.changed.update(changes)
         self.changed_bytes += added
         self.has_progress = True
@@ -241,6 +255,8 @@ class Cell(Holding):
         if self.waiting_bytes >= self.limits.waiting_bytes:
             return None
         most = self.run_records
+        if self._is_due():
+            return self.sources[0], 0
         if not self.stage.has_plan:
             (source,) = self.sources
             return (source, min(source.left, most)) if source.left else None
@@ -253,18 +269,26 @@ class Cell(Holding):
                 return None
             source.next_offset = max(source.next_offset, end)
             self.plan_left.popleft()
+            self.work.mark(due.input, due.mark_ms)
+            self.has_progress = True
+            if self._is_due():
+                return source, 0
         return None
+
+    def _is_due(self) -> bool:
+        timer_ms = self.work.next_timer_ms
+        return timer_ms is not None and timer_ms <= self.work.watermark_ms
 
     def _is_commit_due(self, is_full: bool) -> bool:
         if is_full or self.wants_to_leave:
             return True
         if not self.stage.has_plan:
             waited_ms = self.now.monotonic_ms - self.committed_ms
-            return self.has_progress and waited_ms >= self.limits.commit_every_ms
-        if self.plan_left:
+            return (self.has_progress or self.is_time_to_be_told) and waited_ms >= self.limits.commit_every_ms
+        if self.plan_left or self._is_due():
             return False
-        limits, now = self.limits, self.now
-        return self.has_progress or plan_of(self.sources, now.monotonic_ms, now.wall_ms, limits.wait_ms, 1) is not None
+        plan = plan_of(self.sources, self.now, self.limits, self.work.marks, self.due_by_time_ms, most=1)
+        return self.has_progress or plan is not None
 
     def _fetch(self) -> None:
         for index, source in enumerate(self.sources):

@@ -17,6 +17,8 @@ class Input:
     topic: str
     topic_id: str
     log_start: int = 0
+    wait_ms: int = 0  # for records that are older than what came before them
+    is_derived: bool = False  # the flow's own: its marks are those of the cells that write it
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,7 @@ class Stage:
     inputs: tuple[Input, ...]
     outputs: tuple[OutputPlace, ...]
     has_plan: bool = False
+    tells_time: bool = False  # what reads its outputs asks for the time
 
     @property
     def title(self) -> str:
@@ -56,6 +59,7 @@ class Limits:
     commit_every_ms: int = 100
     commit_bytes: int = 1_000_000  # what the journal's topic takes in one batch
     wait_ms: int = 1_000  # for an input that is empty, before a plan goes on without it
+    tell_time_every_ms: int = 1_000  # where nothing but the time has changed
     tenure_ms: int = TENURE_MS  # until the holder takes over anew
     plan_records: int = 10_000
     run_records: int = 5_000  # that are worked on at a time; less where what they change fits no commit

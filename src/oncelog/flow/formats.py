@@ -69,6 +69,7 @@ class InputPosition(msgspec.Struct, frozen=True, array_like=True):
     topic_id: Name
     next_offset: Count
     leader_epoch: int = -1
+    mark_ms: int = -1  # no older record is waited for, by what was read up to here
 
 
 class OutputPosition(msgspec.Struct, frozen=True, array_like=True):
@@ -80,11 +81,13 @@ class OutputPosition(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Range(msgspec.Struct, frozen=True, array_like=True):
-    """Records of one input, from the first offset to before the second."""
+    """Records of one input, from the first offset to before the second. Then, where there is a mark, no record of this
+    input is waited for that is older."""
 
     input: Count
     first: Count
     end: Count
+    mark_ms: int = -1
 
 
 class Plan(msgspec.Struct, frozen=True, array_like=True):

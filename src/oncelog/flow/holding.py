@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import inf
 from typing import Any, Final
 
 from oncelog.clock import Now
@@ -195,6 +196,22 @@ class Holding:
         cells = sum(map(len, changes)) + sum(map(len, filter(None, changes.values())))
         added = cells + len(changes) * COMMIT_OVERHEAD_BYTES
         return added if self.changed_bytes + added <= self.limits.commit_bytes else None
+
+    @property
+    def due_by_time_ms(self) -> float:
+        """At which watermark there is something to do, though no record came."""
+        due = [] if (timer_ms := self.work.next_timer_ms) is None else [timer_ms]
+        if self.stage.tells_time:
+            due.append(self.work.watermark_ms + self.limits.tell_time_every_ms)
+        return min(due, default=inf)
+
+    @property
+    def is_time_to_be_told(self) -> bool:
+        """Of a stage that has no plan to say so."""
+        if self.stage.has_plan or not self.stage.tells_time or self.wants_to_leave:
+            return False
+        marks = zip(self.work.marks, self.sources, strict=True)
+        return min(max(mark_ms, source.end_mark_ms) for mark_ms, source in marks) >= self.due_by_time_ms
 
     @property
     def is_proof_old(self) -> bool:

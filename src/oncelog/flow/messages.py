@@ -1,9 +1,10 @@
 """What a cell asks for, and what it is told."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from oncelog.flow.formats import SOURCE, TIME
 from oncelog.slots import Identity, Place
@@ -122,16 +123,40 @@ class Stepped(NamedTuple):
 
     changes: Mapping[bytes, bytes | None]  # of the state; None: the entry is removed
     outputs: Mapping[Place, Outputs]
+    taken: int  # of the records; less than all where timers come first
 
 
 class Unworkable(Exception):
     """A record that cannot be stepped over: one that does not decode, or whose step failed."""
 
 
-class Work(Protocol):
-    """The user's code, as bytes. It gives the same for the same, always."""
+class Work(ABC):
+    """The user's code, as bytes. It gives the same for the same, always.
 
-    def run(self, state: Mapping[bytes, bytes], input: int, records: Records) -> Stepped: ...
+    The mark of an input says that no record of it is waited for that is older. The least of them is the watermark: by
+    it timers are due.
+    """
 
+    marks: list[int]
+    watermark_ms: int
+
+    def begin(self, state: Mapping[bytes, bytes], marks: Sequence[int]) -> None:
+        """With what was committed."""
+        self.marks = list(marks)
+        self.watermark_ms = min(marks)
+
+    @abstractmethod
+    def run(self, input: int, records: Records, most: int) -> Stepped:
+        """What is due, and the records, until this many timers have fired."""
+
+    @abstractmethod
     def undo(self) -> None:
         """What the last run changed does not fit, and a shorter one follows."""
+
+    def mark(self, input: int, mark_ms: int) -> None:
+        self.marks[input] = max(self.marks[input], mark_ms)
+        self.watermark_ms = min(self.marks)
+
+    @property
+    def next_timer_ms(self) -> int | None:
+        return None

@@ -3,32 +3,66 @@ input that is empty is waited for a while. Pure: the answer goes into the log be
 """
 
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Sequence
+from typing import Final
 
+from oncelog.clock import Now
+from oncelog.flow.description import Input, Limits
 from oncelog.flow.formats import MOST_RANGES, Plan, Range
 from oncelog.flow.messages import EMPTY, Records
+
+MOST_HEARD: Final = 1_000
 
 
 class Source:
     """One input: what was fetched and not taken yet."""
 
-    def __init__(self, next_offset: int) -> None:
+    def __init__(self, input: Input, next_offset: int) -> None:
+        self.input = input
         self.next_offset = next_offset  # the position: all before it is taken
         self.fetched_to = next_offset
         self.records = EMPTY
         self.at = 0  # of them; those before it are taken
         self.is_asked = False
         self.empty_since_ms: int | None = None  # when it was found to be at its end
+        self.end_seen_ms = -1  # by the wall clock: when that was seen last
+        self.heard: deque[tuple[int, int]] = deque()  # of those who write it: behind this offset comes nothing older
 
-    def add(self, records: Records, next_offset: int, now_ms: int) -> None:
+    def add(self, records: Records, next_offset: int, now: Now) -> None:
         """What was asked for when nothing was left."""
         self.is_asked = False
         self.records, self.at = records, bisect_left(records.offsets, self.fetched_to)
         self.fetched_to = max(self.fetched_to, next_offset)
         if self.left:
             self.empty_since_ms = None
-        elif self.empty_since_ms is None:
-            self.empty_since_ms = now_ms
+        else:
+            self.at_its_end(now)
+
+    def at_its_end(self, now: Now) -> None:
+        self.end_seen_ms = now.wall_ms
+        if self.empty_since_ms is None:
+            self.empty_since_ms = now.monotonic_ms
+
+    def hear(self, offset: int, mark_ms: int, known_ms: int) -> None:
+        while self.heard and (self.heard[0][1] <= known_ms or len(self.heard) >= MOST_HEARD):
+            self.heard.popleft()
+        if not self.heard or mark_ms > self.heard[-1][1]:
+            self.heard.append((offset, mark_ms))
+
+    def mark_at(self, offset: int) -> int:
+        """What was heard of those who write it holds behind this offset; -1 where nothing does."""
+        return max((mark_ms for behind, mark_ms in self.heard if behind <= offset), default=-1)
+
+    def records_before_a_mark(self, at: int, most: int) -> int:
+        behind = next((behind for behind, _ in self.heard if behind > self.records.offsets[at]), None)
+        return most if behind is None else min(most, bisect_left(self.records.offsets, behind, at) - at)
+
+    @property
+    def end_mark_ms(self) -> int:
+        """Read to its end, an input counts as now. -1 where it is not."""
+        is_at_end = not self.input.is_derived and self.empty_since_ms is not None
+        return self.end_seen_ms - self.input.wait_ms if is_at_end else -1
 
     @property
     def left(self) -> int:
@@ -46,34 +80,62 @@ class Source:
         self.next_offset = self.records.offsets[self.at - 1] + 1
 
 
-def plan_of(sources: Sequence[Source], now_ms: int, wall_ms: int, wait_ms: int, most_records: int) -> Plan | None:
-    """None while there is nothing to plan, or somebody is waited for."""
-    ended = [index for index, source in enumerate(sources) if _is_over(source, now_ms, wait_ms)]
+def plan_of(
+    sources: Sequence[Source], now: Now, limits: Limits, marks: Sequence[int], due_ms: float, most: int | None = None
+) -> Plan | None:
+    """None while there is nothing to plan, or somebody is waited for. Where no record is there, a plan is worth making
+    if it brings the watermark to what is due."""
+    ended = [index for index, source in enumerate(sources) if _is_over(source, now.monotonic_ms, limits.wait_ms)]
     heads = [source.at for source in sources]
     ranges: list[Range] = []
-    left = most_records
-    while left and len(ranges) < MOST_RANGES:
-        waiting = []
-        for index, source in enumerate(sources):
-            times = source.records.times
-            if heads[index] < len(times):
-                waiting.append((times[heads[index]], index))
-            elif index not in ended:
-                break
-        else:
-            if not waiting:
-                break
-            waiting.sort()
-            index = waiting[0][1]
-            before = waiting[1] if len(waiting) > 1 else None
-            taken = _run(sources[index].records.times, heads[index], index, before, left)
-            offsets = sources[index].records.offsets
-            ranges.append(Range(index, offsets[heads[index]], offsets[heads[index] + taken - 1] + 1))
-            heads[index] += taken
-            left -= taken
-            continue
-        break
-    return Plan(ranges, ended, wall_ms) if ranges else None
+    left = most or limits.plan_records
+    while left and len(ranges) < MOST_RANGES - len(sources):
+        waiting = _heads(sources, heads, ended)
+        if not waiting:
+            break
+        index = waiting[0][1]
+        source, at = sources[index], heads[index]
+        before = waiting[1] if len(waiting) > 1 else None
+        taken = _run(source.records.times, at, index, before, source.records_before_a_mark(at, left))
+        heads[index] += taken
+        left -= taken
+        end = source.records.offsets[heads[index] - 1] + 1
+        ranges.append(Range(index, source.records.offsets[at], end, source.mark_at(end)))
+    for index, (source, head) in enumerate(zip(sources, heads, strict=True)):
+        at, mark_ms = _mark(source, head)
+        planned_ms = max((each.mark_ms for each in ranges if each.input == index), default=-1)
+        if mark_ms > max(marks[index], planned_ms):
+            ranges.append(Range(index, at, at, mark_ms))
+    if any(each.end > each.first for each in ranges) or _watermark(ranges, marks) >= due_ms:
+        return Plan(ranges, ended, now.wall_ms)
+    return None
+
+
+def _watermark(ranges: Sequence[Range], marks: Sequence[int]) -> int:
+    """Behind a plan of these."""
+    reached = list(marks)
+    for each in ranges:
+        reached[each.input] = max(reached[each.input], each.mark_ms)
+    return min(reached)
+
+
+def _heads(sources: Sequence[Source], heads: Sequence[int], ended: Sequence[int]) -> list[tuple[int, int]]:
+    """The times of the next records and whose they are, the first one first; none while one is waited for."""
+    waiting = []
+    for index, (source, head) in enumerate(zip(sources, heads, strict=True)):
+        if head < len(source.records.times):
+            waiting.append((source.records.times[head], index))
+        elif index not in ended:
+            return []
+    return sorted(waiting)
+
+
+def _mark(source: Source, head: int) -> tuple[int, int]:
+    """Where the plan gets to, and the mark of this input there."""
+    if head < len(source.records.offsets):
+        offset = source.records.offsets[head]
+        return offset, source.mark_at(offset)
+    return source.fetched_to, max(source.mark_at(source.fetched_to), source.end_mark_ms)
 
 
 def _run(times: Sequence[int], at: int, index: int, before: tuple[int, int] | None, most: int) -> int:

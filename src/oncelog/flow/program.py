@@ -9,11 +9,15 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from crc32c import crc32c
 
 from oncelog.flow.codecs import Codec, json_of
+from oncelog.flow.operations.state import with_state, with_timers
+from oncelog.flow.operations.windows import Window, in_time, windows
+from oncelog.flow.operations.windows import late as late_ones
+from oncelog.flow.scope import Context, Make, Push, Scope
 from oncelog.records.murmur2 import murmur2
 
 K = TypeVar("K")
@@ -47,40 +51,6 @@ class Topic(Generic[K, V]):
         return murmur2(key) % self.partitions
 
 
-class Context(Generic[K]):
-    """What is known of a record beside its value. One object serves all records: what is to be kept is taken out."""
-
-    __slots__ = ("key", "time_ms")
-
-    key: K
-    time_ms: int  # event time
-
-
-Push = Callable[[Any, Any], object]  # takes a key and a value a step further
-
-
-class States(Protocol):
-    """The state of one step, as objects by the bytes of their keys."""
-
-    objects: dict[bytes, Any]  # None: there is none
-    before: dict[bytes, Any]  # as it stood when this run of records began
-
-    def load(self, key: bytes) -> Any:
-        """Of one that is not among the objects."""
-
-
-class Scope(Protocol):
-    """What operations may look at while a record is worked on."""
-
-    key: bytes  # of the record, as it came
-    time_ms: int
-
-    def states(self, name: str, codec: Codec[Any]) -> States: ...
-
-
-Make = Callable[[Push, Scope], Push]  # of what follows, what precedes it
-
-
 class Sink(NamedTuple):
     topic: Topic[Any, Any]
     key: Callable[[Any], Any] | None  # None: the key stays
@@ -90,33 +60,37 @@ class Sink(NamedTuple):
 class Node:
     """An operation on what comes from the one before it, and where its results go."""
 
-    def __init__(self, make: Make | None = None, before: "Node | None" = None) -> None:
+    def __init__(self, make: Make | None = None, before: "Node | None" = None, *, asks_for_time: bool = False) -> None:
         self.make = make
         self.before = before
+        self.asks_for_time = asks_for_time
         self.children: list[Node] = []
         self.sinks: list[Sink] = []
 
-    def then(self, make: Make) -> "Node":
-        child = Node(make, self)
+    def then(self, make: Make, *, asks_for_time: bool = False) -> "Node":
+        child = Node(make, self, asks_for_time=asks_for_time)
         self.children.append(child)
         return child
 
     @property
-    def path(self) -> tuple[Make, ...]:
+    def path(self) -> tuple["Node", ...]:
         """The operations up to here."""
-        own = () if self.make is None else (self.make,)
+        own = () if self.make is None else (self,)
         return own if self.before is None else (*self.before.path, *own)
 
     @property
-    def all_sinks(self) -> tuple[Sink, ...]:
-        return (*self.sinks, *(sink for child in self.children for sink in child.all_sinks))
+    def below(self) -> tuple["Node", ...]:
+        """Itself, and what follows."""
+        return (self, *(node for child in self.children for node in child.below))
 
 
 class Branch(NamedTuple):
     """An input, and what happens to its records before they meet those of others."""
 
     source: Topic[Any, Any]
-    operations: tuple[Make, ...] = ()
+    operations: tuple[Node, ...] = ()
+    wait_ms: int = 0  # for records that are older than what came before them
+    is_derived: bool = False
 
 
 @dataclass(frozen=True)
@@ -129,7 +103,17 @@ class Part:
 
     @property
     def sinks(self) -> tuple[Topic[Any, Any], ...]:
-        return tuple({sink.topic.name: sink.topic for sink in self.root.all_sinks}.values())
+        return tuple({sink.topic.name: sink.topic for node in self.root.below for sink in node.sinks}.values())
+
+    @property
+    def asks_for_time(self) -> bool:
+        before = (node for branch in self.branches for node in branch.operations)
+        return any(node.asks_for_time for node in (*before, *self.root.below))
+
+    @property
+    def has_plan(self) -> bool:
+        """What it does hangs on more than the order of one input."""
+        return len(self.branches) > 1 or self.asks_for_time
 
 
 class Stream(Generic[K, V]):
@@ -138,8 +122,8 @@ class Stream(Generic[K, V]):
     def __init__(self, flow: "Program", part: Part, node: Node) -> None:
         self._flow, self._part, self._node = flow, part, node
 
-    def _then(self, make: Make) -> "Stream[Any, Any]":
-        return Stream(self._flow, self._part, self._node.then(make))
+    def _then(self, make: Make, *, asks_for_time: bool = False) -> "Stream[Any, Any]":
+        return Stream(self._flow, self._part, self._node.then(make, asks_for_time=asks_for_time))
 
     def map(self, function: Callable[[V], V2]) -> "Stream[K, V2]":
         return self._then(lambda then, _: lambda key, value: then(key, function(value)))
@@ -162,39 +146,46 @@ class Stream(Generic[K, V]):
         return self._then(lambda then, _: lambda key, value: then(key, value) if isinstance(value, kind) else None)
 
     def step(
-        self, name: str, state: type[S], function: Callable[[S, V, Context[K]], tuple[S | None, Iterable[V2]]]
+        self,
+        name: str,
+        state: type[S],
+        function: Callable[[S, V, Context[K]], tuple[S | None, Iterable[V2]]],
+        on_timer: Callable[[S, K, Context[K]], tuple[S | None, Iterable[V2]]] | None = None,
     ) -> "Stream[K, V2]":
-        """With a state for each key, that `state()` makes where there is none. As None it goes."""
+        """With a state for each key, that `state()` makes where there is none. As None it goes, and its timers too."""
         codec = json_of(state)
         self._flow.claim_name(name)
         self._flow.codecs.append(codec.name)
-        missing = object()
+        if on_timer is None:
+            return self._then(with_state(name, state, codec, function))
+        decode_key = self._part.branches[0].source.key.decode
+        return self._then(with_timers(name, state, codec, decode_key, function, on_timer), asks_for_time=True)
 
-        def make(then: Push, scope: Scope) -> Push:
-            states = scope.states(name, codec)
-            objects, before, load = states.objects, states.before, states.load
-            at: Context[Any] = Context()
-
-            def push(key: Any, value: Any) -> None:
-                entry = scope.key
-                stands = objects.get(entry, missing)
-                if stands is missing:
-                    stands = load(entry)
-                if entry not in before:
-                    before[entry] = stands
-                at.key, at.time_ms = key, scope.time_ms
-                objects[entry], outputs = function(state() if stands is None else stands, value, at)
-                for output in outputs:
-                    then(key, output)
-
-            return push
-
-        return self._then(make)
+    def window(
+        self,
+        name: str,
+        state: type[S],
+        add: Callable[[S, V], S],
+        *,
+        size_ms: int,
+        every_ms: int | None = None,
+        late: "Topic[K, V] | None" = None,
+    ) -> "Stream[K, Window[S]]":
+        """Windows of event time for each key, one beginning `every_ms`. Each is written once, when the watermark has
+        passed its end; what comes later goes to `late`, or nowhere."""
+        codec = json_of(state)
+        self._flow.claim_name(name)
+        self._flow.codecs.append(codec.name)
+        make = windows(name, state, codec, self._part.branches[0].source.key.decode, add, size_ms, every_ms)
+        behind = self._then(make, asks_for_time=True)
+        if late is not None:
+            behind._then(late_ones)._end(Sink(late, None))
+        return behind._then(in_time)
 
     def merge(self, name: str, other: "Stream[K2, V2]") -> "Stream[K | K2, V | V2]":
         """Both, in one order, by their times. The order is written down before anything of it is sent."""
         branches = tuple(
-            Branch(branch.source, (*branch.operations, *stream._node.path))
+            branch._replace(operations=(*branch.operations, *stream._node.path))
             for stream in (self, other)
             for branch in stream._part.branches
         )
@@ -209,7 +200,7 @@ class Stream(Generic[K, V]):
     def through(self, topic: Topic[K2, V], key: Callable[[V], K2]) -> "Stream[K2, V]":
         """Records change partition by another key: here one stage ends and another begins."""
         self._end(Sink(topic, key, tells_source=True))
-        return self._flow.begin(topic.name, (Branch(topic),))
+        return self._flow.begin(topic.name, (Branch(topic, is_derived=True),))
 
     def write(self, topic: Topic[K, V]) -> None:
         self._end(Sink(topic, None))
@@ -233,14 +224,20 @@ class Program:
         """Those that write something."""
         return [part for part in self._begun.values() if part.sinks]
 
+    def tells_time(self, part: Part) -> bool:
+        """Whether a stage behind it asks for the time, or one behind that."""
+        behind = [each for each in self.parts if any(b.is_derived and b.source in part.sinks for b in each.branches)]
+        return any(each.asks_for_time or self.tells_time(each) for each in behind)
+
     @property
     def code(self) -> str:
         """The version and a fingerprint of the codecs: a holder with another one waits for those before it."""
         return f"{self.version}-{crc32c(' '.join(self.codecs).encode()):08x}"
 
-    def read(self, topic: Topic[K, V], *, name: str | None = None) -> Stream[K, V]:
+    def read(self, topic: Topic[K, V], *, name: str | None = None, wait_ms: int = 0) -> Stream[K, V]:
+        """`wait_ms`: how much older than those before it a record may be, and still be in time."""
         self.codecs += [topic.key.name, topic.value.name]
-        return self.begin(name or topic.name, (Branch(topic),))
+        return self.begin(name or topic.name, (Branch(topic, wait_ms=wait_ms),))
 
     def begin(self, name: str, branches: tuple[Branch, ...]) -> Stream[Any, Any]:
         part = self._begun[self.claim_name(name)] = Part(name, branches, Node())

@@ -98,8 +98,12 @@ class CellRun:
             name=part.name,
             cell=cell,
             journal=self.journal,
-            inputs=tuple(Input(branch.source.name, "id") for branch in part.branches),
-            has_plan=len(part.branches) > 1,
+            inputs=tuple(
+                Input(branch.source.name, "id", wait_ms=branch.wait_ms, is_derived=branch.is_derived)
+                for branch in part.branches
+            ),
+            has_plan=part.has_plan,
+            tells_time=program.tells_time(part),
             outputs=tuple(OutputPlace(place, "id") for place in outputs),
         )
         self.code = program.code

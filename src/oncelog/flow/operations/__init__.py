@@ -1,0 +1,1 @@
+"""The operations of flows: what each makes of the function that takes its results. Pure."""

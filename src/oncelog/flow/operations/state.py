@@ -1,0 +1,73 @@
+"""A step with a state for each key, and one with timers, too."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from oncelog.flow.codecs import Codec
+from oncelog.flow.scope import Context, Make, Push, Scope
+from oncelog.flow.stepping import Timed
+
+Step = Callable[[Any, Any, Context[Any]], tuple[Any, Iterable[Any]]]
+
+_MISSING: Final = object()
+
+
+def with_state(name: str, state: Callable[[], Any], codec: Codec[Any], function: Step) -> Make:
+    def make(then: Push, scope: Scope) -> Push:
+        states = scope.states(name, codec)
+        objects, before, load = states.objects, states.before, states.load
+        at: Context[Any] = Context()
+
+        def push(key: Any, value: Any) -> None:
+            entry = scope.key
+            stands = objects.get(entry, _MISSING)
+            if stands is _MISSING:
+                stands = load(entry)
+            if entry not in before:
+                before[entry] = stands
+            at.key, at.time_ms = key, scope.time_ms
+            objects[entry], outputs = function(state() if stands is None else stands, value, at)
+            for output in outputs:
+                then(key, output)
+
+        return push
+
+    return make
+
+
+def with_timers(
+    name: str,
+    state: Callable[[], Any],
+    codec: Codec[Any],
+    decode_key: Callable[[bytes], Any],
+    function: Step,
+    on_timer: Step,
+) -> Make:
+    def make(then: Push, scope: Scope) -> Push:
+        states = scope.timed(name, codec)
+        at: Context[Any] = Context()
+
+        def run(entry: bytes, key: Any, called: Step, stands: Timed | None, about: Any) -> None:
+            held, timers = stands or (None, ())
+            at.key, at.time_ms, at.timers = key, scope.time_ms, []
+            after, outputs = called(state() if held is None else held, about, at)
+            if at.timers:
+                timers = states.add(entry, at.timers, timers)
+            states.put(entry, stands, after, timers)
+            for output in outputs:
+                then(key, output)
+
+        def push(key: Any, value: Any) -> None:
+            run(scope.key, key, function, states.get(scope.key), value)
+
+        def fire(entry: bytes, time_ms: int) -> None:
+            key = decode_key(entry)
+            scope.begin_timer(entry, key, time_ms)
+            run(entry, key, on_timer, states.get(entry), key)
+            if any(each <= time_ms for each in at.timers):
+                raise ValueError(f"on_timer at {time_ms} sets a timer for {min(at.timers)}: set a later one")
+
+        states.fire = fire
+        return push
+
+    return make

@@ -1,0 +1,86 @@
+"""Windows of event time: a state for each key and window, which goes when the watermark has passed the window's end."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from struct import Struct
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+from oncelog.flow.codecs import Codec
+from oncelog.flow.scope import Make, Push, Scope
+
+S = TypeVar("S")
+
+MOST_WINDOWS: Final = 1_000  # that one record is in
+_START: Final = Struct(">q")
+
+
+@dataclass(frozen=True)
+class Window(Generic[S]):
+    start_ms: int
+    end_ms: int
+    state: S
+
+
+class Late(NamedTuple):
+    """All its windows were closed already."""
+
+    value: Any
+
+
+def windows(
+    name: str,
+    state: Callable[[], Any],
+    codec: Codec[Any],
+    decode_key: Callable[[bytes], Any],
+    add: Callable[[Any, Any], Any],
+    size_ms: int,
+    every_ms: int | None,
+) -> Make:
+    hop_ms = size_ms if every_ms is None else every_ms
+    if size_ms < 1 or hop_ms < 1 or size_ms > hop_ms * MOST_WINDOWS:
+        raise ValueError(
+            f"{name}: windows of {size_ms} ms, one every {hop_ms} ms. Both are at least 1, and a record is in at most "
+            f"{MOST_WINDOWS} windows"
+        )
+
+    def make(then: Push, scope: Scope) -> Push:
+        states = scope.timed(name, codec)
+
+        def push(key: Any, value: Any) -> None:
+            time_ms, watermark_ms = scope.time_ms, scope.watermark_ms
+            start_ms = time_ms - time_ms % hop_ms
+            is_late = True
+            while start_ms > time_ms - size_ms:
+                end_ms = start_ms + size_ms
+                if end_ms > watermark_ms:
+                    is_late = False
+                    entry = _START.pack(start_ms) + scope.key
+                    stands = states.get(entry)
+                    held, timers = stands or (None, ())
+                    held = add(state() if held is None else held, value)
+                    states.put(entry, stands, held, timers or states.add(entry, [end_ms], ()))
+                start_ms -= hop_ms
+            if is_late:
+                then(key, Late(value))
+
+        def fire(entry: bytes, end_ms: int) -> None:
+            raw = entry[_START.size :]
+            key = decode_key(raw)
+            stands = states.get(entry)
+            assert stands is not None
+            states.put(entry, stands, None, ())
+            scope.begin_timer(raw, key, end_ms)
+            then(key, Window(end_ms - size_ms, end_ms, stands[0]))
+
+        states.fire = fire
+        return push
+
+    return make
+
+
+def late(then: Push, scope: Scope) -> Push:
+    return lambda key, value: then(key, value.value) if isinstance(value, Late) else None
+
+
+def in_time(then: Push, scope: Scope) -> Push:
+    return lambda key, value: None if isinstance(value, Late) else then(key, value)

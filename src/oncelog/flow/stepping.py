@@ -1,0 +1,142 @@
+"""The states of one step, by the bytes of their keys: as objects while a life lasts, as bytes where they are kept; and
+the timers of those keys, where the step has some.
+
+Timers are kept with the state of their key, so they go with it. Which is due next is known from a heap, that is made
+when a life begins. A run of records can be undone until the next one begins.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from heapq import heapify, heappop, heappush
+from typing import Any, Final
+
+import msgspec
+
+from oncelog.flow.codecs import Codec
+
+MOST_KNOWN: Final = 100_000  # keys whose state is kept as an object
+MOST_TIMERS: Final = 1_000  # of one key
+
+_encode_times: Final = msgspec.json.Encoder().encode
+_decode_times: Final = msgspec.json.Decoder(list[int]).decode
+
+
+class StepStates:
+    def __init__(self, name: str, codec: Codec[Any]) -> None:
+        self.prefix = name.encode() + b"\0"
+        self.codec = codec
+        self.objects: dict[bytes, Any] = {}  # None: there is none
+        self.before: dict[bytes, Any] = {}  # as it stood when this run of records began
+        self._committed: Mapping[bytes, bytes] = {}
+
+    def begin(self, committed: Mapping[bytes, bytes]) -> None:
+        """A life."""
+        self._committed = committed
+
+    def begin_run(self) -> None:
+        self.before.clear()
+        if len(self.objects) > MOST_KNOWN:
+            self.objects.clear()
+
+    def load(self, key: bytes) -> Any:
+        """Of one that is not among the objects."""
+        stands = self._committed.get(self.prefix + key)
+        return None if stands is None else self.decode(stands)
+
+    def changes(self) -> Iterator[tuple[bytes, bytes | None]]:
+        prefix, objects, encode = self.prefix, self.objects, self.encode
+        for key, stood in self.before.items():
+            stands = objects[key]
+            if stands is not None:
+                yield prefix + key, encode(stands)
+            elif stood is not None:
+                yield prefix + key, None
+
+    def undo(self) -> None:
+        self.objects.update(self.before)
+        self.before.clear()
+
+    def encode(self, state: Any) -> bytes:
+        return self.codec.encode(state)
+
+    def decode(self, stored: bytes) -> Any:
+        return self.codec.decode(stored)
+
+
+Timed = tuple[Any, tuple[int, ...]]  # the state of a key, and its timers
+Fire = Callable[[bytes, int], object]  # a key's timer
+
+
+class TimedStates(StepStates):
+    """Its objects are `Timed`."""
+
+    def __init__(self, name: str, codec: Codec[Any]) -> None:
+        super().__init__(name, codec)
+        self.due: list[tuple[int, bytes]] = []  # a heap. Some of them may be gone meanwhile
+        self.fire: Fire = lambda key, time_ms: None
+        self._taken: list[tuple[int, bytes]] = []  # in this run
+
+    def begin(self, committed: Mapping[bytes, bytes]) -> None:
+        super().begin(committed)
+        prefix, size = self.prefix, len(self.prefix)
+        self.due = [
+            (time_ms, key[size:])
+            for key, stored in committed.items()
+            if key.startswith(prefix)
+            for time_ms in _decode_times(stored.partition(b"\n")[0])
+        ]
+        heapify(self.due)
+
+    def begin_run(self) -> None:
+        super().begin_run()
+        self._taken.clear()
+
+    def get(self, key: bytes) -> Timed | None:
+        found: Timed | None = self.objects[key] if key in self.objects else self.load(key)
+        return found
+
+    def put(self, key: bytes, before: Timed | None, state: Any, timers: tuple[int, ...]) -> None:
+        self.before.setdefault(key, before)
+        self.objects[key] = None if state is None else (state, timers)
+
+    def add(self, key: bytes, times: list[int], known: tuple[int, ...]) -> tuple[int, ...]:
+        """The timers of a key with these, too."""
+        for time_ms in times:
+            if time_ms not in known:
+                known = (*known, time_ms)
+                heappush(self.due, (time_ms, key))
+        if len(known) > MOST_TIMERS:
+            raise ValueError(f"a key has more than {MOST_TIMERS} timers. Set one, and the next one when it fires")
+        return known
+
+    def next(self) -> tuple[int, bytes] | None:
+        """The first that still stands."""
+        while self.due:
+            time_ms, key = self.due[0]
+            stands = self.get(key)
+            if stands is not None and time_ms in stands[1]:
+                return self.due[0]
+            self._taken.append(heappop(self.due))
+        return None
+
+    def take(self) -> tuple[int, bytes]:
+        """The first one, that `next` has shown: it does not stand any more."""
+        time_ms, key = heappop(self.due)
+        self._taken.append((time_ms, key))
+        stands = self.get(key)
+        assert stands is not None
+        state, timers = stands
+        self.put(key, stands, state, tuple(each for each in timers if each != time_ms))
+        return time_ms, key
+
+    def undo(self) -> None:
+        super().undo()
+        for each in self._taken:
+            heappush(self.due, each)
+        self._taken.clear()
+
+    def encode(self, state: Timed) -> bytes:
+        return _encode_times(state[1]) + b"\n" + self.codec.encode(state[0])
+
+    def decode(self, stored: bytes) -> Timed:
+        times, _, state = stored.partition(b"\n")
+        return self.codec.decode(state), tuple(_decode_times(times))
