@@ -1,5 +1,6 @@
 """What users write: typed, run in memory, crashed everywhere."""
 
+import pickle
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -139,6 +140,18 @@ def test_other_codecs_are_other_code() -> None:
     one, other = billing(), Flow("billing", version="1")
     other.read(events).write(Topic("out", text, one_of(Order, Payment)))
     assert one.code == billing().code != other.code
+
+
+def test_a_flow_can_be_sent_to_another_process() -> None:
+    """Functions that stand in the user's own program, too, as Spark sends them."""
+    cloudpickle = pytest.importorskip("pyspark.cloudpickle")
+    flow = billing()
+    flow.read(balances).filter(lambda balance: balance.owed > 1).window(
+        "most", Owed, lambda most, balance: Owed(max(most.amount, balance.owed)), size_ms=10
+    ).map(lambda window: Balance(window.state.amount, window.end_ms)).write(Topic("most", text, json_of(Balance)))
+    there = pickle.loads(cloudpickle.dumps(flow))
+    assert there.code == flow.code
+    assert there.simulate(SENT)[balances] == flow.simulate(SENT)[balances]
 
 
 WRONG = """

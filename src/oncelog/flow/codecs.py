@@ -1,7 +1,7 @@
 """How keys, values and states become bytes: typed, by msgspec."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar, overload
 
 import msgspec
@@ -17,6 +17,11 @@ class Codec(Generic[T]):
     name: str  # goes into the fingerprint of the code
     encode: Callable[[T], bytes]
     decode: Callable[[bytes], T]
+    # What makes it anew in another process, since msgspec's coders cannot be sent there.
+    made_by: tuple[Callable[..., "Codec[T]"], tuple[Any, ...]] | None = field(default=None, compare=False, repr=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self.made_by or (Codec, (self.name, self.encode, self.decode))
 
 
 text: Final[Codec[str]] = Codec("text", str.encode, bytes.decode)
@@ -25,7 +30,8 @@ raw: Final[Codec[bytes]] = Codec("raw", bytes, bytes)
 
 def json_of(kind: type[T]) -> Codec[T]:
     """JSON of a dataclass, a msgspec.Struct, or whatever else msgspec knows."""
-    return Codec(f"json {_shape(kind)}", msgspec.json.Encoder(order="deterministic").encode, _decoder(kind))
+    encode = msgspec.json.Encoder(order="deterministic").encode
+    return Codec(f"json {_shape(kind)}", encode, _decoder(kind), (json_of, (kind,)))
 
 
 @overload
@@ -47,7 +53,7 @@ def one_of(*kinds: type[Any]) -> Codec[Any]:
             raise ValueError(f"it is of the type {name}, and {', '.join(decoders)} are known")
         return decoders[name](bytes(inner))
 
-    return Codec("one of " + ", ".join(map(_shape, kinds)), encoded, decoded)
+    return Codec("one of " + ", ".join(map(_shape, kinds)), encoded, decoded, (one_of, kinds))
 
 
 def _decoder(kind: type[T]) -> Callable[[bytes], T]:

@@ -158,8 +158,8 @@ class Stream(Generic[K, V]):
         self._flow.codecs.append(codec.name)
         if on_timer is None:
             return self._then(with_state(name, state, codec, function))
-        decode_key = self._part.branches[0].source.key.decode
-        return self._then(with_timers(name, state, codec, decode_key, function, on_timer), asks_for_time=True)
+        of_key = self._part.branches[0].source.key
+        return self._then(with_timers(name, state, codec, of_key, function, on_timer), asks_for_time=True)
 
     def window(
         self,
@@ -176,7 +176,7 @@ class Stream(Generic[K, V]):
         codec = json_of(state)
         self._flow.claim_name(name)
         self._flow.codecs.append(codec.name)
-        make = windows(name, state, codec, self._part.branches[0].source.key.decode, add, size_ms, every_ms)
+        make = windows(name, state, codec, self._part.branches[0].source.key, add, size_ms, every_ms)
         behind = self._then(make, asks_for_time=True)
         if late is not None:
             behind._then(late_ones)._end(Sink(late, None))

@@ -39,7 +39,7 @@ def with_timers(
     name: str,
     state: Callable[[], Any],
     codec: Codec[Any],
-    decode_key: Callable[[bytes], Any],
+    of_key: Codec[Any],
     function: Step,
     on_timer: Step,
 ) -> Make:
@@ -61,7 +61,7 @@ def with_timers(
             run(scope.key, key, function, states.get(scope.key), value)
 
         def fire(entry: bytes, time_ms: int) -> None:
-            key = decode_key(entry)
+            key = of_key.decode(entry)
             scope.begin_timer(entry, key, time_ms)
             run(entry, key, on_timer, states.get(entry), key)
             if any(each <= time_ms for each in at.timers):

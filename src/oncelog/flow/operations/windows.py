@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from struct import Struct
+from struct import pack
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from oncelog.flow.codecs import Codec
@@ -11,7 +11,8 @@ from oncelog.flow.scope import Make, Push, Scope
 S = TypeVar("S")
 
 MOST_WINDOWS: Final = 1_000  # that one record is in
-_START: Final = Struct(">q")
+START: Final = ">q"
+START_BYTES: Final = 8
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ def windows(
     name: str,
     state: Callable[[], Any],
     codec: Codec[Any],
-    decode_key: Callable[[bytes], Any],
+    of_key: Codec[Any],
     add: Callable[[Any, Any], Any],
     size_ms: int,
     every_ms: int | None,
@@ -54,7 +55,7 @@ def windows(
                 end_ms = start_ms + size_ms
                 if end_ms > watermark_ms:
                     is_late = False
-                    entry = _START.pack(start_ms) + scope.key
+                    entry = pack(START, start_ms) + scope.key
                     stands = states.get(entry)
                     held, timers = stands or (None, ())
                     held = add(state() if held is None else held, value)
@@ -64,8 +65,8 @@ def windows(
                 then(key, Late(value))
 
         def fire(entry: bytes, end_ms: int) -> None:
-            raw = entry[_START.size :]
-            key = decode_key(raw)
+            raw = entry[START_BYTES:]
+            key = of_key.decode(raw)
             stands = states.get(entry)
             assert stands is not None
             states.put(entry, stands, None, ())
