@@ -40,12 +40,18 @@ class Process:
     """A holder's engine: a step at a time, and a new life when one has ended."""
 
     def __init__(
-        self, world: Cluster, *, is_last: bool = False, tenancy: Tenancy = FIRST_TENANCY, code: str = "7"
+        self,
+        world: Cluster,
+        *,
+        is_last: bool = False,
+        tenancy: Tenancy = FIRST_TENANCY,
+        code: str = "7",
+        yields_until_ms: int = 0,
     ) -> None:
         self.world = world
         self.is_last = is_last
         self.machine = world.random.randrange(3)
-        self.tenancy, self.code = tenancy, code
+        self.tenancy, self.code, self.yields_until_ms = tenancy, code, yields_until_ms
         self.end: Ended | None = None
         self.is_over = False
         self.sleeps = 0
@@ -55,7 +61,9 @@ class Process:
     def begin(self, copy: Journal | None) -> None:
         world = self.world
         world.lives += 1
-        holder = Holder(nonce=f"n{world.lives}", tenancy=self.tenancy, code=self.code)
+        holder = Holder(
+            nonce=f"n{world.lives}", tenancy=self.tenancy, code=self.code, yields_until_ms=self.yields_until_ms
+        )
         self.cell = world.rules.makes(
             world.stage,
             Counting(),

@@ -27,6 +27,7 @@ from oncelog.flow.states import Event
 from oncelog.slots import Identity
 
 LOOK_AGAIN_MS: Final = 1_000  # whether goodbye was said
+LOOK_SOON_MS: Final = 10  # where it is about to be
 
 
 def nothing(cell: Holding, *about: object) -> None:
@@ -69,6 +70,8 @@ def judge(cell: Holding, batches: Sequence[JournalBatch]) -> Event:
         cell.awaits_until_ms = cell.others_until_ms
     if cell.now.wall_ms < min(cell.awaits_until_ms, cell.others_until_ms):
         return Event.OTHER_CODE
+    if before is not None and not journal.is_left and cell.now.wall_ms < holder.yields_until_ms:
+        return Event.AT_WORK
     return Event.SPENT if journal.due_epoch >= cell.limits.last_epoch else Event.FREE
 
 
@@ -99,6 +102,11 @@ def claim(cell: Holding, pids: Sequence[int]) -> None:
 def wait_for_goodbye(cell: Holding) -> None:
     left_ms = min(cell.awaits_until_ms or 0, cell.others_until_ms) - cell.now.wall_ms
     cell.due_ms = cell.now.monotonic_ms + min(LOOK_AGAIN_MS, left_ms)
+
+
+def wait_for_its_end(cell: Holding) -> None:
+    left_ms = cell.holder.yields_until_ms - cell.now.wall_ms
+    cell.due_ms = cell.now.monotonic_ms + min(LOOK_SOON_MS, left_ms)
 
 
 def back_off(cell: Holding) -> None:

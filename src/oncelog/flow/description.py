@@ -52,6 +52,7 @@ class Holder:
     nonce: str
     tenancy: Tenancy
     code: str  # the flow's version and the fingerprint of its codecs
+    yields_until_ms: int = 0  # wall clock: until then the one before it may commit and say goodbye
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,19 +31,20 @@ class Event(IntEnum):
     UNCLAIMED = 6
     OUTRANKED = 7  # a newer tenancy has it
     OTHER_CODE = 8
-    SPENT = 9  # the newest journal pid has only its last epoch left
-    FREE = 10
+    AT_WORK = 9  # the one before it still is, and is about to say goodbye
+    SPENT = 10  # the newest journal pid has only its last epoch left
+    FREE = 11
 
     # what it says behind the take-over
-    OTHERS = 11  # somebody else's stands there
-    GAP = 12  # compaction has taken something from what was read before
-    SUCCESSOR = 13  # it was that of a successor's name, and no holder's
-    OWN = 14
+    OTHERS = 12  # somebody else's stands there
+    GAP = 13  # compaction has taken something from what was read before
+    SUCCESSOR = 14  # it was that of a successor's name, and no holder's
+    OWN = 15
 
     # work
-    COMMIT_DUE = 15
-    DRAINED = 16
-    PLANNED = 17  # nothing is sent before the commit is there
-    COMMITTED = 18  # work goes on while the commit is under way
-    LEFT = 19
-    IMPOSSIBLE = 20  # a person has to look at it
+    COMMIT_DUE = 16
+    DRAINED = 17
+    PLANNED = 18  # nothing is sent before the commit is there
+    COMMITTED = 19  # work goes on while the commit is under way
+    LEFT = 20
+    IMPOSSIBLE = 21  # a person has to look at it

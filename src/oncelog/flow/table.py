@@ -29,6 +29,7 @@ TABLE: Final[Mapping[State, Mapping[On, Row]]] = {
         On.UNCLAIMED: (do.ask_pids, State.CLAIMING),
         On.OUTRANKED: (do.back_off, State.ENDED),
         On.OTHER_CODE: (do.wait_for_goodbye, State.AWAITING),
+        On.AT_WORK: (do.wait_for_its_end, State.AWAITING),
         On.SPENT: (do.ask_pids, State.SUCCEEDING),
         On.FREE: (do.take_over, State.TAKING_OVER),
         On.IMPOSSIBLE: (do.stop, State.ENDED),
