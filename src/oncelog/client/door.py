@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from oncelog.client.admin.values import ConfigSource as ConfigSource
     from oncelog.client.admin.values import ResourceType as ResourceType
     from oncelog.client.consumer.arrow import PartitionColumns as PartitionColumns
+    from oncelog.client.consumer.inputs import Input as Input
+    from oncelog.client.consumer.inputs import Inputs as Inputs
+    from oncelog.client.consumer.inputs import Piece as Piece
     from oncelog.client.consumer.ranges import DataLost as DataLost
     from oncelog.client.consumer.ranges import Range as Range
     from oncelog.client.consumer.ranges import read_batches as read_batches
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
     from oncelog.client.net.retry import UNKNOWN as UNKNOWN
     from oncelog.client.net.retry import Patience as Patience
     from oncelog.client.net.retry import ask as ask
+    from oncelog.client.net.tasks import Tasks as Tasks
     from oncelog.client.net.warm import Warm as Warm
     from oncelog.client.net.warm import cool as cool
     from oncelog.client.net.warm import warm as warm
@@ -49,7 +53,10 @@ if TYPE_CHECKING:
     from oncelog.client.partitioners import partitioner as partitioner
     from oncelog.client.producer.buffers import Buffers as Buffers
     from oncelog.client.producer.bulk import BulkSend as BulkSend
+    from oncelog.client.producer.encoding import BatchEncoder as BatchEncoder
+    from oncelog.client.producer.requests import Requests as Requests
     from oncelog.client.producer.requests import take_ids as take_ids
+    from oncelog.client.properties import ConsumerSettings as ConsumerSettings
     from oncelog.client.properties import ProducerSettings as ProducerSettings
     from oncelog.client.properties import consumer_settings as consumer_settings
     from oncelog.client.properties import producer_settings as producer_settings
@@ -59,6 +66,7 @@ if TYPE_CHECKING:
     from oncelog.client.properties.table import HONOURED as HONOURED
     from oncelog.client.properties.table import PROPERTIES as PROPERTIES
     from oncelog.client.properties.table import for_role as for_role
+    from oncelog.client.register.partition import TopicLog as TopicLog
     from oncelog.client.register.topic import RegisterKind as RegisterKind
     from oncelog.client.register.topic import TopicKeeper as TopicKeeper
     from oncelog.client.register.topic import topic_keeper as topic_keeper
@@ -68,9 +76,12 @@ if TYPE_CHECKING:
     from oncelog.client.saving.errors import TopicGone as TopicGone
     from oncelog.client.saving.errors import TopicMissing as TopicMissing
     from oncelog.client.saving.fencing import kafka_pid as kafka_pid
+    from oncelog.client.saving.look_up import look_up as look_up
+    from oncelog.client.saving.memory import forgotten_after_ms as forgotten_after_ms
     from oncelog.client.saving.memory import remembered_or_none as remembered_or_none
     from oncelog.client.saving.memory import surely_remembered_ms as surely_remembered_ms
     from oncelog.client.saving.read_back import slots as slots
+    from oncelog.client.saving.read_back import stored_batches as stored_batches
     from oncelog.client.saving.resume import check_metadata as check_metadata
     from oncelog.client.saving.saved_topics import SavedTopic as SavedTopic
 
@@ -106,6 +117,7 @@ _HOMES: Final = {
         "cool",
         "warm",
     ),
+    "oncelog.client.net.tasks": ("Tasks",),
     # Topics: made, described, configured.
     "oncelog.client.admin.configs": ("describe_configs",),
     "oncelog.client.admin.timeouts": ("Timeouts",),
@@ -124,16 +136,25 @@ _HOMES: Final = {
         "TopicGone",
         "TopicMissing",
     ),
-    "oncelog.client.producer.requests": ("take_ids",),
+    "oncelog.client.producer.requests": (
+        "Requests",
+        "take_ids",
+    ),
     "oncelog.client.saving.fencing": ("kafka_pid",),
+    "oncelog.client.saving.look_up": ("look_up",),
     "oncelog.client.saving.memory": (
+        "forgotten_after_ms",
         "remembered_or_none",
         "surely_remembered_ms",
     ),
-    "oncelog.client.saving.read_back": ("slots",),
+    "oncelog.client.saving.read_back": (
+        "slots",
+        "stored_batches",
+    ),
     "oncelog.client.saving.resume": ("check_metadata",),
     "oncelog.client.saving.saved_topics": ("SavedTopic",),
     # Registers.
+    "oncelog.client.register.partition": ("TopicLog",),
     "oncelog.client.register.topic": (
         "RegisterKind",
         "TopicKeeper",
@@ -141,6 +162,11 @@ _HOMES: Final = {
     ),
     # Columns: read, and placed in partitions.
     "oncelog.client.consumer.arrow": ("PartitionColumns",),
+    "oncelog.client.consumer.inputs": (
+        "Input",
+        "Inputs",
+        "Piece",
+    ),
     "oncelog.client.consumer.ranges": (
         "DataLost",
         "Range",
@@ -158,8 +184,10 @@ _HOMES: Final = {
     ),
     "oncelog.client.producer.buffers": ("Buffers",),
     "oncelog.client.producer.bulk": ("BulkSend",),
+    "oncelog.client.producer.encoding": ("BatchEncoder",),
     # Settings.
     "oncelog.client.properties": (
+        "ConsumerSettings",
         "ProducerSettings",
         "consumer_settings",
         "producer_settings",

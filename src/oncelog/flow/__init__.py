@@ -3,7 +3,8 @@
 from oncelog.flow.cell import Cell
 from oncelog.flow.codecs import Codec, json_of, one_of, raw, text
 from oncelog.flow.description import Holder, Input, Limits, OutputPlace, Stage
-from oncelog.flow.flows import Flow
+from oncelog.flow.errors import FlowFailed, FlowRefused
+from oncelog.flow.flows import Flow, Run
 from oncelog.flow.operations.windows import Window
 from oncelog.flow.program import Topic
 from oncelog.flow.scope import Context
@@ -14,10 +15,13 @@ __all__ = [
     "Codec",
     "Context",
     "Flow",
+    "FlowFailed",
+    "FlowRefused",
     "Holder",
     "Input",
     "Limits",
     "OutputPlace",
+    "Run",
     "Stage",
     "Stopped",
     "Topic",

@@ -1,12 +1,58 @@
 """A flow, as users have it in hand."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from importlib import import_module
+from typing import Any, Protocol
 
 from oncelog.flow.program import Program, Sent
 from oncelog.flow.simulating import Simulated, simulate
 
 
+class Run(Protocol):
+    """A flow at work. Its names are those of Spark's StreamingQuery."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def run_id(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def is_active(self) -> bool: ...
+
+    @property
+    def status(self) -> dict[str, Any]: ...
+
+    @property
+    def last_progress(self) -> dict[str, Any] | None: ...
+
+    @property
+    def recent_progress(self) -> list[dict[str, Any]]: ...
+
+    def exception(self) -> Exception | None: ...
+
+    def await_termination(self, timeout: float | None = None) -> bool | None: ...
+
+    def stop(self) -> None: ...
+
+    def work(self) -> None: ...
+
+
 class Flow(Program):
+    def run(self, properties: Mapping[str, Any], *, until: str | None = None, run_id: str | None = None) -> None:
+        """In this process, until Ctrl-C or SIGTERM; with `until="end"` up to where its inputs end now. A run with a
+        `run_id` that was begun before is the same run and has its ends; one that is finished is not repeated."""
+        self.start(properties, until=until, run_id=run_id).work()
+
+    def start(self, properties: Mapping[str, Any], *, until: str | None = None, run_id: str | None = None) -> Run:
+        """The same, and returns once its cells are at work."""
+        # The room of the runner stands above this one, which is pure: it is found by its name, when it is needed.
+        started: Run = import_module("oncelog.runner").start(self, properties, until=until, run_id=run_id)
+        return started
+
     def simulate(self, sent: Iterable[Sent], *, crashes: bool = False) -> Simulated:
         """Runs it in memory over these records. With `crashes` each cell is stopped at each of its steps, and must come
         to the same; a function that does not give the same for the same is found so."""

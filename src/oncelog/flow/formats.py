@@ -8,7 +8,10 @@ a take-over carries the whole chain of journal pids, a state entry has the key o
 from collections.abc import Mapping
 from typing import Annotated, Final
 
-import msgspec
+try:
+    import msgspec
+except ImportError as missing:
+    raise ImportError("oncelog.flow needs msgspec, which is not installed: pip install 'oncelog[flow]'") from missing
 
 VERSION: Final = 1
 CLAIM, TAKE_OVER, COMMIT, GOODBYE, STATE = b"c", b"t", b"k", b"g", b"s"

@@ -5,7 +5,7 @@ before it is handed out first, then `Damaged` says at which offset it is.
 """
 
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING
 
@@ -13,8 +13,8 @@ from oncelog.client.consumer.block import Block, Runs
 from oncelog.client.consumer.message import Source
 from oncelog.client.fetching.batches import without_aborted
 from oncelog.client.fetching.events import Chunk
-from oncelog.records.header import LOG_APPEND_TIME, headers
-from oncelog.records.read import batch_header, records_of
+from oncelog.records.header import LOG_APPEND_TIME, BatchHeader, headers
+from oncelog.records.read import Record, batch_header, records_of
 
 if TYPE_CHECKING:
     from oncelog.records.column_types import Columns
@@ -156,6 +156,22 @@ def _cut(runs: Runs, first: int, last: int) -> Runs:
 
 def _blocks_of_batches(records: memoryview, chunk: Chunk, start_offset: int, *, check_crcs: bool) -> Iterator[Block]:
     topic, partition = chunk.partition
+    for header, wanted in records_from(records, start_offset, check_crcs=check_crcs):
+        source = Source(topic, partition, header.leader_epoch, header.has_log_append_time)
+        yield Block(
+            [each.offset for each in wanted],
+            [each.timestamp_ms for each in wanted],
+            [each.key for each in wanted],
+            [each.value for each in wanted],
+            [each.headers for each in wanted],
+            [(source, len(wanted))],
+        )
+
+
+def records_from(
+    records: memoryview, start_offset: int, *, check_crcs: bool
+) -> Iterator[tuple[BatchHeader, list[Record]]]:
+    """Batch by batch, those that have any from this offset on."""
     behind = 0
     for at, header in headers(records):
         behind = at + header.size_bytes
@@ -169,14 +185,14 @@ def _blocks_of_batches(records: memoryview, chunk: Chunk, start_offset: int, *, 
             raise Damaged(max(header.base_offset, start_offset), str(error)) from None
         wanted = [] if header.is_control else [each for each in found if each.offset >= start_offset]
         if wanted:
-            source = Source(topic, partition, header.leader_epoch, header.has_log_append_time)
-            yield Block(
-                [each.offset for each in wanted],
-                [each.timestamp_ms for each in wanted],
-                [each.key for each in wanted],
-                [each.value for each in wanted],
-                [each.headers for each in wanted],
-                [(source, len(wanted))],
-            )
+            yield header, wanted
     if behind < len(records):
         raise Damaged(start_offset, f"{len(records) - behind} bytes that are no batch")
+
+
+def time_in(headers: Sequence[tuple[bytes, bytes | None]], name: bytes, own_ms: int) -> int:
+    """Where a header of this name says a time, in decimal milliseconds; else the record's own."""
+    for key, value in headers:
+        if key == name and value is not None and value.isdigit():
+            return int(value)
+    return own_ms

@@ -91,8 +91,10 @@ class Engine:
         find_committed: FindCommitted,
         notify: Callable[[], None],
         wake: Callable[[Callable[[], None]], object],
+        purpose: str = FETCHES,
     ) -> None:
         self.fetcher = Fetcher(limits_of(settings))
+        self._purpose = purpose  # of its connections
         self._settings = settings
         self._brokers = brokers
         self._find_committed = find_committed
@@ -258,7 +260,7 @@ class Engine:
     # --- fetches
 
     async def _open_and_fetch(self, action: Fetch) -> None:
-        connection = await self._brokers.connection(action.node_id, FETCHES)
+        connection = await self._brokers.connection(action.node_id, self._purpose)
         self._send_fetch(connection, action)  # raises where the broker does not speak our versions
         self._connections[action.node_id] = connection
 

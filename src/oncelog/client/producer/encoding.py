@@ -5,7 +5,8 @@ pay. So they are fetched, in a thread of their own, by the first batch that is l
 """
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import repeat
 from threading import Lock, Thread
 from typing import Any, Final, NamedTuple
 
@@ -31,6 +32,7 @@ MOST_KEPT_BYTES: Final = 16 << 20  # of the memory of batches, half of which is 
 # Times of one batch that lie further apart than this take more room than is counted for a record.
 NEAR_MS: Final = 1 << 20
 FAR_BYTES: Final = 8
+ONE_BATCH_BYTES: Final = (1 << 31) - 1
 
 
 class Encoded(NamedTuple):
@@ -100,6 +102,46 @@ class Encoder:
         for first, last in _pieces(keys, values, headers, overhead_bytes, self._target_bytes):
             parts.append((build_batch(rows[first:last], codec=self._codec, level=self._level), last - first))
         return parts
+
+
+class BatchEncoder:
+    """One batch of columns, whose records all have the same time and headers of the same names. It is stamped later."""
+
+    def __init__(self, codec: int, level: int = DEFAULT_LEVEL) -> None:
+        self._codec = codec
+        self._level = level
+        self._buffers: Any = None
+
+    def encode(
+        self,
+        keys: Sequence[bytes | None],
+        values: Sequence[bytes | None],
+        headers: Mapping[bytes, Sequence[bytes]],
+        timestamp_ms: int,
+    ) -> bytearray:
+        count = len(keys)
+        loops = compiled_loops() if count >= WORTH_COMPILED_RECORDS else None
+        if loops is None:
+            if count >= WORTH_IMPORT_RECORDS:
+                fetch_compiled_loops()
+            columns = [[(name, cell) for cell in cells] for name, cells in headers.items()]
+            heads = zip(*columns, strict=True) if columns else repeat(())
+            rows = [(key, value, each, timestamp_ms) for key, value, each in zip(keys, values, heads, strict=False)]
+            return build_batch(rows, codec=self._codec, level=self._level)
+        if self._buffers is None:
+            self._buffers = loops.Buffers(MOST_KEPT_BYTES)
+        sides = [
+            loops.column(None if (nulls := cells.count(None)) == count else cells, nulls) for cells in (keys, values)
+        ]
+        ((data, _),) = loops.Columns(*sides, loops.headers(headers)).encode(
+            times_ms=timestamp_ms,
+            codec=self._codec,
+            level=self._level,
+            target_bytes=ONE_BATCH_BYTES,
+            is_stamped_later=True,
+            allocate=self._buffers.take,
+        )
+        return data  # type: ignore[no-any-return]
 
 
 class _Cells(NamedTuple):

@@ -1,30 +1,32 @@
 """Rows to batches by the compiled loops (extra `[columns]`)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from oncelog.client.producer.buffers import Buffers
-from oncelog.records.column_types import BytesColumn, Int64s
+from oncelog.records.column_types import BytesColumn, HeadersColumn, Int64s
 from oncelog.records.encode_columns import encode
 
-__all__ = ["Buffers", "Columns", "column", "times_ms", "warm_up"]
+__all__ = ["Buffers", "Columns", "column", "headers", "times_ms", "warm_up"]
 
 
 class Columns:
-    """Rows without headers; None for a column that is null in every row."""
+    """None for a column that is null, or of headers that are missing, in every row."""
 
-    def __init__(self, key: BytesColumn | None, value: BytesColumn | None) -> None:
-        self._key, self._value = key, value
+    def __init__(
+        self, key: BytesColumn | None, value: BytesColumn | None, headers: HeadersColumn | None = None
+    ) -> None:
+        self._key, self._value, self._headers = key, value, headers
 
     @property
     def data_bytes(self) -> int:
         return sum(len(each.data) for each in (self._key, self._value) if each is not None)
 
-    def encode(self, times_ms: Int64s, **how: Any) -> list[tuple[Any, int]]:
+    def encode(self, times_ms: Int64s | int, **how: Any) -> list[tuple[Any, int]]:
         """(batch, number of records) as `encode` makes them."""
-        batches = encode(key=self._key, value=self._value, timestamp_ms=times_ms, **how)
+        batches = encode(key=self._key, value=self._value, headers=self._headers, timestamp_ms=times_ms, **how)
         return [(each.data, each.record_count) for each in batches]
 
 
@@ -36,6 +38,17 @@ def times_ms(times: Sequence[float], wall_offset_s: float) -> Int64s:
         wall_ms = np.where(found < 0, -found, wall_ms)
     milliseconds: Int64s = wall_ms.astype(np.int64)
     return milliseconds
+
+
+def headers(columns: Mapping[bytes, Sequence[bytes]]) -> HeadersColumn | None:
+    """Headers of the same names in each row."""
+    if not columns:
+        return None
+    count = len(next(iter(columns.values())))
+    names = column(list(columns) * count, 0)
+    values = column([cell for row in zip(*columns.values(), strict=True) for cell in row], 0)
+    assert names is not None and values is not None
+    return HeadersColumn(np.arange(0, count * len(columns) + 1, len(columns), dtype=np.int32), names, values)
 
 
 def warm_up() -> None:

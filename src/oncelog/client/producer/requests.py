@@ -74,8 +74,8 @@ class Requests:
 
     def send(self, request: Produce) -> None:
         node_id = request.node_id
-        connection = self._connections.get(node_id)
-        if connection is not None and not connection.is_closed and node_id not in self._waiting:
+        connection = self.connected(node_id)
+        if connection is not None:
             self._write(connection, request)
             return
         waiting = self._waiting.get(node_id)
@@ -83,6 +83,17 @@ class Requests:
             waiting = self._waiting[node_id] = deque()
             self._tasks.begin(self._connect(node_id, waiting))
         waiting.append(request)
+
+    async def connect(self, node_id: int) -> Connection:
+        """For who looks at the log first, and sends on the connection that was there then: `connected` says whether it
+        still is."""
+        connection = self._connections[node_id] = await self._brokers.connection(node_id)
+        return connection
+
+    def connected(self, node_id: int) -> Connection | None:
+        """What `send` writes to at once."""
+        connection = self._connections.get(node_id)
+        return None if connection is None or connection.is_closed or node_id in self._waiting else connection
 
     async def close(self) -> None:
         await self._tasks.close()

@@ -1,4 +1,4 @@
-"""The one partition of a small topic: where it begins and ends, what stands from an offset on, a batch more.
+"""One partition of a small topic: where it begins and ends, what stands from an offset on, a batch more.
 
 Each is asked once; whether again is for the keeper to decide. All of it runs on the loop of `Brokers`.
 """
@@ -97,10 +97,10 @@ async def fetch_once(
 
 
 class TopicLog:
-    def __init__(self, brokers: "Brokers", topic: str, patience: Patience) -> None:
+    def __init__(self, brokers: "Brokers", topic: str, patience: Patience, partition: int = 0) -> None:
         self.topic = topic
         self._brokers = brokers
-        self._place = Place(topic, 0)
+        self._place = Place(topic, partition)
         self._patience = patience
 
     async def partition_count(self) -> int:
@@ -182,7 +182,7 @@ class TopicLog:
 
         correlation_id = connection.next_correlation_id()
         timeout_ms = int(min(self._patience.total_s * 1000, self._brokers.settings.socket_timeout_ms))
-        topics = [(self.topic.encode(), [(0, batch)])]
+        topics = [(self.topic.encode(), [(self._place.partition, batch)])]
         buffers = pack_produce(version, correlation_id, connection.client_id, topics, acks=-1, timeout_ms=timeout_ms)
         connection.send(buffers, correlation_id, on_answer)
         (found,) = read_produce_answer(version, await answered).partitions

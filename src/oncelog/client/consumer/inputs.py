@@ -1,0 +1,306 @@
+"""Many partitions at once, decoded on the loop that fetches them: piece by piece, as their reader asks.
+
+What is fetched ahead is bounded in bytes, for all of them together. A piece is as many records as the reader takes at a
+time, as plain lists; its times are those of a header, where records have that. There is no group here and nothing is
+committed.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from oncelog.client.consumer.chunk_readers import Position
+from oncelog.client.consumer.decoding import (
+    FEW_RECORDS,
+    HAS_COLUMNS,
+    LAST_OFFSET,
+    Damaged,
+    columns_of,
+    committed_records,
+    records_from,
+    time_in,
+)
+from oncelog.client.consumer.engine import Engine, Told, limits_of
+from oncelog.client.errors import KafkaError, error_of
+from oncelog.client.fetching.cursor import Cursor
+from oncelog.client.fetching.events import Chunk, Failed
+from oncelog.client.fetching.values import Partition
+from oncelog.client.net.brokers import Brokers
+from oncelog.client.properties import ConsumerSettings
+from oncelog.records.read import Record
+
+if TYPE_CHECKING:
+    from oncelog.records.column_types import BytesColumn, Columns
+
+_log: Final = logging.getLogger("oncelog.client")
+
+MOST_TRIES: Final = 3  # of what cannot be read
+
+
+class Piece(NamedTuple):
+    """Records of one partition that follow one another, as columns."""
+
+    offsets: Sequence[int]
+    keys: Sequence[bytes | None]
+    values: Sequence[bytes | None]
+    times: Sequence[int]
+    next_offset: int
+
+
+class Input:
+    """One partition, from an offset on."""
+
+    def __init__(
+        self,
+        inputs: "Inputs",
+        partition: Partition,
+        offset: int,
+        stop_at: int | None,
+        arrived: Callable[[], None],
+        failed: Callable[[KafkaError], None],
+        keeps_telling: bool,
+    ) -> None:
+        self.partition = partition
+        self.keeps_telling = keeps_telling
+        self.position = offset  # all before it was taken
+        self.arrived = arrived
+        self.failed = failed
+        self.chunks: deque[Chunk] = deque()
+        self.end_offset = -1  # the log ended there
+        self._inputs = inputs
+        self._stop_at = stop_at
+        self._chunk: Chunk | None = None  # the one that is being taken
+        self._rest: Iterator[_Rows] = iter(())
+        self._rows: _Rows | None = None
+        self._tries = 0
+
+    @property
+    def is_at_end(self) -> bool:
+        """Nothing follows now: the log ended here, or nothing behind it is wanted."""
+        if self._stop_at is not None and self.position >= self._stop_at:
+            return True
+        return self._chunk is None and not self.chunks and self.position <= self.end_offset
+
+    @property
+    def high_watermark(self) -> int:
+        """As the last answer had it; -1 before there was one."""
+        return self._inputs.cursor(self).high_watermark
+
+    def stop_at(self, offset: int) -> None:
+        """Nothing from this offset on is wanted."""
+        self._stop_at = self._inputs.cursor(self).stop_at = offset
+
+    def end(self) -> None:
+        self._inputs.end(self)
+
+    def take(self, most: int) -> Piece | None:
+        """What comes next, or None where nothing is there now."""
+        try:
+            piece = self._next(most)
+        except Damaged as damaged:
+            self._damaged(damaged)
+            return None
+        if piece is not None:
+            self._tries = 0
+        return piece
+
+    def _next(self, most: int) -> Piece | None:
+        stop_at = LAST_OFFSET if self._stop_at is None else self._stop_at
+        while self.position < stop_at:
+            piece = None if self._rows is None else self._rows.take(most)
+            if piece is not None:
+                self.position = piece.next_offset
+                return piece
+            self._rows = next(self._rest, None)
+            if self._rows is not None:
+                continue
+            if self._chunk is not None:  # what is no record at its end counts as taken, too
+                self.position = max(self.position, min(self._chunk.next_offset, stop_at))
+                self._chunk = None
+            if not self.chunks:
+                return None
+            self._chunk = self.chunks.popleft()
+            self._inputs.taken(self._chunk)
+            self._rest = _rows_of(self._chunk, self.position, stop_at, self._inputs)
+        self.drop()
+        return None
+
+    def _damaged(self, damaged: Damaged) -> None:
+        """It may be whole another time, or elsewhere."""
+        chunk, self._tries = self._chunk, self._tries + 1
+        self.drop()
+        if self._tries >= MOST_TRIES or chunk is None:
+            topic, index = self.partition
+            words = f"{topic}-{index}: the batch at offset {damaged.offset} cannot be read: {damaged}"
+            self.failed(KafkaError(KafkaError._BAD_MSG, words))
+        else:
+            self._inputs.again(chunk, self.position)
+
+    def drop(self) -> None:
+        """What was fetched and not taken."""
+        for chunk in self.chunks:
+            self._inputs.taken(chunk)
+        self.chunks.clear()
+        self._chunk = self._rows = None
+        self._rest = iter(())
+
+
+class Inputs:
+    """All that one loop reads, over connections of their own for each `purpose`. A partition is read once at a time."""
+
+    def __init__(
+        self,
+        settings: ConsumerSettings,
+        brokers: Brokers,
+        wake: Callable[[Callable[[], None]], object],
+        purpose: str,
+        time_header: bytes,
+    ) -> None:
+        self.time_header = time_header
+        self.check_crcs = settings.check_crcs
+        self._inputs: dict[Partition, Input] = {}
+        self._engine = Engine(settings, brokers, _nothing_is_committed, self._drain, wake, purpose)
+        self._engine.fetcher.limits = replace(limits_of(settings), reports_end=True, reset="error")
+
+    async def close(self) -> None:
+        await self._engine.close()
+
+    def __contains__(self, partition: Partition) -> bool:
+        return partition in self._inputs
+
+    def begin(
+        self,
+        partition: Partition,
+        offset: int,
+        arrived: Callable[[], None],
+        failed: Callable[[KafkaError], None],
+        stop_at: int | None = None,
+        *,
+        keeps_telling: bool = False,
+    ) -> Input:
+        """`arrived` is called where something can be taken now, or the end was reached, and where it `keeps_telling`
+        as often as a broker says that this still is the end; `failed` where it stands still until somebody does
+        something."""
+        found = self._inputs[partition] = Input(self, partition, offset, stop_at, arrived, failed, keeps_telling)
+        self._engine.fetcher.assign(partition, offset, stop_at=stop_at)
+        self._engine.pump()
+        return found
+
+    # --- what an input asks
+
+    def cursor(self, one: Input) -> Cursor:
+        return self._engine.fetcher.cursors[one.partition]
+
+    def taken(self, chunk: Chunk) -> None:
+        self._engine.taken(chunk)
+
+    def again(self, chunk: Chunk, offset: int) -> None:
+        self._engine.damaged(chunk, Position(offset))
+
+    def end(self, one: Input) -> None:
+        one.drop()
+        if self._inputs.get(one.partition) is one:
+            del self._inputs[one.partition]
+            self._engine.fetcher.unassign(one.partition)
+
+    def _drain(self) -> None:
+        """What was fetched goes to its partition."""
+        arrived: dict[Partition, Input] = {}
+        while (event := self._engine.next_event()) is not None:
+            if isinstance(event, Told):
+                _log.warning("%s", event.error.str())
+                continue
+            one = self._inputs.get(event.cursor.partition) if event.is_current else None
+            if one is None:
+                if isinstance(event, Chunk):
+                    self._engine.taken(event)
+            elif isinstance(event, Failed):
+                one.failed(error_of(event.code, event.message))
+            else:
+                arrived[one.partition] = one
+                if isinstance(event, Chunk):
+                    one.chunks.append(event)
+                else:
+                    one.end_offset = event.offset
+                    if one.keeps_telling:
+                        event.cursor.end_reported_at = -1
+        for one in arrived.values():
+            one.arrived()
+
+
+async def _nothing_is_committed(partitions: list[Partition]) -> Mapping[Partition, tuple[int, int]]:
+    raise AssertionError(f"{partitions} begin at an offset")
+
+
+class _Rows:
+    """Decoded rows, of which the next can be taken."""
+
+    def __init__(self, count: int) -> None:
+        self._at, self._count = 0, count
+
+    def take(self, most: int) -> Piece | None:
+        first = self._at
+        last = self._at = min(first + most, self._count)
+        return self._piece(first, last) if first < last else None
+
+    def _piece(self, first: int, last: int) -> Piece:
+        raise TypeError("rows of one kind or the other")
+
+
+class _ColumnRows(_Rows):
+    def __init__(self, columns: "Columns", time_header: bytes) -> None:
+        super().__init__(columns.row_count)
+        self._columns = columns
+        self._time_header = time_header
+
+    def _piece(self, first: int, last: int) -> Piece:
+        from oncelog.client.consumer.header_times import header_times
+
+        columns = self._columns
+        assert columns.offset is not None
+        offsets = columns.offset[first:last].tolist()
+        times = header_times(columns, first, last, self._time_header)
+        keys, values = (_cells(column, first, last) for column in (columns.key, columns.value))
+        return Piece(offsets, keys, values, times, offsets[-1] + 1)
+
+
+class _RecordRows(_Rows):
+    """Without the compiled loops."""
+
+    def __init__(self, records: list[Record], time_header: bytes) -> None:
+        super().__init__(len(records))
+        self._records = records
+        self._time_header = time_header
+
+    def _piece(self, first: int, last: int) -> Piece:
+        keys, values, headers, own, offsets = zip(*self._records[first:last], strict=True)
+        times = [time_in(each, self._time_header, own_ms) for each, own_ms in zip(headers, own, strict=True)]
+        return Piece(offsets, keys, values, times, offsets[-1] + 1)
+
+
+def _rows_of(chunk: Chunk, start_offset: int, stop_at: int, how: "Inputs") -> Iterator[_Rows]:
+    records = committed_records(chunk, start_offset, check_crcs=how.check_crcs)
+    if HAS_COLUMNS and chunk.record_count > FEW_RECORDS:
+        for columns in columns_of(records, start_offset, check_crcs=how.check_crcs, end_offset=stop_at):
+            yield _ColumnRows(columns, how.time_header)
+        return
+    for _, found in records_from(records, start_offset, check_crcs=how.check_crcs):
+        yield _RecordRows([each for each in found if each.offset < stop_at], how.time_header)
+
+
+def _cells(column: "BytesColumn | None", first: int, last: int) -> list[bytes | None]:
+    """Slices of one bytes object, which is the fastest way to many."""
+    assert column is not None
+    ends = column.ends[first : last + 1]
+    begin = int(ends[0])
+    data = column.data[begin : int(ends[-1])].tobytes()
+    places = (ends - begin).tolist()
+    cells: list[bytes | None] = [data[at:end] for at, end in zip(places, islice(places, 1, None), strict=False)]
+    if column.valid is not None:
+        for row, is_there in enumerate(column.valid[first:last].tolist()):
+            if not is_there:
+                cells[row] = None
+    return cells

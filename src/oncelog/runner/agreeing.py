@@ -1,0 +1,100 @@
+"""What a process that starts a flow agrees upon with all others, in the flow's register."""
+
+from dataclasses import dataclass
+from typing import Final
+from uuid import uuid4
+
+from oncelog.client.door import RegisterKind, TopicKeeper, end_offsets, topic_keeper
+from oncelog.flow.errors import FlowRefused
+from oncelog.flow.register import Cells, Finished, FlowEntry, FlowRegister, Identity, Run, encoded
+from oncelog.runner.cluster import Cluster
+from oncelog.runner.layout import Layout
+
+PATIENCE_MS: Final = 60_000
+KIND: Final = RegisterKind(
+    what="the flow's register",
+    refused=FlowRefused,
+    missing=FlowRefused,
+    config={"segment.bytes": str(32 << 20), "delete.retention.ms": "3600000"},
+    too_large="the flow has too many parts, or its inputs too many partitions",
+    cut="Which flow has this name, and with how many cells, is not known any more. Give the flow another name",
+)
+
+
+@dataclass(frozen=True)
+class Agreed:
+    flow_id: str
+    run_id: str
+    ends: dict[str, list[int]] | None  # of a run that comes to an end, for inputs that the flow does not feed itself
+    is_finished: bool
+
+
+class Agreement:
+    def __init__(self, cluster: Cluster, layout: Layout) -> None:
+        self._cluster = cluster
+        self._layout = layout
+        self._topic: TopicKeeper[FlowRegister] = topic_keeper(
+            cluster.brokers, layout.register, KIND, FlowRegister, PATIENCE_MS
+        )
+        self._known = FlowRegister()
+
+    async def begin(self, run_id: str | None, *, until_end: bool) -> Agreed:
+        if not await self._topic.exists():
+            await self._topic.create()
+        await self._topic.check_config()
+        self._known = await self._topic.read()
+        flow_id = await self._agree_on_the_flow()
+        run, nonce = run_id or uuid4().hex, uuid4().hex
+        stands = self._known.run(run)
+        if stands is None:
+            ends = await self._ends() if until_end else None
+            await self._say(Run(nonce=nonce, run=run, code=self._layout.code, ends=ends))
+            stands = self._known.run(run)
+            assert stands is not None
+        if run_id is not None and (stands.ends is not None) != until_end:
+            kind = 'with until="end"' if stands.ends is not None else "without an end"
+            raise FlowRefused(
+                f"flow {self._layout.flow}: run {run_id} was begun {kind}, and goes on so. Give this one another run_id"
+            )
+        return Agreed(flow_id, run, stands.ends, self._known.is_finished(run))
+
+    async def finish(self, run_id: str) -> None:
+        await self._say(Finished(nonce=uuid4().hex, run=run_id))
+
+    async def _agree_on_the_flow(self) -> str:
+        layout = self._layout
+        if self._known.identity is None:
+            await self._say(Identity(nonce=uuid4().hex, parts=layout.parts))
+        stands = self._known.identity
+        assert stands is not None
+        if [tuple(each) for each in stands.parts] != layout.parts:
+            raise FlowRefused(
+                f"the name {layout.flow} belongs to another flow of this cluster: it has the stages "
+                f"{_described(stands.parts)}, and this one {_described(layout.parts)}. Give this one another name"
+            )
+        for stage in layout.stages:
+            if self._known.cells(stage.name) is None:
+                await self._say(Cells(nonce=uuid4().hex, stage=stage.name, cells=stage.cells))
+            cells = self._known.cells(stage.name)
+            if cells != stage.cells:
+                raise FlowRefused(
+                    f"flow {layout.flow}, stage {stage.name} has {cells} cells, for ever, and its inputs have "
+                    f"{stage.cells} partitions now. Give the flow another name"
+                )
+        return stands.nonce
+
+    async def _say(self, entry: FlowEntry) -> None:
+        """Whether it counts is seen in what was read afterwards."""
+        self._known = await self._topic.append(self._known, [encoded(entry)])
+
+    async def _ends(self) -> dict[str, list[int]]:
+        """Of what the flow does not feed itself, as they are now."""
+        layout = self._layout
+        places = [(name, index) for name in sorted(layout.sources) for index in range(layout.partitions[name])]
+        is_committed = self._cluster.reading.isolation_level == "read_committed"
+        found = await end_offsets(self._cluster.brokers, places, read_committed=is_committed)
+        return {name: [found[name, index] for index in range(layout.partitions[name])] for name in layout.sources}
+
+
+def _described(parts: list[tuple[str, str, str]]) -> str:
+    return ", ".join(f"{stage} ({source} to {sink})" for stage, source, sink in parts)

@@ -1,0 +1,151 @@
+"""What all cells of a run share: connections, who leads, what is asked again."""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from math import inf
+from typing import Any, Final, TypeVar
+
+from oncelog.client import KafkaError, KafkaException
+from oncelog.client.door import (
+    ALIASES,
+    CONSUMER,
+    PRODUCER,
+    Brokers,
+    Input,
+    Inputs,
+    Patience,
+    Tasks,
+    ask,
+    consumer_settings,
+    for_role,
+    producer_settings,
+)
+from oncelog.flow.errors import FlowRefused
+from oncelog.flow.formats import TIME
+
+T = TypeVar("T")
+
+_log: Final = logging.getLogger("oncelog.flow")
+
+FIRST_CONTACT_S: Final = 20.0  # a cluster that was never reached is more likely a wrong address
+# Brokers close what was idle for ten minutes; here it is bounded by less, and a fetch is not held for long, so that an
+# input that is begun meanwhile is soon asked for.
+_DEFAULTS: Final = {"connections.max.idle.ms": "240000", "fetch.wait.max.ms": "100"}
+# Asking for a topic must not make it: one that was removed would come back, and empty.
+_OWN: Final = {"allow.auto.create.topics": "false"}
+_ONCE: Final = {"enable.idempotence": ("true", "1"), "request.required.acks": ("all", "-1")}
+_NOT_HERE: Final = {
+    "group.id": "positions are in the flow's journals",
+    "auto.offset.reset": "a flow begins where its inputs begin",
+    "partitioner": "keys are placed as Java's producer places them (murmur2)",
+    "oncelog.pid": "the cells of a flow have producer ids of their own",
+}
+
+
+def check_properties(properties: Mapping[str, Any]) -> None:
+    """Refuses what would not be exactly once, or would change nothing."""
+    for name, value in properties.items():
+        known = ALIASES.get(name, name)
+        if known in _NOT_HERE:
+            raise FlowRefused(f"{name} cannot be set for a flow: {_NOT_HERE[known]}. Leave it out")
+        allowed = _ONCE.get(known)
+        if allowed is not None and str(value).strip().lower() not in allowed:
+            raise FlowRefused(f"{name} = {value}: a flow writes every record once, and needs {allowed[0]}")
+
+
+class Cluster:
+    """Made and used on one loop. `learned` is called when somebody else leads, or may."""
+
+    def __init__(
+        self,
+        properties: Mapping[str, Any],
+        wake: Callable[[Callable[[], None]], object],
+        learned: Callable[[], None],
+    ) -> None:
+        check_properties(properties)
+        given = _DEFAULTS | {ALIASES.get(name, name): value for name, value in properties.items()} | _OWN
+        self.reading = consumer_settings(for_role(given, CONSUMER))
+        self.writing = producer_settings(for_role(given, PRODUCER))
+        self.brokers = Brokers(self.writing, on_error=self._note)
+        self.patience = Patience(
+            inf, self.writing.retry_backoff_ms / 1000, most_pause_s=self.writing.retry_backoff_max_ms / 1000
+        )
+        self.trouble: KafkaError | None = None  # what kept a broker from being reached last
+        self._wake = wake
+        self._learned = learned
+        self._inputs: list[Inputs] = []
+        self._tasks = Tasks()
+        self._wanted: set[str] = set()
+        self._is_refreshing = False
+        self._seen: object = None
+
+    async def start(self) -> None:
+        await self.brokers.start()
+        patience = Patience(FIRST_CONTACT_S, self.patience.pause_s)
+        try:
+            await ask(lambda: self.brokers.refresh(()), patience)
+        except KafkaException as failure:
+            words = self.trouble.str() if self.trouble is not None else failure.error.str()
+            raise FlowRefused(f"no broker answered within {FIRST_CONTACT_S:g} s: {words}") from failure
+
+    async def close(self) -> None:
+        await self._tasks.close()
+        for each in self._inputs:
+            await each.close()
+        await self.brokers.close()
+
+    def _note(self, error: KafkaError) -> None:
+        if self.trouble is None or self.trouble.code() != error.code():
+            _log.warning("%s", error.str())
+        self.trouble = error
+
+    async def patiently(
+        self, question: Callable[[], Awaitable[T]], refresh: Callable[[], Awaitable[object]] | None = None
+    ) -> T:
+        """Asked again while the failure passes, without an end."""
+        return await ask(question, self.patience, refresh=refresh)
+
+    # --- who leads
+
+    def want(self, topics: Sequence[str]) -> None:
+        """They are asked about, together with what others want meanwhile; then `learned` is called."""
+        self._wanted.update(topics)
+        if not self._is_refreshing:
+            self._is_refreshing = True
+            self._tasks.begin(self._refresh())
+
+    async def _refresh(self) -> None:
+        while self._wanted:
+            wanted, self._wanted = self._wanted, set()
+            try:
+                await self.brokers.refresh(wanted)
+            except KafkaException as failure:
+                self._note(failure.error)  # the sender asks again
+        self._is_refreshing = False
+        self._seen = self.brokers.metadata
+        self._learned()
+
+    def look(self) -> None:
+        """Leaders are learned by other answers, too."""
+        if self._seen is not self.brokers.metadata:
+            self._seen = self.brokers.metadata
+            self._learned()
+
+    # --- what is read
+
+    def read(
+        self,
+        partition: tuple[str, int],
+        offset: int,
+        arrived: Callable[[], None],
+        failed: Callable[[KafkaError], None],
+        stop_at: int | None,
+        *,
+        keeps_telling: bool,
+    ) -> Input:
+        """What two stages read is fetched twice, over connections of their own."""
+        free = next((inputs for inputs in self._inputs if partition not in inputs), None)
+        if free is None:
+            free = Inputs(self.reading, self.brokers, self._wake, f"flow {len(self._inputs)}", TIME)
+            self._inputs.append(free)
+        return free.begin(partition, offset, arrived, failed, stop_at, keeps_telling=keeps_telling)

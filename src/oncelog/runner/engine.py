@@ -1,0 +1,234 @@
+"""All cells of a flow on one loop: begun, ended where their input ends, left when somebody asks for it."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from oncelog.client import KafkaException
+from oncelog.client.door import Member, Tasks, ToCommit, commit_offsets
+from oncelog.flow.description import Limits
+from oncelog.flow.errors import FlowFailed
+from oncelog.flow.formats import Tenancy
+from oncelog.flow.messages import End
+from oncelog.flow.program import Program
+from oncelog.runner import topics
+from oncelog.runner.agreeing import Agreed, Agreement
+from oncelog.runner.cluster import Cluster
+from oncelog.runner.encoding import Encoding
+from oncelog.runner.holder import CellHolder
+from oncelog.runner.layout import Layout, StageLayout
+from oncelog.runner.life import CLOCK
+from oncelog.runner.progress import Progress
+
+_log: Final = logging.getLogger("oncelog.flow")
+
+STOP_S: Final = 2.5  # for commits and goodbyes; what is not done by then is found in the log by whoever goes on
+LOOKS_EVERY_S: Final = 1.0
+GROUPS_EVERY_S: Final = 5.0
+TIME_EVERY_S: Final = 0.1
+NOBODY: Final = Member()  # a group without members
+
+
+class Engine:
+    """Made in any thread; all else happens on the loop that `begin` runs on."""
+
+    def __init__(self, program: Program, properties: Mapping[str, Any], run_id: str | None, *, until_end: bool) -> None:
+        self.layout = Layout(program)
+        if until_end:
+            self.layout.check_ends()
+        self._properties = dict(properties)
+        self._run_id = run_id
+        self._until_end = until_end
+        self._holders: dict[str, list[CellHolder]] = {}
+        self._tasks = Tasks()
+        self._failures: list[str] = []
+        self._is_stopping = False
+        self._is_outranked = False
+        self._committed: dict[str, dict[tuple[str, int], int]] = {}  # to groups, by stage
+        self._told_ms: dict[str, int] = {}  # the time, by topic
+        self.agreed: Agreed
+        self.progress = Progress(program.name)
+        self.done: asyncio.Event
+
+    async def begin(self, wake: Callable[[Callable[[], None]], object]) -> None:
+        """When this returns all is as it should be and cells are at work; or FlowRefused."""
+        self.done = asyncio.Event()
+        self._cluster = Cluster(self._properties, wake, self._learned)
+        try:
+            await self._cluster.start()
+            found = await topics.ready(self._cluster, self.layout)
+            self._agreement = Agreement(self._cluster, self.layout)
+            self.agreed = await self._agreement.begin(self._run_id, until_end=self._until_end)
+        except BaseException:
+            await self._cluster.close()
+            raise
+        self.progress.began(self.agreed.flow_id, self.agreed.run_id)
+        if self.agreed.is_finished:
+            _log.info("flow %s: run %s is finished already", self.layout.flow, self.agreed.run_id)
+            self.done.set()
+            return
+        limits = Limits(forget_after_ms=found.forget_after_ms, commit_bytes=found.commit_bytes)
+        tenancy = Tenancy(CLOCK.now().wall_ms, 0)
+        writing = self._cluster.writing
+        encoding = Encoding(writing.compression_type, writing.compression_level)
+        for layout in self.layout.stages:
+            self._holders[layout.name] = [
+                CellHolder(
+                    self._cluster,
+                    layout.part,
+                    layout.stage(self.layout.flow, cell, found.ids),
+                    code=self.layout.code,
+                    tenancy=tenancy,
+                    limits=limits,
+                    encode=encoding,
+                    ends=self._ends_of(layout, cell),
+                    ended=self._ended,
+                )
+                for cell in range(layout.cells)
+            ]
+        for holder in self._every:
+            holder.begin()
+        self._tasks.begin(self._look_now_and_then())
+        self._tasks.begin(self._tell_groups_now_and_then())
+        self._tasks.begin(self._tell_time_now_and_then())
+
+    def _ends_of(self, layout: StageLayout, cell: int) -> list[int | None]:
+        known = self.agreed.ends or {}
+        return [known[name][cell] if name in known else None for name in layout.inputs]
+
+    @property
+    def _every(self) -> list[CellHolder]:
+        return [holder for holders in self._holders.values() for holder in holders]
+
+    # --- its end
+
+    def stop(self) -> None:
+        """What is done is committed, goodbye is said; what cannot be within `STOP_S` is left as it is."""
+        if self._is_stopping or self.done.is_set():
+            return
+        self._is_stopping = True
+        for holder in self._every:
+            holder.leave()
+        asyncio.get_running_loop().call_later(STOP_S, self.done.set)
+
+    async def close(self) -> None:
+        """When it is done. Raises FlowFailed where cells stopped that nobody asked to."""
+        try:
+            if self._until_end and self._is_complete and not self.agreed.is_finished:
+                await self._agreement.finish(self.agreed.run_id)
+            self.progress.look(self._holders, self._cluster)
+            await self._tasks.close()
+            await self._tell_groups()
+        finally:
+            await self._tasks.close()
+            await asyncio.gather(*(holder.close() for holder in self._every))
+            await self._cluster.close()
+        if self._failures:
+            raise FlowFailed("\n".join(self._failures))
+
+    @property
+    def _is_complete(self) -> bool:
+        every = self._every
+        return not self._is_stopping and all(each.end is not None and each.end.how is End.LEFT for each in every)
+
+    def _ended(self, holder: CellHolder) -> None:
+        ended = holder.end
+        assert ended is not None
+        if ended.how is End.STOPPED:
+            _log.error("%s", ended.why)
+            self._failures.append(ended.why)
+        elif ended.how is End.OUTRANKED:
+            self._outranked(holder)
+        if self._until_end:
+            self._find_ends()
+        if all(each.end is not None for each in self._every):
+            self.done.set()
+
+    def _outranked(self, holder: CellHolder) -> None:
+        """The newest start has the flow; all else ends, so that its cells have one home."""
+        if not self._is_outranked:
+            self._is_outranked = True
+            self._failures.append(
+                f"{holder.stage.title} was taken over by a run that started later: a flow runs in one process at a time"
+            )
+            self.stop()
+
+    def _find_ends(self) -> None:
+        """What a flow feeds itself ends where the last commits of those that feed it say, once these are all over."""
+        for topic in self.layout.between:
+            if all(holder.end is not None for holder in self._feeding(topic)):
+                self._tell_time(topic)
+                ends = self._written(topic)
+                for holder in self._reading(topic):
+                    holder.end_at(topic, ends[holder.stage.cell])
+
+    def _feeding(self, topic: str) -> list[CellHolder]:
+        return [holder for stage in self.layout.feeding(topic) for holder in self._holders[stage.name]]
+
+    def _reading(self, topic: str) -> list[CellHolder]:
+        return [holder for stage in self.layout.stages if topic in stage.inputs for holder in self._holders[stage.name]]
+
+    def _written(self, topic: str) -> list[int]:
+        """Up to where, in each partition, by the last commits of those that write it."""
+        ends = [0] * self.layout.partitions[topic]
+        for holder in self._feeding(topic):
+            for each in holder.commit.outputs if holder.commit is not None else ():
+                if each.topic == topic:
+                    ends[each.partition] = max(ends[each.partition], each.next_offset)
+        return ends
+
+    def _tell_time(self, topic: str) -> None:
+        """To those who read it: none of those who write it sends anything older any more."""
+        marks = [-1 if holder.commit is None else holder.commit.watermark_ms for holder in self._feeding(topic)]
+        mark_ms = min(marks, default=-1)
+        if mark_ms > self._told_ms.get(topic, -1):
+            self._told_ms[topic] = mark_ms
+            ends = self._written(topic)
+            for holder in self._reading(topic):
+                holder.hear(topic, (ends[holder.stage.cell], mark_ms))
+
+    # --- now and then
+
+    def _learned(self) -> None:
+        for holder in self._every:
+            holder.tell_leaders()
+
+    async def _look_now_and_then(self) -> None:
+        while True:
+            await asyncio.sleep(LOOKS_EVERY_S)
+            self.progress.look(self._holders, self._cluster)
+
+    async def _tell_time_now_and_then(self) -> None:
+        told = {sink.name for stage in self.layout.stages if stage.tells_time for sink in stage.part.sinks}
+        while behind := told & self.layout.between:
+            await asyncio.sleep(TIME_EVERY_S)
+            for topic in behind:
+                self._tell_time(topic)
+
+    async def _tell_groups_now_and_then(self) -> None:
+        while True:
+            await asyncio.sleep(GROUPS_EVERY_S)
+            await self._tell_groups()
+
+    async def _tell_groups(self) -> None:
+        """Positions also go to a group for each stage, where dashboards look for lag. Nothing reads them here."""
+        for stage, holders in self._holders.items():
+            positions = {
+                (mine.topic, holder.stage.cell): each.next_offset
+                for holder in holders
+                if holder.commit is not None
+                for mine, each in zip(holder.stage.inputs, holder.commit.inputs, strict=True)
+            }
+            if not positions or self._committed.get(stage) == positions:
+                continue
+            group = f"{self.layout.flow}.{stage}"
+            offsets = {place: ToCommit(offset) for place, offset in positions.items()}
+            try:
+                node_id = await self._cluster.brokers.coordinator(group)
+                codes = await commit_offsets(self._cluster.brokers, node_id, group, offsets, NOBODY)
+            except KafkaException as failure:
+                _log.info("group %s does not show how far the flow is: %s", group, failure.error.str())
+                continue
+            if not any(codes.values()):
+                self._committed[stage] = positions

@@ -1,0 +1,143 @@
+"""A cell in this process: one life of its holder after another, until it is left or a person has to look at it."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from typing import Final
+from uuid import uuid4
+
+from oncelog.client.door import Tasks
+from oncelog.flow.cell import Cell
+from oncelog.flow.description import Holder, Limits, Stage
+from oncelog.flow.formats import Commit, Tenancy
+from oncelog.flow.holding import Encode
+from oncelog.flow.journal import Journal
+from oncelog.flow.messages import End, Ended
+from oncelog.flow.program import Part
+from oncelog.flow.running import PartWork
+from oncelog.runner.cluster import Cluster
+from oncelog.runner.life import CLOCK, Life
+
+_log: Final = logging.getLogger("oncelog.flow")
+
+PAUSE_S: Final = 0.05  # before another life; doubled while none comes to a commit
+MOST_PAUSE_S: Final = 5.0
+
+
+class CellHolder:
+    def __init__(
+        self,
+        cluster: Cluster,
+        part: Part,
+        stage: Stage,
+        *,
+        code: str,
+        tenancy: Tenancy,
+        limits: Limits,
+        encode: Encode,
+        ends: list[int | None],
+        ended: Callable[["CellHolder"], None],
+    ) -> None:
+        self.stage = stage
+        self.ends = ends
+        self.end: Ended | None = None
+        self.lives = 0
+        self._cluster = cluster
+        self._part = part
+        self._code = code
+        self._tenancy = tenancy
+        self._limits = limits
+        self._encode = encode
+        self._told = ended
+        self._life: Life | None = None
+        self._cell: Cell | None = None
+        self._heard: dict[str, tuple[int, int]] = {}
+        self._pause_s = PAUSE_S
+        self._timer: asyncio.TimerHandle | None = None
+        self._tasks = Tasks()
+        self._leaves = False
+
+    @property
+    def commit(self) -> Commit | None:
+        """The last one that is known to stand in the journal."""
+        return None if self._cell is None else self._cell.journal.commit
+
+    @property
+    def state_entries(self) -> int:
+        return 0 if self._cell is None else len(self._cell.journal.state)
+
+    def high_watermark(self, index: int) -> int:
+        """Of an input, as far as it is known; -1."""
+        return -1 if self._life is None else self._life.high_watermark(index)
+
+    def begin(self, copy: Journal | None = None) -> None:
+        self._timer = None
+        self.lives += 1
+        holder = Holder(nonce=uuid4().hex, tenancy=self._tenancy, code=self._code)
+        self._cell = Cell(
+            self.stage,
+            PartWork(self._part, self.stage.cell),
+            holder,
+            self._limits,
+            CLOCK.now(),
+            random=random.random,
+            copy=copy,
+            encode=self._encode,
+        )
+        self._life = Life(self._cluster, self._cell, self.ends, self._heard, self._ended)
+        self._life.begin()
+        if self._leaves:
+            self._life.leave()
+
+    def tell_leaders(self) -> None:
+        if self._life is not None:
+            self._life.tell_leaders()
+
+    def end_at(self, topic: str, offset: int) -> None:
+        """Inputs that are this topic are read up to here."""
+        for index, each in enumerate(self.stage.inputs):
+            if each.topic == topic and self.ends[index] is None:
+                self.ends[index] = offset
+                if self._life is not None:
+                    self._life.end_at(index, offset)
+
+    def hear(self, topic: str, told: tuple[int, int]) -> None:
+        """Of all cells that write it, in the partition of this one: behind an offset comes nothing older than a
+        time."""
+        self._heard[topic] = told
+        if self._life is not None:
+            self._life.wake()
+
+    def leave(self) -> None:
+        """What is done is committed, and goodbye is said."""
+        self._leaves = True
+        if self._life is not None:
+            self._life.leave()
+        elif self.end is None and self._timer is not None:
+            self._timer.cancel()
+            self._finish(Ended(End.LEFT, ""))  # nothing is in its hands
+
+    async def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._life is not None:
+            await self._life.close()
+        await self._tasks.close()
+
+    def _ended(self, life: Life, ended: Ended) -> None:
+        cell = life.cell
+        self._life = None
+        self._tasks.begin(life.close())
+        if ended.how is not End.AGAIN:
+            self._finish(ended)
+            return
+        if cell.number > 0 and cell.journal.commit is not None and cell.journal.commit.nonce == cell.holder.nonce:
+            self._pause_s = PAUSE_S
+        _log.info("%s begins again: %s", self.stage.title, ended.why)
+        self._timer = asyncio.get_running_loop().call_later(self._pause_s, self.begin, cell.copy)
+        self._pause_s = min(2 * self._pause_s, MOST_PAUSE_S)
+
+    def _finish(self, ended: Ended) -> None:
+        self.end = ended
+        self._told(self)

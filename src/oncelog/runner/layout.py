@@ -1,0 +1,140 @@
+"""A flow as it stands in a cluster: its stages, their topics, who feeds whom. Pure."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from oncelog.flow.description import Input, OutputPlace, Stage
+from oncelog.flow.errors import FlowRefused
+from oncelog.flow.program import Part, Program
+from oncelog.slots import Place
+
+PREFIX: Final = "oncelog.flow."
+MOST_LETTERS: Final = 249  # of a topic's name
+_ALLOWED: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+
+
+@dataclass(frozen=True)
+class StageLayout:
+    part: Part
+    journal: str
+    tells_time: bool
+
+    @property
+    def name(self) -> str:
+        return self.part.name
+
+    @property
+    def cells(self) -> int:
+        return self.part.branches[0].source.partitions
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return tuple(branch.source.name for branch in self.part.branches)
+
+    def stage(self, flow: str, cell: int, ids: "TopicIds") -> Stage:
+        places = [Place(sink.name, index) for sink in self.part.sinks for index in range(sink.partitions)]
+        return Stage(
+            flow=flow,
+            name=self.name,
+            cell=cell,
+            journal=Place(self.journal, cell),
+            inputs=tuple(
+                Input(
+                    branch.source.name,
+                    ids.id_of(branch.source.name),
+                    ids.log_starts.get((branch.source.name, cell), 0),
+                    wait_ms=branch.wait_ms,
+                    is_derived=branch.is_derived,
+                )
+                for branch in self.part.branches
+            ),
+            outputs=tuple(OutputPlace(place, ids.id_of(place.topic)) for place in places),
+            has_plan=self.part.has_plan,
+            tells_time=self.tells_time,
+        )
+
+
+@dataclass
+class TopicIds:
+    """What a cluster says of topics."""
+
+    ids: dict[str, str] = field(default_factory=dict)
+    log_starts: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    def id_of(self, topic: str) -> str:
+        return self.ids.get(topic, "")
+
+
+class Layout:
+    def __init__(self, program: Program) -> None:
+        self.flow = program.name
+        self.code = program.code
+        self.register = PREFIX + program.name
+        self.stages = [
+            StageLayout(part, f"{self.register}.{part.name}", program.tells_time(part)) for part in program.parts
+        ]
+        self.partitions: dict[str, int] = {}  # of every topic of users'
+        self._check()
+        fed = {sink.name for stage in self.stages for sink in stage.part.sinks}
+        read = {name for stage in self.stages for name in stage.inputs}
+        self.sources = read - fed
+        self.between = read & fed  # from stage to stage: they are made where they are missing
+        self.targets = fed - read
+
+    @property
+    def parts(self) -> list[tuple[str, str, str]]:
+        """What the register keeps of the flow: stage, from, to."""
+        return [
+            (stage.name, source, sink.name)
+            for stage in self.stages
+            for source in stage.inputs
+            for sink in stage.part.sinks
+        ]
+
+    def feeding(self, topic: str) -> list[StageLayout]:
+        return [stage for stage in self.stages if topic in {sink.name for sink in stage.part.sinks}]
+
+    def _check(self) -> None:
+        if not self.stages:
+            raise FlowRefused(f"flow {self.flow} writes nothing: end it with `write`")
+        for name in (self.flow, *(stage.name for stage in self.stages)):
+            if not name or not _ALLOWED.issuperset(name):
+                raise FlowRefused(
+                    f"flow {self.flow}: {name!r} becomes part of a topic's name, so it has only letters, digits, dots, "
+                    "hyphens and underscores. Give it another name"
+                )
+        if "." in self.flow:
+            raise FlowRefused(f"flow {self.flow}: a dot stands before the name of a stage. Give the flow another name")
+        for stage in self.stages:
+            if len(stage.journal) > MOST_LETTERS:
+                raise FlowRefused(
+                    f"the name of topic {stage.journal} is longer than {MOST_LETTERS} letters: shorten it"
+                )
+            topics = [*(branch.source for branch in stage.part.branches), *stage.part.sinks]
+            for topic in topics:
+                known = self.partitions.setdefault(topic.name, topic.partitions)
+                if known != topic.partitions:
+                    raise FlowRefused(
+                        f"flow {self.flow} says that topic {topic.name} has {known} partitions and {topic.partitions} "
+                        "partitions: say the same in both places"
+                    )
+
+    def check_ends(self) -> None:
+        """What feeds itself comes to no end."""
+        for stage in self.stages:
+            if stage.name in {each.name for each in self._upstream(stage.inputs)}:
+                raise FlowRefused(
+                    f"flow {self.flow}, stage {stage.name} reads what comes of its own outputs, so it comes to no end. "
+                    'Run it without `until="end"`'
+                )
+
+    def _upstream(self, topics: Iterable[str]) -> Sequence[StageLayout]:
+        found: dict[str, StageLayout] = {}
+        due = list(topics)
+        while due:
+            for stage in self.feeding(due.pop()):
+                if stage.name not in found:
+                    found[stage.name] = stage
+                    due += stage.inputs
+        return list(found.values())

@@ -1,0 +1,396 @@
+"""One life of a cell's holder: what its Cell asks for is done here, and it is told what came of that."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
+from typing import Any, Final, TypeVar
+from uuid import UUID
+
+from oncelog.client import KafkaError, KafkaException
+from oncelog.client.door import (
+    UNKNOWN,
+    Input,
+    Requests,
+    Tasks,
+    TopicLog,
+    kafka_pid,
+    look_up,
+    slots,
+    stored_batches,
+)
+from oncelog.clock import Now, SystemClock, monotonic_s
+from oncelog.flow.cell import Cell
+from oncelog.flow.messages import (
+    EMPTY,
+    Action,
+    AppendClaim,
+    End,
+    Ended,
+    Fetch,
+    JournalBatch,
+    NeedPids,
+    ReadBack,
+    ReadJournal,
+    Records,
+)
+from oncelog.flow.states import State
+from oncelog.records.build import build_batch
+from oncelog.runner.cluster import Cluster
+from oncelog.slots import Identity, Place, Span
+from oncelog.slots.messages import Answer, LookUp, NeedMetadata, Produce
+from oncelog.slots.register import Record
+from oncelog.slots.replay import Slot
+
+T = TypeVar("T")
+
+CLOCK: Final = SystemClock()
+MOST_RECORDS: Final = 10_000  # that a cell is given at once
+# Others wait while a cell works, so it is given about as much as takes so long.
+_log: Final = logging.getLogger("oncelog.flow")
+# A broker that has just started says so, too.
+PASSING: Final = UNKNOWN | {KafkaError.INVALID_MSG}
+LONG_TURN_S: Final = 0.1
+SHORT_TURN_S: Final = 0.03
+
+
+class Life:
+    def __init__(
+        self,
+        cluster: Cluster,
+        cell: Cell,
+        ends: list[int | None],
+        heard: dict[str, tuple[int, int]],
+        ended: Callable[["Life", Ended], None],
+    ) -> None:
+        """`ends`: where each input is read up to, as far as that is known; without an end it is None. `heard`: of
+        topics that the flow writes itself, behind which offset comes nothing older than a time."""
+        self._heard = heard
+        self.cell = cell
+        self.is_over = False
+        self.most_records = MOST_RECORDS
+        self._cluster = cluster
+        self._brokers = cluster.brokers
+        self._stage = cell.stage
+        self._asks_for_time = cell.stage.has_plan or cell.stage.tells_time
+        self._ends = ends
+        self._ended = ended
+        self._loop = asyncio.get_running_loop()
+        self._requests = Requests(cluster.brokers, cluster.writing, self._answered, self._lost, self._unchecked)
+        self._tasks = Tasks()
+        self._looked: dict[Place, object] = {}  # on which connection the log was asked last
+        inputs = len(self._stage.inputs)
+        self._inputs: list[Input | None] = [None] * inputs
+        self._asked: list[int | None] = [None] * inputs  # from which offset on, while nothing was given
+        self._given = [-1] * inputs  # up to where it was
+        self._told_end = [-1] * inputs
+        self._told_time = [(-1, -1)] * inputs
+        self._is_woken = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self) -> None:
+        for output in self._stage.outputs:
+            if output.topic_id:
+                self._requests.identify(output.place.topic, UUID(output.topic_id))
+        self.tell_leaders()
+        self.cell.begin()
+        self.wake()
+
+    def leave(self) -> None:
+        if not self.is_over:
+            self.cell.leave(self._now())
+            self.wake()
+
+    def end_at(self, index: int, offset: int) -> None:
+        """An input is read up to here, which was not known before; it stands among the ends already."""
+        reading = self._inputs[index]
+        if reading is not None and not self.is_over:
+            reading.stop_at(offset)
+            self._feed(index)
+            self.wake()
+
+    def high_watermark(self, index: int) -> int:
+        reading = self._inputs[index]
+        return -1 if reading is None else reading.high_watermark
+
+    async def close(self) -> None:
+        self._stop()
+        await self._tasks.close()
+        await self._requests.close()
+
+    def _stop(self) -> None:
+        self.is_over = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for reading in self._inputs:
+            if reading is not None:
+                reading.end()
+        self._inputs = [None] * len(self._inputs)
+
+    def fail(self, why: str) -> None:
+        """Something that the cell does not know of keeps it from going on."""
+        self._end(Ended(End.STOPPED, f"{self._stage.title}: {why}"))
+
+    def _end(self, ended: Ended) -> None:
+        if not self.is_over:
+            self._stop()
+            self._ended(self, ended)
+
+    def _now(self) -> Now:
+        return CLOCK.now()
+
+    # --- turns
+
+    def wake(self) -> None:
+        if not self._is_woken and not self.is_over:
+            self._is_woken = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._is_woken = False
+        if self.is_over:
+            return
+        self._cluster.look()
+        self._tell_time()
+        began_s = monotonic_s()
+        actions = self.cell.actions(self._now())
+        self._measure(monotonic_s() - began_s)
+        for action in actions:
+            if not self.is_over:
+                self._do(action)
+        if not self.is_over:
+            self._look_for_the_end()
+            self._set_timer()
+
+    def _tell_time(self) -> None:
+        for index, each in enumerate(self._stage.inputs if self.cell.sources else ()):
+            heard = self._heard.get(each.topic) if each.is_derived else None
+            if heard is not None and self._told_time[index] != heard:
+                self._told_time[index] = heard
+                self.cell.heard(index, *heard, self._now())
+
+    def _measure(self, took_s: float) -> None:
+        if took_s > LONG_TURN_S:
+            self.most_records = max(1, int(self.most_records * SHORT_TURN_S / took_s))
+        elif took_s > SHORT_TURN_S / 2 and self.most_records < MOST_RECORDS:
+            self.most_records = min(MOST_RECORDS, self.most_records * 2)
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        due_ms = self.cell.next_due_ms()
+        if due_ms is not None and not self._is_woken:
+            wait_s = max(due_ms / 1000 - monotonic_s(), 0.001)
+            self._timer = self._loop.call_later(wait_s, self.wake)
+
+    def _do(self, action: Action) -> None:
+        match action:
+            case Produce():
+                self._produce(action)
+            case Fetch():
+                self._asked[action.input] = action.from_offset
+                self._feed(action.input)
+            case LookUp():
+                self._begin(self._look_up(action))
+            case NeedMetadata():
+                self._cluster.want(action.topics)
+            case ReadJournal():
+                self._begin(self._read_journal(action))
+            case NeedPids():
+                self._begin(self._take_pids(action))
+            case AppendClaim():
+                self._begin(self._append_claim(action))
+            case ReadBack():
+                self._begin(self._read_back(action))
+            case Ended():
+                self._end(action)
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks.begin(self._guarded(work))
+
+    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except KafkaException as failure:
+            self.fail(failure.error.str())
+        except Exception as failure:
+            self.fail(f"{type(failure).__name__}: {failure}")
+            raise
+        self.wake()
+
+    # --- what is sent
+
+    def tell_leaders(self) -> None:
+        if self.is_over or self._is_another_topic():
+            return
+        leader = self._brokers.metadata.leader
+        places = (self._stage.journal, *(output.place for output in self._stage.outputs))
+        self.cell.leaders({place: leader(*place)[0] for place in places}, self._now())
+        self.wake()
+
+    def _is_another_topic(self) -> bool:
+        """Whether one was deleted and made again meanwhile; then it is not read, nor written."""
+        topics = self._brokers.metadata.topics
+        own = {each.topic: each.topic_id for each in self._stage.inputs}
+        own |= {each.place.topic: each.topic_id for each in self._stage.outputs}
+        for name, topic_id in own.items():
+            now = topics[name].topic_id if name in topics else None
+            if topic_id and now is not None and str(now) != topic_id:
+                self.fail(
+                    f"topic {name} was deleted and made again while it ran ({topic_id} is {now} now). Start the flow "
+                    "again to be told what can be done"
+                )
+                return True
+        return False
+
+    def _produce(self, request: Produce) -> None:
+        """Connect, check, send: it leaves on the connection on which the log was asked, and on no other."""
+        connection = self._requests.connected(request.node_id)
+        if connection is None or any(self._looked.get(batch.place) is not connection for batch in request.batches):
+            self._unchecked(request.request_id)
+        else:
+            self._requests.send(request)
+
+    def _answered(self, request_id: int, answers: list[Answer] | None, throttle_ms: int) -> None:
+        if not self.is_over:
+            self.cell.answered(request_id, answers or (), self._now())
+            self.wake()
+
+    def _lost(self, request_id: int, error: KafkaError, was_sent: bool) -> None:
+        if not self.is_over:
+            self.cell.lost(request_id, self._now(), was_sent=was_sent)
+            self.wake()
+
+    def _unchecked(self, request_id: int) -> None:
+        if not self.is_over:
+            self.cell.unchecked(request_id, self._now())
+            self.wake()
+
+    # --- what is asked
+
+    async def _asked_on_a_connection(self, place: Place, question: Callable[[], Awaitable[T]]) -> T:
+        """Of the log, so that what is known of it then may be sent on this connection."""
+
+        async def once() -> tuple[object, T]:
+            leader, _ = self._brokers.metadata.leader(*place)
+            if leader < 0:
+                raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE, f"{place}", retriable=True))
+            connection = await self._requests.connect(leader)
+            return connection, await question()
+
+        connection, found = await self._patiently(once, place)
+        self._looked[place] = connection
+        return found
+
+    async def _patiently(self, question: Callable[[], Awaitable[T]], place: Place) -> T:
+        return await self._cluster.patiently(question, lambda: self._brokers.refresh([place.topic]))
+
+    async def _look_up(self, asked: LookUp) -> None:
+        try:
+            found = await self._asked_on_a_connection(asked.place, lambda: look_up(self._brokers, asked))
+        except KafkaException:
+            found = None
+        self.cell.looked_up(asked.place, found, self._now())
+
+    async def _read_journal(self, asked: ReadJournal) -> None:
+        place = self._stage.journal
+
+        async def read() -> list[JournalBatch]:
+            return [
+                JournalBatch(
+                    header.base_offset,
+                    header.last_offset,
+                    Identity(header.producer_id, header.producer_epoch),
+                    [Record(each.offset, each.key, each.value) for each in records],
+                )
+                async for portion in stored_batches(self._brokers, place, asked.from_offset)
+                for header, records in portion
+            ]
+
+        batches = await self._asked_on_a_connection(place, read)
+        self.cell.journal_read(batches, self._now())
+
+    async def _take_pids(self, asked: NeedPids) -> None:
+        granted = [await self._cluster.patiently(lambda: kafka_pid(self._brokers)) for _ in range(asked.how_many)]
+        self.cell.pids([identity.pid for identity in granted], self._now())
+
+    async def _append_claim(self, asked: AppendClaim) -> None:
+        place = self._stage.journal
+        log = TopicLog(self._brokers, place.topic, self._cluster.patience, place.partition)
+        claim = (asked.key, asked.value, (), asked.timestamp_ms)
+        await self._patiently(lambda: log.produce(build_batch([claim])), place)
+        self.cell.claimed(self._now())
+
+    async def _read_back(self, asked: ReadBack) -> None:
+        place = asked.place
+        span = Span(asked.identity, asked.first_sequence, asked.records)
+
+        async def read() -> list[Slot]:
+            from_offset = max(asked.from_offset, 0)
+            return [slot async for portion in slots(self._brokers, *place, span, from_offset) for slot in portion]
+
+        found = await self._patiently(read, place)
+        self.cell.read_back(place, found, self._now())
+
+    # --- input
+
+    def _feed(self, index: int) -> None:
+        """What is there, or that nothing is: that is said once for each place."""
+        from_offset = self._asked[index]
+        if from_offset is None or self.is_over:
+            return
+        reading = self._inputs[index]
+        if reading is None or from_offset != self._given[index]:
+            reading = self._begin_input(index, from_offset)
+        piece = reading.take(self.most_records)
+        if self.is_over or self._is_another_topic():
+            return
+        if piece is not None:
+            self._give(index, Records(*piece[:4]), piece.next_offset)
+        elif reading.is_at_end and self._told_end[index] != reading.position:
+            self._told_end[index] = reading.position
+            self._give(index, EMPTY, reading.position)
+        elif reading.is_at_end and self._asks_for_time:
+            self.cell.at_its_end(index, self._now())
+            self.wake()
+
+    def _begin_input(self, index: int, from_offset: int) -> Input:
+        before = self._inputs[index]
+        if before is not None:
+            before.end()
+        partition = self._stage.inputs[index].topic, self._stage.cell
+        self._given[index] = from_offset
+        found = self._inputs[index] = self._cluster.read(
+            partition,
+            from_offset,
+            partial(self._feed, index),
+            self._input_failed,
+            self._ends[index],
+            keeps_telling=self._asks_for_time and not self._stage.inputs[index].is_derived,
+        )
+        return found
+
+    def _give(self, index: int, records: Records, next_offset: int) -> None:
+        self._asked[index] = None
+        self._given[index] = next_offset
+        self.cell.fetched(index, records, next_offset, self._now())
+        self.wake()
+
+    def _look_for_the_end(self) -> None:
+        """Everything up to the ends was given, and more is asked for: then all of it is taken, and what was due by the
+        time at the ends is done."""
+        cell = self.cell
+        asked = [
+            end is not None and each is not None and each >= end
+            for each, end in zip(self._asked, self._ends, strict=True)
+        ]
+        is_idle = cell.state is State.WORKING and cell.under_way is None and not cell.plan_left
+        if all(asked) and is_idle and not cell.wants_to_leave and not cell.is_time_to_be_told:
+            self.leave()
+
+    def _input_failed(self, error: KafkaError) -> None:
+        if error.code() in PASSING:
+            _log.warning("%s: %s", self._stage.title, error.str())
+        else:
+            self.fail(error.str())

@@ -1,0 +1,162 @@
+"""A flow at work, as users have it in hand: with the names of Spark's StreamingQuery."""
+
+import asyncio
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+from oncelog.client.door import LoopThread
+from oncelog.clock import monotonic_s
+from oncelog.flow.errors import FlowFailed, FlowRefused
+from oncelog.flow.program import Program
+from oncelog.runner.engine import Engine
+from oncelog.waiting import until_set
+
+END: Final = "end"
+LINE_EVERY_S: Final = 1.0
+
+
+def start(
+    program: Program, properties: Mapping[str, Any], *, until: str | None = None, run_id: str | None = None
+) -> "Run":
+    """Returns when its topics are as they should be and its cells are at work; raises FlowRefused where they cannot
+    be."""
+    if until not in (None, END):
+        raise FlowRefused(f'until={until!r} is not known: leave it out, or say until="end"')
+    return Run(Engine(program, properties, run_id, until_end=until == END))
+
+
+class Run:
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._thread = LoopThread("oncelog-flow")
+        self._ended = threading.Event()
+        self._exception: FlowFailed | None = None
+        try:
+            self._thread.run(engine.begin(self._thread.call_soon))
+        except BaseException:
+            self._thread.stop()
+            raise
+        self._thread.call_soon(lambda: asyncio.ensure_future(self._until_done()))
+
+    async def _until_done(self) -> None:
+        try:
+            await self._engine.done.wait()
+            await self._engine.close()
+        except FlowFailed as failed:
+            self._exception = failed
+        except Exception as failure:
+            self._exception = FlowFailed(f"flow {self.name}: {type(failure).__name__}: {failure}")
+            self._exception.__cause__ = failure
+        finally:
+            self._ended.set()
+
+    @property
+    def id(self) -> str:
+        """Of the flow, the same in each of its runs."""
+        return self._engine.agreed.flow_id
+
+    @property
+    def run_id(self) -> str:
+        return self._engine.agreed.run_id
+
+    @property
+    def name(self) -> str:
+        return self._engine.layout.flow
+
+    @property
+    def is_active(self) -> bool:
+        return not self._ended.is_set()
+
+    @property
+    def status(self) -> dict[str, Any]:
+        last = self.last_progress
+        is_there = last is not None and any(stage["lag"] for stage in last["stages"].values())
+        message = self._engine.progress.line if self.is_active else "Stopped"
+        return {"message": message, "isDataAvailable": is_there, "isTriggerActive": self.is_active}
+
+    @property
+    def last_progress(self) -> dict[str, Any] | None:
+        recent = self.recent_progress
+        return recent[-1] if recent else None
+
+    @property
+    def recent_progress(self) -> list[dict[str, Any]]:
+        """A look each second, the last hundred of them."""
+        return list(self._engine.progress.recent)
+
+    def exception(self) -> FlowFailed | None:
+        """Why it ended, where nobody asked it to; None while it runs, and where all is well."""
+        return self._exception if self._ended.is_set() else None
+
+    def await_termination(self, timeout: float | None = None) -> bool | None:
+        """Until it has ended; raises what `exception()` gives. With a timeout in seconds: whether it has."""
+        has_ended = until_set(self._ended, timeout)
+        if has_ended:
+            self._thread.stop()
+            if self._exception is not None:
+                raise self._exception
+        return None if timeout is None else has_ended
+
+    def stop(self) -> None:
+        """What is done is committed and goodbye is said, within three seconds; then it is over."""
+        self._thread.call_soon(self._engine.stop)
+        until_set(self._ended)
+        self._thread.stop()
+
+    # --- `Flow.run`
+
+    def work(self) -> None:
+        """Until it ends by itself, or Ctrl-C or SIGTERM comes; raises what `exception()` gives."""
+        with _signals() as asked_to_stop:
+            line = _Line()
+            while not until_set(self._ended, 0.1):
+                line.show(self._engine.progress.line)
+                if asked_to_stop.is_set():
+                    break
+            line.end()
+            self.stop()
+        self.await_termination()
+
+
+@contextmanager
+def _signals() -> Iterator[threading.Event]:
+    """The first one asks to stop, a second one does what it did before."""
+    asked = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield asked
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def ask(number: int, _: object) -> None:
+        asked.set()
+        signal.signal(number, before[signal.Signals(number)])
+
+    for number in before:
+        signal.signal(number, ask)
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class _Line:
+    """One line of a terminal, written over each time. Elsewhere nothing is shown: the log has a line a minute."""
+
+    def __init__(self) -> None:
+        self._is_shown = sys.stderr.isatty()
+        self._due_s = 0.0
+
+    def show(self, text: str) -> None:
+        if self._is_shown and monotonic_s() >= self._due_s:
+            self._due_s = monotonic_s() + LINE_EVERY_S
+            sys.stderr.write(f"\r\x1b[K{text}")
+            sys.stderr.flush()
+
+    def end(self) -> None:
+        if self._is_shown:
+            sys.stderr.write("\n")

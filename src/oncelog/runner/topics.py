@@ -1,0 +1,166 @@
+"""The topics of a flow: those of users are checked, those of its own are made where they are missing."""
+
+import logging
+from dataclasses import dataclass
+from typing import Final
+
+from oncelog.client import KafkaError, KafkaException, NewTopic
+from oncelog.client.door import (
+    EARLIEST,
+    ConfigResource,
+    ResourceType,
+    Timeouts,
+    create_topics,
+    describe_configs,
+    end_offsets,
+    forgotten_after_ms,
+)
+from oncelog.flow.errors import FlowRefused
+from oncelog.runner.cluster import Cluster
+from oncelog.runner.layout import Layout, TopicIds
+from oncelog.slots.limits import MINUTE_MS
+
+_log: Final = logging.getLogger("oncelog.flow")
+
+MAKING_MS: Final = 30_000
+CLUSTER_DEFAULT: Final = -1  # replicas
+UNKNOWN_MEMORY_MS: Final = 60 * MINUTE_MS  # where a broker does not say for how long it remembers a producer
+BEFORE_MAX: Final = "message.timestamp.before.max.ms"  # Kafka 3.6 and newer
+MOST_BATCH_BYTES: Final = 16 << 20  # of a commit
+COMMIT_RECORD_BYTES: Final = 64 << 10  # what a commit has beside the state's entries
+POSITION_BYTES: Final = 120  # and for each output partition
+JOURNAL: Final = {
+    "cleanup.policy": "compact",
+    "max.message.bytes": str(MOST_BATCH_BYTES),
+    "message.timestamp.type": "CreateTime",
+    "min.cleanable.dirty.ratio": "0.1",
+    "segment.bytes": str(2 * MOST_BATCH_BYTES),  # an active segment is never compacted
+    "segment.ms": str(10 * MINUTE_MS),
+}
+# A broker forgets a producer by the time of its last record, so the time is the broker's own.
+BETWEEN: Final = {"message.timestamp.type": "LogAppendTime"}
+
+
+@dataclass(frozen=True)
+class Found:
+    ids: TopicIds
+    forget_after_ms: int
+    commit_bytes: int
+
+
+async def ready(cluster: Cluster, layout: Layout) -> Found:
+    """All topics are as they should be, made where they may be; or FlowRefused."""
+    brokers = cluster.brokers
+    journals = {stage.journal: stage.cells for stage in layout.stages}
+    names = [*layout.partitions, *journals]
+    known = (await brokers.refresh(names)).topics
+    missing: list[str] = []
+    for name in names:
+        count = len(known[name].partitions) if name in known else 0
+        if count:
+            _check_count(layout, name, count, journals)
+        elif name in layout.sources or name in layout.targets:
+            _refuse_missing(layout, name)
+        else:
+            missing.append(name)
+    told = await forgotten_after_ms(brokers, is_shared=True)
+    forget_after_ms = UNKNOWN_MEMORY_MS if told is None else told
+    for name in missing:
+        config = dict(BETWEEN)
+        if name in journals:
+            config = {**JOURNAL, BEFORE_MAX: str(forget_after_ms // 2)}
+        await _make(cluster, NewTopic(name, {**layout.partitions, **journals}[name], CLUSTER_DEFAULT, config=config))
+    places = [(name, index) for name, count in journals.items() for index in range(count)]
+    inputs = [(name, index) for stage in layout.stages for name in stage.inputs for index in range(stage.cells)]
+    starts = await end_offsets(brokers, [*places, *inputs], EARLIEST)  # which waits until they are led
+    cut = next((place for place in places if starts[place]), None)
+    if cut is not None:
+        raise FlowRefused(
+            f"the journal {cut[0]}-{cut[1]} begins at offset {starts[cut]}: somebody removed records of it (retention "
+            "where cleanup.policy is not compact, or DeleteRecords). Give the flow another name"
+        )
+    metadata = await brokers.refresh(names)
+    ids = {name: str(metadata.topics[name].topic_id or "") for name in names}
+    commit_bytes = await _check_journals(cluster, journals, forget_after_ms, len(missing) < len(names))
+    positions = max(sum(sink.partitions for sink in stage.part.sinks) for stage in layout.stages)
+    room = commit_bytes - COMMIT_RECORD_BYTES - positions * POSITION_BYTES
+    if room <= 0:
+        raise FlowRefused(
+            f"a commit of flow {layout.flow} may have {commit_bytes} bytes, and names {positions} output partitions. "
+            "Raise max.message.bytes of its journals"
+        )
+    return Found(TopicIds(ids, starts), forget_after_ms, room)
+
+
+def _check_count(layout: Layout, name: str, count: int, journals: dict[str, int]) -> None:
+    wanted = journals.get(name)
+    if wanted is not None and wanted != count:
+        raise FlowRefused(
+            f"flow {layout.flow}: its journal {name} has {count} partitions, and the stage has {wanted} cells now. "
+            "State and slots belong to cells: go on with as many partitions as before, or give the flow another name"
+        )
+    if wanted is None and layout.partitions[name] != count:
+        raise FlowRefused(
+            f"topic {name} has {count} partitions, and flow {layout.flow} says {layout.partitions[name]}: write "
+            f"Topic({name!r}, ..., partitions={count})"
+        )
+
+
+def _refuse_missing(layout: Layout, name: str) -> None:
+    count = layout.partitions[name]
+    what = "reads" if name in layout.sources else "writes"
+    raise FlowRefused(
+        f"topic {name}, which flow {layout.flow} {what}, is not there: make it first, with {count} "
+        f"partition{'s' * (count > 1)}"
+    )
+
+
+async def _make(cluster: Cluster, topic: NewTopic) -> None:
+    outcome = await _create(cluster, topic)
+    if outcome is not None and outcome.error.code() == KafkaError.INVALID_CONFIG and BEFORE_MAX in topic.config:
+        _log.warning(
+            "%s: this broker does not know %s. A process that sleeps for longer than half of producer.id.expiration.ms "
+            "and then goes on is not kept out of the journal",
+            topic.topic,
+            BEFORE_MAX,
+        )
+        topic.config = {name: value for name, value in topic.config.items() if name != BEFORE_MAX}
+        outcome = await _create(cluster, topic)
+    if outcome is not None and outcome.error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
+        raise FlowRefused(f"topic {topic.topic} cannot be made: {outcome.error.str()}")
+
+
+async def _create(cluster: Cluster, topic: NewTopic) -> KafkaException | None:
+    timeouts = Timeouts(MAKING_MS, MAKING_MS)
+    outcome = (await create_topics(cluster.brokers, [topic], timeouts, validate_only=False))[topic.topic]
+    return outcome if isinstance(outcome, KafkaException) else None
+
+
+async def _check_journals(cluster: Cluster, journals: dict[str, int], forget_after_ms: int, may_be_others: bool) -> int:
+    """That they keep what is written, as far as we may know. How large a commit may be."""
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in journals]
+    found = await describe_configs(cluster.brokers, resources, Timeouts(MAKING_MS))
+    sizes = [MOST_BATCH_BYTES]
+    for resource, entries in found.items():
+        if isinstance(entries, KafkaException):
+            if entries.error.code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                raise entries
+            sizes.append(1_000_000)
+            continue
+        policy = entries["cleanup.policy"].value
+        if policy != "compact":
+            raise FlowRefused(
+                f"the journal {resource.name} has cleanup.policy={policy}, and would lose the flow's state: set it to "
+                "compact"
+            )
+        sizes.append(int(entries["max.message.bytes"].value or 1_000_000))
+        before = entries.get(BEFORE_MAX)
+        if may_be_others and before is not None and int(before.value or 0) > forget_after_ms // 2:
+            _log.warning(
+                "the journal %s has %s=%s: set it to %s, so that a process that slept is kept out",
+                resource.name,
+                BEFORE_MAX,
+                before.value,
+                forget_after_ms // 2,
+            )
+    return min(sizes)

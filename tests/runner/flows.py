@@ -1,0 +1,101 @@
+"""A flow for these tests, its input, and what must come of it."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+
+from oncelog.client import OFFSET_BEGINNING, AdminClient, Consumer, KafkaError, NewTopic, Producer, TopicPartition
+from oncelog.flow import Context, Flow, Topic, json_of, text
+
+
+@dataclass(frozen=True)
+class Order:
+    customer: str
+    amount: int
+
+
+@dataclass(frozen=True)
+class Owed:
+    amount: int = 0
+
+
+def book(owed: Owed, order: Order, at: Context[str]) -> tuple[Owed | None, list[Owed]]:
+    total = Owed(owed.amount + order.amount)
+    return total, [total]
+
+
+class Billing:
+    """Orders by number, regrouped by customer and summed up; every sum is written."""
+
+    def __init__(self, name: str, servers: str, *, partitions: int = 2, customers: int = 7) -> None:
+        self.name = name
+        self.servers = servers
+        self.properties = {"bootstrap.servers": servers}
+        self.customers = customers
+        self.orders = Topic(f"{name}-orders", text, json_of(Order), partitions=partitions)
+        self.between = Topic(f"{name}-by-customer", text, json_of(Order), partitions=3)
+        self.sums = Topic(f"{name}-sums", text, json_of(Owed), partitions=2)
+
+    def flow(self, version: str = "1") -> Flow:
+        flow = Flow(self.name, version=version)
+        grouped = flow.read(self.orders, name="orders").through(self.between, key=lambda order: order.customer)
+        grouped.step("owed", Owed, book).write(self.sums)
+        return flow
+
+    def copy(self) -> Flow:
+        """One stage, without state."""
+        flow = Flow(self.name, version="1")
+        flow.read(self.orders).map(lambda order: Owed(order.amount)).write(self.sums)
+        return flow
+
+    def order(self, number: int) -> Order:
+        return Order(f"c{number % self.customers}", number % 10 + 1)
+
+    def make_topics(self, *topics: Topic[str, Order] | Topic[str, Owed]) -> None:
+        made = topics or (self.orders, self.sums)
+        with AdminClient(self.properties) as admin:
+            for future in admin.create_topics([NewTopic(each.name, each.partitions, 1) for each in made]).values():
+                future.result(30)
+
+    def send(self, numbers: Iterable[int]) -> None:
+        with Producer(self.properties | {"partitioner": "murmur2"}) as producer:
+            for number in numbers:
+                key, value = f"o{number}", self.orders.value.encode(self.order(number))
+                producer.produce(self.orders.name, key=key, value=value)
+            producer.flush()
+
+    def written(self) -> list[tuple[str, Owed]]:
+        """Partition by partition, all that stands in the output."""
+        codec = self.sums.value
+        return [(key.decode(), codec.decode(value)) for key, value in everything(self.servers, self.sums.name)]
+
+    def check(self, count: int) -> None:
+        """Each order in the sums of its customer, once: they go up by the amounts, in whatever order these came."""
+        expected: dict[str, list[int]] = defaultdict(list)
+        for number in range(count):
+            order = self.order(number)
+            expected[order.customer].append(order.amount)
+        sums: dict[str, list[int]] = defaultdict(list)
+        for customer, owed in self.written():
+            sums[customer].append(owed.amount)
+        steps = {
+            customer: [after - before for before, after in pairwise([0, *each])] for customer, each in sums.items()
+        }
+        assert {customer: sorted(each) for customer, each in steps.items()} == {
+            customer: sorted(each) for customer, each in expected.items()
+        }
+
+
+def everything(servers: str, topic: str) -> list[tuple[bytes, bytes]]:
+    found = []
+    with Consumer({"bootstrap.servers": servers, "enable.partition.eof": "true"}) as consumer:
+        for index in sorted(consumer.list_topics(topic).topics[topic].partitions):
+            consumer.assign([TopicPartition(topic, index, OFFSET_BEGINNING)])
+            while (message := consumer.poll(30)) is not None:
+                error = message.error()
+                if error is not None:
+                    assert error.code() == KafkaError._PARTITION_EOF, error
+                    break
+                found.append((message.key() or b"", message.value() or b""))
+    return found

@@ -1,0 +1,55 @@
+"""A flow on a real server, up to where its input ends."""
+
+from oncelog.flow import Flow
+from tests.runner.flows import Billing, Owed
+
+
+def test_one_stage_writes_each_record_once(servers: str, topic: str) -> None:
+    billing = Billing(topic, servers)
+    billing.make_topics()
+    billing.send(range(100))
+    billing.copy().run(billing.properties, until="end")
+    assert sorted(owed.amount for _, owed in billing.written()) == sorted(
+        billing.order(each).amount for each in range(100)
+    )
+
+
+def test_a_stage_behind_through_ends_where_what_feeds_it_has(servers: str, topic: str) -> None:
+    billing = Billing(topic, servers)
+    billing.make_topics()
+    billing.send(range(1_000))
+    billing.flow().run(billing.properties, until="end")
+    billing.check(1_000)
+
+
+def test_another_run_goes_on_where_the_one_before_ended(servers: str, topic: str) -> None:
+    billing = Billing(topic, servers)
+    billing.make_topics()
+    billing.send(range(60))
+    billing.flow().run(billing.properties, until="end")
+    billing.send(range(60, 100))
+    billing.flow().run(billing.properties, until="end")
+    billing.check(100)
+
+
+def test_a_run_that_is_finished_is_not_repeated_and_has_the_ends_of_its_first_start(servers: str, topic: str) -> None:
+    billing = Billing(topic, servers)
+    billing.make_topics()
+    billing.send(range(30))
+    billing.flow().run(billing.properties, until="end", run_id="noon")
+    billing.send(range(30, 50))
+    billing.flow().run(billing.properties, until="end", run_id="noon")
+    billing.check(30)
+    billing.flow().run(billing.properties, until="end", run_id="evening")
+    billing.check(50)
+
+
+def test_an_input_that_is_read_twice_is_read_twice(servers: str, topic: str) -> None:
+    billing = Billing(topic, servers)
+    billing.make_topics()
+    billing.send(range(40))
+    flow = Flow(topic, version="1")
+    for name in ("one", "two"):
+        flow.read(billing.orders, name=name).map(lambda order: Owed(order.amount)).write(billing.sums)
+    flow.run(billing.properties, until="end")
+    assert len(billing.written()) == 80
