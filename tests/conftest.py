@@ -32,6 +32,7 @@ TOGETHER = {
     "tests/client/groups/test_mixed_kafka.py": "Kafka",
     "tests/client/producer/test_on_kafka.py": "Kafka",
     "tests/records/test_kafka_reads_ours.py": "Kafka",
+    "tests/runner/": "Kafka",
     "tests/client/saving/": "a Kafka that forgets",
 }
 ORDER = list(dict.fromkeys(TOGETHER.values()))

@@ -1,5 +1,6 @@
 """A flow for these tests, its input, and what must come of it."""
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -7,6 +8,8 @@ from itertools import pairwise
 
 from oncelog.client import OFFSET_BEGINNING, AdminClient, Consumer, KafkaError, NewTopic, Producer, TopicPartition
 from oncelog.flow import Context, Flow, Topic, json_of, text
+from oncelog.flow.formats import STATE
+from tests.waiting import until
 
 
 @dataclass(frozen=True)
@@ -53,10 +56,8 @@ class Billing:
         return Order(f"c{number % self.customers}", number % 10 + 1)
 
     def make_topics(self, *topics: Topic[str, Order] | Topic[str, Owed]) -> None:
-        made = topics or (self.orders, self.sums)
-        with AdminClient(self.properties) as admin:
-            for future in admin.create_topics([NewTopic(each.name, each.partitions, 1) for each in made]).values():
-                future.result(30)
+        for each in topics or (self.orders, self.sums):
+            make_topic(self.servers, each.name, each.partitions)
 
     def send(self, numbers: Iterable[int]) -> None:
         with Producer(self.properties | {"partitioner": "murmur2"}) as producer:
@@ -65,10 +66,35 @@ class Billing:
                 producer.produce(self.orders.name, key=key, value=value)
             producer.flush()
 
+    def send_raw(self, key: str, value: bytes) -> None:
+        with Producer(self.properties | {"partitioner": "murmur2"}) as producer:
+            producer.produce(self.orders.name, key=key, value=value)
+            producer.flush()
+
     def written(self) -> list[tuple[str, Owed]]:
         """Partition by partition, all that stands in the output."""
         codec = self.sums.value
         return [(key.decode(), codec.decode(value)) for key, value in everything(self.servers, self.sums.name)]
+
+    def wait_for(self, count: int) -> None:
+        """Until so many sums are written."""
+        until(lambda: len(self.written()) >= count, f"{count} sums in {self.sums.name}")
+
+    def totals(self, count: int) -> dict[str, int]:
+        """What the state must be: the fold of the input."""
+        found: dict[str, int] = defaultdict(int)
+        for number in range(count):
+            found[self.order(number).customer] += self.order(number).amount
+        return found
+
+    def state(self) -> dict[str, int]:
+        """As any reader finds it in the journals, by the last value of each key."""
+        prefix = STATE + b"owed\0"
+        return {
+            key.removeprefix(prefix).decode(): json.loads(value)["amount"]
+            for key, value in everything(self.servers, f"oncelog.flow.{self.name}.{self.between.name}")
+            if key.startswith(prefix)
+        }
 
     def check(self, count: int) -> None:
         """Each order in the sums of its customer, once: they go up by the amounts, in whatever order these came."""
@@ -85,6 +111,12 @@ class Billing:
         assert {customer: sorted(each) for customer, each in steps.items()} == {
             customer: sorted(each) for customer, each in expected.items()
         }
+
+
+def make_topic(servers: str, name: str, partitions: int) -> None:
+    with AdminClient({"bootstrap.servers": servers}) as admin:
+        for future in admin.create_topics([NewTopic(name, partitions, 1)]).values():
+            future.result(30)
 
 
 def everything(servers: str, topic: str) -> list[tuple[bytes, bytes]]:

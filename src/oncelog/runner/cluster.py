@@ -62,7 +62,6 @@ class Cluster:
         wake: Callable[[Callable[[], None]], object],
         learned: Callable[[], None],
     ) -> None:
-        check_properties(properties)
         given = _DEFAULTS | {ALIASES.get(name, name): value for name, value in properties.items()} | _OWN
         self.reading = consumer_settings(for_role(given, CONSUMER))
         self.writing = producer_settings(for_role(given, PRODUCER))

@@ -117,7 +117,7 @@ class Engine:
         try:
             if self._until_end and self._is_complete and not self.agreed.is_finished:
                 await self._agreement.finish(self.agreed.run_id)
-            self.progress.look(self._holders, self._cluster)
+            self.progress.look(self._holders)
             await self._tasks.close()
             await self._tell_groups()
         finally:
@@ -197,7 +197,7 @@ class Engine:
     async def _look_now_and_then(self) -> None:
         while True:
             await asyncio.sleep(LOOKS_EVERY_S)
-            self.progress.look(self._holders, self._cluster)
+            self.progress.look(self._holders)
 
     async def _tell_time_now_and_then(self) -> None:
         told = {sink.name for stage in self.layout.stages if stage.tells_time for sink in stage.part.sinks}

@@ -52,6 +52,7 @@ class CellHolder:
         self._told = ended
         self._life: Life | None = None
         self._cell: Cell | None = None
+        self._began_at: list[int] = []
         self._heard: dict[str, tuple[int, int]] = {}
         self._pause_s = PAUSE_S
         self._timer: asyncio.TimerHandle | None = None
@@ -62,6 +63,13 @@ class CellHolder:
     def commit(self) -> Commit | None:
         """The last one that is known to stand in the journal."""
         return None if self._cell is None else self._cell.journal.commit
+
+    @property
+    def began_at(self) -> list[int]:
+        """Where its inputs stood at first; nothing before that was read from the journal."""
+        if not self._began_at and self._life is not None:
+            self._began_at = self._life.began_at
+        return self._began_at
 
     @property
     def state_entries(self) -> int:
@@ -127,6 +135,7 @@ class CellHolder:
 
     def _ended(self, life: Life, ended: Ended) -> None:
         cell = life.cell
+        self._began_at = self._began_at or life.began_at
         self._life = None
         self._tasks.begin(life.close())
         if ended.how is not End.AGAIN:

@@ -69,6 +69,7 @@ class Life:
         self.cell = cell
         self.is_over = False
         self.most_records = MOST_RECORDS
+        self.began_at: list[int] = []  # where its inputs stood when it was restored
         self._cluster = cluster
         self._brokers = cluster.brokers
         self._stage = cell.stage
@@ -158,6 +159,8 @@ class Life:
         for action in actions:
             if not self.is_over:
                 self._do(action)
+        if not self.began_at:
+            self.began_at = [source.next_offset for source in self.cell.sources]
         if not self.is_over:
             self._look_for_the_end()
             self._set_timer()

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from oncelog.clock import monotonic_s, wall_s
-from oncelog.runner.cluster import Cluster
 from oncelog.runner.holder import CellHolder
 
 _log: Final = logging.getLogger("oncelog.flow")
@@ -21,15 +20,14 @@ class Progress:
         self.recent: deque[dict[str, Any]] = deque(maxlen=KEPT)
         self._about: dict[str, Any] = {"name": flow}
         self._since_s = self._line_s = monotonic_s()
-        self._first: dict[tuple[str, int, int], int] = {}  # where the cells' inputs stood when they were first seen
         self._records = 0
 
     def began(self, flow_id: str, run_id: str) -> None:
         self._about |= {"id": flow_id, "runId": run_id}
 
-    def look(self, holders: Mapping[str, Sequence[CellHolder]], cluster: Cluster) -> None:
+    def look(self, holders: Mapping[str, Sequence[CellHolder]]) -> None:
         now_s = monotonic_s()
-        stages = {stage: self._stage(stage, each) for stage, each in holders.items()}
+        stages = {stage: self._stage(each) for stage, each in holders.items()}
         taken = sum(stage["records"] for stage in stages.values())
         since_s = max(now_s - self._since_s, 0.001)
         rows, self._records, self._since_s = taken - self._records, taken, now_s
@@ -46,16 +44,15 @@ class Progress:
             self._line_s = now_s
             _log.info("%s", self.line)
 
-    def _stage(self, stage: str, holders: Sequence[CellHolder]) -> dict[str, Any]:
+    def _stage(self, holders: Sequence[CellHolder]) -> dict[str, Any]:
         records = lag = commits = 0
         is_lag_known = True
         for holder in holders:
             commit = holder.commit
             commits += 0 if commit is None else commit.number
-            for index, each in enumerate(holder.stage.inputs):
-                position = each.log_start if commit is None else commit.inputs[index].next_offset
-                first = self._first.setdefault((stage, holder.stage.cell, index), position)
-                records += position - first
+            for index, began_at in enumerate(holder.began_at):
+                position = began_at if commit is None else commit.inputs[index].next_offset
+                records += position - began_at
                 end = holder.high_watermark(index)
                 is_lag_known = is_lag_known and end >= 0
                 lag += max(0, end - position)

@@ -12,6 +12,7 @@ from oncelog.client.door import LoopThread
 from oncelog.clock import monotonic_s
 from oncelog.flow.errors import FlowFailed, FlowRefused
 from oncelog.flow.program import Program
+from oncelog.runner.cluster import check_properties
 from oncelog.runner.engine import Engine
 from oncelog.waiting import until_set
 
@@ -26,6 +27,7 @@ def start(
     be."""
     if until not in (None, END):
         raise FlowRefused(f'until={until!r} is not known: leave it out, or say until="end"')
+    check_properties(properties)
     return Run(Engine(program, properties, run_id, until_end=until == END))
 
 

@@ -1,0 +1,60 @@
+"""A flow in processes that are killed again and again, two of them at once now and then, while its input grows."""
+
+import random
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from oncelog.chaos.life import Life
+from tests.repo.tree import ROOT
+from tests.runner.flows import Billing
+
+SEEDS = 2
+KILLS = 12
+LONGEST_LIFE_S = 2.5
+TWIN_CHANCE = 0.3
+RECORDS_A_LIFE = 2_000
+PARTITIONS = 4
+LAST_RUN_S = 120
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_outputs_are_there_once_and_state_is_the_fold(servers: str, topic: str, tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    billing = Billing(topic, servers, partitions=PARTITIONS)
+    billing.make_topics()
+    command = [sys.executable, "-m", "tests.runner.worker", servers, topic, str(PARTITIONS)]
+    pause = threading.Event()
+    lives: list[Life] = []
+    sent = 0
+
+    def begin() -> None:
+        life = Life("flow", tmp_path / f"flow-{len(lives)}.log")
+        life.launch(command, cwd=ROOT)
+        lives.append(life)
+
+    try:
+        while len(lives) < KILLS:
+            begin()
+            if chance.random() < TWIN_CHANCE:
+                pause.wait(chance.uniform(0, 0.5))
+                begin()
+            billing.send(range(sent, sent + RECORDS_A_LIFE))
+            sent += RECORDS_A_LIFE
+            pause.wait(chance.uniform(0.3, LONGEST_LIFE_S))
+            for life in lives:
+                if life.is_running:
+                    life.kill()
+    finally:
+        for life in lives:
+            life.kill()
+    assert 0 < len(billing.written()) < sent, f"seed {seed}: the kills came before or behind all work"
+    last = subprocess.run([*command, "end"], cwd=ROOT, capture_output=True, text=True, timeout=LAST_RUN_S, check=False)
+    assert last.returncode == 0, f"seed {seed}: {last.stderr}"
+    billing.check(sent)
+    assert billing.state() == billing.totals(sent), f"seed {seed}"

@@ -1,0 +1,98 @@
+"""What cannot begin is told in one sentence, with what to do about it."""
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from oncelog.embedded import Server
+from oncelog.flow import Flow, FlowRefused, Topic, json_of, text
+from tests.runner.flows import Billing, Order, Owed, make_topic
+
+
+@pytest.fixture
+def billing(own_server: Server, topic: str) -> Billing:
+    return Billing(topic, own_server.bootstrap_servers)
+
+
+def refused(flow: Flow, properties: dict[str, Any], **how: Any) -> str:
+    with pytest.raises(FlowRefused) as found:
+        flow.run(properties, until="end", **how)
+    return str(found.value)
+
+
+def test_a_topic_that_is_missing(billing: Billing) -> None:
+    assert refused(billing.flow(), billing.properties) == (
+        f"topic {billing.orders.name}, which flow {billing.name} reads, is not there: make it first, with 2 partitions"
+    )
+    billing.make_topics(billing.orders)
+    assert f"topic {billing.sums.name}, which flow {billing.name} writes" in refused(billing.flow(), billing.properties)
+
+
+def test_a_topic_with_other_partitions(billing: Billing) -> None:
+    billing.make_topics(billing.orders)
+    make_topic(billing.servers, billing.sums.name, 5)
+    assert f"topic {billing.sums.name} has 5 partitions, and flow {billing.name} says 2" in refused(
+        billing.flow(), billing.properties
+    )
+
+
+def test_another_flow_under_the_same_name(billing: Billing) -> None:
+    billing.make_topics()
+    billing.flow().run(billing.properties, until="end")
+    said = refused(billing.copy(), billing.properties)
+    assert f"the name {billing.name} belongs to another flow of this cluster" in said
+    assert f"orders ({billing.orders.name} to {billing.between.name})" in said
+
+
+def test_a_journal_of_somebody_else_s(billing: Billing) -> None:
+    billing.make_topics()
+    make_topic(billing.servers, f"oncelog.flow.{billing.name}.orders", 2)
+    assert f"the journal oncelog.flow.{billing.name}.orders has cleanup.policy=delete" in refused(
+        billing.flow(), billing.properties
+    )
+
+
+def test_a_run_with_an_end_does_not_become_one_without(billing: Billing) -> None:
+    billing.make_topics()
+    billing.flow().run(billing.properties, until="end", run_id="noon")
+    with pytest.raises(FlowRefused, match='run noon was begun with until="end"'):
+        billing.flow().start(billing.properties, run_id="noon")
+
+
+def test_what_feeds_itself_has_no_end(billing: Billing) -> None:
+    flow = Flow(billing.name, version="1")
+    looped = Topic(f"{billing.name}-looped", text, json_of(Order), partitions=2)
+    flow.read(billing.orders).merge("both", flow.read(looped)).write(looped)
+    assert "comes to no end" in refused(flow, billing.properties)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"acks": "1"}, "acks = 1: a flow writes every record once, and needs all"),
+        (
+            {"enable.idempotence": "false"},
+            "enable.idempotence = false: a flow writes every record once, and needs true",
+        ),
+        ({"group.id": "g"}, "group.id cannot be set for a flow: positions are in the flow's journals. Leave it out"),
+    ],
+    ids=["acks", "idempotence", "group"],
+)
+def test_properties_that_would_not_be_exactly_once(billing: Billing, given: dict[str, str], said: str) -> None:
+    assert refused(billing.flow(), billing.properties | given) == said
+
+
+def test_names_that_cannot_be_topics() -> None:
+    flow = Flow("a.b", version="1")
+    flow.read(Topic("in", text, json_of(Order))).map(lambda order: Owed(order.amount)).write(
+        Topic("out", text, json_of(Owed))
+    )
+    assert "flow a.b: a dot stands before the name of a stage" in refused(flow, {"bootstrap.servers": "127.0.0.1:1"})
+
+
+def test_without_msgspec_the_extra_is_named() -> None:
+    program = "import sys; sys.modules['msgspec'] = None; import oncelog.flow"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert "oncelog.flow needs msgspec, which is not installed: pip install 'oncelog[flow]'" in ran.stderr

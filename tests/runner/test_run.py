@@ -1,0 +1,107 @@
+"""A flow at work: begun, looked at, stopped."""
+
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from oncelog.chaos.life import Life
+from oncelog.client import Consumer, TopicPartition
+from oncelog.embedded import Server
+from oncelog.flow import FlowFailed
+from tests.repo.tree import ROOT
+from tests.runner.flows import Billing
+from tests.waiting import until
+
+STOPS_WITHIN_S = 3.0
+
+
+@pytest.fixture
+def billing(own_server: Server, topic: str) -> Billing:
+    found = Billing(topic, own_server.bootstrap_servers)
+    found.make_topics()
+    return found
+
+
+def test_a_run_works_until_it_is_stopped_and_another_one_goes_on(billing: Billing) -> None:
+    run = billing.flow().start(billing.properties)
+    billing.send(range(50))
+    billing.wait_for(50)
+    assert run.is_active and run.exception() is None and run.name == billing.name
+    assert run.await_termination(0.01) is False
+    run.stop()
+    assert not run.is_active and run.await_termination(1) is True
+    billing.send(range(50, 80))
+    another = billing.flow().start(billing.properties)
+    billing.wait_for(80)
+    another.stop()
+    billing.check(80)
+    assert another.id == run.id and another.run_id != run.run_id
+
+
+def test_progress_says_what_was_taken_and_what_is_left(billing: Billing) -> None:
+    billing.send(range(30))
+    run = billing.flow().start(billing.properties)
+    billing.wait_for(30)
+    run.stop()
+    last = run.last_progress
+    assert last is not None and last["name"] == billing.name and last["id"] == run.id
+    stage = last["stages"]["orders"]
+    assert (stage["cells"], stage["records"], stage["lives"]) == (2, 30, 2)
+    assert last["stages"][billing.between.name]["state"] == billing.customers
+    assert sum(each["numInputRows"] for each in run.recent_progress) == 60
+    assert run.status["isTriggerActive"] is False
+
+
+def test_positions_are_shown_to_groups(billing: Billing) -> None:
+    billing.send(range(40))
+    billing.flow().run(billing.properties, until="end")
+    with Consumer(billing.properties | {"group.id": f"{billing.name}.orders"}) as consumer:
+        found = consumer.committed([TopicPartition(billing.orders.name, index) for index in range(2)], timeout=10)
+    assert sum(each.offset for each in found) == 40
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_commits_and_says_goodbye(billing: Billing, tmp_path: Path, number: signal.Signals) -> None:
+    life = Life("flow", tmp_path / "flow.log")
+    life.launch([sys.executable, "-m", "tests.runner.worker", billing.servers, billing.name], cwd=ROOT)
+    try:
+        billing.send(range(20))
+        billing.wait_for(20)
+        life.process.send_signal(number)
+        assert life.has_ended_within(STOPS_WITHIN_S)
+    finally:
+        life.kill()
+    assert life.process.returncode == 0, life.log_text()
+    assert "it has ended" in life.log_text()
+
+
+def test_a_record_that_cannot_be_worked_on_stops_its_cell_and_no_other(billing: Billing) -> None:
+    bad = next(number for number in range(100) if billing.orders.partition_of(b"o%d" % number) == 0)
+    others = [number for number in range(100) if billing.orders.partition_of(b"o%d" % number) == 1]
+    run = billing.flow().start(billing.properties)
+    billing.send_raw(f"o{bad}", b"not json")
+    billing.send(others)
+    billing.wait_for(len(others))
+    assert run.is_active
+    run.stop()
+    failure = run.exception()
+    assert failure is not None
+    assert f"{billing.name}, stage orders, cell 0: the record at offset 0 of {billing.orders.name}" in str(failure)
+    with pytest.raises(FlowFailed, match="stage orders, cell 0"):
+        run.await_termination()
+
+
+def test_the_start_that_comes_later_has_the_flow(billing: Billing) -> None:
+    first = billing.flow().start(billing.properties)
+    billing.send(range(20))
+    billing.wait_for(20)
+    second = billing.flow().start(billing.properties)
+    billing.send(range(20, 50))
+    until(lambda: not first.is_active, "the first run's end")
+    with pytest.raises(FlowFailed, match="a run that started later"):
+        first.await_termination()
+    billing.wait_for(50)
+    second.stop()
+    billing.check(50)
