@@ -11,8 +11,8 @@ from tests.flow.world import World
 MOST_STEPS = 2_000
 
 
-def calm(seed: int = 1, *, has_plan: bool = False) -> World:
-    world = World(seed, Rules(has_plan=has_plan))
+def calm(seed: int = 1, *, has_plan: bool = False, asks: bool = False) -> World:
+    world = World(seed, Rules(has_plan=has_plan, asks=asks))
     world.limits = replace(world.limits, last_epoch=30_000)
     world.shown = [len(records.offsets) for records in world.inputs]
     return world

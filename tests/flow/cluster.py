@@ -1,15 +1,16 @@
 """What a cell's histories are about: its input, what it does with it, and brokers with the real rules of producers."""
 
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from random import Random
 from typing import Final
 
 from oncelog.clock import Now
 from oncelog.error_codes import ErrorCodes as Code
 from oncelog.flow import Cell, Input, Limits, OutputPlace, Stage
-from oncelog.flow.formats import CLAIM, COMMIT, TAKE_OVER, Claim, Commit, TakeOver, decoded
+from oncelog.flow.formats import CLAIM, COMMIT, HELD, TAKE_OVER, Claim, Commit, Held, TakeOver, decoded
 from oncelog.flow.journal import Journal
 from oncelog.flow.messages import (
     JournalBatch,
@@ -33,7 +34,8 @@ IDLE_MS: Final = 50
 KEEP_TOMBSTONES_MS: Final = 200
 JOURNAL: Final = Place("oncelog.flow.f.s", 0)
 OUTPUTS: Final = (Place("one", 0), Place("one", 1), Place("two", 0))
-NODES: Final = {place: node for node, place in enumerate((*OUTPUTS, JOURNAL))}
+ASKED: Final = Place("asked", 0)
+NODES: Final = {place: node for node, place in enumerate((*OUTPUTS, ASKED, JOURNAL))}
 KEYS: Final = b"abc"
 
 
@@ -49,6 +51,7 @@ class Rules:
     """What the mutants break outside of the room: the engine's part, and the settings of topics."""
 
     has_plan: bool = False
+    asks: bool = False  # a service, that never answers the same
     looks_into_the_log: bool = True
     connects_and_checks: bool = True
     refuses_old_batches: bool = True
@@ -58,7 +61,11 @@ class Rules:
 
 
 class Counting(Work):
-    """How often each key came, written to one of two partitions; even ones to a third; a key goes at its third."""
+    """How often each key came, written to one of two partitions; even ones to a third; a key goes at its third. Where
+    there is a service, it is asked about even ones."""
+
+    def __init__(self, service: Iterator[int] | None = None) -> None:
+        self.service = service
 
     def begin(self, state: Mapping[bytes, bytes], marks: Sequence[int]) -> None:
         super().begin(state, marks)
@@ -68,6 +75,7 @@ class Counting(Work):
         changes: dict[bytes, bytes | None] = {}
         keys: dict[Place, list[bytes]] = {}
         values: dict[Place, list[bytes]] = {}
+        asked: list[tuple[bytes, bytes]] = []
         for offset, key in zip(records.offsets, records.keys, strict=True):
             assert key is not None
             stands = changes[key] if key in changes else self.state.get(key)
@@ -75,7 +83,11 @@ class Counting(Work):
             for place, value in written:
                 keys.setdefault(place, []).append(key)
                 values.setdefault(place, []).append(value)
-        return Stepped(changes, {place: Outputs(keys[place], values[place]) for place in keys}, len(records.offsets))
+                if place == OUTPUTS[2] and self.service is not None:
+                    asked.append((key, b"%b: %d" % (value, next(self.service))))
+        held = [(ASKED, Outputs([key for key, _ in asked], [value for _, value in asked]))] if asked else []
+        outputs = {place: Outputs(keys[place], values[place]) for place in keys}
+        return Stepped(changes, outputs, len(records.offsets), held)
 
     def undo(self) -> None:
         """It keeps nothing."""
@@ -117,11 +129,13 @@ class Cluster:
         self.logs = {place: Partition(Producers(forget_after_ms=FORGET_MS)) for place in NODES}
         self.pids = FIRST_KAFKA_PID
         self.seen: Counter[str] = Counter()
-        count = random.randint(6, 14)
-        counts = [count, random.randint(3, 8)] if rules.has_plan else [count]
-        self.inputs = [self.records(count) for count in counts]
+        most = random.randint(6, 14)
+        counts = [most, random.randint(3, 8)] if rules.has_plan else [most]
+        self.inputs = [self.records(each) for each in counts]
         self.shown = [1 for _ in self.inputs]  # so many records of each input are there so far
-        self.order = [] if rules.has_plan else self.taken(0, 0, count)
+        self.service = count() if rules.asks else None
+        self.answers: list[bytes | None] = []  # what the commits hold
+        self.order = [] if rules.has_plan else self.taken(0, 0, most)
         self.tombstones: dict[tuple[int, int], int] = {}  # since when they are the last of their key
         self.fence = (-1, -1)
         self.chain: list[int] = []
@@ -140,7 +154,7 @@ class Cluster:
             retry_backoff_ms=1,
         )
         inputs = tuple(Input(f"in{index}", "id") for index in range(len(self.inputs)))
-        outputs = tuple(OutputPlace(place, "id") for place in OUTPUTS)
+        outputs = tuple(OutputPlace(place, "id") for place in (*OUTPUTS, ASKED))
         self.stage = Stage(
             flow="f", name="s", cell=0, journal=JOURNAL, inputs=inputs, outputs=outputs, has_plan=rules.has_plan
         )
@@ -174,7 +188,7 @@ class Cluster:
     def appended(self, stored: Stored) -> None:
         """Who looks at every batch as it is appended knows the order of the plans, whatever compaction takes later."""
         wire = stored.wire
-        entries = [decoded(*each) for each in wire.records if each[0][:1] in (CLAIM, TAKE_OVER, COMMIT)]
+        entries = [decoded(*each) for each in wire.records if each[0][:1] in (CLAIM, TAKE_OVER, COMMIT, HELD)]
         for entry in entries:
             if isinstance(entry, Claim) and not self.chain:
                 self.chain = [entry.journal_pid]
@@ -188,6 +202,8 @@ class Cluster:
         for entry in entries:
             if isinstance(entry, TakeOver) and entry.successor is not None and entry.successor not in self.chain:
                 self.chain.append(entry.successor)
+            elif isinstance(entry, Held):
+                self.answers += entry.values
             elif isinstance(entry, Commit) and self.rules.has_plan:
                 self.seen["commits"] += 1
                 done = self.order[: sum(each.next_offset for each in entry.inputs)]

@@ -42,7 +42,7 @@ class Mutant:
         try:
             yield
         finally:
-            for each in patches:
+            for each in reversed(patches):  # two may be of one table
                 each.stop()
 
 
@@ -235,6 +235,29 @@ def _behind_the_last(real: Any) -> Any:
     return take_over
 
 
+def _at_once(real: Any) -> Any:
+    """What is held is sent like all else, and stands in the commit beside it."""
+
+    def run(cell: Cell, *about: Any) -> bool:
+        before = len(cell.held)
+        is_full: bool = real(cell, *about)
+        for place, outputs in cell.held[before:]:
+            cell.send(place, outputs)
+        return is_full
+
+    return run
+
+
+def _sent_along(real: Any) -> Any:
+    def commit(cell: Holding) -> Event:
+        event: Event = real(cell)
+        cell.send_held(cell.held_under_way)
+        cell.held_under_way = []
+        return event
+
+    return commit
+
+
 PLANNED: Final = Rules(has_plan=True)
 NO_FENCE_RAISED: Final = (Journal, "due_epoch", lambda _: property(lambda journal: 0))
 
@@ -259,6 +282,19 @@ MUTANTS: Final = (
         "outputs before their plan",
         PLANNED,
         ((table.TABLE[State.DRAINING], Event.PLANNED, lambda row: (row[0], State.WORKING)),),
+    ),
+    Mutant(
+        "chance sent before its commit",
+        Rules(asks=True),
+        ((Cell, "_run", _at_once), (Holding, "send_held", lambda _: lambda cell, held: None)),
+    ),
+    Mutant(
+        "chance sent before its commit is acknowledged",
+        Rules(asks=True),
+        (
+            (table.TABLE[State.DRAINING], Event.PLANNED, lambda row: (row[0], State.WORKING)),
+            (table.TABLE[State.DRAINING], Event.DRAINED, lambda row: (_sent_along(row[0]), row[1])),
+        ),
     ),
     Mutant("the epoch of the outputs raised", PLAIN, ((Holding, "resume_output", _under_the_fence),)),
     Mutant("no look into the log", Rules(looks_into_the_log=False)),

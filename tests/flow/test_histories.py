@@ -22,14 +22,14 @@ SEEDS_A_MUTANT = 1_500
 @pytest.mark.parametrize("has_plan", [False, True], ids=["without a plan", "with a plan"])
 def test_every_history_ends_as_if_nothing_had_happened(has_plan: bool) -> None:
     for seed in range(SEEDS):
-        World(seed, Rules(has_plan=has_plan)).run()
+        World(seed, Rules(has_plan=has_plan, asks=seed % 2 == 0)).run()
 
 
 @pytest.mark.parametrize("has_plan", [False, True], ids=["without a plan", "with a plan"])
 def test_a_crash_at_each_step_of_a_run_changes_nothing(has_plan: bool) -> None:
     """And what was queued is lost, or arrives late."""
     for step in range(MOST_STEPS):
-        world = calm(2, has_plan=has_plan)
+        world = calm(2, has_plan=has_plan, asks=True)
         process = Process(world)
         world.holders.append(process)
         if drive(world, process, partial(is_done, world, process), most=step):

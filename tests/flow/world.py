@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Final
 
-from tests.flow.cluster import IDLE_MS, Breach, Cluster, Folded, Rules
+from tests.flow.cluster import ASKED, IDLE_MS, OUTPUTS, Breach, Cluster, Folded, Rules
 from tests.flow.process import Process
 
 MOST_HOLDERS: Final = 3
@@ -120,3 +120,9 @@ class World(Cluster):
             found = [each[1] for each in self.logs[place].records()]
             if found != expected:
                 raise Breach(f"{place}: {found} instead of {expected}")
+        found = [each[1] for each in self.logs[ASKED].records()]
+        if found != self.answers:
+            raise Breach(f"sent {found} where the commits hold {self.answers}")
+        expected = Folded(self.order).outputs[OUTPUTS[2]] if self.rules.asks else []
+        if [value.rpartition(b":")[0] for value in found if value] != expected:
+            raise Breach(f"sent {found}, asked about {expected}")

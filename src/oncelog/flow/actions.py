@@ -19,6 +19,7 @@ from oncelog.flow.formats import (
     decoded,
     encoded,
 )
+from oncelog.flow.held import held_of
 from oncelog.flow.holding import Entries, Holding
 from oncelog.flow.journal import Journal
 from oncelog.flow.messages import AppendClaim, End, Ended, JournalBatch, NeedPids
@@ -195,6 +196,7 @@ def restore(cell: Holding) -> Event | None:
         cell.offsets[place] = position.next_offset if position else -1
         cell.resume_output(place)
     cell.committed_ms = cell.now.monotonic_ms
+    cell.send_held(cell.journal.held)
     return None
 
 
@@ -266,8 +268,11 @@ def commit(cell: Holding) -> Event:
     cell.under_way = entry
     cell.run_records = cell.limits.run_records
     cell.changed_bytes, cell.has_progress, cell.committed_ms = 0, False, cell.now.monotonic_ms
-    cell.append([*cell.state_records(cell.entries.leave()), encoded(entry)], cell.now.wall_ms)
-    return Event.PLANNED if plan else Event.COMMITTED
+    cell.held_under_way = [held_of(cell.number, index, *each) for index, each in enumerate(cell.held)]
+    cell.held.clear()
+    entries = map(encoded, (*cell.held_under_way, entry))
+    cell.append([*cell.state_records(cell.entries.leave()), *entries], cell.now.wall_ms)
+    return Event.PLANNED if plan or cell.held_under_way else Event.COMMITTED
 
 
 def next_plan(cell: Holding) -> Plan | None:
@@ -291,11 +296,13 @@ def note_commit(cell: Holding, base_offset: int, timestamp_ms: int) -> None:
     commit, journal = cell.under_way, cell.journal
     assert commit is not None
     cell.proven_ms = max(cell.proven_ms, timestamp_ms)
-    records = len(cell.entries.under_way) + 1
+    records = len(cell.entries.under_way) + len(cell.held_under_way) + 1
     cell.is_copy_sound = cell.is_copy_sound and base_offset == journal.next_offset
     journal.next_offset, journal.commit = base_offset + records, commit
     cell.entries.stored()
     cell.under_way = None
+    journal.held, cell.held_under_way = cell.held_under_way, []
+    cell.send_held(journal.held)
 
 
 # --- ends

@@ -220,11 +220,11 @@ class Cell(Holding):
         """A run of records through the user's code, and of what is due; whether what it changes fits the commit."""
         records, most = source.next(count), self.run_records
         try:
-            changes, outputs, taken = self.work.run(self.sources.index(source), records, most)
+            changes, outputs, taken, held = self.work.run(self.sources.index(source), records, most)
         except Unworkable as error:
             self._cannot_go_on(f"{error}")
             return True
-        added = self.fits(changes)
+        added = self.fits(changes, held)
         if added is None:
             self.work.undo()
             if self.changed_bytes:
@@ -244,6 +244,7 @@ class Cell(Holding):
         self.has_progress = True
         for place, each in outputs.items():
             self.send(place, each)
+        self.held += held
         return True
 
     def _cannot_go_on(self, why: str) -> None:

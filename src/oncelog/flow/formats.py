@@ -14,15 +14,18 @@ except ImportError as missing:
     raise ImportError("oncelog.flow needs msgspec, which is not installed: pip install 'oncelog[flow]'") from missing
 
 VERSION: Final = 1
-CLAIM, TAKE_OVER, COMMIT, GOODBYE, STATE = b"c", b"t", b"k", b"g", b"s"
+CLAIM, TAKE_OVER, COMMIT, HELD, GOODBYE, STATE = b"c", b"t", b"k", b"o", b"g", b"s"
 
 TIME: Final = b"oncelog.time"  # header of an output: its event time, in milliseconds
 SOURCE: Final = b"oncelog.source"  # and the record that caused it: topic, partition, offset
+STAGE: Final = b"oncelog.stage"  # of a dead letter: which flow and stage could not work on it
+ERROR: Final = b"oncelog.error"  # and why
 
 MOST_CHAINED: Final = 1_000  # journal pids, each good for 32,767 take-overs
 MOST_PLACES: Final = 20_000  # inputs, or outputs, of one cell
 MOST_RANGES: Final = 10_000  # of one plan
 MOST_METRICS: Final = 64
+MOST_HELD: Final = 1_000_000  # outputs in one record
 
 Name = Annotated[str, msgspec.Meta(max_length=249)]
 Nonce = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
@@ -114,6 +117,23 @@ class Commit(Entry, frozen=True, kw_only=True):
     plan: Plan | None = None
 
 
+Cells = Annotated[list[bytes | None], msgspec.Meta(max_length=MOST_HELD)]
+Column = Annotated[list[bytes], msgspec.Meta(max_length=MOST_HELD)]
+
+
+class Held(Entry, frozen=True, kw_only=True):
+    """Outputs that do not repeat. They are sent when the commit in whose batch they stand is acknowledged; others of
+    the same key are those of older commits, and were sent."""
+
+    number: Count  # of that commit
+    index: Count  # among those of one commit
+    topic: Name
+    partition: Count
+    keys: Cells
+    values: Cells
+    headers: Annotated[dict[Name, Column], msgspec.Meta(max_length=MOST_METRICS)] = {}
+
+
 class Goodbye(Entry, frozen=True, kw_only=True):
     """This holder sends nothing any more."""
 
@@ -155,15 +175,17 @@ class Kinds:
 
 _encode: Final = msgspec.json.Encoder().encode
 _version: Final = msgspec.json.Decoder(Entry)
-_JOURNAL: Final = Kinds("journal", {CLAIM: Claim, TAKE_OVER: TakeOver, COMMIT: Commit, GOODBYE: Goodbye})
+_JOURNAL: Final = Kinds("journal", {CLAIM: Claim, TAKE_OVER: TakeOver, COMMIT: Commit, HELD: Held, GOODBYE: Goodbye})
 
 decoded: Final = _JOURNAL.decoded  # any of them but a state entry
 
 
 def encoded(entry: Entry) -> tuple[bytes, bytes]:
-    """A claim has a key of its own; of each other kind there is one record at a time."""
+    """A claim has a key of its own, and what is held is numbered; of each other kind there is one at a time."""
     return _JOURNAL.encoded(entry, own_key_of(entry))
 
 
 def own_key_of(entry: Entry) -> bytes:
+    if isinstance(entry, Held):
+        return b"%d" % entry.index
     return b"%d" % entry.journal_pid if isinstance(entry, Claim) else b""

@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from oncelog.clock import Now
 from oncelog.flow.description import COMMIT_OVERHEAD_BYTES, Holder, Limits, Stage
-from oncelog.flow.formats import STATE, Commit, Range
+from oncelog.flow.formats import STATE, Commit, Held, Range
+from oncelog.flow.held import outputs_of, size_of
 from oncelog.flow.journal import NO_FENCE, Journal
 from oncelog.flow.messages import Action, Ended, Outputs, ReadJournal, Work
 from oncelog.flow.planning import Source
@@ -122,6 +123,8 @@ class Holding:
         self.committed_ms = now.monotonic_ms
         self.number = 0
         self.under_way: Commit | None = None
+        self.held: list[tuple[Place, Outputs]] = []  # for the next commit
+        self.held_under_way: list[Held] = []  # in one that is not acknowledged yet
         self.wants_to_leave = False
 
     # --- the journal
@@ -191,10 +194,10 @@ class Holding:
 
     # --- commits
 
-    def fits(self, changes: Mapping[bytes, bytes | None]) -> int | None:
+    def fits(self, changes: Mapping[bytes, bytes | None], held: Sequence[tuple[Place, Outputs]] = ()) -> int | None:
         """How many bytes they add to the commit; None where that is too much."""
         cells = sum(map(len, changes)) + sum(map(len, filter(None, changes.values())))
-        added = cells + len(changes) * COMMIT_OVERHEAD_BYTES
+        added = cells + len(changes) * COMMIT_OVERHEAD_BYTES + sum(size_of(outputs) for _, outputs in held)
         return added if self.changed_bytes + added <= self.limits.commit_bytes else None
 
     @property
@@ -220,6 +223,12 @@ class Holding:
 
     def state_records(self, changes: Mapping[bytes, bytes | None]) -> list[tuple[bytes, bytes | None]]:
         return [(STATE + key, value) for key, value in changes.items()]
+
+    def send_held(self, held: Sequence[Held]) -> None:
+        """What stands in a commit that is there. The next one says that it was sent."""
+        for place, outputs in map(outputs_of, held):
+            self.send(place, outputs)
+            self.has_progress = True
 
     def ended(self, ended: Ended) -> None:
         self.ask(ended)

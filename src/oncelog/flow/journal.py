@@ -11,7 +11,7 @@ record, since a tombstone that compaction took would not be missed.
 
 from collections.abc import Sequence
 
-from oncelog.flow.formats import STATE, Claim, Commit, Entry, Goodbye, TakeOver, decoded
+from oncelog.flow.formats import STATE, Claim, Commit, Entry, Goodbye, Held, TakeOver, decoded
 from oncelog.flow.messages import JournalBatch
 
 Fence = tuple[int, int]  # place in the chain, epoch
@@ -27,6 +27,7 @@ class Journal:
         self.take_over: TakeOver | None = None  # the newest one that counts
         self.is_left = False  # goodbye was said behind it
         self.commit: Commit | None = None
+        self.held: list[Held] = []  # what that commit holds
         self.state: dict[bytes, bytes] = {}
 
     def copy(self) -> "Journal":
@@ -90,6 +91,7 @@ class Journal:
                 self.take_over, self.is_left = entry, False
             elif isinstance(entry, Commit):
                 self.commit = entry
+                self.held = [each for each in entries if isinstance(each, Held) and each.number == entry.number]
             elif isinstance(entry, Goodbye):
                 self.is_left = True
         for _, key, value in batch.records:

@@ -36,18 +36,28 @@ class Outputs(NamedTuple):
     values: Sequence[bytes | None]
     times: Sequence[int] | None = None  # event times: they travel in a header, and the record's own is that of sending
     sources: Sequence[bytes] | None = None  # topic, partition and offset of the causing record; a header too
+    more: Mapping[bytes, Sequence[bytes]] = {}  # headers, by their names
 
     def part(self, first: int, end: int | None = None) -> "Outputs":
-        keys, values, times, sources = self
+        keys, values, times, sources, more = self
         here = slice(first, end)
-        return Outputs(keys[here], values[here], times and times[here], sources and sources[here])
+        more = {name: column[here] for name, column in more.items()}
+        return Outputs(keys[here], values[here], times and times[here], sources and sources[here], more)
+
+    @property
+    def headers(self) -> dict[bytes, Sequence[bytes]]:
+        """All of them as columns, in their order."""
+        columns: dict[bytes, Sequence[bytes]] = {}
+        if self.times is not None:
+            columns[TIME] = [b"%d" % time_ms for time_ms in self.times]
+        if self.sources is not None:
+            columns[SOURCE] = self.sources
+        return {**columns, **self.more}
 
     def each(self) -> Iterator[Output]:
-        for at, (key, value) in enumerate(zip(self.keys, self.values, strict=True)):
-            headers = [] if self.times is None else [(TIME, b"%d" % self.times[at])]
-            if self.sources is not None:
-                headers.append((SOURCE, self.sources[at]))
-            yield Output(key, value, tuple(headers), None)
+        columns = self.headers
+        for key, value, *cells in zip(self.keys, self.values, *columns.values(), strict=True):
+            yield Output(key, value, tuple(zip(columns, cells, strict=True)), None)
 
 
 EMPTY: Final = Records((), (), (), ())
@@ -124,6 +134,7 @@ class Stepped(NamedTuple):
     changes: Mapping[bytes, bytes | None]  # of the state; None: the entry is removed
     outputs: Mapping[Place, Outputs]
     taken: int  # of the records; less than all where timers come first
+    held: Sequence[tuple[Place, Outputs]] = ()  # that do not repeat: sent from the commit
 
 
 class Unworkable(Exception):
@@ -131,7 +142,7 @@ class Unworkable(Exception):
 
 
 class Work(ABC):
-    """The user's code, as bytes. It gives the same for the same, always.
+    """The user's code, as bytes. It gives the same for the same, always, but for what is held.
 
     The mark of an input says that no record of it is waited for that is older. The least of them is the watermark: by
     it timers are due.
