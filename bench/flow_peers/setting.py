@@ -1,0 +1,11 @@
+"""What a contestant is told. The other programs run in environments where nothing of ours is installed."""
+
+import os
+import sys
+
+pipeline = sys.argv[1]
+servers = os.environ["FLOW_SERVERS"]
+app = os.environ["FLOW_APP"]  # group, application, name
+source, between, out = (os.environ[f"FLOW_{which}"] for which in ("IN", "BETWEEN", "OUT"))
+state = os.environ["FLOW_STATE"]
+partitions, out_partitions = int(os.environ["FLOW_PARTITIONS"]), int(os.environ["FLOW_OUT_PARTITIONS"])
