@@ -248,6 +248,8 @@ def commit(cell: Holding) -> Event:
         for index, source in enumerate(cell.sources):
             cell.work.mark(index, source.end_mark_ms)
         cell.has_progress = True
+    if cell.wants_to_leave and cell.has_moved:
+        cell.has_progress = True  # those who wait for its end see that it is there
     if not cell.has_progress and plan is None:
         return Event.LEFT if cell.wants_to_leave else Event.COMMITTED
     cell.number += 1
@@ -256,7 +258,7 @@ def commit(cell: Holding) -> Event:
         nonce=cell.holder.nonce,
         code=cell.holder.code,
         inputs=[
-            InputPosition(each.topic_id, source.next_offset, -1, mark_ms)
+            InputPosition(each.topic_id, source.position, -1, mark_ms)
             for each, source, mark_ms in zip(cell.stage.inputs, cell.sources, cell.work.marks, strict=True)
         ],
         outputs=[_output_position(cell, each) for each in cell.stage.outputs],

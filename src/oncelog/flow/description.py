@@ -45,7 +45,7 @@ class Stage:
         return f"{self.flow}, stage {self.name}, cell {self.cell}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Holder:
     """One life of a holder. The life after it has another nonce."""
 

@@ -217,6 +217,13 @@ class Holding:
         return min(max(mark_ms, source.end_mark_ms) for mark_ms, source in marks) >= self.due_by_time_ms
 
     @property
+    def has_moved(self) -> bool:
+        """Behind what is committed of the inputs."""
+        last = self.journal.commit
+        starts = [each.next_offset for each in last.inputs] if last else [each.log_start for each in self.stage.inputs]
+        return any(source.position > start for source, start in zip(self.sources, starts, strict=True))
+
+    @property
     def is_proof_old(self) -> bool:
         """The broker may have forgotten who holds the journal, by the time a batch that is made now arrives."""
         return self.now.wall_ms - self.proven_ms >= self.limits.fresh_ms

@@ -65,6 +65,11 @@ class Source:
         return self.end_seen_ms - self.input.wait_ms if is_at_end else -1
 
     @property
+    def position(self) -> int:
+        """All before it is taken, or was no record."""
+        return self.next_offset if self.left else max(self.next_offset, self.fetched_to)
+
+    @property
     def left(self) -> int:
         return len(self.records.offsets) - self.at
 

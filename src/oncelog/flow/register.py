@@ -46,6 +46,13 @@ class Finished(Entry, frozen=True, kw_only=True):
     run: Name
 
 
+class Stopped(Entry, frozen=True, kw_only=True):
+    """All that one start of a run began ends, wherever it is."""
+
+    nonce: Nonce
+    start: Name
+
+
 class Order(Enum):
     RUN = "run"
     PAUSE = "pause"
@@ -58,8 +65,11 @@ class Control(Entry, frozen=True, kw_only=True):
     order: Order
 
 
-FlowEntry = Identity | Cells | Run | Finished | Control
-_KINDS: Final = Kinds("flow's register", {b"f": Identity, b"n": Cells, b"r": Run, b"e": Finished, b"o": Control})
+FlowEntry = Identity | Cells | Run | Finished | Stopped | Control
+_KINDS: Final = Kinds(
+    "flow's register",
+    {b"f": Identity, b"n": Cells, b"r": Run, b"e": Finished, b"s": Stopped, b"o": Control},
+)
 
 
 def subject_of(entry: FlowEntry) -> Subject:
@@ -71,6 +81,8 @@ def subject_of(entry: FlowEntry) -> Subject:
             return "run", entry.run
         case Finished():
             return "finished", entry.run
+        case Stopped():
+            return "stopped", entry.start
         case Control():
             return "control", entry.number
         case _:
@@ -125,6 +137,9 @@ class FlowRegister(Register):
 
     def is_finished(self, run: str) -> bool:
         return self._content(("finished", run)) is not None
+
+    def is_stopped(self, start: str) -> bool:
+        return self._content(("stopped", start)) is not None
 
     def _content(self, subject: Subject) -> object:
         fact = self.fact(subject)

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 from oncelog.client.door import RegisterKind, TopicKeeper, end_offsets, topic_keeper
 from oncelog.flow.errors import FlowRefused
-from oncelog.flow.register import Cells, Finished, FlowEntry, FlowRegister, Identity, Run, encoded
+from oncelog.flow.register import Cells, Finished, FlowEntry, FlowRegister, Identity, Run, Stopped, encoded
 from oncelog.runner.cluster import Cluster
 from oncelog.runner.layout import Layout
 
@@ -60,6 +60,13 @@ class Agreement:
 
     async def finish(self, run_id: str) -> None:
         await self._say(Finished(nonce=uuid4().hex, run=run_id))
+
+    async def stop(self, start: str) -> None:
+        await self._say(Stopped(nonce=uuid4().hex, start=start))
+
+    async def is_stopped(self, start: str) -> bool:
+        self._known = await self._topic.read(self._known)
+        return self._known.is_stopped(start)
 
     async def _agree_on_the_flow(self) -> str:
         layout = self._layout

@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from oncelog.client import KafkaException
@@ -15,6 +16,7 @@ from oncelog.flow.program import Program
 from oncelog.runner import topics
 from oncelog.runner.agreeing import Agreed, Agreement
 from oncelog.runner.cluster import Cluster
+from oncelog.runner.elsewhere import CellElsewhere
 from oncelog.runner.encoding import Encoding
 from oncelog.runner.holder import CellHolder
 from oncelog.runner.layout import Layout, StageLayout
@@ -27,13 +29,33 @@ STOP_S: Final = 2.5  # for commits and goodbyes; what is not done by then is fou
 LOOKS_EVERY_S: Final = 1.0
 GROUPS_EVERY_S: Final = 5.0
 TIME_EVERY_S: Final = 0.1
+STOP_SEEN_S: Final = 0.2
 NOBODY: Final = Member()  # a group without members
+
+
+@dataclass(frozen=True)
+class Share:
+    """The cells of a flow that this process holds, while others hold the others."""
+
+    cells: Mapping[str, Collection[int]]  # by stage
+    tenancy: Tenancy
+    yields_until_ms: int = 0  # those who held them before may commit and say goodbye until then
+    start: str = ""  # that it is part of: where the register says that this was stopped, it stops
 
 
 class Engine:
     """Made in any thread; all else happens on the loop that `begin` runs on."""
 
-    def __init__(self, program: Program, properties: Mapping[str, Any], run_id: str | None, *, until_end: bool) -> None:
+    def __init__(
+        self,
+        program: Program,
+        properties: Mapping[str, Any],
+        run_id: str | None,
+        *,
+        until_end: bool,
+        share: Share | None = None,
+    ) -> None:
+        self._share = share
         self.layout = Layout(program)
         if until_end:
             self.layout.check_ends()
@@ -41,6 +63,7 @@ class Engine:
         self._run_id = run_id
         self._until_end = until_end
         self._holders: dict[str, list[CellHolder]] = {}
+        self._elsewhere: dict[str, list[CellElsewhere]] = {}
         self._tasks = Tasks()
         self._failures: list[str] = []
         self._is_stopping = False
@@ -58,8 +81,8 @@ class Engine:
         try:
             await self._cluster.start()
             found = await topics.ready(self._cluster, self.layout)
-            self._agreement = Agreement(self._cluster, self.layout)
-            self.agreed = await self._agreement.begin(self._run_id, until_end=self._until_end)
+            self.agreement = Agreement(self._cluster, self.layout)
+            self.agreed = await self.agreement.begin(self._run_id, until_end=self._until_end)
         except BaseException:
             await self._cluster.close()
             raise
@@ -69,7 +92,8 @@ class Engine:
             self.done.set()
             return
         limits = Limits(forget_after_ms=found.forget_after_ms, commit_bytes=found.commit_bytes)
-        tenancy = Tenancy(CLOCK.now().wall_ms, 0)
+        every = {layout.name: range(layout.cells) for layout in self.layout.stages}
+        share = self._share or Share(every, Tenancy(CLOCK.now().wall_ms, 0))
         writing = self._cluster.writing
         encoding = Encoding(writing.compression_type, writing.compression_level)
         for layout in self.layout.stages:
@@ -79,19 +103,31 @@ class Engine:
                     layout.part,
                     layout.stage(self.layout.flow, cell, found.ids),
                     code=self.layout.code,
-                    tenancy=tenancy,
+                    tenancy=share.tenancy,
+                    yields_until_ms=share.yields_until_ms,
                     limits=limits,
                     encode=encoding,
                     ends=self._ends_of(layout, cell),
                     ended=self._ended,
                 )
-                for cell in range(layout.cells)
+                for cell in share.cells.get(layout.name, ())
             ]
+        for layout in self.layout.stages:
+            if not self.layout.between.isdisjoint(each.name for each in layout.part.sinks):
+                self._elsewhere[layout.name] = [
+                    CellElsewhere(
+                        self._cluster, layout.stage(self.layout.flow, cell, found.ids), self._ends_of(layout, cell)
+                    )
+                    for cell in range(layout.cells)
+                    if cell not in share.cells.get(layout.name, ())
+                ]
         for holder in self._every:
             holder.begin()
         self._tasks.begin(self._look_now_and_then())
         self._tasks.begin(self._tell_groups_now_and_then())
         self._tasks.begin(self._tell_time_now_and_then())
+        if share.start:
+            self._tasks.begin(self._look_for_a_stop(share.start))
 
     def _ends_of(self, layout: StageLayout, cell: int) -> list[int | None]:
         known = self.agreed.ends or {}
@@ -115,13 +151,15 @@ class Engine:
     async def close(self) -> None:
         """When it is done. Raises FlowFailed where cells stopped that nobody asked to."""
         try:
-            if self._until_end and self._is_complete and not self.agreed.is_finished:
-                await self._agreement.finish(self.agreed.run_id)
+            if self._until_end and self._share is None and self._is_complete and not self.agreed.is_finished:
+                await self.agreement.finish(self.agreed.run_id)
             self.progress.look(self._holders)
             await self._tasks.close()
             await self._tell_groups()
         finally:
             await self._tasks.close()
+            for each in (each for every in self._elsewhere.values() for each in every):
+                each.close()
             await asyncio.gather(*(holder.close() for holder in self._every))
             await self._cluster.close()
         if self._failures:
@@ -157,17 +195,21 @@ class Engine:
     def _find_ends(self) -> None:
         """What a flow feeds itself ends where the last commits of those that feed it say, once these are all over."""
         for topic in self.layout.between:
-            if all(holder.end is not None for holder in self._feeding(topic)):
+            if all(each.is_over for each in self._feeding(topic)):
                 self._tell_time(topic)
                 ends = self._written(topic)
-                for holder in self._reading(topic):
-                    holder.end_at(topic, ends[holder.stage.cell])
+                for each in self._reading(topic):
+                    each.end_at(topic, ends[each.stage.cell])
 
-    def _feeding(self, topic: str) -> list[CellHolder]:
-        return [holder for stage in self.layout.feeding(topic) for holder in self._holders[stage.name]]
+    def _cells(self, stages: Iterable[StageLayout]) -> list[CellHolder | CellElsewhere]:
+        names = [stage.name for stage in stages]
+        return [each for name in names for each in (*self._holders[name], *self._elsewhere.get(name, ()))]
 
-    def _reading(self, topic: str) -> list[CellHolder]:
-        return [holder for stage in self.layout.stages if topic in stage.inputs for holder in self._holders[stage.name]]
+    def _feeding(self, topic: str) -> list[CellHolder | CellElsewhere]:
+        return self._cells(self.layout.feeding(topic))
+
+    def _reading(self, topic: str) -> list[CellHolder | CellElsewhere]:
+        return self._cells(stage for stage in self.layout.stages if topic in stage.inputs)
 
     def _written(self, topic: str) -> list[int]:
         """Up to where, in each partition, by the last commits of those that write it."""
@@ -185,8 +227,9 @@ class Engine:
         if mark_ms > self._told_ms.get(topic, -1):
             self._told_ms[topic] = mark_ms
             ends = self._written(topic)
-            for holder in self._reading(topic):
-                holder.hear(topic, (ends[holder.stage.cell], mark_ms))
+            for each in self._reading(topic):
+                if isinstance(each, CellHolder):
+                    each.hear(topic, (ends[each.stage.cell], mark_ms))
 
     # --- now and then
 
@@ -194,9 +237,16 @@ class Engine:
         for holder in self._every:
             holder.tell_leaders()
 
+    async def _look_for_a_stop(self, start: str) -> None:
+        while not await self.agreement.is_stopped(start):
+            await asyncio.sleep(STOP_SEEN_S)
+        self.stop()
+
     async def _look_now_and_then(self) -> None:
         while True:
             await asyncio.sleep(LOOKS_EVERY_S)
+            if self._until_end and self._elsewhere:
+                self._find_ends()
             self.progress.look(self._holders)
 
     async def _tell_time_now_and_then(self) -> None:

@@ -34,6 +34,7 @@ class CellHolder:
         *,
         code: str,
         tenancy: Tenancy,
+        yields_until_ms: int,
         limits: Limits,
         encode: Encode,
         ends: list[int | None],
@@ -47,6 +48,7 @@ class CellHolder:
         self._part = part
         self._code = code
         self._tenancy = tenancy
+        self._yields_until_ms = yields_until_ms
         self._limits = limits
         self._encode = encode
         self._told = ended
@@ -58,6 +60,10 @@ class CellHolder:
         self._timer: asyncio.TimerHandle | None = None
         self._tasks = Tasks()
         self._leaves = False
+
+    @property
+    def is_over(self) -> bool:
+        return self.end is not None
 
     @property
     def commit(self) -> Commit | None:
@@ -82,7 +88,7 @@ class CellHolder:
     def begin(self, copy: Journal | None = None) -> None:
         self._timer = None
         self.lives += 1
-        holder = Holder(nonce=uuid4().hex, tenancy=self._tenancy, code=self._code)
+        holder = Holder(uuid4().hex, self._tenancy, self._code, self._yields_until_ms)
         self._cell = Cell(
             self.stage,
             PartWork(self._part, self.stage.cell),

@@ -1,0 +1,51 @@
+"""A cell that another process holds: what it has committed, as its journal says, and whether it is at its end."""
+
+import logging
+from typing import Final
+
+from oncelog.client import KafkaError
+from oncelog.flow.description import Stage
+from oncelog.flow.formats import COMMIT, Commit, decoded
+from oncelog.runner.cluster import Cluster
+
+_log: Final = logging.getLogger("oncelog.flow")
+
+MOST_RECORDS: Final = 10_000  # that are looked at without a pause
+
+
+class CellElsewhere:
+    def __init__(self, cluster: Cluster, stage: Stage, ends: list[int | None]) -> None:
+        self.stage = stage
+        self.ends = ends
+        self.commit: Commit | None = None
+        self._reading = cluster.read(stage.journal, 0, self._look, self._failed, None, keeps_telling=False)
+
+    @property
+    def is_over(self) -> bool:
+        """All that is read up to an end is read up to there."""
+        starts = [each.log_start for each in self.stage.inputs]
+        positions = starts if self.commit is None else [each.next_offset for each in self.commit.inputs]
+        return all(end is not None and at >= end for at, end in zip(positions, self.ends, strict=True))
+
+    def end_at(self, topic: str, offset: int) -> None:
+        for index, each in enumerate(self.stage.inputs):
+            if each.topic == topic and self.ends[index] is None:
+                self.ends[index] = offset
+
+    def close(self) -> None:
+        self._reading.end()
+
+    def _look(self) -> None:
+        while (piece := self._reading.take(MOST_RECORDS)) is not None:
+            for key, value in zip(piece.keys, piece.values, strict=True):
+                if key == COMMIT and value is not None:
+                    self._take(value)
+
+    def _take(self, value: bytes) -> None:
+        """The number of a commit tells which is the newer one: what an older holder wrote late is passed over."""
+        entry = decoded(COMMIT, value)
+        if isinstance(entry, Commit) and (self.commit is None or entry.number > self.commit.number):
+            self.commit = entry
+
+    def _failed(self, error: KafkaError) -> None:
+        _log.warning("%s: its journal cannot be read now: %s", self.stage.title, error.str())
