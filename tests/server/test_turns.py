@@ -10,18 +10,21 @@ import pytest
 from oncelog.clock import SystemClock
 from oncelog.embedded import Server
 from oncelog.log.partition import PartitionLog
+from oncelog.records.header import read_header
 from oncelog.server import produce
 from oncelog.server.broker import Broker
 from oncelog.server.call import Call
 from oncelog.server.connection import Connection
 from oncelog.server.errors import ErrorCode
-from oncelog.server.topics import Topics
+from oncelog.server.fetch import Fetch
+from oncelog.server.polls import Polls
+from oncelog.server.topics import Partition, Topics
 from oncelog.server.turns import Turns, at_once
 from oncelog.wire.bounds import MOST_ELEMENTS
 from oncelog.wire.messages import Schema
 from tests.raw import RawConnection, Rec, ServerClosed, batch, message
 from tests.raw.topics import new_topic
-from tests.server.test_connection_bounds import frame
+from tests.server.test_connection_bounds import fetch_values, frame
 from tests.waiting import until
 
 
@@ -49,6 +52,8 @@ def turns(short_turns: None, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     watch(PartitionLog, "finding_time")
     watch(PartitionLog, "finding_latest")
     watch(Topics, "check_create")
+    watch(Polls, "add")
+    watch(Polls, "discard")
     return happened
 
 
@@ -82,6 +87,55 @@ def test_others_have_turns_between_topics_that_are_only_checked(server: Server, 
         raw.call("create_topics", 7, topics=wanted, timeout=1000, validate_only=True)
     assert turns.count("look") == 5
     assert most_in_one_turn(turns) <= 2
+
+
+def test_others_have_turns_while_a_fetch_begins_to_wait_at_many_partitions_and_while_it_is_forgotten(
+    server: Server, turns: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oncelog.server.fetch.AT_ONCE", 1)
+    monkeypatch.setattr("oncelog.server.fetch.ASKED_IN_A_STEP", 2)
+    topics, looks, count = server.broker.topics, server.broker.looks, 30
+    with RawConnection(server.bootstrap_servers) as raw:
+        topic = new_topic(raw, partitions=count)
+        turns.clear()
+        with RawConnection(server.bootstrap_servers) as waiting:
+            waiting.ask("fetch", 11, **fetch_values(topic, list(range(count)), max_wait=60_000))
+            until(lambda: turns.count("look") == count, "it to wait everywhere")
+            assert most_in_one_turn(turns) <= 6
+            turns.clear()
+        until(lambda: turns.count("look") == count and looks.awaited == 0, "it to be forgotten")
+    assert most_in_one_turn(turns) <= 6
+    found = topics.get(topic)
+    assert found is not None and not any(partition.polls for partition in found.partitions)
+
+
+def test_what_comes_while_a_fetch_begins_to_wait_at_many_partitions_is_noticed(
+    server: Server, short_turns: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At each of them: it was read before, and it is waited there only later."""
+    monkeypatch.setattr("oncelog.server.fetch.AT_ONCE", 1)
+    monkeypatch.setattr("oncelog.server.fetch.ASKED_IN_A_STEP", 1)
+    count, now = 4, server.broker.clock.now()
+    waiting = Fetch._waiting
+
+    with RawConnection(server.bootstrap_servers) as raw:
+        for grown in range(count):
+            topic = new_topic(raw, partitions=count)
+            found = server.broker.topics.get(topic)
+            assert found is not None
+            partition = found.partitions[grown]
+
+            def watched(self: Fetch, partition: Partition = partition) -> Any:
+                if partition.log.next_offset == 0:
+                    data = bytearray(batch([b"x"]))
+                    partition.log.append(data, read_header(data), now)
+                    partition.wake()
+                return waiting(self)
+
+            monkeypatch.setattr(Fetch, "_waiting", watched)
+            answer = raw.call("fetch", 11, **fetch_values(topic, list(range(count)), max_wait=60_000))
+            assert [bool(each.records) for each in answer.responses[0].partitions].index(True) == grown
+            until(lambda: server.broker.looks.awaited == 0, "it to be forgotten")
 
 
 # Batches that are looked into

@@ -4,7 +4,7 @@ A wait is called when one of its partitions moves, by the partition itself; nobo
 """
 
 import asyncio
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -23,6 +23,7 @@ READ_COMMITTED = 1
 NO_TOPIC_ID = bytes(16)
 AT_ONCE = 500  # partitions; a fetch of more is answered in turns
 ASKED_IN_A_STEP = 100
+UNKNOWN = -1
 SHARES = 4  # one answer takes at most this part of the memory that is left for answers
 
 
@@ -34,12 +35,13 @@ Read = tuple[Found, int, bool]
 class Asked:
     """One partition that a fetch asks for."""
 
-    __slots__ = ("error_code", "index", "max_bytes", "offset", "partition")
+    __slots__ = ("error_code", "index", "max_bytes", "offset", "partition", "seen_bytes")
 
     def __init__(self, topic: Topic | None, wanted: FetchPartition, refusal: int) -> None:
         self.index, leader_epoch, self.offset, self.max_bytes = wanted
         self.error_code = refusal
         self.partition: Partition | None = None
+        self.seen_bytes = UNKNOWN  # appended up to the last look; not known where some of it waited for the disk
         if topic is not None:
             try:
                 self.partition = partition_of(topic, self.index, leader_epoch)
@@ -57,11 +59,13 @@ class Asked:
         if partition is None or partition.is_deleted:
             return Fetched(self.index, self.error_code or ErrorCode.unknown_topic_or_partition, -1, -1, b"")
         log = partition.log
+        watermark, next_offset = log.high_watermark, log.next_offset
+        self.seen_bytes = log.appended_bytes if watermark == next_offset else UNKNOWN
         limit = min(max_bytes, self.max_bytes)
         try:
             # Behind the high watermark is what waits for the disk: there, but not to be seen yet.
-            if log.high_watermark <= self.offset <= log.next_offset or (limit <= 0 and not at_least_one):
-                return Fetched(self.index, 0, log.high_watermark, log.log_start_offset, b"")
+            if watermark <= self.offset <= next_offset or (limit <= 0 and not at_least_one):
+                return Fetched(self.index, 0, watermark, log.log_start_offset, b"")
             found = log.find(self.offset, limit, at_least_one=at_least_one)
             records: bytes | Slice
             if found is None:
@@ -86,14 +90,6 @@ def _topic(topics: Topics, name: bytes, version: int) -> Topic:
     return topic_of(topics, None, UUID(bytes=name) if name != NO_TOPIC_ID else None)
 
 
-def _each_once(topics: list[tuple[bytes, list[Asked]]]) -> list[tuple[bytes, list[Asked]]]:
-    """Partitions by topic; where one is named again, the last one counts, as in Kafka."""
-    found: dict[bytes, dict[int, Asked]] = {}
-    for name, asked in topics:
-        found.setdefault(name, {}).update({each.index: each for each in asked})
-    return [(name, list(asked.values())) for name, asked in found.items()]
-
-
 class Fetch:
     """One Fetch request, from its arrival to its answer."""
 
@@ -103,11 +99,9 @@ class Fetch:
         self._read_committed = request.isolation_level == READ_COMMITTED
         self._min_bytes: int = request.min_bytes
         self._max_bytes = min(request.max_bytes, call.broker.settings.fetch_max_bytes)
-        self._topics: list[tuple[bytes, list[Asked]]] = []
-        self._found_bytes = 0
-        self._appended_before = 0  # to the logs until then; what came since may be found as well
+        self._topics: dict[bytes, dict[int, Asked]] = {}
+        self._found_bytes = 0  # when it was last read, and what came since
         self._held_bytes = 0  # of what is read, until it is handed on
-        self._is_hidden = False  # records waited for the disk then, and nobody knows how much they are
         self._future: asyncio.Future[Encoded] | None = None
         self._enough: asyncio.Future[None] | None = None  # of an answer in turns
         self._timer: asyncio.TimerHandle | None = None
@@ -115,119 +109,135 @@ class Fetch:
         self._awaited = 0  # partitions, while it waits
 
     def ask(self, name: bytes, wanted: Sequence[FetchPartition]) -> None:
+        """Where a partition is named again, the last one counts, as in Kafka."""
         topic: Topic | None = None
         refusal = 0
         try:
             topic = _topic(self._call.broker.topics, name, self._call.version)
         except KafkaError as error:
             refusal = error.code
-        partitions: Iterable[FetchPartition] = wanted
-        if len(wanted) != 1:
-            partitions = {each.partition: each for each in wanted}.values()
-        self._topics.append((name, [Asked(topic, each, refusal) for each in partitions]))
+        asked = self._topics.setdefault(name, {})
+        for each in wanted:
+            asked[each.partition] = Asked(topic, each, refusal)
 
     def answer(self, max_wait_s: float) -> Encoded | asyncio.Future[Encoded]:
-        if len(self._topics) > 1:
-            self._topics = _each_once(self._topics)
-        topics, size_bytes, has_error = self._read(in_slices=True)  # sent in this turn of the loop
-        is_enough = self._is_enough(size_bytes) or has_error or max_wait_s <= 0 or not self._topics
-        if is_enough or not self._join_waiting():
+        topics, self._found_bytes, has_error = self._read(in_slices=True)  # sent in this turn of the loop
+        if self._is_enough() or has_error or max_wait_s <= 0 or not self._topics or not self._begin_wait():
             buffers = self._packed(topics)
             return Encoded(buffers, has_slices=Slice in map(type, buffers))
         loop = asyncio.get_running_loop()
         self._future = loop.create_future()
         self._future.add_done_callback(self._forget)
         self._timer = loop.call_later(max_wait_s, self._call.broker.looks.add, self._finish)
-        self._wait(size_bytes)
+        at_once(self._waiting())
         return self._future
 
     async def answer_in_turns(self, max_wait_s: float) -> Encoded:
         """The same for very many partitions."""
-        self._topics = _each_once(self._topics)
-        loop = asyncio.get_running_loop()
+        run, loop = self._call.broker.turns.run, asyncio.get_running_loop()
         give_up_s = loop.time() + max_wait_s
-        while True:
-            appended_before = self._appended_bytes()
-            try:
-                topics, size_bytes, has_error = await self._call.broker.turns.run(self._reading())
-                left_s = give_up_s - loop.time()
-                if self._is_enough(size_bytes) or has_error or left_s <= 0 or not self._join_waiting():
-                    buffers = await self._call.broker.aside.run(self._packed, topics)
-                    return self._held(buffers)
-            finally:
+        try:
+            while True:
+                topics, self._found_bytes, has_error = await run(self._reading())
+                is_enough = has_error or self._found_bytes >= self._min_bytes or await run(self._seeking_an_end())
+                if is_enough or loop.time() >= give_up_s or not self._begin_wait():
+                    return self._held(await self._call.broker.aside.run(self._packed, topics))
+                del topics  # too little: what is there will be read again
                 self._let_go()
-            if size_bytes + self._appended_bytes() - appended_before >= self._min_bytes:
-                self._leave_waiting()
-                continue  # it came where it had been looked already
-            del topics  # too little: what is there will be read again
-            self._enough = loop.create_future()
-            self._timer = loop.call_later(left_s, self._end_wait)  # no `wait_for`: this may run outside of a task
-            self._wait(size_bytes)
-            try:
-                await self._enough
-            finally:
-                self._forget(None)
+                is_due = False
+                while not is_due and (left_s := give_up_s - loop.time()) > 0:
+                    self._enough = loop.create_future()
+                    self._timer = loop.call_later(
+                        left_s, self._end_wait
+                    )  # not `wait_for`: perhaps no task
+                    await run(self._waiting())
+                    await self._enough
+                    self._timer.cancel()
+                    is_due = await run(self._growing())
+        finally:
+            self._let_go()
+            self._forget(None)
 
-    def _is_enough(self, found_bytes: int) -> bool:
+    def _is_enough(self) -> bool:
+        return self._found_bytes >= self._min_bytes or at_once(self._seeking_an_end())
+
+    def _seeking_an_end(self) -> Generator[None, None, bool]:
         """What is read ends with its segment. Where another one follows it will not become more, and Kafka answers."""
-        return found_bytes >= self._min_bytes or (
-            found_bytes > 0 and any(each.stands_before_the_last_segment for _, asked in self._topics for each in asked)
-        )
+        if self._found_bytes:
+            for number, (each, _) in enumerate(self._places(), 1):
+                if each.stands_before_the_last_segment:
+                    return True
+                if number % ASKED_IN_A_STEP == 0:
+                    yield
+        return False
 
-    def _join_waiting(self) -> bool:
+    def _begin_wait(self) -> bool:
         """Whether it may: else what there is, is answered."""
-        count = sum(len(asked) for _, asked in self._topics)
-        is_waiting = self._call.broker.looks.begin_wait(count)
-        self._awaited = count if is_waiting else 0
-        return is_waiting
+        count = sum(map(len, self._topics.values()))
+        if not self._awaited and self._call.broker.looks.begin_wait(count):
+            self._awaited = count
+        return self._awaited == count
 
-    def _leave_waiting(self) -> None:
-        awaited, self._awaited = self._awaited, 0
-        self._call.broker.looks.end_wait(awaited)
+    def _places(self) -> Iterator[tuple[Asked, Partition]]:
+        for asked in self._topics.values():
+            for each in asked.values():
+                if each.partition is not None:
+                    yield each, each.partition
 
-    def _partitions(self) -> list[Partition]:
-        return [each.partition for _, asked in self._topics for each in asked if each.partition is not None]
-
-    def _appended_bytes(self) -> int:
-        return sum(partition.log.appended_bytes for partition in self._partitions())
-
-    def _wait(self, found_bytes: int) -> None:
+    def _waiting(self) -> Generator[None, None, None]:
         """Until one of the partitions has grown by its part of what is lacking: before, all together cannot have. What
-        waits for the disk may be enough once it is seen."""
-        partitions = self._partitions()
-        self._found_bytes, self._appended_before = found_bytes, self._appended_bytes()
-        self._is_hidden = any(each.log.high_watermark < each.log.next_offset for each in partitions)
-        lacks_bytes = 0 if self._is_hidden else max(self._min_bytes - found_bytes, 0)
-        part_bytes = -(-lacks_bytes // len(partitions)) if partitions else 0
-        for partition in partitions:
-            partition.polls.add(self._woken, partition.log.appended_bytes + part_bytes)
+        waits for the disk may be enough once it is seen. Where it came since the last look, the wait is over."""
+        woken = self._woken
+        part_bytes = -(-(self._min_bytes - self._found_bytes) // max(self._awaited, 1))
+        for number, (each, partition) in enumerate(self._places(), 1):
+            log = partition.log
+            appended_bytes = log.appended_bytes
+            if log.high_watermark < log.next_offset:
+                each.seen_bytes, wanted_bytes = UNKNOWN, appended_bytes
+            else:
+                wanted_bytes = 0 if each.seen_bytes == UNKNOWN else each.seen_bytes + part_bytes
+                if wanted_bytes <= appended_bytes:
+                    woken()
+            if partition.is_deleted:
+                woken()
+            partition.polls.add(woken, wanted_bytes)
+            if number % ASKED_IN_A_STEP == 0:
+                yield
+
+    def _growing(self) -> Generator[None, None, bool]:
+        """Count what came since the last look as found. Whether it must be read, to know whether it is enough."""
+        is_due = False
+        for number, (each, partition) in enumerate(self._places(), 1):
+            log = partition.log
+            if each.seen_bytes == UNKNOWN or partition.is_deleted or log.offline is not None:
+                is_due = True
+            else:
+                appended_bytes = log.appended_bytes
+                self._found_bytes += appended_bytes - each.seen_bytes
+                each.seen_bytes = appended_bytes
+            if number % ASKED_IN_A_STEP == 0:
+                yield
+        return is_due or self._found_bytes >= self._min_bytes
 
     def _woken(self) -> None:
         """Look again once this round of the loop is over: what woke us may have more to do, and so may others."""
-        if not self._is_due and self._is_waiting():
+        if self._enough is not None:
+            self._end_wait()
+        elif not self._is_due:
             self._is_due = True
             self._call.broker.looks.add(self._look)
 
-    def _is_waiting(self) -> bool:
-        future = self._future or self._enough
-        return future is not None and not future.done()
-
     def _look(self) -> None:
         self._is_due = False
-        if not self._is_waiting():
+        if self._future is None or self._future.done():
             return
-        found_bytes = self._found_bytes + self._appended_bytes() - self._appended_before
-        is_gone = any(partition.is_deleted or partition.log.offline for partition in self._partitions())
-        if found_bytes >= self._min_bytes or self._is_hidden or is_gone:
-            if self._enough is not None:
-                self._end_wait()
-                return
-            topics, found_bytes, has_error = self._read()
-            if self._future is not None and (self._is_enough(found_bytes) or has_error):
+        if at_once(self._growing()):
+            topics, self._found_bytes, has_error = self._read()
+            if self._is_enough() or has_error:
                 self._future.set_result(self._held(self._packed(topics)))
                 return
             self._let_go()
-        self._wait(found_bytes)
+        at_once(self._waiting())
 
     def _end_wait(self) -> None:
         if self._enough is not None and not self._enough.done():
@@ -238,11 +248,19 @@ class Fetch:
             self._future.set_result(self._held(self._packed(self._read()[0])))
 
     def _forget(self, _: object) -> None:
-        self._leave_waiting()
         if self._timer is not None:
             self._timer.cancel()
-        for partition in self._partitions():
-            partition.polls.discard(self._woken)
+        if self._awaited:
+            self._call.broker.turns.go_through(self._forgetting())  # many may hang up at once
+
+    def _forgetting(self) -> Generator[None, None, None]:
+        woken = self._woken
+        for number, (_, partition) in enumerate(self._places(), 1):
+            partition.polls.discard(woken)
+            if number % ASKED_IN_A_STEP == 0:
+                yield
+        awaited, self._awaited = self._awaited, 0
+        self._call.broker.looks.end_wait(awaited)
 
     def _read(self, *, in_slices: bool = False) -> Read:
         """What there is now: by topic, how many bytes, and whether something went wrong."""
@@ -261,9 +279,9 @@ class Fetch:
         size_bytes = 0
         has_error = False
         topics = []
-        for name, asked in self._topics:
+        for name, asked in self._topics.items():
             found = []
-            for each in asked:
+            for each in asked.values():
                 if not in_slices:
                     left = min(left, unsent.left_bytes // SHARES)
                 fetched = each.read(left, at_least_one=size_bytes == 0 and free_bytes > 0, in_slices=in_slices)
