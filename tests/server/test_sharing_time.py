@@ -9,6 +9,7 @@ import pytest
 from oncelog.embedded import Server
 from oncelog.server.connection import Connection
 from oncelog.server.eagerly import Pending, begun
+from oncelog.server.interpreter import MIDDLE, YOUNG, keep_pauses_short
 from oncelog.server.turns import TURN_MS, Turns
 from tests.raw import RawConnection, batch
 from tests.waiting import until
@@ -137,6 +138,27 @@ async def test_an_error_before_the_first_wait_is_raised_at_once() -> None:
 
     with pytest.raises(LookupError):
         begun(fails())
+
+
+async def test_the_garbage_collector_looks_through_little_at_a_time() -> None:
+    """However much comes: 980,000 objects when 200 fetches wait at 4,900 partitions."""
+    looked_through: list[int] = []
+
+    def watch(phase: str, about: dict[str, int]) -> None:
+        if phase == "start":
+            looked_through.append(sum(len(gc.get_objects(each)) for each in range(about["generation"] + 1)))
+
+    keeping = asyncio.create_task(keep_pauses_short())
+    await asyncio.sleep(0)
+    gc.callbacks.append(watch)
+    try:
+        kept: list[list[int]] = [[] for _ in range(200_000)]
+        gc.collect()
+    finally:
+        gc.callbacks.remove(watch)
+        keeping.cancel()
+    assert len(kept) == 200_000
+    assert max(looked_through) <= 1.5 * YOUNG * (MIDDLE + 1)
 
 
 def test_a_connection_that_is_gone_leaves_nothing_to_the_garbage_collector(server: Server) -> None:
