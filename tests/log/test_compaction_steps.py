@@ -1,12 +1,12 @@
 """A compaction's two ends go in steps, so that who appends waits for the disk as little as can be."""
 
-from collections.abc import Callable, Generator
 from typing import Any
 
 import pytest
 
 from oncelog.log.compaction import CompactionJob
 from oncelog.log.partition import PartitionLog
+from oncelog.log.steps import Steps
 from tests.log.memory_disk import MemoryDisk
 from tests.log.support import FOLDER, NOW, open_log
 from tests.log.test_compaction import CONFIG, close_active, latest, put_keys
@@ -28,13 +28,14 @@ class NotingDisk(MemoryDisk):
         return super().step(operation, path)
 
 
-def go_on(steps: Generator[Callable[[], None], None, Any], disk: NotingDisk, most: int = 1 << 30) -> Any:
+def go_on(steps: Steps[Any], disk: NotingDisk, most: int = 1 << 30) -> Any:
     """What the steps answer; None where they are not at their end after so many."""
     for _ in range(most):
         try:
             wait = next(steps)
         except StopIteration as end:
             return end.value
+        assert wait is not None
         disk.is_aside = True
         wait()
         disk.is_aside = False
@@ -113,4 +114,4 @@ def test_enough_steps_are_gone_through() -> None:
     disk = NotingDisk()
     log = filled(disk)
     finishing = log.finishing_compaction(finished_run(log, disk))
-    assert 3 < sum(1 for wait in finishing if wait() is None) <= STEPS
+    assert 3 < sum(1 for wait in finishing if wait is not None and wait() is None) <= STEPS

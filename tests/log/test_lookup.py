@@ -7,6 +7,7 @@ import pytest
 
 from oncelog.log import lookup
 from oncelog.log.partition import PartitionLog
+from oncelog.log.steps import Steps
 from oncelog.records.header import HEADER, BatchHeader, read_header, restamp_crc
 from oncelog.records.read import body_of
 from tests.log.memory_disk import MemoryDisk
@@ -100,7 +101,7 @@ def test_the_latest_record_is_found_by_a_wrong_index_too() -> None:
 # In steps
 
 
-def longest_step(monkeypatch: pytest.MonkeyPatch, steps: lookup.Steps[T]) -> tuple[T, int, int]:
+def longest_step(monkeypatch: pytest.MonkeyPatch, steps: Steps[T]) -> tuple[T, int, int]:
     """What they come to, the most headers that one of them looks at, and how many bodies were left to a thread."""
     looked = [0]
     left = 0

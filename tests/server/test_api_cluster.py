@@ -1,17 +1,16 @@
 """What clients ask before they begin: versions, brokers, topics, coordinators, pids."""
 
 import struct
-from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from oncelog.embedded import Server
+from oncelog.log.steps import at_once
 from oncelog.server.api import apis
 from oncelog.server.errors import ErrorCode
 from tests.raw import RawConnection, message
 from tests.raw.topics import new_topic
-from tests.server.topics_support import EVERY_TURN_IS_OVER
 
 
 def listed(answer: Any) -> dict[int, tuple[int, int]]:
@@ -118,13 +117,9 @@ def test_naming_a_topic_makes_it_where_both_sides_allow_that(raw: RawConnection)
 
 def test_a_topic_that_somebody_else_is_making_is_asked_for_again(server: Server, raw: RawConnection) -> None:
     topics = server.broker.topics
-    making = topics.create_in_turns("on-its-way", 2, {}, server.broker.clock.now(), EVERY_TURN_IS_OVER)
-
-    def go_on() -> None:
-        with suppress(StopIteration):
-            making.send(None)
-
-    for wanted in (ErrorCode.leader_not_available, ErrorCode.leader_not_available, ErrorCode.none):
+    making = topics.creating("on-its-way", 2, {}, server.broker.clock.now())
+    goes_on = [lambda: next(making), lambda: next(making), lambda: at_once(making)]
+    for go_on, wanted in zip(goes_on, [ErrorCode.leader_not_available] * 2 + [ErrorCode.none], strict=True):
         server.call(go_on)
         answer = raw.call("metadata", 9, topics=[{"name": "on-its-way"}], allow_auto_topic_creation=True)
         assert answer.topics[0].error_code is wanted

@@ -11,6 +11,7 @@ from crc32c import crc32c
 
 from oncelog.embedded import Server
 from oncelog.log.disk import File
+from oncelog.log.steps import at_once
 from oncelog.records.header import Buffer
 from oncelog.records.read import LEAST_LIMIT_BYTES
 from oncelog.records.trim import trim
@@ -337,7 +338,7 @@ def test_what_is_in_the_log_already_is_not_refused_for_its_age(server: Server, r
 def set_configs(server: Server, name: str, configs: dict[str, str | None]) -> None:
     topic = server.broker.topics.get(name)
     assert topic is not None
-    server.broker.topics.alter_configs(topic, configs, server.broker.clock.now())
+    at_once(server.broker.topics.altering_configs(topic, configs, server.broker.clock.now()))
 
 
 def test_acks_all_waits_for_no_more_copies_than_there_are(raw: RawConnection) -> None:

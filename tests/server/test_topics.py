@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from functools import partial
 from pathlib import Path
 from shutil import copytree
 
@@ -10,6 +11,7 @@ import pytest
 
 from oncelog.log.disk import RealDisk
 from oncelog.log.errors import LogStorageError
+from oncelog.log.steps import Steps, at_once
 from oncelog.server.config_resources import describe_topic
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.settings import Settings
@@ -109,7 +111,7 @@ def test_minus_one_means_the_default_count(tmp_path: Path) -> None:
 def test_configs_that_kafka_refuses_are_refused(topics: Topics, name: str, value: str | None) -> None:
     assert refusal(lambda: topics.create("a", 1, {name: value}, NOW)) is ErrorCode.invalid_config
     topic = topics.create("a", 1, {}, NOW)
-    assert refusal(lambda: topics.alter_configs(topic, {name: value}, NOW)) is ErrorCode.invalid_config
+    assert refusal(lambda: at_once(topics.altering_configs(topic, {name: value}, NOW))) is ErrorCode.invalid_config
     assert topic.configs == {}
 
 
@@ -155,10 +157,10 @@ def test_an_unknown_config_names_the_nearest(topics: Topics) -> None:
 
 def test_a_topics_config_goes_before_the_servers_and_reaches_its_logs(topics: Topics) -> None:
     topic = topics.create("a", 2, {"segment.bytes": "5000"}, NOW)
-    topics.alter_broker_configs({"log.segment.bytes": "7000", "log.retention.ms": "9000"}, NOW)
+    at_once(topics.altering_broker_configs({"log.segment.bytes": "7000", "log.retention.ms": "9000"}, NOW))
     for partition in topic.partitions:
         assert (partition.log.config.segment_bytes, partition.log.config.retention_ms) == (5000, 9000)
-    topics.alter_configs(topic, {"retention.ms": "-1", "cleanup.policy": "compact"}, NOW)
+    at_once(topics.altering_configs(topic, {"retention.ms": "-1", "cleanup.policy": "compact"}, NOW))
     for partition in topic.partitions:
         assert (partition.log.config.segment_bytes, partition.log.config.retention_ms) == (7000, -1)
         assert partition.log.config.compacts and not partition.log.config.deletes
@@ -172,9 +174,9 @@ def test_every_default_of_a_topic_is_what_the_servers_settings_say() -> None:
 
 
 def test_a_client_makes_a_topic_by_naming_it_unless_that_is_off(tmp_path: Path) -> None:
-    assert open_topics(tmp_path / "on").auto_create("a", NOW).name == "a"
+    assert at_once(open_topics(tmp_path / "on").auto_creating("a", NOW)).name == "a"
     topics = open_topics(tmp_path / "off", auto_create_topics_enable=False)
-    assert refusal(lambda: topics.auto_create("a", NOW)) is ErrorCode.unknown_topic_or_partition
+    assert refusal(lambda: at_once(topics.auto_creating("a", NOW))) is ErrorCode.unknown_topic_or_partition
 
 
 # Taking turns
@@ -182,20 +184,20 @@ def test_a_client_makes_a_topic_by_naming_it_unless_that_is_off(tmp_path: Path) 
 
 async def test_while_a_topic_is_made_its_name_and_its_partitions_count_as_taken(tmp_path: Path) -> None:
     topics = open_topics(tmp_path, oncelog_max_partitions=5)
-    making = asyncio.create_task(topics.create_in_turns("a.b", 4, {}, NOW, EVERY_TURN_IS_OVER))
+    making = asyncio.create_task(EVERY_TURN_IS_OVER.run(topics.creating("a.b", 4, {}, NOW)))
     await asyncio.sleep(0)
     assert topics.get("a.b") is None
     assert refusal(lambda: topics.create("a.b", 1, {}, NOW)) is ErrorCode.topic_already_exists
     assert refusal(lambda: topics.create("a_b", 1, {}, NOW)) is ErrorCode.topic_already_exists
     assert refusal(lambda: topics.create("c", 2, {}, NOW)) is ErrorCode.invalid_partitions
-    topics.alter_broker_configs({"log.segment.bytes": "5000"}, NOW)
+    at_once(topics.altering_broker_configs({"log.segment.bytes": "5000"}, NOW))
     made = await making
     assert topics.get("a.b") is made
     assert [partition.log.config.segment_bytes for partition in made.partitions] == [5000] * 4
 
 
 async def test_a_creation_that_is_given_up_half_way_leaves_nothing_in_the_way(topics: Topics, tmp_path: Path) -> None:
-    making = asyncio.create_task(topics.create_in_turns("a", 4, {}, NOW, EVERY_TURN_IS_OVER))
+    making = asyncio.create_task(EVERY_TURN_IS_OVER.run(topics.creating("a", 4, {}, NOW)))
     await asyncio.sleep(0)
     making.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -209,10 +211,10 @@ async def test_a_creation_that_is_given_up_half_way_leaves_nothing_in_the_way(to
 
 async def test_a_topic_that_is_deleted_while_it_grows_stays_deleted(topics: Topics, tmp_path: Path) -> None:
     topic = topics.create("a", 1, {}, NOW)
-    growing = asyncio.create_task(topics.add_partitions(topic, 5, NOW, EVERY_TURN_IS_OVER))
+    growing = asyncio.create_task(EVERY_TURN_IS_OVER.run(topics.adding_partitions(topic, 5, NOW)))
     await asyncio.sleep(0)
     with pytest.raises(KafkaError, match="growing already"):
-        await topics.add_partitions(topic, 6, NOW, EVERY_TURN_IS_OVER)
+        await EVERY_TURN_IS_OVER.run(topics.adding_partitions(topic, 6, NOW))
     delete_at_once(topics, topic)
     with pytest.raises(KafkaError) as caught:
         await growing
@@ -220,6 +222,56 @@ async def test_a_topic_that_is_deleted_while_it_grows_stays_deleted(topics: Topi
     assert (topics.all(), topics.partition_count) == ([], 0)
     topics.close()
     assert open_topics(tmp_path).all() == []
+
+
+def until_the_disk_is_waited_for(steps: Steps[object]) -> None:
+    """The record is in the log then, and nothing else is to be waited for before."""
+    while True:
+        wait = next(steps)
+        if wait is not None and not isinstance(wait, partial) and wait.__name__ == "flush":
+            return
+        if wait is not None:
+            wait()
+
+
+def test_of_changes_that_wait_for_the_disk_together_the_last_one_counts(topics: Topics, tmp_path: Path) -> None:
+    topic = topics.create("a", 1, {}, NOW)
+    first = topics.altering_configs(topic, {"retention.ms": "1"}, NOW)
+    growing = topics.adding_partitions(topic, 3, NOW)
+    second = topics.altering_configs(topic, {"retention.ms": "2"}, NOW)
+    for steps in (first, growing, second):
+        until_the_disk_is_waited_for(steps)
+    assert len(topic.partitions) == 1, "what is stored in the others must be found again"
+    for steps in (second, growing, first):
+        at_once(steps)
+    assert [partition.log.config.retention_ms for partition in topic.partitions] == [2] * 3
+    topics.close()
+    (again,) = open_topics(tmp_path).all()
+    assert (len(again.partitions), again.configs) == (3, {"retention.ms": "2"})
+
+
+def test_a_topic_that_is_deleted_when_its_new_partitions_wait_for_the_disk_takes_them_along(
+    topics: Topics, tmp_path: Path
+) -> None:
+    topic = topics.create("a", 1, {}, NOW)
+    growing = topics.adding_partitions(topic, 3, NOW)
+    until_the_disk_is_waited_for(growing)
+    delete_at_once(topics, topic)
+    at_once(growing)
+    assert (topics.all(), topics.partition_count, len(topic.partitions)) == ([], 0, 1)
+    topics.remove_deleted()
+    assert {path.name for path in tmp_path.iterdir()} == {"__oncelog_metadata-0"}
+    assert len(topics.create("a", 1, {}, NOW).partitions) == 1
+
+
+async def test_a_topic_whose_maker_hangs_up_when_only_the_disk_is_waited_for_is_there(topics: Topics) -> None:
+    making = topics.creating("a", 2, {}, NOW)
+    until_the_disk_is_waited_for(making)
+    assert topics.get("a") is None
+    assert refusal(lambda: topics.create("a", 1, {}, NOW)) is ErrorCode.topic_already_exists
+    making.close()
+    found = topics.get("a")
+    assert found is not None and len(found.partitions) == topics.partition_count == 2
 
 
 # Deleting
@@ -272,7 +324,7 @@ def test_deleting_can_be_forbidden_and_internal_topics_stay(tmp_path: Path) -> N
     topics.settings.delete_topic_enable = True
     internal = topics.create("b", 1, {}, NOW, is_internal=True)
     assert refusal(lambda: delete_at_once(topics, internal)) is ErrorCode.invalid_topic_exception
-    assert refusal(lambda: topics.alter_configs(internal, {}, NOW)) is ErrorCode.invalid_topic_exception
+    assert refusal(lambda: at_once(topics.altering_configs(internal, {}, NOW))) is ErrorCode.invalid_topic_exception
 
 
 def test_two_who_remove_what_was_deleted_remove_all_of_it(tmp_path: Path) -> None:

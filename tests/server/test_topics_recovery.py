@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from oncelog.log.disk import Disk, RealDisk
+from oncelog.log.steps import at_once
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.folders import Folders
 from oncelog.server.metadata_log import MetadataLog
@@ -30,14 +31,14 @@ def test_everything_is_there_again_after_a_start(topics: Topics, tmp_path: Path)
     topics.create("internal", 1, {}, NOW, is_internal=True)
     append(topic.partitions[1])
     grow_to(topics, topic, 3)
-    topics.alter_broker_configs({"message.max.bytes": "5000"}, NOW)
+    at_once(topics.altering_broker_configs({"message.max.bytes": "5000"}, NOW))
     before = state(topics)
     topics.close()
     again = open_topics(tmp_path)
     assert state(again) == before
     assert (internal := again.get("internal")) is not None and internal.is_internal
     assert again.settings.message_max_bytes == 5000
-    again.alter_broker_configs({}, NOW)
+    at_once(again.altering_broker_configs({}, NOW))
     assert again.settings.message_max_bytes == 1_048_588
 
 
@@ -165,7 +166,7 @@ def delete(topics: Topics) -> None:
 def alter(topics: Topics) -> None:
     topic = topics.get("old")
     assert topic is not None
-    topics.alter_configs(topic, {"retention.ms": "77"}, NOW)
+    at_once(topics.altering_configs(topic, {"retention.ms": "77"}, NOW))
 
 
 CHANGES: dict[str, Change] = {
@@ -173,7 +174,7 @@ CHANGES: dict[str, Change] = {
     "grow": grow,
     "delete": delete,
     "alter": alter,
-    "settings": lambda topics: topics.alter_broker_configs({"message.max.bytes": "5000"}, NOW),
+    "settings": lambda topics: at_once(topics.altering_broker_configs({"message.max.bytes": "5000"}, NOW)),
 }
 
 

@@ -9,17 +9,18 @@ import pytest
 
 from oncelog.clock import SystemClock
 from oncelog.embedded import Server
+from oncelog.log.disk import RealDisk, RealFile
 from oncelog.log.partition import PartitionLog
+from oncelog.log.steps import at_once
 from oncelog.records.header import read_header
 from oncelog.server import produce
 from oncelog.server.broker import Broker
 from oncelog.server.call import Call
 from oncelog.server.connection import Connection
 from oncelog.server.errors import ErrorCode
-from oncelog.server.fetch import Fetch
 from oncelog.server.polls import Polls
 from oncelog.server.topics import Partition, Topics
-from oncelog.server.turns import Turns, at_once
+from oncelog.server.turns import Turns
 from oncelog.wire.bounds import MOST_ELEMENTS
 from oncelog.wire.messages import Schema
 from tests.raw import RawConnection, Rec, ServerClosed, batch, message
@@ -116,8 +117,7 @@ def test_what_comes_while_a_fetch_begins_to_wait_at_many_partitions_is_noticed(
     monkeypatch.setattr("oncelog.server.fetch.AT_ONCE", 1)
     monkeypatch.setattr("oncelog.server.fetch.ASKED_IN_A_STEP", 1)
     count, now = 4, server.broker.clock.now()
-    waiting = Fetch._waiting
-
+    add = Polls.add
     with RawConnection(server.bootstrap_servers) as raw:
         for grown in range(count):
             topic = new_topic(raw, partitions=count)
@@ -125,14 +125,14 @@ def test_what_comes_while_a_fetch_begins_to_wait_at_many_partitions_is_noticed(
             assert found is not None
             partition = found.partitions[grown]
 
-            def watched(self: Fetch, partition: Partition = partition) -> Any:
-                if partition.log.next_offset == 0:
+            def watched(*arguments: Any, partition: Partition = partition) -> None:
+                add(*arguments)
+                if partition.log.next_offset == 0:  # at the first of them
                     data = bytearray(batch([b"x"]))
                     partition.log.append(data, read_header(data), now)
                     partition.wake()
-                return waiting(self)
 
-            monkeypatch.setattr(Fetch, "_waiting", watched)
+            monkeypatch.setattr(Polls, "add", watched)
             answer = raw.call("fetch", 11, **fetch_values(topic, list(range(count)), max_wait=60_000))
             assert [bool(each.records) for each in answer.responses[0].partitions].index(True) == grown
             until(lambda: server.broker.looks.awaited == 0, "it to be forgotten")
@@ -193,6 +193,41 @@ def test_a_request_with_too_much_to_look_into_is_served_in_part_and_may_come_aga
         assert codes == [ErrorCode.none, ErrorCode.not_enough_replicas, ErrorCode.not_enough_replicas]
         again = raw.call("produce", 9, **compacted_produce(topic))
         assert again.responses[0].partition_responses[0].base_offset == 1
+
+
+# What waits for the disk
+
+
+def test_changes_to_topics_wait_for_the_disk_aside(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = server.call(lambda: threading.current_thread().name)
+    waited: list[str] = []
+
+    def watch(owner: type, method: str) -> None:
+        whole = getattr(owner, method)
+
+        def watched(*arguments: Any) -> Any:
+            waited.append(threading.current_thread().name)
+            return whole(*arguments)
+
+        monkeypatch.setattr(owner, method, watched)
+
+    def change(api: str, version: int, **values: Any) -> None:
+        waited.clear()
+        with RawConnection(server.bootstrap_servers) as raw:
+            raw.call(api, version, **values)
+        assert waited and loop not in waited, api
+
+    watch(RealDisk, "sync_folder")
+    watch(RealFile, "fdatasync")
+    own = {"name": "aside", "num_partitions": 2, "replication_factor": 1, "assignments": [], "configs": []}
+    config = {"name": "retention.ms", "value": "1000000", "config_operation": 0}
+    resource = {"resource_type": 2, "resource_name": "aside", "configs": [config]}
+    grown = {"name": "aside", "count": 4, "assignments": None}
+    change("create_topics", 7, topics=[own], timeout=1000, validate_only=False)
+    change("metadata", 9, topics=[{"name": "named-aside"}], allow_auto_topic_creation=True)
+    change("incremental_alter_configs", 1, resources=[resource], validate_only=False)
+    change("create_partitions", 3, topics=[grown], timeout=1000, validate_only=False)
+    change("delete_topics", 5, topic_names=["aside", "named-aside"], timeout=1000)
 
 
 # Requests that name very much

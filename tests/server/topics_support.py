@@ -1,6 +1,5 @@
 """What the tests of topics share: topics on a disk, a record in one of them, and what there is."""
 
-import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,13 +7,14 @@ import pytest
 
 from oncelog.clock import ManualClock
 from oncelog.log.disk import Disk, RealDisk
+from oncelog.log.steps import at_once
 from oncelog.producers import ProducerMap
 from oncelog.records.build import build_batch
 from oncelog.records.header import read_header
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.settings import Settings
 from oncelog.server.topics import Partition, Topic, Topics
-from oncelog.server.turns import Turns, at_once
+from oncelog.server.turns import Turns
 
 NOW = ManualClock().now()
 
@@ -46,7 +46,7 @@ def state(topics: Topics) -> dict[str, object]:
 
 
 def grow_to(topics: Topics, topic: Topic, count: int) -> None:
-    asyncio.run(topics.add_partitions(topic, count, NOW, EVERY_TURN_IS_OVER))
+    at_once(topics.adding_partitions(topic, count, NOW))
 
 
 def delete_at_once(topics: Topics, topic: Topic) -> None:

@@ -98,9 +98,13 @@ class Checkpointer:
             except OSError as error:
                 logger.warning("the recovery point of %s stays where it is: %s", plan.folder, error)
 
+    def is_at(self, folder: str) -> bool:
+        """Whether a flush of that log may run now. One that begins later finds that it no longer holds."""
+        return self._flushed == folder
+
     def wait(self, folder: str) -> None:
-        """Until the flush of that log, if it runs now, is over. One that begins later finds that it no longer holds."""
-        if self._flushed == folder:
+        """Until the flush of that log, if it runs now, is over."""
+        if self.is_at(folder):
             with self._lock:
                 return
 

@@ -9,7 +9,6 @@ were. A tombstone stays for `delete.retention.ms` after the first pass that met 
 """
 
 import logging
-from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Event
@@ -25,6 +24,7 @@ from oncelog.log.handles import Handles
 from oncelog.log.names import CLEANED, cleaned_path
 from oncelog.log.parts import Parts
 from oncelog.log.segment import Segment
+from oncelog.log.steps import Steps
 
 logger = logging.getLogger(__name__)
 
@@ -95,10 +95,7 @@ class CompactionJob:
             logger.warning("%s keeps files of a compaction until the next start: %s", self.folder, error)
 
 
-Wait = Callable[[], None]
-
-
-def begin(log: Parts, now: Now) -> Generator[Wait, None, CompactionJob | None]:
+def begin(log: Parts, now: Now) -> Steps[CompactionJob | None]:
     if not log.config.compacts:
         return None
     state = load_state(log.disk, log.folder)
@@ -130,7 +127,7 @@ def _is_ahead_of_the_point(log: Parts, segments: list[Segment]) -> bool:
     return newest is None or newest.point.base_offset < segments[-1].end_offset
 
 
-def finish(log: Parts, job: CompactionJob) -> Generator[Wait, None, None]:
+def finish(log: Parts, job: CompactionJob) -> Steps[None]:
     if job.damage:
         log.health.go_offline(f"compaction found damage below the recovery point: {job.damage}")
     newest = next(snapshots.newest_first(log.disk, log.folder), None)

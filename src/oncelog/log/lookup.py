@@ -4,11 +4,11 @@ Headers alone tell which batch to look into, and one body tells which record it 
 them, so a header may promise a time that no record of its batch has: then its word is taken. To go on to the next body
 instead would let a client make one question cost as much as it cares to store.
 
-It is done in steps: a pause after so many headers (`None` is yielded), and a body that is much is looked into by
-whatever thread runs what is yielded. Where segments went meanwhile, it begins anew.
+It is done in `steps`: a pause after so many headers, and a body that is much is looked into aside. Where segments went
+meanwhile, it begins anew.
 """
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
@@ -16,6 +16,7 @@ from oncelog.log.errors import LogStorageError
 from oncelog.log.index import Entry
 from oncelog.log.segment import DEFAULT_INTERVAL_BYTES, Segment
 from oncelog.log.segments import Segments
+from oncelog.log.steps import Steps
 from oncelog.records.errors import InvalidRecord
 from oncelog.records.header import NO_TIMESTAMP, BatchHeader
 from oncelog.records.read import batch_header, body_of, times_in
@@ -24,7 +25,6 @@ HEADERS_IN_A_STEP = 1000
 LIGHT_BYTES = 4096  # of a batch that is not compressed: some hundred records at most
 
 T = TypeVar("T")
-Steps = Generator[Callable[[], None] | None, None, T]
 
 
 class TimestampOffset(NamedTuple):

@@ -2,7 +2,8 @@
 
 import errno
 import logging
-from collections.abc import Callable, Generator
+from collections.abc import Callable
+from functools import partial
 from typing import Concatenate, ParamSpec, Self, TypeVar
 
 from oncelog.clock import Now
@@ -15,13 +16,14 @@ from oncelog.log.epochs import LeaderEpochs
 from oncelog.log.errors import Damaged, LogStorageError, OffsetOutOfRange
 from oncelog.log.flush import Flusher, FlushPlan
 from oncelog.log.handles import Handles
-from oncelog.log.lookup import Steps, TimestampOffset
+from oncelog.log.lookup import TimestampOffset
 from oncelog.log.names import EPOCH_FILE
 from oncelog.log.parts import Parts
 from oncelog.log.recovery import Recovered, Recovery
 from oncelog.log.segments import Segments
 from oncelog.log.slices import Slice, find_batches
 from oncelog.log.staged import Fenced, Staged
+from oncelog.log.steps import Steps, Wait, at_once
 from oncelog.log.verdict import what_to_do
 from oncelog.producers import ProducerMap
 
@@ -242,13 +244,13 @@ class PartitionLog:
             raise LogStorageError(f"{self.folder}: {error}") from error
 
     def offset_for_time(self, timestamp_ms: int) -> TimestampOffset | None:
-        return _at_once(self.finding_time(timestamp_ms))
+        return at_once(self.finding_time(timestamp_ms))
 
     def max_timestamp(self) -> TimestampOffset | None:
-        return _at_once(self.finding_latest())
+        return at_once(self.finding_latest())
 
     def finding_time(self, timestamp_ms: int) -> Steps[TimestampOffset | None]:
-        """The same in steps, as `lookup.Steps` are."""
+        """The same in steps."""
         return lookup.while_unchanged(
             self.segments,
             lambda: lookup.first_at_or_after(self.segments, timestamp_ms, self.log_start_offset, self.high_watermark),
@@ -312,22 +314,22 @@ class PartitionLog:
 
     def begin_compaction(self, now: Now) -> compaction.CompactionJob | None:
         """On the appending thread. The job's `run` may take its time on another one; then `finish_compaction` here."""
-        return _at_once(self.beginning_compaction(now))
+        return at_once(self.beginning_compaction(now))
 
     def finish_compaction(self, job: compaction.CompactionJob) -> None:
-        _at_once(self.finishing_compaction(job))
+        at_once(self.finishing_compaction(job))
 
-    def beginning_compaction(self, now: Now) -> Generator[compaction.Wait, None, compaction.CompactionJob | None]:
-        """The same in steps: what is yielded waits for the disk, on any thread, and then it is gone on with here."""
+    def beginning_compaction(self, now: Now) -> Steps[compaction.CompactionJob | None]:
+        """The same in steps."""
         if self.offline is not None:
             return None
         self._appender.seen(now)
         return (yield from self._care_in_steps(compaction.begin(self._parts, now)))
 
-    def finishing_compaction(self, job: compaction.CompactionJob) -> Generator[compaction.Wait, None, None]:
+    def finishing_compaction(self, job: compaction.CompactionJob) -> Steps[None]:
         yield from self._care_in_steps(compaction.finish(self._parts, job))
 
-    def _care_in_steps(self, steps: Generator[compaction.Wait, None, T]) -> Generator[compaction.Wait, None, T]:
+    def _care_in_steps(self, steps: Steps[T]) -> Steps[T]:
         try:
             return (yield from steps)
         except OSError as error:
@@ -356,8 +358,12 @@ class PartitionLog:
         return self._parts.flusher.begin(self._appender.now)
 
     def checkpoint(self, now: Now) -> None:
+        self.begin_checkpoint(now)()
+
+    def begin_checkpoint(self, now: Now) -> Wait:
+        """The answer is what waits for the disk, on any thread."""
         self._appender.seen(now)
-        self._parts.checkpoint(now)
+        return self._parts.begin_checkpoint(now)
 
     def close(self) -> None:
         """A start finds the recovery point at the log's end, and nothing to look at."""
@@ -371,22 +377,15 @@ class PartitionLog:
 
     def abandon(self) -> None:
         """Let go of all files without writing anything: the folder is renamed or removed by somebody else."""
+        at_once(self.abandoning())
+
+    def abandoning(self) -> Steps[None]:
         self.give_up()
-        self._parts.checkpointer.wait(self.folder)
+        if self._parts.checkpointer.is_at(self.folder):
+            yield partial(self._parts.checkpointer.wait, self.folder)
         self._parts.handles.forget_folder(self.folder)
 
     def give_up(self) -> None:
         """The first half of `abandon`, which waits for nothing: nothing is appended or flushed from here on."""
         self._health.close()
         self._parts.checkpointer.unregister(self)
-
-
-def _at_once(steps: Generator[Callable[[], None] | None, None, T]) -> T:
-    while True:
-        try:
-            step = next(steps)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        if step is not None:
-            step()

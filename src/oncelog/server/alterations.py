@@ -4,10 +4,11 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from oncelog.log.steps import Steps
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode, KafkaError
 
-Alter = Callable[[Any, Call, bool], None]
+Alter = Callable[[Any, Call, bool], Steps[None]]
 
 
 async def answer_each(request: Any, call: Call, response_name: str, alter: Alter) -> Any:
@@ -16,18 +17,18 @@ async def answer_each(request: Any, call: Call, response_name: str, alter: Alter
     turns = call.broker.turns
     for asked in request.resources:
         is_repeated = counts[asked.resource_type, asked.resource_name] > 1
-        responses.append(_answer(asked, call, alter, is_repeated, request.validate_only))
-        if turns.is_over():  # each change waits for the disk
+        responses.append(await _answer(asked, call, alter, is_repeated, request.validate_only))
+        if turns.is_over():
             await turns.next()
     return call.new(response_name, responses=tuple(responses))
 
 
-def _answer(asked: Any, call: Call, alter: Alter, is_repeated: bool, validate_only: bool) -> Any:
+async def _answer(asked: Any, call: Call, alter: Alter, is_repeated: bool, validate_only: bool) -> Any:
     code, message = ErrorCode.none, None
     try:
         if is_repeated:
             raise KafkaError(ErrorCode.invalid_request, "Each resource must appear at most once.")
-        alter(asked, call, validate_only)
+        await call.broker.turns.run(alter(asked, call, validate_only))
     except KafkaError as refusal:
         code, message = refusal.code, refusal.message
     return call.new(

@@ -54,7 +54,7 @@ class Broker:
         self.groups = GroupCoordinator(
             settings, self.topics, self.clock, request_flush=self.flusher.request, in_turns=self.turns.go_through
         )
-        self.housekeeping = Housekeeping(settings, self.topics, self.clock, disk, self.metrics)
+        self.housekeeping = Housekeeping(settings, self.topics, self.clock, disk, self.metrics, self.turns)
         self.aside = Aside()
         self.memory = Memory(settings.queued_max_request_bytes)
         self.endpoints = endpoints(settings)

@@ -9,6 +9,7 @@ from enum import IntEnum
 from typing import Any, Final
 
 from oncelog.clock import Now
+from oncelog.log.steps import Steps
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.settings import SETTINGS, Settings
 from oncelog.server.settings_reading import conflicts
@@ -150,7 +151,7 @@ def _broker_synonyms(settings: Settings, name: str) -> list[Synonym]:
 
 def alter(
     topics: Topics, resource_type: int, name: str, changes: Iterable[Change], now: Now, *, validate_only: bool
-) -> None:
+) -> Steps[None]:
     """Apply changes to what the resource has now."""
     if resource_type == Resource.TOPIC:
         topic = existing_topic(topics, name)
@@ -158,13 +159,13 @@ def alter(
         own = _changed(topic.configs, changes, settings, lambda key: TOPIC_CONFIGS[key].broker_value(topics.settings))
         topics.check_alter_configs(topic, own)
         if not validate_only:
-            topics.alter_configs(topic, own, now)
+            yield from topics.altering_configs(topic, own, now)
     elif resource_type == Resource.BROKER:
         check_broker_name(topics.settings, name)
         changed = _changed(topics.settings.changed, changes, SETTINGS, topics.settings.value)
         _check_broker_configs(topics.settings, changed)
         if not validate_only:
-            topics.alter_broker_configs(changed, now)
+            yield from topics.altering_broker_configs(changed, now)
     else:
         raise unsupported_resource(resource_type)
 
@@ -176,7 +177,7 @@ def replace(
     configs: Iterable[tuple[str, str | None]],
     now: Now,
     validate_only: bool,
-) -> None:
+) -> Steps[None]:
     """Make these the resource's only own configs, as AlterConfigs has it: what is not named is back at its default."""
     wanted = list(configs)
     named = {key for key, _ in wanted}
@@ -186,7 +187,7 @@ def replace(
         have = topics.settings.changed
     changes = [Change(key, Operation.DELETE, None) for key in have if key not in named]
     changes += [Change(key, Operation.SET, value) for key, value in wanted]
-    alter(topics, resource_type, name, changes, now, validate_only=validate_only)
+    return alter(topics, resource_type, name, changes, now, validate_only=validate_only)
 
 
 def _changed(

@@ -10,12 +10,12 @@ from uuid import UUID
 
 from oncelog.log.errors import Damaged, LogStorageError, OffsetOutOfRange
 from oncelog.log.slices import Slice
+from oncelog.log.steps import at_once
 from oncelog.server.call import Call, Encoded
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.partitions import partition_of, topic_of
 from oncelog.server.straight import STRAIGHT_BYTES
 from oncelog.server.topics import Partition, Topic, Topics
-from oncelog.server.turns import at_once
 from oncelog.wire.fetch_request import FetchPartition, FetchRequest
 from oncelog.wire.hot import FETCH_TOPIC_IDS, Fetched, encode_fetched
 
@@ -147,9 +147,7 @@ class Fetch:
                 is_due = False
                 while not is_due and (left_s := give_up_s - loop.time()) > 0:
                     self._enough = loop.create_future()
-                    self._timer = loop.call_later(
-                        left_s, self._end_wait
-                    )  # not `wait_for`: perhaps no task
+                    self._timer = loop.call_later(left_s, self._end_wait)  # not `wait_for`: perhaps no task
                     await run(self._waiting())
                     await self._enough
                     self._timer.cancel()

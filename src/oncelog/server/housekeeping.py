@@ -9,12 +9,11 @@ idle connections                at least every five seconds
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
 
 from oncelog.clock import Clock
-from oncelog.log.compaction import CompactionJob, Wait
+from oncelog.log.compaction import CompactionJob
 from oncelog.log.config import Flush
 from oncelog.log.disk import Disk
 from oncelog.log.errors import LogError
@@ -23,8 +22,7 @@ from oncelog.server.metrics import Metrics
 from oncelog.server.scrubber import Scrubber
 from oncelog.server.settings import Settings
 from oncelog.server.topics import Topics
-
-T = TypeVar("T")
+from oncelog.server.turns import Turns
 
 logger = logging.getLogger(__name__)
 
@@ -33,8 +31,11 @@ FIRST_SCRUB_S = 1.0  # a start has better things to do
 
 
 class Housekeeping:
-    def __init__(self, settings: Settings, topics: Topics, clock: Clock, disk: Disk, metrics: Metrics) -> None:
+    def __init__(
+        self, settings: Settings, topics: Topics, clock: Clock, disk: Disk, metrics: Metrics, turns: Turns
+    ) -> None:
         self._settings = settings
+        self._turns = turns
         self._topics = topics
         self._clock = clock
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="oncelog-housekeeping")
@@ -120,32 +121,16 @@ class Housekeeping:
             if log.closed or not log.config.compacts:
                 continue
             try:
-                job = await self._in_steps(log.beginning_compaction(self._clock.now()))
+                job = await self._turns.run(log.beginning_compaction(self._clock.now()), self._threads)
                 if job is not None:
                     self._compaction = job
                     await loop.run_in_executor(self._threads, job.run)
                     self._compaction = None
                     if not log.closed:
-                        await self._in_steps(log.finishing_compaction(job))
+                        await self._turns.run(log.finishing_compaction(job), self._threads)
             except (LogError, OSError) as error:
                 logger.warning("%s is not compacted: %s", log.folder, error)
             await asyncio.sleep(0)
-
-    async def _in_steps(self, steps: Generator[Wait, None, T]) -> T:
-        """Go on with it here whenever a thread has waited for what it yields."""
-        loop = asyncio.get_running_loop()
-        failure: OSError | None = None
-        while True:
-            try:
-                wait = next(steps) if failure is None else steps.throw(failure)
-            except StopIteration as end:
-                result: T = end.value
-                return result
-            try:
-                await loop.run_in_executor(self._threads, wait)
-                failure = None
-            except OSError as error:
-                failure = error
 
     def _logs(self) -> list[PartitionLog]:
         return list(self._topics.logs())

@@ -4,7 +4,7 @@
     topic:NAME      {"id": ..., "partitions": n, "configs": {...}, "internal": false, "deleting": false}; null: gone
     broker          {"configs": {...}}: the server's settings changed while it ran
 
-A change counts when its record is on the disk. Folders are made before the record that speaks of them and removed
+A change is sure when its record is on the disk. Folders are made before the record that speaks of them and removed
 after it, so a crash between two steps leaves either the old state or the new one, and folders that no record knows.
 """
 
@@ -17,6 +17,7 @@ from uuid import UUID
 from oncelog.clock import Now
 from oncelog.log.errors import LogStorageError
 from oncelog.log.partition import PartitionLog
+from oncelog.log.steps import Steps
 from oncelog.records.build import build_batch
 from oncelog.records.errors import InvalidRecord
 from oncelog.records.header import read_header
@@ -73,6 +74,16 @@ class MetadataLog:
     def put_broker_configs(self, configs: Mapping[str, str], now: Now) -> None:
         self._write(_BROKER_KEY, {"configs": dict(configs)}, now)
 
+    def settling(self, now: Now) -> Steps[None]:
+        """Until the disk has what was written."""
+        try:
+            yield self.log.flush
+            # Whatever is wrong below the recovery point is damage. Without one a start would take it for a torn write,
+            # and cut off every topic behind it.
+            yield self.log.begin_checkpoint(now)
+        except (LogStorageError, OSError) as refusal:
+            raise Unsettled(ErrorCode.kafka_storage_error, f"the change may not be durable: {refusal}") from refusal
+
     def _write(self, key: str, value: dict[str, Any] | None, now: Now) -> None:
         """What is here is always what a replay of the log would give, also where the disk fails half-way."""
         encoded = None if value is None else json.dumps(value, separators=(",", ":"), sort_keys=True).encode()
@@ -82,13 +93,6 @@ class MetadataLog:
         except LogStorageError as refusal:
             raise KafkaError(ErrorCode.kafka_storage_error, f"the change could not be stored: {refusal}") from refusal
         self._apply(key.encode(), encoded)
-        try:
-            self.log.flush()
-            # Whatever is wrong below the recovery point is damage. Without one a start would take it for a torn write,
-            # and cut off every topic behind it.
-            self.log.checkpoint(now)
-        except (LogStorageError, OSError) as refusal:
-            raise Unsettled(ErrorCode.kafka_storage_error, f"the change may not be durable: {refusal}") from refusal
 
     def _apply(self, raw_key: bytes | None, raw_value: bytes | None) -> None:
         key = (raw_key or b"").decode()

@@ -6,8 +6,9 @@ Each change is made in an order that a crash cannot harm: see `metadata_log.py` 
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from uuid import UUID, uuid4
 
 from oncelog.clock import Now
@@ -18,6 +19,7 @@ from oncelog.log.disk import Disk
 from oncelog.log.errors import LogStorageError
 from oncelog.log.handles import MAX_FILES, Handles, Pace
 from oncelog.log.partition import PartitionLog
+from oncelog.log.steps import Steps, at_once
 from oncelog.producers import ProducerMap
 from oncelog.server import topic_configs, topic_rules
 from oncelog.server.errors import ErrorCode, KafkaError, Unsettled
@@ -27,7 +29,6 @@ from oncelog.server.names import METADATA_TOPIC, RESERVED_TOPICS
 from oncelog.server.process import open_files_limit
 from oncelog.server.settings import Settings
 from oncelog.server.topic import Partition, Topic
-from oncelog.server.turns import Turns, at_once
 from oncelog.settings import SettingsError
 
 __all__ = ["DataFolderError", "Partition", "Topic", "Topics"]
@@ -42,10 +43,6 @@ METADATA_CONFIG = LogConfig(segment_bytes=16 * 2**20, cleanup_policy=("compact",
 
 class DataFolderError(SettingsError):
     """The data folder is not as the server left it, and going on would hide that."""
-
-
-def _nothing() -> None:
-    """Where there is nothing to undo."""
 
 
 class Topics:
@@ -143,31 +140,36 @@ class Topics:
         is_internal: bool = False,
     ) -> Topic:
         """`partitions` -1 means num.partitions."""
-        topic, definition = self._new_topic(name, partitions, configs, is_internal)
-        with self._making(topic, definition.partitions) as added:
-            for index in range(definition.partitions):
-                added.append(self._make(topic, index, now))
-        self._finish_creation(topic, definition, added, now)
+        return at_once(self.creating(name, partitions, configs, now, is_internal=is_internal))
+
+    def creating(
+        self,
+        name: str,
+        partitions: int,
+        configs: Mapping[str, str | None],
+        now: Now,
+        *,
+        is_internal: bool = False,
+    ) -> Steps[Topic]:
+        """The same in steps. It can be found once the disk has what speaks of it: so what is stored in it is found
+        again."""
+        count, own = self.check_create(name, partitions, configs)
+        definition = Definition(name=name, id=uuid4(), partitions=count, configs=own, is_internal=is_internal)
+        topic = Topic(definition)
+        with self._holding(name, count):
+            topic.partitions = yield from self._making(topic, range(count), lambda: definition, now)
+            try:
+                yield from self._metadata.settling(now)
+            finally:
+                self._register(topic)
+                self._apply_configs(topic)  # the server's settings may have changed while it was made
         return topic
 
-    async def create_in_turns(
-        self, name: str, partitions: int, configs: Mapping[str, str | None], now: Now, turns: Turns
-    ) -> Topic:
-        """As `create`, and other connections have their turns between partitions."""
-        topic, definition = self._new_topic(name, partitions, configs, is_internal=False)
-        with self._making(topic, definition.partitions) as added:
-            for index in range(definition.partitions):
-                added.append(self._make(topic, index, now))
-                if turns.is_over():
-                    await turns.next()
-        self._finish_creation(topic, definition, added, now)
-        return topic
-
-    def auto_create(self, name: str, now: Now) -> Topic:
+    def auto_creating(self, name: str, now: Now) -> Steps[Topic]:
         """The topic that a client named before anyone made it."""
         if not self.settings.auto_create_topics_enable:
             raise KafkaError(ErrorCode.unknown_topic_or_partition)
-        return self.create(name, -1, {}, now)
+        return (yield from self.creating(name, -1, {}, now))
 
     def check_delete(self, topic: Topic) -> None:
         if not self.settings.delete_topic_enable:
@@ -175,7 +177,7 @@ class Topics:
         if topic.is_internal:
             raise KafkaError(ErrorCode.invalid_topic_exception, f"Topic '{topic.name}' is internal")
 
-    def deleting(self, topic: Topic, now: Now, forgetting: Iterable[None] = ()) -> Generator[None, None, None]:
+    def deleting(self, topic: Topic, now: Now, forgetting: Iterable[None] = ()) -> Steps[None]:
         """Forget the topic: it is gone with the first step, and its name is free with the last one. In between its logs
         are let go, its files marked, for `remove_deleted`, and what others know of it is forgotten. What a kill leaves
         undone is done at the next start."""
@@ -183,14 +185,16 @@ class Topics:
         definition = self._metadata.definitions[topic.name]
         with self._holding(topic.name, len(topic.partitions)):
             unsettled: Unsettled | None = None
+            self._metadata.put(definition.deleting(), now)
+            self._withdraw(topic)
             try:
-                self._change(lambda: self._metadata.put(definition.deleting(), now), lambda: self._withdraw(topic))
+                yield from self._metadata.settling(now)
             except Unsettled as doubt:
                 unsettled = doubt
             for partition in topic.partitions:
-                partition.log.abandon()
+                yield from partition.log.abandoning()
                 partition.wake()
-                yield
+                yield None
             if unsettled is not None:  # a start may find the topic, and must find its files then
                 raise unsettled
             yield from self._finish_deletion(definition, now)
@@ -217,93 +221,54 @@ class Topics:
             raise KafkaError(ErrorCode.invalid_partitions, f"Topic already has {have} partition(s).")
         topic_rules.check_partitions(count - have, self.partition_count, self.settings.oncelog_max_partitions)
 
-    async def add_partitions(self, topic: Topic, count: int, now: Now, turns: Turns) -> None:
-        """`count` is how many partitions there are afterwards. Other connections have their turns in between."""
+    def adding_partitions(self, topic: Topic, count: int, now: Now) -> Steps[None]:
+        """`count` is how many partitions there are afterwards."""
         self.check_add_partitions(topic, count)
         indexes = range(len(topic.partitions), count)
-        with self._making(topic, len(indexes)) as added:
-            for index in indexes:
-                added.append(self._make(topic, index, now))
-                if turns.is_over():
-                    await turns.next()
-        if self._by_name.get(topic.name) is not topic:
-            _abandon(added)
-            raise KafkaError(ErrorCode.unknown_topic_or_partition, f"The topic {topic.name} was deleted meanwhile.")
 
-        def apply() -> None:
-            topic.partitions.extend(added)
-            self._apply_configs(topic)
+        def grown() -> Definition:
+            if self._by_name.get(topic.name) is not topic:
+                raise KafkaError(ErrorCode.unknown_topic_or_partition, f"The topic {topic.name} was deleted meanwhile.")
+            return replace(self._metadata.definitions[topic.name], partitions=count)
 
-        self._change(lambda: self._put(topic, count, topic.configs, now), apply, lambda: _abandon(added))
+        with self._holding(topic.name, len(indexes)):
+            added = yield from self._making(topic, indexes, grown, now)
+            try:
+                yield from self._metadata.settling(now)
+            finally:
+                if self._by_name.get(topic.name) is topic:
+                    topic.partitions.extend(added)
+                    self._apply_configs(topic)
+                else:
+                    _abandon(added)  # with its definition
 
     def check_alter_configs(self, topic: Topic, configs: Mapping[str, str | None]) -> dict[str, str]:
         if topic.is_internal:
             raise KafkaError(ErrorCode.invalid_topic_exception, f"Topic '{topic.name}' is internal")
         return topic_configs.check(self.settings, configs)
 
-    def alter_configs(self, topic: Topic, configs: Mapping[str, str | None], now: Now) -> None:
+    def altering_configs(self, topic: Topic, configs: Mapping[str, str | None], now: Now) -> Steps[None]:
         """Replace the topic's own configs; they count from the next request on."""
         own = self.check_alter_configs(topic, configs)
+        self._metadata.put(replace(self._metadata.definitions[topic.name], configs=own), now)
+        topic.configs = own
+        self._apply_configs(topic)
+        yield from self._metadata.settling(now)
 
-        def apply() -> None:
-            topic.configs = own
-            self._apply_configs(topic)
-
-        self._change(lambda: self._put(topic, len(topic.partitions), own, now), apply)
-
-    def alter_broker_configs(self, configs: Mapping[str, str], now: Now) -> None:
+    def altering_broker_configs(self, configs: Mapping[str, str], now: Now) -> Steps[None]:
         """Replace the settings that were changed at run time; every value must have been checked."""
-
-        def apply() -> None:
-            for name in {*self.settings.changed, *configs}:
-                self.settings.change(name, configs.get(name))
-            for topic in self._by_name.values():
-                self._apply_configs(topic)
-
-        self._change(lambda: self._metadata.put_broker_configs(configs, now), apply)
+        self._metadata.put_broker_configs(configs, now)
+        for name in {*self.settings.changed, *configs}:
+            self.settings.change(name, configs.get(name))
+        for topic in self._by_name.values():
+            self._apply_configs(topic)
+        yield from self._metadata.settling(now)
 
     def close(self) -> None:
         """Bring everything to the disk; what fails is left to the recovery of the next start."""
         close_all(self.logs())
 
     # Below: one step each
-
-    def _new_topic(
-        self, name: str, partitions: int, configs: Mapping[str, str | None], is_internal: bool
-    ) -> tuple[Topic, Definition]:
-        count, own = self.check_create(name, partitions, configs)
-        definition = Definition(name=name, id=uuid4(), partitions=count, configs=own, is_internal=is_internal)
-        return Topic(definition), definition
-
-    def _finish_creation(self, topic: Topic, definition: Definition, added: list[Partition], now: Now) -> None:
-        topic.partitions = added
-        self._change(
-            lambda: self._metadata.put(definition, now),
-            lambda: self._register(topic),
-            lambda: _abandon(added),
-        )
-        self._apply_configs(topic)  # the server's settings may have changed while it was made
-
-    @staticmethod
-    def _change(store: Callable[[], None], apply: Callable[[], None], undo: Callable[[], None] = _nothing) -> None:
-        """Memory follows the log: what is in it counts here too, also where the disk cannot promise to keep it."""
-        try:
-            store()
-        except Unsettled:
-            apply()
-            raise
-        except KafkaError:
-            undo()
-            raise
-        apply()
-
-    def _put(self, topic: Topic, partitions: int, configs: Mapping[str, str], now: Now) -> None:
-        self._metadata.put(
-            Definition(
-                name=topic.name, id=topic.id, partitions=partitions, configs=configs, is_internal=topic.is_internal
-            ),
-            now,
-        )
 
     def _register(self, topic: Topic) -> None:
         self._by_name[topic.name] = self._by_id[topic.id] = topic
@@ -321,20 +286,24 @@ class Topics:
         for partition in topic.partitions:
             partition.log.config = config
 
-    @contextmanager
-    def _making(self, topic: Topic, count: int) -> Iterator[list[Partition]]:
-        """Holds the name while its logs are made and cannot be found yet. Where a step fails they are let go, and their
-        folders stay behind, empty: those count for nothing."""
+    def _making(
+        self, topic: Topic, indexes: Iterable[int], define: Callable[[], Definition], now: Now
+    ) -> Steps[list[Partition]]:
+        """Logs that cannot be found yet, and then the record that speaks of them. Where a step fails they are let go,
+        and their folders stay behind, empty: those count for nothing."""
         added: list[Partition] = []
-        with self._holding(topic.name, count):
-            try:
-                yield added
-                self._folders.sync()
-            except BaseException as error:
-                _abandon(added)
-                if isinstance(error, (OSError, LogStorageError)):
-                    raise KafkaError(ErrorCode.kafka_storage_error, f"the log could not be made: {error}") from error
-                raise
+        try:
+            for index in indexes:
+                added.append(self._make(topic, index, now))
+                yield None
+            yield self._folders.sync
+            self._metadata.put(define(), now)
+        except BaseException as error:
+            _abandon(added)
+            if isinstance(error, (OSError, LogStorageError)):
+                raise KafkaError(ErrorCode.kafka_storage_error, f"the log could not be made: {error}") from error
+            raise
+        return added
 
     @contextmanager
     def _holding(self, name: str, count: int) -> Iterator[None]:
@@ -402,15 +371,16 @@ class Topics:
             except (KeyError, SettingsError) as refusal:
                 logger.warning("%s=%s, set while the server ran, is left out: %s", name, given, refusal)
 
-    def _finish_deletion(self, definition: Definition, now: Now) -> Iterator[None]:
+    def _finish_deletion(self, definition: Definition, now: Now) -> Steps[None]:
         """What fails here is done at the next start; the topic is gone all the same."""
         try:
             for index in range(definition.partitions):
                 if self._folders.exists(definition.name, index):
                     self._folders.mark_deleted(definition.name, index, definition.id)
-                yield
-            self._folders.sync()
+                yield None
+            yield self._folders.sync
             self._metadata.forget(definition.name, now)
+            yield from self._metadata.settling(now)
         except (OSError, KafkaError) as error:
             logger.warning("files of the deleted topic %s stay until the next start: %s", definition.name, error)
 

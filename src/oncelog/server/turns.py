@@ -7,21 +7,15 @@ every connection.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
-from typing import Any, TypeVar
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import TypeVar
+
+from oncelog.log.steps import Pauses, Steps
 
 TURN_MS = 5
 
 Result = TypeVar("Result")
-
-
-def at_once(steps: Iterator[None]) -> Any:
-    """What the steps come to, for those that have nobody to leave turns to."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return end.value
 
 
 class Turns:
@@ -49,18 +43,28 @@ class Turns:
         self.wait(lambda: None if future.done() else future.set_result(None))
         await future
 
-    async def run(self, steps: Generator[None, None, Result]) -> Result:
-        """What the steps come to, as many in a turn as fit."""
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                result: Result = end.value
-                return result
-            if self.is_over():
-                await self.next()
+    async def run(self, steps: Steps[Result], threads: Executor | None = None) -> Result:
+        """What the steps come to, as many in a turn as fit. What waits for the disk does so in a thread."""
+        failure: Exception | None = None
+        try:
+            while True:
+                try:
+                    wait = next(steps) if failure is None else steps.throw(failure)
+                except StopIteration as end:
+                    result: Result = end.value
+                    return result
+                failure = None
+                if wait is not None:
+                    try:
+                        await asyncio.get_running_loop().run_in_executor(threads, wait)
+                    except Exception as error:
+                        failure = error
+                if self.is_over():
+                    await self.next()
+        finally:
+            steps.close()  # where nobody waits any more
 
-    def go_through(self, steps: Iterator[None]) -> None:
+    def go_through(self, steps: Pauses) -> None:
         """Do background work step by step, as many steps in a turn as fit."""
         for _ in steps:
             if self.is_over():

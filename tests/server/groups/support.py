@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from oncelog.clock import ManualClock
 from oncelog.log.disk import Disk
+from oncelog.log.steps import at_once
 from oncelog.producers import ProducerMap
 from oncelog.server.groups.coordinator import GroupCoordinator
 from oncelog.server.groups.messages import JoinAnswer, JoinRequest
@@ -13,7 +14,6 @@ from oncelog.server.groups.records import CommittedOffset
 from oncelog.server.settings import Settings
 from oncelog.server.settings_reading import read_settings
 from oncelog.server.topics import Partition, Topics
-from oncelog.server.turns import at_once
 from tests.log.memory_disk import MemoryDisk
 
 SESSION_MS = 10_000

@@ -1,17 +1,15 @@
 """Alarms: one timer for all groups."""
 
-from collections.abc import Callable, Iterator
-
 import pytest
 
 from oncelog.clock import ManualClock
-from oncelog.server.groups.alarms import Alarms
-from oncelog.server.turns import at_once
+from oncelog.log.steps import Pauses, at_once
+from oncelog.server.groups.alarms import Alarms, InTurns
 from tests.server.groups.support import ManualTimers
 
 
 class Bells:
-    def __init__(self, in_turns: Callable[[Iterator[None]], None] = at_once) -> None:
+    def __init__(self, in_turns: InTurns = at_once) -> None:
         self.clock = ManualClock()
         self.timers = ManualTimers(self.clock)
         self.rung: list[tuple[str | None, int]] = []
@@ -61,7 +59,7 @@ def test_an_accident_of_one_group_stops_no_clock_of_another(bells: Bells) -> Non
 
 
 def test_those_that_are_due_together_ring_in_turns() -> None:
-    turns: list[Iterator[None]] = []
+    turns: list[Pauses] = []
     bells = Bells(turns.append)
     due_ms = bells.now_ms() + 100
     for name in ("first", "second", "third"):

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from oncelog.log.steps import Pauses, at_once
 from oncelog.server.api import apis
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode, KafkaError
@@ -25,7 +26,7 @@ from oncelog.server.groups.offsets import TopicPartition
 from oncelog.server.groups.records import CommittedOffset
 from oncelog.server.memory import Memory
 from oncelog.server.names import OFFSETS_TOPIC
-from oncelog.server.turns import Turns, at_once
+from oncelog.server.turns import Turns
 from tests.log.memory_disk import MemoryDisk
 from tests.server.groups.support import SESSION_MS, House, join_request, joined
 from tests.server.topics_support import EVERY_TURN_IS_OVER
@@ -133,7 +134,7 @@ async def test_a_group_takes_no_more_members_than_it_may_have() -> None:
     assert refused.error is ErrorCode.group_max_size_reached
 
 
-def in_steps(house: House, steps: list[Iterator[None]]) -> GroupCoordinator:
+def in_steps(house: House, steps: list[Pauses]) -> GroupCoordinator:
     """A coordinator beside the one of the house; a test takes its steps."""
     groups = GroupCoordinator(
         house.settings, house.topics, house.clock, house.timers.call_later, house.flushes.append, in_turns=steps.append
@@ -199,7 +200,7 @@ async def test_expired_offsets_of_one_group_go_in_turns_and_those_that_are_commi
 ) -> None:
     monkeypatch.setattr(coordinator, "REMOVED_AT_A_TIME", 2)
     house = House()
-    steps: list[Iterator[None]] = []
+    steps: list[Pauses] = []
     groups = in_steps(house, steps)
     commit_five(house, groups)
     house.timers.advance(8 * 24 * 3_600_000)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from oncelog.log.steps import at_once
 from oncelog.server.api import apis
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode, KafkaError
@@ -24,7 +25,6 @@ from oncelog.server.groups.state import State
 from oncelog.server.groups.store import GroupStore
 from oncelog.server.memory import Memory
 from oncelog.server.names import OFFSETS_TOPIC
-from oncelog.server.turns import at_once
 from tests.log.memory_disk import MemoryDisk
 from tests.server.groups.support import SESSION_MS, House, join_request, joined
 

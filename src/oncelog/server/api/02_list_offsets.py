@@ -7,8 +7,8 @@ tiered: the last tiered one is -1.
 from typing import Any
 
 from oncelog.log.errors import LogStorageError
-from oncelog.log.lookup import Steps
 from oncelog.log.partition import PartitionLog, TimestampOffset
+from oncelog.log.steps import Steps
 from oncelog.server.api import Api
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode, KafkaError
@@ -88,17 +88,8 @@ async def _find(name: str, asked: Any, call: Call) -> Found:
 
 
 async def _in_steps(steps: Steps[TimestampOffset | None], call: Call) -> Found:
-    turns, aside = call.broker.turns, call.broker.aside
-    async with aside.holding_much:  # a batch, and what it unfolds to
-        while True:
-            try:
-                look = next(steps)
-            except StopIteration as end:
-                return end.value or NOTHING
-            if look is not None:
-                await aside.run(look)
-            elif turns.is_over():
-                await turns.next()
+    async with call.broker.aside.holding_much:  # a batch, and what it unfolds to
+        return await call.broker.turns.run(steps) or NOTHING
 
 
 def _epoch_at(log: PartitionLog, offset: int) -> int:

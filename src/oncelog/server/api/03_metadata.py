@@ -54,11 +54,11 @@ async def _topics(request: Any, call: Call) -> tuple[Any, ...]:
     return await call.each(named.values(), answer)
 
 
-def _by_name(name: str, call: Call, may_create: bool, operations: int) -> Any:
+async def _by_name(name: str, call: Call, may_create: bool, operations: int) -> Any:
     topic = call.broker.topics.get(name)
     if topic is None and may_create and name not in INTERNAL_TOPICS:
         try:
-            call.broker.topics.auto_create(name, call.now)
+            await call.broker.turns.run(call.broker.topics.auto_creating(name, call.now))
         except KafkaError as refusal:
             if refusal.code is not ErrorCode.topic_already_exists:  # else somebody else is making it
                 return _refused(call, name, None, refusal.code)
@@ -67,7 +67,7 @@ def _by_name(name: str, call: Call, may_create: bool, operations: int) -> Any:
         return _refused(call, name, None, ErrorCode.leader_not_available)
     if topic is None:
         return _refused(call, name, None, ErrorCode.unknown_topic_or_partition)
-    return _found(topic, call, operations)
+    return await _found(topic, call, operations)
 
 
 async def _found(topic: Topic, call: Call, operations: int) -> Any:

@@ -45,7 +45,7 @@ async def _create(asked: Any, call: Call, validate_only: bool) -> Any:
     count, own = topics.check_create(asked.name, partitions, configs)
     topic_id = None
     if not validate_only:
-        topic_id = (await topics.create_in_turns(asked.name, partitions, configs, call.now, call.broker.turns)).id
+        topic_id = (await call.broker.turns.run(topics.creating(asked.name, partitions, configs, call.now))).id
     return call.new(
         "CreatableTopicResult",
         name=asked.name,

@@ -5,6 +5,7 @@ Superseded by IncrementalAlterConfigs, and still what older clients send.
 
 from typing import Any
 
+from oncelog.log.steps import Steps
 from oncelog.server.alterations import answer_each
 from oncelog.server.api import Api
 from oncelog.server.call import Call
@@ -18,11 +19,11 @@ async def handle(request: Any, call: Call) -> Any:
     return await answer_each(request, call, "AlterConfigsResponse", _alter)
 
 
-def _alter(asked: Any, call: Call, validate_only: bool) -> None:
+def _alter(asked: Any, call: Call, validate_only: bool) -> Steps[None]:
     names = [config.name for config in asked.configs]
     if len(set(names)) < len(names):
         raise KafkaError(ErrorCode.invalid_request, "Error due to duplicate config keys.")
-    replace(
+    return replace(
         call.broker.topics,
         asked.resource_type,
         asked.resource_name,

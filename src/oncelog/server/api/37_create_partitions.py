@@ -46,7 +46,7 @@ async def _grow(asked: Any, call: Call, validate_only: bool) -> None:
             )
         topic_rules.check_brokers((each.broker_ids for each in asked.assignments), call.broker.settings.node_id)
     if not validate_only:
-        await topics.add_partitions(topic, asked.count, call.now, call.broker.turns)
+        await call.broker.turns.run(topics.adding_partitions(topic, asked.count, call.now))
 
 
 API = Api(key=37, name="create_partitions", versions=(0, 3), handle=handle)

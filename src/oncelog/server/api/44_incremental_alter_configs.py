@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from oncelog.log.steps import Steps
 from oncelog.server.alterations import answer_each
 from oncelog.server.api import Api
 from oncelog.server.call import Call
@@ -14,9 +15,9 @@ async def handle(request: Any, call: Call) -> Any:
     return await answer_each(request, call, "IncrementalAlterConfigsResponse", _alter)
 
 
-def _alter(asked: Any, call: Call, validate_only: bool) -> None:
+def _alter(asked: Any, call: Call, validate_only: bool) -> Steps[None]:
     changes = [Change(config.name, config.config_operation, config.value) for config in asked.configs]
-    alter(
+    return alter(
         call.broker.topics,
         asked.resource_type,
         asked.resource_name,

@@ -5,10 +5,12 @@ The name None is the coordinator's own alarm; a group can have any name that is 
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import Protocol
+
+from oncelog.log.steps import Pauses
 
 logger = logging.getLogger(__name__)
 
@@ -20,7 +22,7 @@ class TimerHandle(Protocol):
 
 
 CallLater = Callable[[float, Callable[[], None]], TimerHandle]
-InTurns = Callable[[Iterator[None]], None]
+InTurns = Callable[[Pauses], None]
 
 
 class Alarms:
@@ -87,7 +89,7 @@ class Alarms:
         self._in_turns(self._ring_due())
         self._arm()
 
-    def _ring_due(self) -> Iterator[None]:
+    def _ring_due(self) -> Pauses:
         while self._due:
             name = self._due.popleft()
             try:

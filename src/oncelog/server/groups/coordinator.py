@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import TypeVar
 
 from oncelog.clock import Clock, Now
+from oncelog.log.steps import Pauses, at_once
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.groups.alarms import Alarms, CallLater, InTurns, TimerHandle
 from oncelog.server.groups.group import Group
@@ -35,7 +36,6 @@ from oncelog.server.groups.state import State
 from oncelog.server.groups.store import GroupStore, Settled
 from oncelog.server.settings import Settings
 from oncelog.server.topics import Partition, Topics
-from oncelog.server.turns import at_once
 
 logger = logging.getLogger(__name__)
 
@@ -231,7 +231,7 @@ class GroupCoordinator:
         except KafkaError as refusal:
             return refusal.code
 
-    def forgetting(self, topic: str, now: Now) -> Iterator[None]:
+    def forgetting(self, topic: str, now: Now) -> Pauses:
         """What was committed for a topic that is gone would be wrong for the next one of its name. Until this ends
         there is none, so nobody commits for it."""
         yield from self._forget(self._committed_for(topic), now)
@@ -354,7 +354,7 @@ class GroupCoordinator:
             self._carry_out(group, group.tick(now), now)
             self._store.forget_if_void(group)
 
-    def _keep_house(self, now: Now) -> Iterator[None]:
+    def _keep_house(self, now: Now) -> Pauses:
         """What nobody will ask for again is taken out of the log and of memory."""
         yield from self._forget([(*place, committed) for place, committed in self._refused.items()], now)
         yield from self._forget_missing_topics(now)
@@ -367,7 +367,7 @@ class GroupCoordinator:
         if refusal is not None:
             logger.warning("expired offsets stay until the next look: %s", refusal)
 
-    def _keep_group(self, group: Group, now: Now) -> Iterator[None]:
+    def _keep_group(self, group: Group, now: Now) -> Pauses:
         group_id, store = group.group_id, self._store
         retention_ms = self.settings.offsets_retention_minutes * MINUTE_MS
 
@@ -386,7 +386,7 @@ class GroupCoordinator:
             store.remove_group(group_id, now)
             self._alarms.set(group_id, None)
 
-    def _forget_missing_topics(self, now: Now) -> Iterator[None]:
+    def _forget_missing_topics(self, now: Now) -> Pauses:
         """A crash may have come between the end of a topic and that of its offsets."""
         for name in self._store.offsets.topics():
             if self._topics.get(name) is None:
@@ -397,7 +397,7 @@ class GroupCoordinator:
     def _committed_for(self, topic: str) -> Iterator[Stale]:
         return ((topic, *each) for each in self._store.offsets.of_topic(topic))
 
-    def _forget(self, stale: Iterable[Stale], now: Now) -> Iterator[None]:
+    def _forget(self, stale: Iterable[Stale], now: Now) -> Pauses:
         """Where the disk refuses it for one group, the others go on."""
         refusal: KafkaError | None = None
         for topic, group_id, committed in stale:
@@ -410,9 +410,7 @@ class GroupCoordinator:
         if refusal is not None:
             logger.warning("offsets of deleted topics stay until the next look: %s", refusal)
 
-    def _forget_of_group(
-        self, group_id: str, topic: str, committed: Mapping[int, CommittedOffset], now: Now
-    ) -> Iterator[None]:
+    def _forget_of_group(self, group_id: str, topic: str, committed: Mapping[int, CommittedOffset], now: Now) -> Pauses:
         offsets = self._store.offsets
         partitions = list(committed)
         for start in range(0, len(partitions), REMOVED_AT_A_TIME):

@@ -3,11 +3,12 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import contextmanager
 from struct import error as StructError
 
 from oncelog.clock import Now
+from oncelog.log.steps import Pauses
 from oncelog.server.errors import ErrorCode
 from oncelog.server.groups import records
 from oncelog.server.groups.group import Group
@@ -117,7 +118,7 @@ class GroupStore:
         return group_id in self._going or self._topic.is_lost(group_id)
 
     @contextmanager
-    def taking_away(self, group_id: str) -> Iterator[None]:
+    def taking_away(self, group_id: str) -> Pauses:
         """A group of which only a part may be left."""
         self._going.add(group_id)
         try:
