@@ -165,6 +165,7 @@ flow.read(events, name="3").write(balances)  # without the step
 flow.read(events, name="4").through(ledger, key=lambda event: event.custmer).step("owed4", Owed, book).write(balances)
 flow.read(balances).step("owed5", Owed, book).write(balances)  # takes other records
 flow.read(ledger).through(ledger, key=lambda event: event.amount)  # another key
+flow.read(events, name="5").call(lambda event, at: event.amount).write(balances)  # another value
 flow.read(events, name="6").merge("7", flow.read(balances, name="8")).write(balances)  # one of two
 """
 
@@ -176,5 +177,5 @@ def test_mypy_finds_a_wrong_write_and_a_misspelt_field(tmp_path: Path) -> None:
     checked = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     found = [line.partition("wrong.py:")[2] for line in checked.stdout.splitlines() if "wrong.py:" in line]
     lines = {int(each.partition(":")[0]) for each in found if " error: " in each}
-    assert lines == {7, 8, 9, 10, 11, 12}, checked.stdout + checked.stderr
+    assert lines == {7, 8, 9, 10, 11, 12, 13}, checked.stdout + checked.stderr
     assert any('has no attribute "custmer"' in each for each in found)

@@ -1,12 +1,12 @@
 """Flows as a core: a cell takes input, keeps state and fills slots, and its journal says how far. Pure."""
 
 from oncelog.flow.cell import Cell
-from oncelog.flow.codecs import Codec, json_of, one_of, raw, text
+from oncelog.flow.codecs import Codec, json_of, one_of, optional, raw, text
 from oncelog.flow.description import Holder, Input, Limits, OutputPlace, Stage
 from oncelog.flow.errors import FlowFailed, FlowRefused
 from oncelog.flow.flows import Flow, Run
 from oncelog.flow.operations.windows import Window
-from oncelog.flow.program import Topic
+from oncelog.flow.program import Dead, Topic
 from oncelog.flow.scope import Context
 from oncelog.flow.simulating import Stopped
 
@@ -14,6 +14,7 @@ __all__ = [
     "Cell",
     "Codec",
     "Context",
+    "Dead",
     "Flow",
     "FlowFailed",
     "FlowRefused",
@@ -28,6 +29,7 @@ __all__ = [
     "Window",
     "json_of",
     "one_of",
+    "optional",
     "raw",
     "text",
 ]

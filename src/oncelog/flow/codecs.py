@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, TypeVar, overload
+from typing import Any, Final, Generic, TypeVar, cast, overload
 
 import msgspec
 
@@ -23,6 +23,18 @@ class Codec(Generic[T]):
     def __reduce__(self) -> tuple[Any, ...]:
         return self.made_by or (Codec, (self.name, self.encode, self.decode))
 
+    @property
+    def takes_null(self) -> bool:
+        return False
+
+
+class Optional(Codec[T]):
+    """None is written as a null value, and a null value is read as None."""
+
+    @property
+    def takes_null(self) -> bool:
+        return True
+
 
 text: Final[Codec[str]] = Codec("text", str.encode, bytes.decode)
 raw: Final[Codec[bytes]] = Codec("raw", bytes, bytes)
@@ -32,6 +44,12 @@ def json_of(kind: type[T]) -> Codec[T]:
     """JSON of a dataclass, a msgspec.Struct, or whatever else msgspec knows."""
     encode = msgspec.json.Encoder(order="deterministic").encode
     return Codec(f"json {_shape(kind)}", encode, _decoder(kind), (json_of, (kind,)))
+
+
+def optional(codec: Codec[T]) -> Codec[T | None]:
+    """For values that may be null."""
+    encode = cast(Callable[[T | None], bytes], codec.encode)
+    return Optional(f"optional {codec.name}", encode, codec.decode, (optional, (codec,)))
 
 
 @overload

@@ -13,12 +13,14 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from crc32c import crc32c
 
-from oncelog.flow.codecs import Codec, json_of
+from oncelog.flow.codecs import Codec, json_of, optional, raw
+from oncelog.flow.operations.call import calling
 from oncelog.flow.operations.state import with_state, with_timers
 from oncelog.flow.operations.windows import Window, in_time, windows
 from oncelog.flow.operations.windows import late as late_ones
 from oncelog.flow.scope import Context, Make, Push, Scope
 from oncelog.records.murmur2 import murmur2
+from oncelog.slots.comparing import Headers
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -31,9 +33,10 @@ class Sent(NamedTuple):
     """A record for `simulate`."""
 
     topic: "Topic[Any, Any]"
-    key: bytes
-    value: bytes
+    key: bytes | None
+    value: bytes | None
     at_ms: int
+    headers: Headers = ()
 
 
 @dataclass(frozen=True)
@@ -43,12 +46,26 @@ class Topic(Generic[K, V]):
     value: Codec[V]
     partitions: int = 1
 
-    def sent(self, key: K, value: V, at_ms: int = 0) -> Sent:
-        return Sent(self, self.key.encode(key), self.value.encode(value), at_ms)
+    def sent(self, key: K, value: V, at_ms: int = 0, headers: Headers = ()) -> Sent:
+        data = None if value is None and self.value.takes_null else self.value.encode(value)
+        return Sent(self, self.key.encode(key), data, at_ms, headers)
 
     def partition_of(self, key: bytes) -> int:
         """As Java's producer places it."""
         return murmur2(key) % self.partitions
+
+
+@dataclass(frozen=True)
+class Dead:
+    """Where records go that cannot be worked on: they do not decode, have no key or no value, or a function raises. Key
+    and value stay as they were, and headers say which record it was, which stage gave it up, and why."""
+
+    name: str
+    partitions: int = 1
+
+    @property
+    def topic(self) -> Topic[bytes, bytes | None]:
+        return Topic(self.name, raw, optional(raw), self.partitions)
 
 
 class Sink(NamedTuple):
@@ -60,15 +77,23 @@ class Sink(NamedTuple):
 class Node:
     """An operation on what comes from the one before it, and where its results go."""
 
-    def __init__(self, make: Make | None = None, before: "Node | None" = None, *, asks_for_time: bool = False) -> None:
+    def __init__(
+        self,
+        make: Make | None = None,
+        before: "Node | None" = None,
+        *,
+        asks_for_time: bool = False,
+        repeats: bool = True,
+    ) -> None:
         self.make = make
         self.before = before
         self.asks_for_time = asks_for_time
+        self.repeats: bool = repeats and (before is None or before.repeats)  # the same comes out, also after a crash
         self.children: list[Node] = []
         self.sinks: list[Sink] = []
 
-    def then(self, make: Make, *, asks_for_time: bool = False) -> "Node":
-        child = Node(make, self, asks_for_time=asks_for_time)
+    def then(self, make: Make, *, asks_for_time: bool = False, repeats: bool = True) -> "Node":
+        child = Node(make, self, asks_for_time=asks_for_time, repeats=repeats)
         self.children.append(child)
         return child
 
@@ -91,19 +116,28 @@ class Branch(NamedTuple):
     operations: tuple[Node, ...] = ()
     wait_ms: int = 0  # for records that are older than what came before them
     is_derived: bool = False
+    otherwise: Dead | None = None
+    has_headers: bool = False  # that operations look at
 
 
 @dataclass(frozen=True)
 class Part:
     """What becomes one stage: from topics to topics."""
 
+    flow: str
     name: str
     branches: tuple[Branch, ...]  # several: their order is planned
     root: Node  # what happens to all of them
 
     @property
     def sinks(self) -> tuple[Topic[Any, Any], ...]:
-        return tuple({sink.topic.name: sink.topic for node in self.root.below for sink in node.sinks}.values())
+        """Its output topics."""
+        written = [sink.topic for node in self.root.below for sink in node.sinks]
+        return tuple({topic.name: topic for topic in (*self.dead, *written)}.values())
+
+    @property
+    def dead(self) -> tuple[Topic[Any, Any], ...]:
+        return tuple(branch.otherwise.topic for branch in self.branches if branch.otherwise)
 
     @property
     def asks_for_time(self) -> bool:
@@ -122,8 +156,8 @@ class Stream(Generic[K, V]):
     def __init__(self, flow: "Program", part: Part, node: Node) -> None:
         self._flow, self._part, self._node = flow, part, node
 
-    def _then(self, make: Make, *, asks_for_time: bool = False) -> "Stream[Any, Any]":
-        return Stream(self._flow, self._part, self._node.then(make, asks_for_time=asks_for_time))
+    def _then(self, make: Make, *, asks_for_time: bool = False, repeats: bool = True) -> "Stream[Any, Any]":
+        return Stream(self._flow, self._part, self._node.then(make, asks_for_time=asks_for_time, repeats=repeats))
 
     def map(self, function: Callable[[V], V2]) -> "Stream[K, V2]":
         return self._then(lambda then, _: lambda key, value: then(key, function(value)))
@@ -144,6 +178,11 @@ class Stream(Generic[K, V]):
     def only(self, kind: type[V2]) -> "Stream[K, V2]":
         """Those of one type: the branches of a fan-out."""
         return self._then(lambda then, _: lambda key, value: then(key, value) if isinstance(value, kind) else None)
+
+    def call(self, function: Callable[[V, Context[K]], V2], *, name: str = "call") -> "Stream[K, V2]":
+        """With a function that need not give the same for the same: it asks a service, or chance. What follows from
+        its answer is sent from the commit, once. After a crash it may be asked again, with the same `at.id`."""
+        return self._then(calling(self._flow.claim_name(name), function), repeats=False)
 
     def step(
         self,
@@ -195,12 +234,15 @@ class Stream(Generic[K, V]):
                 f"flow {self._flow.name}: {name} merges topics of {' and '.join(map(str, sorted(counts)))} partitions: "
                 "bring them to one number with `through` first"
             )
-        return self._flow.begin(name, branches)
+        repeats = self._node.repeats and other._node.repeats
+        return self._flow.begin(name, branches, repeats=repeats)
 
     def through(self, topic: Topic[K2, V], key: Callable[[V], K2]) -> "Stream[K2, V]":
         """Records change partition by another key: here one stage ends and another begins."""
         self._end(Sink(topic, key, tells_source=True))
-        return self._flow.begin(topic.name, (Branch(topic, is_derived=True),))
+        (otherwise, *others) = {branch.otherwise for branch in self._part.branches}
+        otherwise = self._flow.otherwise if others else otherwise
+        return self._flow.begin(topic.name, (Branch(topic, is_derived=True, otherwise=otherwise),))
 
     def write(self, topic: Topic[K, V]) -> None:
         self._end(Sink(topic, None))
@@ -213,8 +255,9 @@ class Stream(Generic[K, V]):
 class Program:
     """The parts of a flow, as they are written down."""
 
-    def __init__(self, name: str, *, version: str) -> None:
-        self.name, self.version = name, version
+    def __init__(self, name: str, *, version: str, otherwise: Dead | None = None) -> None:
+        """`otherwise`: where records go that cannot be worked on. Without it the cell stops at one."""
+        self.name, self.version, self.otherwise = name, version, otherwise
         self.codecs: list[str] = []
         self._begun: dict[str, Part] = {}
         self._names: set[str] = set()
@@ -222,7 +265,7 @@ class Program:
     @property
     def parts(self) -> list[Part]:
         """Those that write something."""
-        return [part for part in self._begun.values() if part.sinks]
+        return [part for part in self._begun.values() if any(node.sinks for node in part.root.below)]
 
     def tells_time(self, part: Part) -> bool:
         """Whether a stage behind it asks for the time, or one behind that."""
@@ -234,13 +277,23 @@ class Program:
         """The version and a fingerprint of the codecs: a holder with another one waits for those before it."""
         return f"{self.version}-{crc32c(' '.join(self.codecs).encode()):08x}"
 
-    def read(self, topic: Topic[K, V], *, name: str | None = None, wait_ms: int = 0) -> Stream[K, V]:
-        """`wait_ms`: how much older than those before it a record may be, and still be in time."""
+    def read(
+        self,
+        topic: Topic[K, V],
+        *,
+        name: str | None = None,
+        wait_ms: int = 0,
+        otherwise: Dead | None = None,
+        headers: bool = False,
+    ) -> Stream[K, V]:
+        """`wait_ms`: how much older than those before it a record may be, and still be in time. `headers`: functions
+        look at them, as `at.headers`."""
         self.codecs += [topic.key.name, topic.value.name]
-        return self.begin(name or topic.name, (Branch(topic, wait_ms=wait_ms),))
+        branch = Branch(topic, wait_ms=wait_ms, otherwise=otherwise or self.otherwise, has_headers=headers)
+        return self.begin(name or topic.name, (branch,))
 
-    def begin(self, name: str, branches: tuple[Branch, ...]) -> Stream[Any, Any]:
-        part = self._begun[self.claim_name(name)] = Part(name, branches, Node())
+    def begin(self, name: str, branches: tuple[Branch, ...], *, repeats: bool = True) -> Stream[Any, Any]:
+        part = self._begun[self.claim_name(name)] = Part(self.name, name, branches, Node(repeats=repeats))
         return Stream(self, part, part.root)
 
     def claim_name(self, name: str) -> str:

@@ -5,25 +5,31 @@ user's functions, and a call for each operation; what is needed once for a run (
 batches) is made once for a run.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from oncelog.flow.codecs import Codec
-from oncelog.flow.messages import Outputs, Records, Stepped, Unworkable, Work
+from oncelog.flow.formats import ERROR, SOURCE, STAGE, TIME
+from oncelog.flow.messages import EMPTY, Outputs, Records, Stepped, Unworkable, Work
 from oncelog.flow.program import Branch, Node, Part, Sink
 from oncelog.flow.scope import Push
-from oncelog.flow.stepping import StepStates, TimedStates
+from oncelog.flow.stepping import StepStates, TimedStates, Trail
 from oncelog.slots import Place
+from oncelog.slots.comparing import Headers
 
 MOST_KNOWN: Final = 100_000  # keys whose partition is
+MOST_ERROR: Final = 1_000  # letters of what an exception says
 TIMER: Final = b"timer@"  # in the place of a source
 
 
 class Route:
     """The partitions of one output topic, and what is on its way to each."""
 
-    def __init__(self, sink: Sink) -> None:
+    def __init__(self, sink: Sink, *, is_held: bool) -> None:
         self.topic = sink.topic
+        self.is_held = is_held
         self.tells_source = sink.tells_source
         self.known: dict[bytes, int] = {}
         self.begin()
@@ -31,7 +37,7 @@ class Route:
     def begin(self) -> None:
         partitions = range(self.topic.partitions)
         self.keys: list[list[bytes]] = [[] for _ in partitions]
-        self.values: list[list[bytes]] = [[] for _ in partitions]
+        self.values: list[list[bytes | None]] = [[] for _ in partitions]
         self.times: list[list[int]] = [[] for _ in partitions]
         self.sources: list[list[bytes]] = [[] for _ in partitions]
         if len(self.known) > MOST_KNOWN:
@@ -40,6 +46,12 @@ class Route:
     def partition_of(self, key: bytes) -> int:
         found = self.known[key] = self.topic.partition_of(key)
         return found
+
+    def take_back(self, partition: int) -> None:
+        """The last one."""
+        for column in (self.keys, self.values, self.times, self.sources):
+            if column[partition]:  # not all say their source
+                column[partition].pop()
 
     def outputs(self) -> Iterator[tuple[Place, Outputs]]:
         for partition, keys in enumerate(self.keys):
@@ -57,6 +69,18 @@ class RunInput(NamedTuple):
     push: Push
 
 
+class Letters:
+    """Those of one run for a dead-letter topic."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.rows: list[tuple[bytes | None, ...]] = []
+
+    def outputs(self) -> Outputs:
+        keys, values, *headers = zip(*self.rows, strict=True)
+        return Outputs(keys, values, more=dict(zip((TIME, SOURCE, STAGE, ERROR), headers, strict=True)))
+
+
 class PartWork(Work):
     """One for each life of a cell."""
 
@@ -65,11 +89,23 @@ class PartWork(Work):
         self.time_ms = 0
         self.watermark_ms = -1
         self.offset = 0
+        self.within = ""
         self._item: Any = None  # the key as an object
         self._source = b""
+        self._firing = 0  # whose timer it is
+        self._records = EMPTY
+        self._asked: Counter[tuple[str, str]] = Counter()  # by origin and name, of what is worked on
+        self._asked_at = b""
+        self._title = f"{part.flow}/{part.name}"
+        self._dead = {
+            branch: Letters(Place(branch.otherwise.name, cell % branch.otherwise.partitions))
+            for branch in part.branches
+            if branch.otherwise
+        }
+        self._trail: Trail | None = [] if self._dead else None
         self._states: dict[str, StepStates] = {}
         self._timed: list[TimedStates] = []
-        self._routes: dict[str, Route] = {}
+        self._routes: dict[tuple[str, bool], Route] = {}
         shared = self._behind(part.root)
         self._inputs = [self._input(branch, cell, shared) for branch in part.branches]
 
@@ -88,8 +124,11 @@ class PartWork(Work):
             states.begin_run()
         for route in self._routes.values():
             route.begin()
+        for letters in self._dead.values():
+            letters.rows.clear()
+        self._asked.clear()
         self._marks_before = list(self.marks)
-        branch = self._inputs[input].branch
+        branch = self._branch = self._inputs[input].branch
         try:
             if self._timed:
                 taken = self._run_by_time(input, records, most)
@@ -102,23 +141,62 @@ class PartWork(Work):
         except Unworkable:
             raise
         except Exception as error:
-            where = f"the record at offset {self.offset} of {branch.source.name}"
-            if self._source == TIMER:
-                where = f"the timer of {self.key!r} at {self.time_ms}"
-            raise Unworkable(f"{where}: {type(error).__name__}: {error}") from error
-        outputs = {place: each for route in self._routes.values() for place, each in route.outputs()}
-        return Stepped(changes, outputs, taken)
+            raise self._unworkable(error) from error
+        routes = self._routes.values()
+        outputs = {place: each for route in routes if not route.is_held for place, each in route.outputs()}
+        held = [each for route in routes if route.is_held for each in route.outputs()]
+        held += [(letters.place, letters.outputs()) for letters in self._dead.values() if letters.rows]
+        return Stepped(changes, outputs, taken, held)
 
     def _run(self, input: int, records: Records) -> None:
         branch, self._source, push = self._inputs[input]
         decode_key, decode_value = branch.source.key.decode, branch.source.value.decode
-        columns = zip(records.offsets, records.keys, records.values, records.times, strict=True)
-        for self.offset, key, value, self.time_ms in columns:
-            if key is None or value is None:
-                lacks = "key" if key is None else "value"
-                raise Unworkable(f"the record at offset {self.offset} of {branch.source.name} has no {lacks}")
-            self.key, self._item = key, decode_key(key)
-            push(self._item, decode_value(value))
+        takes_null, trail = branch.source.value.takes_null, self._trail
+        self._records = records
+        rows = zip(records.offsets, records.keys, records.values, records.times, strict=True)
+        while True:  # once, and once more behind each record that is dead
+            try:
+                for self.offset, key, value, self.time_ms in rows:
+                    if trail:
+                        trail.clear()
+                    if key is None or (value is None and not takes_null):
+                        raise ValueError(f"it has no {'key' if key is None else 'value'}")
+                    self.key, self._item = key, decode_key(key)
+                    push(self._item, None if value is None else decode_value(value))
+                return
+            except Exception as error:
+                self._bury(error, 0)
+
+    # --- what cannot be worked on
+
+    def attempt(self, work: Callable[[], object]) -> None:
+        behind = len(self._trail or ())
+        try:
+            work()
+        except Exception as error:
+            self._bury(error, behind)
+
+    def _bury(self, error: Exception, behind: int) -> None:
+        """What was done since then is taken back."""
+        letters, trail = self._dead.get(self._branch), self._trail
+        if letters is None or trail is None or self._source == TIMER or isinstance(error, Unworkable):
+            raise error
+        while len(trail) > behind:
+            take_back, *about = trail.pop()
+            take_back(*about)
+        at = bisect_left(self._records.offsets, self.offset)
+        said = f"{type(error).__name__}: {error}"[:MOST_ERROR].encode(errors="replace")
+        source = b"%b%d" % (self._source, self.offset)
+        headers = b"%d" % self.time_ms, source, self._title.encode(), said
+        letters.rows.append((self._records.keys[at], self._records.values[at], *headers))
+        trail.append((letters.rows.pop,))
+
+    def _unworkable(self, error: Exception) -> Unworkable:
+        where = f"the record at offset {self.offset} of {self._branch.source.name}"
+        remedy = "Mend the function or the codec, or give such records a topic of their own (`otherwise=Dead(...)`)"
+        if self._source == TIMER:
+            where, remedy = f"the timer of {self.key!r} at {self.time_ms}", "Mend the function"
+        return Unworkable(f"{where}: {type(error).__name__}: {error}. {remedy}")
 
     def _run_by_time(self, input: int, records: Records, most: int) -> int:
         """What is due comes between the records, in the order of time and key."""
@@ -138,7 +216,8 @@ class PartWork(Work):
             due = [(found, index) for index, states in enumerate(self._timed) if (found := states.next())]
             if not due or min(due)[0][0] > self.watermark_ms:
                 return fired
-            states = self._timed[min(due)[1]]
+            self._firing = min(due)[1]
+            states = self._timed[self._firing]
             time_ms, key = states.take()
             states.fire(key, time_ms)
         return most
@@ -153,15 +232,39 @@ class PartWork(Work):
         self.key, self._item, self.time_ms = key, item, time_ms
         self._source, self.offset = TIMER, time_ms
 
+    # --- what operations ask for
+
+    @property
+    def headers(self) -> Headers:
+        if not self._branch.has_headers:
+            raise ValueError("its headers were not asked for: `read(..., headers=True)`")
+        headers = self._records.headers
+        return () if headers is None else headers[bisect_left(self._records.offsets, self.offset)]
+
+    @property
+    def origin(self) -> str:
+        """A timer is one of a key and a time."""
+        timer = f"/{self._firing}/{self.key.hex()}" if self._source == TIMER else ""
+        return f"{self._title}/{self._source.decode()}{self.offset}{timer}{self.within}"
+
+    def number(self, name: str) -> int:
+        at = b"%b%d" % (self._source, self.offset)
+        if at != self._asked_at:
+            self._asked_at = at
+            self._asked.clear()
+        asked = self.origin, name
+        self._asked[asked] += 1
+        return self._asked[asked] - 1
+
     # --- how the operations are put together
 
     def states(self, name: str, codec: Codec[Any]) -> StepStates:
-        return self._states.setdefault(name, StepStates(name, codec))
+        return self._states.setdefault(name, StepStates(name, codec, self._trail))
 
     def timed(self, name: str, codec: Codec[Any]) -> TimedStates:
         found = self._states.get(name)
         if not isinstance(found, TimedStates):
-            found = self._states[name] = TimedStates(name, codec)
+            found = self._states[name] = TimedStates(name, codec, self._trail)
             self._timed.append(found)
         return found
 
@@ -173,14 +276,15 @@ class PartWork(Work):
 
     def _behind(self, node: Node) -> Push:
         ways = [self._behind(child) for child in node.children if any(each.sinks for each in child.below)]
-        ways += [self._emit(sink) for sink in node.sinks]
+        ways += [self._emit(sink, is_held=not node.repeats) for sink in node.sinks]
         then = ways[0] if len(ways) == 1 else _each_of(ways)
         return then if node.make is None else node.make(then, self)
 
-    def _emit(self, sink: Sink) -> Push:
+    def _emit(self, sink: Sink, *, is_held: bool) -> Push:
         topic, key_of, tells_source = sink.topic, sink.key, sink.tells_source
-        route = self._routes.setdefault(topic.name, Route(sink))
-        encode_key, encode_value = topic.key.encode, topic.value.encode
+        route = self._routes.setdefault((topic.name, is_held), Route(sink, is_held=is_held))
+        encode_key, encode_value, takes_null = topic.key.encode, topic.value.encode, topic.value.takes_null
+        trail = self._trail
 
         def push(key: Any, value: Any) -> None:
             if key_of is not None:
@@ -190,11 +294,13 @@ class PartWork(Work):
             partition = route.known.get(raw)
             if partition is None:
                 partition = route.partition_of(raw)
+            route.values[partition].append(None if value is None and takes_null else encode_value(value))
             route.keys[partition].append(raw)
-            route.values[partition].append(encode_value(value))
             route.times[partition].append(self.time_ms)
             if tells_source:
                 route.sources[partition].append(b"%b%d" % (self._source, self.offset))
+            if trail is not None:
+                trail.append((route.take_back, partition))
 
         return push
 

@@ -5,6 +5,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from oncelog.flow.codecs import Codec
 from oncelog.flow.stepping import StepStates, TimedStates
+from oncelog.slots.comparing import Headers
 
 K = TypeVar("K")
 
@@ -14,11 +15,28 @@ Push = Callable[[Any, Any], object]  # takes a key and a value a step further
 class Context(Generic[K]):
     """What is known of a record beside its value. One object serves all records: what is to be kept is taken out."""
 
-    __slots__ = ("key", "time_ms", "timers")
+    __slots__ = ("_scope", "key", "time_ms", "timers")
 
     key: K
     time_ms: int  # event time
     timers: list[int]
+
+    def __init__(self, scope: "Scope") -> None:
+        self._scope = scope
+
+    @property
+    def offset(self) -> int:
+        return self._scope.offset
+
+    @property
+    def headers(self) -> Headers:
+        """Of a topic that was read with `headers=True`."""
+        return self._scope.headers
+
+    @property
+    def id(self) -> str:
+        """The same for the same work, also after a crash: a service recognises by it what it has done already."""
+        return self._scope.origin
 
     def timer(self, at_ms: int) -> None:
         """When the watermark gets there, `on_timer` is called for this key. Timers go with the state of their key."""
@@ -29,9 +47,24 @@ class Scope(Protocol):
     key: bytes  # of the record, as it came
     time_ms: int
     watermark_ms: int
+    offset: int
+    within: str  # which of the calls that a record comes to is under way
+
+    @property
+    def origin(self) -> str:
+        """What is worked on: the record, or the timer, and the calls that led here."""
+
+    @property
+    def headers(self) -> Headers: ...
 
     def states(self, name: str, codec: Codec[Any]) -> StepStates: ...
     def timed(self, name: str, codec: Codec[Any]) -> TimedStates: ...
+
+    def attempt(self, work: Callable[[], object]) -> None:
+        """What it did is undone where it raises, and the record goes to the dead letters, or the cell stops."""
+
+    def number(self, name: str) -> int:
+        """How often this was asked before, of what is worked on."""
 
     def begin_timer(self, key: bytes, item: object, time_ms: int) -> None:
         """What follows is caused by a timer of this key."""

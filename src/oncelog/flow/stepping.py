@@ -20,10 +20,14 @@ _encode_times: Final = msgspec.json.Encoder().encode
 _decode_times: Final = msgspec.json.Decoder(list[int]).decode
 
 
+Trail = list[tuple[Any, ...]]  # what takes back each thing that was done with a record, and its arguments
+
+
 class StepStates:
-    def __init__(self, name: str, codec: Codec[Any]) -> None:
+    def __init__(self, name: str, codec: Codec[Any], trail: Trail | None = None) -> None:
         self.prefix = name.encode() + b"\0"
         self.codec = codec
+        self.trail = trail
         self.objects: dict[bytes, Any] = {}  # None: there is none
         self.before: dict[bytes, Any] = {}  # as it stood when this run of records began
         self._committed: Mapping[bytes, bytes] = {}
@@ -69,8 +73,8 @@ Fire = Callable[[bytes, int], object]  # a key's timer
 class TimedStates(StepStates):
     """Its objects are `Timed`."""
 
-    def __init__(self, name: str, codec: Codec[Any]) -> None:
-        super().__init__(name, codec)
+    def __init__(self, name: str, codec: Codec[Any], trail: Trail | None = None) -> None:
+        super().__init__(name, codec, trail)
         self.due: list[tuple[int, bytes]] = []  # a heap. Some of them may be gone meanwhile
         self.fire: Fire = lambda key, time_ms: None
         self._taken: list[tuple[int, bytes]] = []  # in this run
@@ -96,6 +100,8 @@ class TimedStates(StepStates):
 
     def put(self, key: bytes, before: Timed | None, state: Any, timers: tuple[int, ...]) -> None:
         self.before.setdefault(key, before)
+        if self.trail is not None:
+            self.trail.append((self.objects.__setitem__, key, before))
         self.objects[key] = None if state is None else (state, timers)
 
     def add(self, key: bytes, times: list[int], known: tuple[int, ...]) -> tuple[int, ...]:

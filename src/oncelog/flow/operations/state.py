@@ -16,7 +16,8 @@ def with_state(name: str, state: Callable[[], Any], codec: Codec[Any], function:
     def make(then: Push, scope: Scope) -> Push:
         states = scope.states(name, codec)
         objects, before, load = states.objects, states.before, states.load
-        at: Context[Any] = Context()
+        at: Context[Any] = Context(scope)
+        trail = states.trail
 
         def push(key: Any, value: Any) -> None:
             entry = scope.key
@@ -25,6 +26,8 @@ def with_state(name: str, state: Callable[[], Any], codec: Codec[Any], function:
                 stands = load(entry)
             if entry not in before:
                 before[entry] = stands
+            if trail is not None:
+                trail.append((objects.__setitem__, entry, stands))
             at.key, at.time_ms = key, scope.time_ms
             objects[entry], outputs = function(state() if stands is None else stands, value, at)
             for output in outputs:
@@ -45,7 +48,7 @@ def with_timers(
 ) -> Make:
     def make(then: Push, scope: Scope) -> Push:
         states = scope.timed(name, codec)
-        at: Context[Any] = Context()
+        at: Context[Any] = Context(scope)
 
         def run(entry: bytes, key: Any, called: Step, stands: Timed | None, about: Any) -> None:
             held, timers = stands or (None, ())
