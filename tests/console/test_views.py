@@ -9,15 +9,29 @@ from oncelog.console import query, sinks, topics
 from oncelog.console.errors import Refused
 from oncelog.console.faults import Fault, FaultList
 from oncelog.console.groups import group_view, groups_view
-from oncelog.console.limits import MOST_PRODUCERS, MOST_RING_PLACES, MOST_ROWS, MOST_SINKS, exact, in_turns
+from oncelog.console.limits import (
+    MOST_PRODUCERS,
+    MOST_RING_PLACES,
+    MOST_ROWS,
+    MOST_SINKS,
+    MOST_STATE_BYTES,
+    exact,
+    in_turns,
+)
+from oncelog.console.messages import messages_view
 from oncelog.console.overview import overview
 from oncelog.console.producers import partition_producers_view, producers_view
+from oncelog.console.query import Query
 from oncelog.console.sinks import sink_view, sinks_view
 from oncelog.console.topics import topic_view, topics_view
+from oncelog.server.broker import Broker
+from oncelog.server.turns import Turns
 from oncelog.spark.sink.lane import MARK, Mark, encode, topic_of
-from tests.console.conftest import Shown
+from tests.console.conftest import Shown, View
 from tests.raw import RawConnection, Rec
 from tests.spark.sink.support import Sink, numbers, table
+
+TURNS = Turns(lambda: 0)
 
 
 def test_topics_have_pages_and_are_found_by_any_part_of_their_names(shown: Shown) -> None:
@@ -30,14 +44,16 @@ def test_topics_have_pages_and_are_found_by_any_part_of_their_names(shown: Shown
     assert shown.view(topics_view, search="<script>")["topics"] == []
 
 
-def test_of_very_many_names_some_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_of_very_many_names_some_are_looked_at_and_internal_ones_come_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(query, "MOST_NAMES", 10)
-    names = [f"{number:02}" for number in range(11)]
-    assert query.page_of(names[:10], query.Query({})) == (
-        names[:10],
-        {"found": 10, "start": 0, "page": MOST_ROWS, "is_cut": False},
-    )
-    assert query.page_of(names, query.Query({}))[1]["is_cut"]
+    names = ["__a", "a", *(f"b{number}" for number in range(8)), "c"]
+    found, about = await query.page_of(TURNS, reversed(names[:10]), query.Query({}))
+    assert found == [*names[1:10], "__a"]
+    assert about == {"found": 10, "start": 0, "page": MOST_ROWS, "is_cut": False}
+    _, about = await query.page_of(TURNS, names, query.Query({}))
+    assert about["is_cut"]
 
 
 def test_a_topic_adds_up_its_partitions(shown: Shown) -> None:
@@ -65,9 +81,7 @@ def test_damage_is_told_with_its_place(shown: Shown) -> None:
     assert {"topic": topic, "partition": 0, "why": "0.log is damaged at byte 7"} in about["damaged"]
 
 
-def test_many_partitions_come_in_pages_and_others_are_served_in_between(
-    shown: Shown, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_partitions_come_in_pages(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
     topic = shown.new_topic(320)
     found = shown.view(topic_view, topic=topic, start=300)
     assert (found["partitions"], found["summed"], found["start"], len(found["rows"])) == (320, 320, 300, 20)
@@ -75,8 +89,30 @@ def test_many_partitions_come_in_pages_and_others_are_served_in_between(
     (row,) = shown.view(topics_view, search=topic)["topics"]
     assert (row["partitions"], row["summed"]) == (320, 300), "the sums say over how many partitions they are"
 
-    async def turns() -> int:
-        """How often somebody else has his turn while a view of all of them is made."""
+
+async def overview_of_all(broker: Broker, asked: Query) -> dict[str, Any]:
+    return await overview(broker, FaultList())
+
+
+@pytest.mark.parametrize(
+    ("view", "asked"),
+    [
+        (overview_of_all, {}),
+        (topics_view, {"search": "crowd"}),
+        (topic_view, {"topic": "crowd"}),
+        (messages_view, {"topic": "crowd"}),
+        (producers_view, {"search": "crowd"}),
+        (groups_view, {"search": "crowd"}),
+        (group_view, {"group": "crowd-0"}),
+    ],
+)
+def test_others_are_served_between_any_two_things_that_a_view_looks_at(
+    shown: Shown, crowd: int, monkeypatch: pytest.MonkeyPatch, view: View, asked: dict[str, str]
+) -> None:
+    monkeypatch.setattr("oncelog.server.turns.TURN_MS", 0)
+
+    async def rounds() -> int:
+        """Of the loop, while the view is made."""
         count, is_over = 0, False
 
         async def other() -> None:
@@ -86,12 +122,21 @@ def test_many_partitions_come_in_pages_and_others_are_served_in_between(
                 await asyncio.sleep(0)
 
         task = asyncio.ensure_future(other())
-        await overview(shown.server.broker, FaultList())
+        await view(shown.server.broker, Query(asked))
         is_over = True
         await task
         return count
 
-    assert shown.run(turns()) > 320 // 64
+    assert shown.run(rounds()) >= crowd
+
+
+@pytest.fixture(scope="module")
+def crowd(shown: Shown) -> int:
+    """So many partitions of a topic, and as many groups."""
+    shown.stage.topic("crowd", MOST_ROWS)
+    for number in range(MOST_ROWS):
+        shown.stage.group(f"crowd-{number}", "crowd", dict.fromkeys(range(1 if number else MOST_ROWS), 0))
+    return MOST_ROWS
 
 
 def test_the_producers_of_a_partition_with_their_highwater_and_their_ring(shown: Shown) -> None:
@@ -248,6 +293,14 @@ def test_what_no_sink_has_written_is_told_as_such(shown: Shown, value: bytes) ->
     assert shown.view(sink_view, topic=topic)["trouble"]
 
 
+def test_what_takes_long_to_parse_is_not_read(shown: Shown) -> None:
+    """Such a thread would let nobody else work."""
+    topic = shown.stage.topic(topic_of("large"))
+    shown.stage.send(topic, [Rec(b"[" + b"[]," * MOST_STATE_BYTES + b"[]]", b"0/state/nonce")], codec=4)
+    trouble = shown.view(sink_view, topic=topic)["trouble"]
+    assert trouble == "a record of 3,145,732 bytes is among its last ones, more than is read for this page"
+
+
 def test_a_sink_of_which_nothing_is_known_yet(shown: Shown) -> None:
     topic = shown.stage.topic(topic_of("new"))
     found = shown.view(sink_view, topic=topic)
@@ -274,7 +327,7 @@ def test_numbers_that_a_browser_would_round_are_told_as_text() -> None:
 
 
 async def test_turns_bring_every_item() -> None:
-    assert [each async for each in in_turns(range(200))] == list(range(200))
+    assert [each async for each in in_turns(TURNS, range(200))] == list(range(200))
 
 
 def test_a_query_as_the_sink_itself_writes_it(shown: Shown) -> None:

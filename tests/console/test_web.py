@@ -5,20 +5,32 @@ import http.client
 import json
 import re
 import socket
+import struct
 import urllib.request
 from contextlib import suppress
 from importlib.resources import files
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from oncelog.console import connection
-from oncelog.console.connection import MOST_CONNECTIONS, MOST_OPEN
+from oncelog.console import connection, overview, web
+from oncelog.console.connection import (
+    MOST_CONNECTIONS,
+    MOST_OPEN,
+    MOST_REQUEST_BYTES,
+    MOST_REQUEST_LINES,
+    TOO_MANY,
+    TOO_MUCH,
+)
+from oncelog.console.faults import FaultList
 from oncelog.console.guard import HEADERS
 from oncelog.console.serving import Console
 from oncelog.console.web import KINDS
+from oncelog.server.turns import Turns
 from oncelog.settings import SettingsError
 from tests.console.conftest import Shown
+from tests.waiting import until
 
 STATIC = files("oncelog.console") / "static"
 VIEWS = ("overview", "topics", "producers", "groups", "sinks", "faults")
@@ -129,10 +141,109 @@ def test_another_page_in_the_same_browser_is_turned_away(console: Console) -> No
     assert ask(console, "/", Sec_Fetch_Site="cross-site", Sec_Fetch_Mode="navigate").status == 200
 
 
+@pytest.mark.parametrize("rest", [b"X: y\r\n" * MOST_REQUEST_LINES, b"X: " + b"y" * MOST_REQUEST_BYTES])
+def test_a_head_that_would_take_long_to_parse_is_refused_before(console: Console, rest: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", console.port), timeout=30) as asking, suppress(ConnectionResetError):
+        asking.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n" + rest + b"\r\n\r\n")
+        answer = asking.makefile("rb").read()
+        assert answer == b"" or (answer.startswith(b"HTTP/1.1 400 ") and answer.endswith(TOO_MUCH.encode())), answer
+
+
+def test_a_query_of_many_fields_is_refused_before_it_is_read(console: Console) -> None:
+    with socket.create_connection(("127.0.0.1", console.port), timeout=30) as asking, suppress(ConnectionResetError):
+        asking.sendall(b"GET /api/topics?" + b"a=b&" * MOST_REQUEST_BYTES + b" HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert asking.recv(100).startswith((b"HTTP/1.1 400 ", b""))
+
+
+@pytest.mark.parametrize("path", [b"/", b"/api/faults"])
+def test_a_body_in_crumbs_costs_the_connection(console: Console, path: bytes) -> None:
+    """Each takes as long to take apart as a request."""
+    with socket.create_connection(("127.0.0.1", console.port), timeout=30) as asking, suppress(OSError):
+        asking.sendall(b"GET " + path + b" HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
+        for _ in range(100_000):
+            asking.sendall(b"1\r\nx\r\n" * MOST_REQUEST_LINES)
+        raise AssertionError("the page takes them all")
+
+
+def test_requests_are_parsed_when_long_work_has_its_turn(
+    shown: Shown, console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns, waiting = shown.server.broker.turns, list[Any]()
+    with socket.create_connection(("127.0.0.1", console.port), timeout=30) as asking:
+        with monkeypatch.context() as patch:
+            patch.setattr(turns, "is_over", lambda: True)
+            patch.setattr(turns, "wait", waiting.append)
+            asking.sendall(b"GET / HTTP/1.1\r\n")
+            until(lambda: waiting, "the request to wait for its turn")
+            asking.sendall(b"Host: localhost\r\n\r\n")
+        (read,) = waiting
+        shown.server.call(read)
+        assert asking.recv(100).startswith(b"HTTP/1.1 200 ")
+
+
+def test_a_connection_that_is_reset_leaves_nothing_behind(console: Console, monkeypatch: pytest.MonkeyPatch) -> None:
+    """uvicorn's timer would keep it."""
+    left: list[object] = []
+    lost = connection.Connection.connection_lost
+
+    def noted(self: connection.Connection, error: Exception | None) -> None:
+        lost(self, error)
+        left.append(self.timeout_keep_alive_task)
+
+    monkeypatch.setattr(connection.Connection, "connection_lost", noted)
+    with socket.create_connection(("127.0.0.1", console.port), timeout=30) as asking:
+        asking.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert asking.recv(100)
+        asking.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    until(lambda: left, "its end")
+    assert set(left) == {None}
+
+
+class Asked:
+    """A request that needs no socket."""
+
+    def __init__(self, path: str, is_gone: bool = False) -> None:
+        self._scope = {"type": "http", "method": "GET", "path": path, "query_string": b"", "root_path": ""}
+        self._scope["headers"] = [(b"host", b"localhost")]
+        self._is_gone = is_gone
+        self.status = 0
+
+    async def receive(self) -> Any:
+        return {"type": "http.disconnect"} if self._is_gone else {"type": "http.request", "body": b""}
+
+    async def send(self, message: Any) -> None:
+        self.status = message.get("status", self.status)
+
+    async def of(self, app: Any) -> int:
+        await app(self._scope, self.receive, self.send)
+        return self.status
+
+
+async def test_one_look_is_made_after_the_other_and_none_for_who_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one holds and computes is bounded, and so is what all do."""
+    looking = made = 0
+
+    async def look(*about: object) -> dict[str, Any]:
+        nonlocal looking, made
+        looking, made = looking + 1, made + 1
+        await asyncio.sleep(0)
+        assert looking == 1
+        looking -= 1
+        return {}
+
+    monkeypatch.setattr(overview, "overview", look)
+    broker: Any = SimpleNamespace(turns=Turns(lambda: 0))
+    app = web.application(broker, FaultList(), "")
+    asked = [Asked("/api/overview", is_gone=number == 2) for number in range(5)]
+    statuses = await asyncio.gather(*(each.of(app) for each in asked))
+    assert (statuses[0], statuses[4], made) == (200, 200, 4)
+
+
 def test_too_many_at_a_time_are_told_so(console: Console, caplog: pytest.LogCaptureFixture) -> None:
     waiting = [socket.create_connection(("127.0.0.1", console.port)) for _ in range(MOST_CONNECTIONS)]
     try:
-        assert ask(console, "/api/overview").status == 503
+        found = ask(console, "/api/overview")
+        assert (found.status, found.body.decode()) == (503, TOO_MANY + "\n")
         assert caplog.text == "", "and not the server's log, which anyone could fill so"
     finally:
         for each in waiting:

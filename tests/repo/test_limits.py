@@ -4,7 +4,10 @@ import re
 
 import pytest
 
-from oncelog.server import connection, memory, topic_rules
+from oncelog.console import connection as page
+from oncelog.console.limits import LARGEST_BATCH_BYTES, MOST_STATE_BYTES
+from oncelog.console.records import Budget
+from oncelog.server import connection, memory, metrics_http, topic_rules
 from oncelog.server.bodies import MOST_UNFOLDED_BYTES
 from oncelog.server.call import ANSWER_BYTES
 from oncelog.server.groups import coordinator
@@ -50,6 +53,20 @@ VALUES = {
     "offsets of all groups with their metadata": mib(coordinator.OFFSETS_BYTES),
     "metadata of an offset": f"{SETTINGS.offset_metadata_max_bytes:,} characters",
     "what one OffsetCommit stores": f"{SETTINGS.message_max_bytes:,} bytes",
+    "size of a request to the [page](console.md), with its body": (
+        f"{page.MOST_REQUEST_BYTES:,} bytes and {page.MOST_REQUEST_LINES} lines"
+    ),
+    "looks that the page makes at a time": (
+        f"1, which reads up to {mib(LARGEST_BATCH_BYTES)} and unfolds up to {mib(Budget().unfolded_bytes)}"
+    ),
+    "connections to the page": f"{page.MOST_CONNECTIONS}",
+    "time in which a connection to the page asks nothing new, or takes nothing": (
+        f"{page.PATIENCE_S:.0f} to {2 * page.PATIENCE_S:.0f} s"
+    ),
+    "a record of a sink's topic that the page reads": mib(MOST_STATE_BYTES),
+    "size of a request for [metrics](metrics.md)": f"{metrics_http.MAX_HEAD_BYTES:,} bytes",
+    "scrapes at a time": f"{metrics_http.MAX_SCRAPES}",
+    "time that a scrape may take": f"{metrics_http.SCRAPE_S:.0f} s",
     "offsets that a start reads though they no longer count": mib(SETTINGS.offsets_topic_segment_bytes),
 }
 

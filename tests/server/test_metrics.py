@@ -71,6 +71,7 @@ class Groups:
         self.looks = 0
 
     def committed_topics(self, group: str) -> dict[str, list[int]]:
+        self.looks += 1
         return {topic: list(places) for topic, places in self.offsets.get(group, {}).items()}
 
     def committed(self, group: str, topic: str, index: int) -> Any:
@@ -145,12 +146,21 @@ def test_groups_are_told_with_their_lag(broker: Any) -> None:
 
 
 def test_no_line_waits_for_the_commits_of_all_groups(broker: Any) -> None:
-    """Others are served between two lines."""
-    broker.topics.create("orders", 1, {}, CLOCK.now())
+    """Others are served between two lines, and where groups have nothing to tell."""
+    broker.topics.create("orders", 100, {}, CLOCK.now())
     broker.groups.groups = {f"g{number}": SimpleNamespace(members=[]) for number in range(100)}
-    broker.groups.offsets = {name: {"orders": {0: 1}} for name in broker.groups.groups}
+    broker.groups.offsets = {f"g{number}": {"orders": {0: 1}} for number in range(50)}
+    broker.groups.offsets["g0"] = {"orders": dict.fromkeys(range(100), 1)}
     looks = [broker.groups.looks for _ in exposition(broker)]
-    assert max(after - before for before, after in pairwise(looks)) <= 2
+    assert max(after - before for before, after in pairwise(looks)) <= 3
+
+
+def test_topics_with_nothing_to_tell_are_gone_through_one_at_a_time(broker: Any) -> None:
+    for number in range(20):
+        broker.topics.create(f"quiet-{number}", 1, {}, CLOCK.now())
+    for name in ("oncelog_producer_fenced_total", "oncelog_topic_partition_damaged_places"):
+        (family,) = [each for each in FAMILIES if each.name == name]
+        assert list(family.samples(broker)) == [None] * 20
 
 
 def test_what_producers_were_told_is_summed_by_topic_and_silence_is_left_out(broker: Any) -> None:
@@ -266,6 +276,14 @@ async def test_a_request_may_come_byte_by_byte(port: int) -> None:
     request = b"GET /metrics?all HTTP/1.1\r\n\r\n"
     answer = Scraped(await exchange(port, *(request[at : at + 1] for at in range(len(request)))))
     assert answer.unchunked() == WHOLE
+
+
+async def test_where_nothing_is_told_the_text_goes_on() -> None:
+    """An empty chunk would be the last one."""
+    server = MetricsServer(lambda: iter(["x" * PIECE_BYTES, "", "y" * PIECE_BYTES, ""]))
+    answer = Scraped(await exchange(await server.start("127.0.0.1", 0), b"GET /metrics HTTP/1.1\r\n\r\n"))
+    assert answer.unchunked() == b"x" * PIECE_BYTES + b"y" * PIECE_BYTES
+    await server.stop()
 
 
 async def test_an_older_client_gets_no_chunks(port: int) -> None:

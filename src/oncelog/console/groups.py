@@ -13,17 +13,17 @@ Place = tuple[str, int]  # topic and partition
 
 
 async def groups_view(broker: Broker, query: Query) -> dict[str, Any]:
-    names, about = page_of(broker.groups.groups, query)
+    names, about = await page_of(broker.turns, broker.groups.groups, query)
     left = MOST_SUMMED
     rows = []
-    for name in names:
+    async for name in in_turns(broker.turns, names):
         group = broker.groups.groups.get(name)
         if group is None:
             continue  # gone since
         places = _places(broker, name)
         summed = places[:left]
         left -= len(summed)
-        lags = [_lag(broker, name, place) async for place in in_turns(summed)]
+        lags = [_lag(broker, name, place) async for place in in_turns(broker.turns, summed)]
         lag = sum(each["lag"] for each in lags if each is not None and isinstance(each["lag"], int))
         rows.append(_row(group) | {"partitions": len(places), "summed": len(summed), "lag": lag})
     return {**about, "groups": rows}
@@ -37,7 +37,7 @@ async def group_view(broker: Broker, query: Query) -> dict[str, Any]:
     places = _places(broker, name)
     start = query.page_start(len(places))
     on_page = places[start : start + MOST_ROWS]
-    lags = [_lag(broker, name, place) async for place in in_turns(on_page)]
+    lags = [_lag(broker, name, place) async for place in in_turns(broker.turns, on_page)]
     members = list(group.members)
     return {
         **_row(group),

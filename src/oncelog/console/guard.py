@@ -46,7 +46,7 @@ class Guard:
         try:
             check(_headers(scope["headers"]), self._own_name)
         except Refused as refused:
-            await _refuse(refused, send)
+            await refuse(refused, send)
             return
 
         async def send_with_headers(message: Message) -> None:
@@ -91,8 +91,12 @@ def _headers(pairs: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in pairs}
 
 
-async def _refuse(refused: Refused, send: Send) -> None:
+async def refuse(refused: Refused, send: Send) -> None:
     body = refused.message.encode() + b"\n"
-    headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(body)).encode())]
+    headers = [
+        (b"content-type", b"text/plain; charset=utf-8"),
+        (b"content-length", str(len(body)).encode()),
+        (b"connection", b"close"),
+    ]
     await send({"type": "http.response.start", "status": refused.status, "headers": [*headers, *HEADERS]})
     await send({"type": "http.response.body", "body": body})

@@ -1,12 +1,12 @@
-"""What one request of the page may cost, and how work is shared out among the turns of the server's event loop."""
+"""What one request of the page may cost, and how it leaves turns of the server's event loop to others."""
 
-import asyncio
 from collections.abc import AsyncIterator, Iterable
 from typing import Final, TypeVar
 
+from oncelog.server.turns import Turns
+
 T = TypeVar("T")
 
-LOOKS_IN_A_TURN: Final = 64
 MOST_ROWS: Final = 100  # of a table; the rest is on its next pages
 MOST_NAMES: Final = 20_000  # of topics or groups that a search looks at
 MOST_SUMMED: Final = 5_000  # partitions, or committed offsets, that a request adds up
@@ -17,6 +17,7 @@ MOST_FAULTS: Final = 200
 MOST_OFFLINE: Final = 20
 MOST_SINKS: Final = 20  # of a table: each is a topic that is read
 MOST_STATES_AND_MARKS: Final = 2_000  # records of a sink's topic that are looked back over
+MOST_STATE_BYTES: Final = 1 << 20  # of one of them: a thread that parses it lets nobody else work
 
 MOST_MESSAGES: Final = 50
 PREVIEW_BYTES: Final = 512  # of a key or a value in a list
@@ -34,11 +35,11 @@ MOST_TAILED: Final = 8  # partitions whose ends are read for one list
 MOST_EXACT: Final = (1 << 53) - 1  # of a browser's numbers
 
 
-async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
-    """Other connections are served in between."""
-    for number, item in enumerate(items):
-        if number and number % LOOKS_IN_A_TURN == 0:
-            await asyncio.sleep(0)
+async def in_turns(turns: Turns, items: Iterable[T]) -> AsyncIterator[T]:
+    """Other connections are served in between, so `items` must not be what they change."""
+    for item in items:
+        if turns.is_over():
+            await turns.next()
         yield item
 
 

@@ -19,6 +19,7 @@ from oncelog.console.limits import (
     READ_BYTES,
     WHOLE_BYTES,
     exact,
+    in_turns,
 )
 from oncelog.console.query import Query
 from oncelog.console.records import Budget, records_from
@@ -58,14 +59,16 @@ async def messages_view(broker: Broker, query: Query) -> dict[str, Any]:
         rows = await asyncio.to_thread(_rows, [read], newest, MOST_MESSAGES)
         bounds = {"start": exact(log.log_start_offset), "end": exact(log.high_watermark)}
         return {"rows": rows, "tailed": 1, "partitions": 1, **bounds}
-    filled = [each for each in topic.partitions if each.log.high_watermark > each.log.log_start_offset]
-    filled.sort(key=_last_written, reverse=True)
-    tailed = filled[:MOST_TAILED]
+    filled = [
+        (_last_written(each), -each.index)
+        async for each in in_turns(broker.turns, topic.partitions)
+        if each.log.high_watermark > each.log.log_start_offset
+    ]
+    tailed = [topic.partitions[-index] for _, index in sorted(filled, reverse=True)[:MOST_TAILED]]
     reads = []
-    for each in tailed:
+    async for each in in_turns(broker.turns, tailed):
         start = max(each.log.log_start_offset, each.log.high_watermark - MOST_MESSAGES)
         reads.append(_read(each, start, newest=True, most_bytes=READ_BYTES // len(tailed)))
-        await asyncio.sleep(0)
     rows = await asyncio.to_thread(_rows, reads, True, MOST_MESSAGES)
     return {"rows": rows, "tailed": len(tailed), "partitions": len(filled)}
 

@@ -20,7 +20,7 @@ async def overview(broker: Broker, faults: Faults) -> dict[str, Any]:
     )
     offline: list[dict[str, Any]] = []
     damaged: list[dict[str, Any]] = []
-    async for partition in in_turns(partitions[:MOST_SUMMED]):
+    async for partition in in_turns(broker.turns, partitions[:MOST_SUMMED]):
         log, producers = partition.log, partition.log.producers
         sums["records"] += log.high_watermark - log.log_start_offset
         sums["appended"] += log.high_watermark

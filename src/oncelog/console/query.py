@@ -5,9 +5,10 @@ from itertools import islice
 from typing import Any
 
 from oncelog.console.errors import Refused, not_found
-from oncelog.console.limits import MOST_NAMES, MOST_ROWS
+from oncelog.console.limits import MOST_NAMES, MOST_ROWS, in_turns
 from oncelog.server.broker import Broker
 from oncelog.server.topic import Partition, Topic
+from oncelog.server.turns import Turns
 
 MOST_DIGITS = 19
 
@@ -45,15 +46,15 @@ class Query:
         return topic.partitions[index]
 
 
-def page_of(names: Iterable[str], query: Query, page: int = MOST_ROWS) -> tuple[list[str], dict[str, Any]]:
+async def page_of(
+    turns: Turns, names: Iterable[str], query: Query, page: int = MOST_ROWS
+) -> tuple[list[str], dict[str, Any]]:
     """The names on the page that is asked for, and what is to be told about it."""
     wanted = query.text("search").casefold()
     looked_at = list(islice(names, MOST_NAMES + 1))
     is_cut = len(looked_at) > MOST_NAMES
-    found = sorted((each for each in looked_at[:MOST_NAMES] if wanted in each.casefold()), key=_internal_last)
+    found = [each async for each in in_turns(turns, looked_at[:MOST_NAMES]) if wanted in each.casefold()]
+    found.sort()
+    found.sort(key=lambda name: name.startswith("__"))  # internal ones come last
     start = query.page_start(len(found), page)
     return found[start : start + page], {"found": len(found), "start": start, "page": page, "is_cut": is_cut}
-
-
-def _internal_last(name: str) -> tuple[bool, str]:
-    return name.startswith("__"), name

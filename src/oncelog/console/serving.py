@@ -8,16 +8,16 @@ import logging
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 
 import uvicorn
 
-from oncelog.console.connection import MOST_CONNECTIONS, Connection
+from oncelog.console.connection import Connection
 from oncelog.console.faults import FaultList, Faults
 from oncelog.console.web import application
 from oncelog.server.broker import Broker, bracketed
 from oncelog.settings import SettingsError
 
-MOST_HEAD_BYTES = 16 << 10
 BACKLOG = 64
 STOP_GRACE_S = 1
 WILDCARDS = ("", "0.0.0.0", "::")
@@ -30,7 +30,7 @@ class Console:
         config = uvicorn.Config(
             application(broker, FaultList() if faults is None else faults, own_name),
             loop="none",
-            http=Connection,
+            http=partial(Connection, broker.turns),  # type: ignore[arg-type]  # it only calls it
             ws="none",
             lifespan="off",
             log_config=None,
@@ -38,8 +38,6 @@ class Console:
             proxy_headers=False,
             server_header=False,
             date_header=False,
-            limit_concurrency=MOST_CONNECTIONS,
-            h11_max_incomplete_event_size=MOST_HEAD_BYTES,
             timeout_graceful_shutdown=STOP_GRACE_S,
         )
         # Its warnings are about what clients do, once for each time, which could fill a disk.

@@ -15,6 +15,7 @@ from oncelog.console.limits import (
     LARGEST_BATCH_BYTES,
     MOST_ROWS,
     MOST_SINKS,
+    MOST_STATE_BYTES,
     MOST_STATES_AND_MARKS,
     exact,
 )
@@ -41,7 +42,9 @@ class Tail(NamedTuple):
 
 async def sinks_view(broker: Broker, query: Query) -> dict[str, Any]:
     topics = (each.name for each in broker.topics.all())
-    names, about = page_of((name for name in topics if name.startswith(TOPIC_PREFIX)), query, MOST_SINKS)
+    names, about = await page_of(
+        broker.turns, (name for name in topics if name.startswith(TOPIC_PREFIX)), query, MOST_SINKS
+    )
     rows = []
     for name in names:
         standing = await _standing(broker, name, LARGEST_BATCH_BYTES // 16)
@@ -109,6 +112,9 @@ def _read(tail: Tail) -> Standing | str | None:
             if data is not None and not header.is_control
             for each in records_from(data, header.base_offset, header.record_count, budget=budget)
         ]
+        largest = max((len(each.value or b"") for each in entries), default=0)
+        if largest > MOST_STATE_BYTES:
+            return f"a record of {largest:,} bytes is among its last ones, more than is read for this page"
         start = Standing.start_of(_newest_states(entries))
         if start is None and not tail.is_whole:
             return None

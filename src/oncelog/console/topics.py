@@ -10,23 +10,23 @@ from oncelog.server.topic import Partition, Topic
 
 
 async def topics_view(broker: Broker, query: Query) -> dict[str, Any]:
-    names, about = page_of((topic.name for topic in broker.topics.all()), query)
+    names, about = await page_of(broker.turns, (topic.name for topic in broker.topics.all()), query)
     left = MOST_SUMMED
     rows = []
     for name in names:
         topic = broker.topics.get(name)
         if topic is None:
             continue  # deleted since
-        rows.append(await _row(topic, left))
+        rows.append(await _row(broker, topic, left))
         left = max(0, left - len(topic.partitions))
     return {**about, "topics": rows}
 
 
-async def _row(topic: Topic, most: int) -> dict[str, Any]:
+async def _row(broker: Broker, topic: Topic, most: int) -> dict[str, Any]:
     """Added up over its partitions; where those are too many for one request it says over how many."""
     records = size_bytes = offline = 0
     partitions = topic.partitions[:most]
-    async for partition in in_turns(partitions):
+    async for partition in in_turns(broker.turns, partitions):
         log = partition.log
         records += log.high_watermark - log.log_start_offset
         size_bytes += log.size_bytes
@@ -48,7 +48,7 @@ async def topic_view(broker: Broker, query: Query) -> dict[str, Any]:
     count = len(topic.partitions)
     start = query.page_start(count)
     return {
-        **await _row(topic, MOST_SUMMED),
+        **await _row(broker, topic, MOST_SUMMED),
         "id": str(topic.id),
         "configs": {name: text.name(value) for name, value in sorted(topic.configs.items())},
         "found": count,

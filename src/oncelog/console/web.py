@@ -1,6 +1,7 @@
 """The page's addresses: its files, and the views as JSON. Only GET; nothing can be changed from here."""
 
 import json
+from asyncio import Lock
 from collections.abc import Awaitable, Callable
 from hashlib import sha256
 from importlib.resources import files
@@ -17,6 +18,7 @@ from oncelog.console.faults import Faults, faults_view
 from oncelog.console.guard import App, Guard
 from oncelog.console.query import Query
 from oncelog.server.broker import Broker
+from oncelog.server.turns import Turns
 
 View = Callable[[Query], Awaitable[dict[str, Any]]]
 
@@ -31,7 +33,8 @@ KEEPS_NOTHING: Final = {"cache-control": "no-store"}
 
 
 def application(broker: Broker, faults: Faults, own_name: str) -> App:
-    routes = [Route(path, _answering(view)) for path, view in _views(broker, faults).items()]
+    answering = _Answering(broker.turns)
+    routes = [Route(path, answering.by(view)) for path, view in _views(broker, faults).items()]
     return Guard(Starlette(routes=[*_files(), *routes]), own_name)
 
 
@@ -61,16 +64,32 @@ def _views(broker: Broker, faults: Faults) -> dict[str, View]:
     }
 
 
-def _answering(view: View) -> Callable[[Request], Awaitable[Response]]:
-    async def answer(request: Request) -> Response:
-        try:
-            found, status = await view(Query(request.query_params)), 200
-        except Refused as refused:
-            found, status = {"error": refused.message}, refused.status
-        text = json.dumps(found, ensure_ascii=True, separators=(",", ":"))
-        return Response(text, status, headers=KEEPS_NOTHING, media_type="application/json")
+class _Answering:
+    """One look after the other, whoever asks: what they read and unfold at a time is as much as one may."""
 
-    return answer
+    def __init__(self, turns: Turns) -> None:
+        self._turns = turns
+        self._look = Lock()
+
+    def by(self, view: View) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            async with self._look:
+                if await request.is_disconnected():
+                    return Response(status_code=503)  # nobody gets it
+                if self._turns.is_over():
+                    await self._turns.next()
+                return await _answer(view, Query(request.query_params))
+
+        return answer
+
+
+async def _answer(view: View, query: Query) -> Response:
+    try:
+        found, status = await view(query), 200
+    except Refused as refused:
+        found, status = {"error": refused.message}, refused.status
+    text = json.dumps(found, ensure_ascii=True, separators=(",", ":"))
+    return Response(text, status, headers=KEEPS_NOTHING, media_type="application/json")
 
 
 def _files() -> list[Route]:

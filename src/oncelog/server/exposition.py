@@ -5,7 +5,6 @@ Text is made family by family in an iterator: a server with ten thousand partiti
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Literal
 
 from oncelog.server.api import apis
@@ -13,7 +12,7 @@ from oncelog.server.broker import Broker
 from oncelog.server.process import PROCESS
 from oncelog.server.topics import Partition, Topic
 
-Sample = tuple[str, float]  # the labels as text, and the value
+Sample = tuple[str, float] | None  # the labels as text, and the value; None for a look that found nothing to tell
 Labels = str
 
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
@@ -28,11 +27,12 @@ class Family:
 
 
 def exposition(broker: Broker) -> Iterator[str]:
-    """Lines of text. They are read from a living server: each line is true, two lines may be a moment apart."""
+    """Lines of text. They are read from a living server: each line is true, two lines may be a moment apart. An empty
+    one is the moment in which others may be served, also where very many groups have nothing to tell."""
     for family in FAMILIES:
         yield f"# HELP {family.name} {family.help}\n# TYPE {family.name} {family.kind}\n"
-        for labels, value in family.samples(broker):
-            yield f"{family.name}{labels} {_number(value)}\n"
+        for sample in family.samples(broker):
+            yield "" if sample is None else f"{family.name}{sample[0]} {_number(sample[1])}\n"
 
 
 def labels(**pairs: object) -> Labels:
@@ -62,6 +62,7 @@ def _partitions_offline(broker: Broker) -> Iterator[Sample]:
 def _damaged(broker: Broker) -> Iterator[Sample]:
     """Only partitions that have something to say: most never rot."""
     for topic in broker.topics.all():
+        yield None
         for partition in topic.partitions:
             if partition.log.damage:
                 yield labels(topic=topic.name, partition=partition.index), len(partition.log.damage)
@@ -107,8 +108,7 @@ def _each_topic_with_producers(value: Callable[[Topic], float]) -> Callable[[Bro
     def samples(broker: Broker) -> Iterator[Sample]:
         for topic in broker.topics.all():
             found = value(topic)
-            if found:
-                yield labels(topic=topic.name), found
+            yield (labels(topic=topic.name), found) if found else None
 
     return samples
 
@@ -128,32 +128,38 @@ def _members(broker: Broker) -> Iterator[Sample]:
         yield labels(consumergroup=name), len(group.members)
 
 
-def _committed(broker: Broker) -> Iterator[tuple[str, str, int, int, int]]:
-    """Group, topic, partition, committed offset, and how many records lie behind it."""
-    for group in list(broker.groups.groups):
-        for topic, indexes in broker.groups.committed_topics(group).items():
-            for index in indexes:
-                committed = broker.groups.committed(group, topic, index)
-                partition = broker.topics.partition(topic, index)
-                if committed is not None and partition is not None:
-                    lag = max(0, partition.log.high_watermark - committed.offset)
-                    yield group, topic, index, committed.offset, lag
+def _committed(broker: Broker, group: str) -> Iterator[tuple[str, int, int, int]]:
+    """Topic, partition, committed offset, and how many records lie behind it."""
+    for topic, indexes in broker.groups.committed_topics(group).items():
+        for index in indexes:
+            committed = broker.groups.committed(group, topic, index)
+            partition = broker.topics.partition(topic, index)
+            if committed is not None and partition is not None:
+                lag = max(0, partition.log.high_watermark - committed.offset)
+                yield topic, index, committed.offset, lag
 
 
 def _each_commit(column: int) -> Callable[[Broker], Iterator[Sample]]:
     def samples(broker: Broker) -> Iterator[Sample]:
-        for found in _committed(broker):
-            group, topic, index = found[:3]
-            yield labels(consumergroup=group, topic=topic, partition=index), int(found[column])
+        for group in list(broker.groups.groups):
+            yield None
+            for found in _committed(broker, group):
+                topic, index = found[:2]
+                yield labels(consumergroup=group, topic=topic, partition=index), int(found[column])
 
     return samples
 
 
 def _sum_of_commits(column: int) -> Callable[[Broker], Iterator[Sample]]:
     def samples(broker: Broker) -> Iterator[Sample]:
-        # The commits of a group for a topic follow each other, so that what is known of one is told before the next.
-        for (group, topic), commits in groupby(_committed(broker), key=lambda found: found[:2]):
-            yield labels(consumergroup=group, topic=topic), sum(int(found[column]) for found in commits)
+        for group in list(broker.groups.groups):
+            yield None
+            sums: dict[str, int] = {}
+            for found in _committed(broker, group):
+                yield None
+                sums[found[0]] = sums.get(found[0], 0) + int(found[column])
+            for topic, value in sums.items():
+                yield labels(consumergroup=group, topic=topic), value
 
     return samples
 
@@ -162,7 +168,7 @@ def _process_family(name: str, is_counter: bool, text: str, value: Callable[[], 
     return Family(name, "counter" if is_counter else "gauge", text, lambda broker: [("", value())])
 
 
-_OFFSET, _LAG = 3, 4
+_OFFSET, _LAG = 2, 3
 
 FAMILIES = (
     Family("kafka_brokers", "gauge", "Number of brokers.", _brokers),

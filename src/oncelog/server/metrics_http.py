@@ -16,6 +16,7 @@ logger = logging.getLogger(__name__)
 
 MAX_HEAD_BYTES = 8 * 1024
 MAX_SCRAPES = 16  # as many more may wait to be told that it is too many
+SCRAPE_S = 10.0
 PIECE_BYTES = 32 * 1024
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -46,7 +47,9 @@ class Head:
 
 
 class MetricsServer:
-    def __init__(self, text: Callable[[], Iterable[str]], timeout_s: float = 10.0, turns: Turns | None = None) -> None:
+    def __init__(
+        self, text: Callable[[], Iterable[str]], timeout_s: float = SCRAPE_S, turns: Turns | None = None
+    ) -> None:
         self._text = text
         self._turns = turns  # a short line may be the sum of much
         self._timeout_s = timeout_s
@@ -141,6 +144,8 @@ async def _send(text: Iterable[str], can_chunk: bool, writer: asyncio.StreamWrit
     for line in text:
         if turns is not None and turns.is_over():
             await turns.next()
+        if not line:
+            continue  # as a chunk it would be the last one
         encoded = line.encode()
         pieces.append(encoded)
         size_bytes += len(encoded)
