@@ -42,15 +42,37 @@ class Run(Protocol):
 
 
 class Flow(Program):
-    def run(self, properties: Mapping[str, Any], *, until: str | None = None, run_id: str | None = None) -> None:
+    def run(
+        self,
+        properties: Mapping[str, Any],
+        *,
+        spark: Any = None,
+        until: str | None = None,
+        run_id: str | None = None,
+        **options: Any,
+    ) -> None:
         """In this process, until Ctrl-C or SIGTERM; with `until="end"` up to where its inputs end now. A run with a
-        `run_id` that was begun before is the same run and has its ends; one that is finished is not repeated."""
-        self.start(properties, until=until, run_id=run_id).work()
+        `run_id` that was begun before is the same run and has its ends; one that is finished is not repeated.
 
-    def start(self, properties: Mapping[str, Any], *, until: str | None = None, run_id: str | None = None) -> Run:
+        With a Spark session the cells are at work in Spark's tasks: `tasks=` says in how many at a time, by default all
+        slots but one, and `tenure=` for how many seconds a task holds its cells (300)."""
+        self.start(properties, spark=spark, until=until, run_id=run_id, **options).work()
+
+    def start(
+        self,
+        properties: Mapping[str, Any],
+        *,
+        spark: Any = None,
+        until: str | None = None,
+        run_id: str | None = None,
+        **options: Any,
+    ) -> Run:
         """The same, and returns once its cells are at work."""
         # The room of the runner stands above this one, which is pure: it is found by its name, when it is needed.
-        started: Run = import_module("oncelog.runner").start(self, properties, until=until, run_id=run_id)
+        if spark is not None:
+            options |= {"spark": spark}
+        room = "oncelog.runner" if spark is None else "oncelog.spark.flows"
+        started: Run = import_module(room).start(self, properties, until=until, run_id=run_id, **options)
         return started
 
     def simulate(self, sent: Iterable[Sent], *, crashes: bool = False) -> Simulated:

@@ -18,7 +18,13 @@ class CellElsewhere:
         self.stage = stage
         self.ends = ends
         self.commit: Commit | None = None
+        self.began_at = [each.log_start for each in stage.inputs]  # where its inputs stood when it was first looked at
+        self.lives = self.state_entries = 0  # which nobody tells
         self._reading = cluster.read(stage.journal, 0, self._look, self._failed, None, keeps_telling=False)
+
+    def high_watermark(self, index: int) -> int:
+        """Of an input: nobody tells."""
+        return -1
 
     @property
     def is_over(self) -> bool:
@@ -44,7 +50,11 @@ class CellElsewhere:
     def _take(self, value: bytes) -> None:
         """The number of a commit tells which is the newer one: what an older holder wrote late is passed over."""
         entry = decoded(COMMIT, value)
-        if isinstance(entry, Commit) and (self.commit is None or entry.number > self.commit.number):
+        if not isinstance(entry, Commit):
+            return
+        if self.commit is None:
+            self.began_at = [each.next_offset for each in entry.inputs]
+        if self.commit is None or entry.number > self.commit.number:
             self.commit = entry
 
     def _failed(self, error: KafkaError) -> None:

@@ -15,7 +15,7 @@ from oncelog.flow.messages import End
 from oncelog.flow.program import Program
 from oncelog.runner import topics
 from oncelog.runner.agreeing import Agreed, Agreement
-from oncelog.runner.cluster import Cluster
+from oncelog.runner.cluster import Cluster, check_properties
 from oncelog.runner.elsewhere import CellElsewhere
 from oncelog.runner.encoding import Encoding
 from oncelog.runner.holder import CellHolder
@@ -29,6 +29,7 @@ STOP_S: Final = 2.5  # for commits and goodbyes; what is not done by then is fou
 LOOKS_EVERY_S: Final = 1.0
 GROUPS_EVERY_S: Final = 5.0
 TIME_EVERY_S: Final = 0.1
+OUTRANKED: Final = "was taken over by a run that started later"
 STOP_SEEN_S: Final = 0.2
 NOBODY: Final = Member()  # a group without members
 
@@ -40,6 +41,7 @@ class Share:
     cells: Mapping[str, Collection[int]]  # by stage
     tenancy: Tenancy
     yields_until_ms: int = 0  # those who held them before may commit and say goodbye until then
+    follows_all: bool = False  # for the progress of all cells
     start: str = ""  # that it is part of: where the register says that this was stopped, it stops
 
 
@@ -55,6 +57,7 @@ class Engine:
         until_end: bool,
         share: Share | None = None,
     ) -> None:
+        check_properties(properties)
         self._share = share
         self.layout = Layout(program)
         if until_end:
@@ -113,7 +116,8 @@ class Engine:
                 for cell in share.cells.get(layout.name, ())
             ]
         for layout in self.layout.stages:
-            if not self.layout.between.isdisjoint(each.name for each in layout.part.sinks):
+            feeds = not self.layout.between.isdisjoint(each.name for each in layout.part.sinks)
+            if feeds or share.follows_all:
                 self._elsewhere[layout.name] = [
                     CellElsewhere(
                         self._cluster, layout.stage(self.layout.flow, cell, found.ids), self._ends_of(layout, cell)
@@ -134,6 +138,15 @@ class Engine:
         return [known[name][cell] if name in known else None for name in layout.inputs]
 
     @property
+    def _shown(self) -> dict[str, list[CellHolder | CellElsewhere]]:
+        """Whose progress it tells of."""
+        is_all = self._share is not None and self._share.follows_all
+        return {
+            stage: [*holders, *(self._elsewhere.get(stage, ()) if is_all else ())]
+            for stage, holders in self._holders.items()
+        }
+
+    @property
     def _every(self) -> list[CellHolder]:
         return [holder for holders in self._holders.values() for holder in holders]
 
@@ -151,9 +164,9 @@ class Engine:
     async def close(self) -> None:
         """When it is done. Raises FlowFailed where cells stopped that nobody asked to."""
         try:
-            if self._until_end and self._share is None and self._is_complete and not self.agreed.is_finished:
+            if self._until_end and self._share is None and self.is_complete and not self.agreed.is_finished:
                 await self.agreement.finish(self.agreed.run_id)
-            self.progress.look(self._holders)
+            self.progress.look(self._shown)
             await self._tasks.close()
             await self._tell_groups()
         finally:
@@ -166,7 +179,13 @@ class Engine:
             raise FlowFailed("\n".join(self._failures))
 
     @property
-    def _is_complete(self) -> bool:
+    def stopped(self) -> list[tuple[str, int, str]]:
+        """Cells that a person has to look at, and why."""
+        ended = [(holder.stage, holder.end) for holder in self._every]
+        return [(stage.name, stage.cell, end.why) for stage, end in ended if end and end.how is End.STOPPED]
+
+    @property
+    def is_complete(self) -> bool:
         every = self._every
         return not self._is_stopping and all(each.end is not None and each.end.how is End.LEFT for each in every)
 
@@ -187,9 +206,7 @@ class Engine:
         """The newest start has the flow; all else ends, so that its cells have one home."""
         if not self._is_outranked:
             self._is_outranked = True
-            self._failures.append(
-                f"{holder.stage.title} was taken over by a run that started later: a flow runs in one process at a time"
-            )
+            self._failures.append(f"{holder.stage.title} {OUTRANKED}: a flow runs in one process at a time")
             self.stop()
 
     def _find_ends(self) -> None:
@@ -247,7 +264,7 @@ class Engine:
             await asyncio.sleep(LOOKS_EVERY_S)
             if self._until_end and self._elsewhere:
                 self._find_ends()
-            self.progress.look(self._holders)
+            self.progress.look(self._shown)
 
     async def _tell_time_now_and_then(self) -> None:
         told = {sink.name for stage in self.layout.stages if stage.tells_time for sink in stage.part.sinks}

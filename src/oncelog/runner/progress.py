@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from oncelog.clock import monotonic_s, wall_s
+from oncelog.runner.elsewhere import CellElsewhere
 from oncelog.runner.holder import CellHolder
 
 _log: Final = logging.getLogger("oncelog.flow")
@@ -25,7 +26,7 @@ class Progress:
     def began(self, flow_id: str, run_id: str) -> None:
         self._about |= {"id": flow_id, "runId": run_id}
 
-    def look(self, holders: Mapping[str, Sequence[CellHolder]]) -> None:
+    def look(self, holders: Mapping[str, Sequence[CellHolder | CellElsewhere]]) -> None:
         now_s = monotonic_s()
         stages = {stage: self._stage(each) for stage, each in holders.items()}
         taken = sum(stage["records"] for stage in stages.values())
@@ -44,7 +45,7 @@ class Progress:
             self._line_s = now_s
             _log.info("%s", self.line)
 
-    def _stage(self, holders: Sequence[CellHolder]) -> dict[str, Any]:
+    def _stage(self, holders: Sequence[CellHolder | CellElsewhere]) -> dict[str, Any]:
         records = lag = commits = 0
         is_lag_known = True
         for holder in holders:

@@ -4,16 +4,18 @@ import asyncio
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from oncelog.client.door import LoopThread
 from oncelog.clock import monotonic_s
 from oncelog.flow.errors import FlowFailed, FlowRefused
 from oncelog.flow.program import Program
-from oncelog.runner.cluster import check_properties
+from oncelog.runner.agreeing import Agreed
 from oncelog.runner.engine import Engine
+from oncelog.runner.layout import Layout
+from oncelog.runner.progress import Progress
 from oncelog.waiting import until_set
 
 END: Final = "end"
@@ -25,14 +27,34 @@ def start(
 ) -> "Run":
     """Returns when its topics are as they should be and its cells are at work; raises FlowRefused where they cannot
     be."""
+    return Run(Engine(program, properties, run_id, until_end=has_end(until)))
+
+
+def has_end(until: str | None) -> bool:
     if until not in (None, END):
         raise FlowRefused(f'until={until!r} is not known: leave it out, or say until="end"')
-    check_properties(properties)
-    return Run(Engine(program, properties, run_id, until_end=until == END))
+    return until == END
+
+
+class Running(Protocol):
+    """What a run is of: an engine in this process, or one that has Spark's tasks do the work."""
+
+    done: asyncio.Event
+
+    @property
+    def layout(self) -> Layout: ...
+    @property
+    def agreed(self) -> Agreed: ...
+    @property
+    def progress(self) -> Progress: ...
+
+    async def begin(self, wake: Callable[[Callable[[], None]], object]) -> None: ...
+    async def close(self) -> None: ...
+    def stop(self) -> None: ...
 
 
 class Run:
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Running) -> None:
         self._engine = engine
         self._thread = LoopThread("oncelog-flow")
         self._ended = threading.Event()

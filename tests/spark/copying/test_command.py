@@ -13,7 +13,7 @@ from oncelog.client.admin import Admin
 from oncelog.client.types import NewPartitions
 from oncelog.spark.copying.planning import Plan
 from oncelog.spark.copying.running import Copying
-from oncelog.spark.copying.tasks import words_of
+from oncelog.spark.jobs import words_of
 from oncelog.spark.sink.milestones import SENT
 from tests.cli.running import START, Oncelog, ended
 from tests.peers.server_process import ServerProcess

@@ -15,7 +15,8 @@ from oncelog.clock import monotonic_s
 from oncelog.spark.copying.job import CopyFailed, CopyRefused, Job, Order, SparkGone, Task
 from oncelog.spark.copying.lane import Standing
 from oncelog.spark.copying.planning import Plan, spec_of
-from oncelog.spark.copying.tasks import Outcome, context_of, outcomes, shared_out
+from oncelog.spark.copying.tasks import Outcome, outcomes, shared_out
+from oncelog.spark.jobs import context_of
 
 IDLE_S: Final = 0.2  # between two looks whether there is more
 TROUBLE_S: Final = 2.0  # before what failed is tried again

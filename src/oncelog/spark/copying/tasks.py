@@ -5,17 +5,15 @@ again is for the driver to say: Spark itself would try a refusal four times, and
 """
 
 import json
-from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 from oncelog.client import KafkaException
 from oncelog.client.door import is_retriable
 from oncelog.spark.copying.job import Copied, CopyFailed, CopyRefused, Order, SparkGone, Task
 from oncelog.spark.copying.lane import BadState, Lane
-
-RESULT: Final = "result"
-SCHEMA: Final = "result string"
+from oncelog.spark.jobs import is_gone, is_of_spark, lines, words_of
 
 
 class Outcome(NamedTuple):
@@ -25,20 +23,11 @@ class Outcome(NamedTuple):
 
 
 class CopyTasks:
-    """What Spark pickles and calls: for each row, or, where a Spark Connect server gives tables only, for tables."""
-
     def __init__(self, tasks: Sequence[Task]) -> None:
         self._tasks = tasks
 
-    def row(self, number: int) -> str:
+    def __call__(self, number: int) -> str:
         return json.dumps(outcome_of(self._tasks[number]))
-
-    def tables(self, batches: Iterator[Any]) -> Iterator[Any]:
-        import pyarrow as pa
-
-        for batch in batches:
-            rows = [self.row(number) for number in batch.column(0).to_pylist()]
-            yield pa.RecordBatch.from_arrays([pa.array(rows, pa.string())], names=[RESULT])
 
 
 def outcome_of(task: Task) -> Outcome:
@@ -56,43 +45,13 @@ def outcome_of(task: Task) -> Outcome:
 def outcomes(spark: Any, tasks: Sequence[Task]) -> list[Outcome]:
     """Run them on Spark, each as a task of its own."""
     try:
-        return [_read(row) for row in _rows(spark, tasks)]
+        return [_read(line) for line in lines(spark, len(tasks), CopyTasks(tasks))]
     except Exception as error:
-        is_gone = isinstance(error, ConnectionError) or type(error).__name__ == "Py4JNetworkError"
-        if is_gone:
+        if is_gone(error):
             raise SparkGone(f"Spark's JVM has ended: {error}") from error
-        if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
+        if not is_of_spark(error):
             raise
         raise CopyFailed(f"a task failed: {words_of(str(error))}") from error
-
-
-def _rows(spark: Any, tasks: Sequence[Task]) -> list[str]:
-    count, copying = len(tasks), CopyTasks(tasks)
-    context = context_of(spark)
-    if context is not None:  # half the time of planning a query, which a copy that follows does five times a second
-        rows: list[str] = context.parallelize(range(count), count).map(copying.row).collect()
-        return rows
-    return [row[RESULT] for row in spark.range(0, count, 1, count).mapInArrow(copying.tables, SCHEMA).collect()]
-
-
-def context_of(spark: Any) -> Any:
-    """Spark's context, which the client of a Spark Connect server has none of."""
-    from pyspark.errors import PySparkException
-
-    try:
-        return spark.sparkContext
-    except PySparkException:
-        return None
-
-
-def words_of(text: str) -> str:
-    """Of what Spark says of a failure, which is pages long: what Python said last, or the first line."""
-    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
-    traces = [at for at, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")]
-    for line in lines[traces[-1] + 1 :] if traces else ():
-        if not line.startswith(" "):
-            return line
-    return lines[0] if lines else "Spark does not say why"
 
 
 def _read(text: str) -> Outcome:

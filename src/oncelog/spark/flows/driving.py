@@ -1,0 +1,238 @@
+"""The driver of a flow on Spark: a chain of jobs for each share of the cells. Each job is one task, which holds the
+share for a while. Where a slot is spare, the next one begins before the end of the one before it, and waits for its
+goodbye.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+from uuid import uuid4
+
+from oncelog.client.door import Tasks
+from oncelog.clock import monotonic_s, wall_s
+from oncelog.flow.errors import FlowFailed, FlowRefused
+from oncelog.flow.formats import Tenancy
+from oncelog.flow.program import Program
+from oncelog.runner.agreeing import Agreed
+from oncelog.runner.engine import OUTRANKED, Engine, Share
+from oncelog.runner.layout import Layout
+from oncelog.runner.progress import Progress
+from oncelog.spark.flows.tenant import Outcome, Tenant
+from oncelog.spark.jobs import context_of, is_gone, lines, words_of
+
+_log: Final = logging.getLogger("oncelog.flow")
+
+TENURE_S: Final = 300.0
+EARLY_S: Final = 3.0  # a tenant begins before the end of the one before it
+PATIENCE_S: Final = 5.0  # with that one's goodbye
+STOP_S: Final = 4.0  # for tasks to leave; then their jobs are cancelled
+PAUSE_S: Final = 0.2  # before a job that failed is begun again; doubled while none lasts
+MOST_PAUSE_S: Final = 5.0
+LASTS_S: Final = 10.0
+MOST_FAILURES: Final = 20  # in a row
+POOL: Final = "oncelog"
+
+Cells = Mapping[str, Sequence[int]]
+
+
+def shared_out(layout: Layout, tasks: int) -> list[dict[str, list[int]]]:
+    """The cells in this many parts, each stage spread over all of them."""
+    every = [(stage.name, cell) for stage in layout.stages for cell in range(stage.cells)]
+    shares: list[dict[str, list[int]]] = [{} for _ in range(max(1, min(tasks, len(every))))]
+    for number, (stage, cell) in enumerate(every):
+        shares[number % len(shares)].setdefault(stage, []).append(cell)
+    return shares
+
+
+class Job:
+    """One tenant of a share."""
+
+    def __init__(self, work: "asyncio.Future[Outcome]", tenant: Tenant) -> None:
+        self.work = work
+        self.tenant = tenant
+        self.began_s = monotonic_s()
+
+    @property
+    def left_s(self) -> float:
+        return self.tenant.until_s - wall_s()
+
+
+class SparkEngine:
+    """A `Running`, as an engine in this process is."""
+
+    def __init__(
+        self,
+        program: Program,
+        properties: Mapping[str, Any],
+        run_id: str | None,
+        *,
+        until_end: bool,
+        spark: Any,
+        tasks: int,
+        tenure_s: float,
+    ) -> None:
+        self._program, self._properties = program, dict(properties)
+        self._until_end, self._spark, self._tenure_s = until_end, spark, tenure_s
+        self._started_ms = int(wall_s() * 1000)
+        watching = Share({}, Tenancy(self._started_ms, 0), follows_all=True)
+        self._watch = Engine(program, properties, run_id, until_end=until_end, share=watching)
+        self._shares = shared_out(self._watch.layout, tasks)
+        self._start = uuid4().hex
+        self._attempt = 0
+        self._spare = asyncio.Semaphore(1)
+        self._tasks = Tasks()
+        self._threads = ThreadPoolExecutor(len(self._shares) + 2, "oncelog-flow-job")  # each waits for a job
+        self._groups: set[str] = set()
+        self._failures: list[str] = []
+        self._complete = 0
+        self._at_work = 0
+        self._is_stopping = False
+        self.done: asyncio.Event
+
+    @property
+    def layout(self) -> Layout:
+        return self._watch.layout
+
+    @property
+    def agreed(self) -> Agreed:
+        return self._watch.agreed
+
+    @property
+    def progress(self) -> Progress:
+        return self._watch.progress
+
+    # --- its life
+
+    async def begin(self, wake: Callable[[Callable[[], None]], object]) -> None:
+        self.done = asyncio.Event()
+        await self._watch.begin(wake)
+        if self._watch.done.is_set():
+            self.done.set()
+            return
+        self._at_work = len(self._shares)
+        for number, cells in enumerate(self._shares):
+            self._tasks.begin(self._chain(number, cells))
+
+    def stop(self) -> None:
+        if not self._is_stopping and not self.done.is_set():
+            self._is_stopping = True
+            self._tasks.begin(self._stop())
+
+    async def _stop(self) -> None:
+        await self._watch.agreement.stop(self._start)
+        try:
+            await asyncio.wait_for(self.done.wait(), STOP_S)
+        except TimeoutError:
+            context = context_of(self._spark)
+            for group in self._groups if context is not None else ():
+                context.cancelJobGroup(group)
+            self.done.set()
+
+    async def close(self) -> None:
+        try:
+            is_complete = self._complete == len(self._shares)
+            if self._until_end and is_complete and not self.agreed.is_finished:
+                await self._watch.agreement.finish(self.agreed.run_id)
+        finally:
+            await self._tasks.close()
+            self._threads.shutdown(wait=False)
+            await self._watch.close()
+        if self._failures:
+            raise FlowFailed("\n".join(dict.fromkeys(self._failures)))
+
+    # --- a share
+
+    async def _chain(self, number: int, cells: Cells) -> None:
+        pause_s, failures = PAUSE_S, 0
+        # The first tenures end one after the other, so that one spare slot serves them all.
+        tenure_s = self._tenure_s * (number + 1) / len(self._shares)
+        job = self._begin(number, cells, tenure_s)
+        while True:
+            following = await self._following(job, number, cells)
+            outcome = await job.work
+            if following is not None:
+                self._spare.release()
+            for stage, cell, why in outcome.stopped:
+                _log.error("%s", why)
+                self._failures.append(why)
+                cells = {name: [each for each in own if (name, each) != (stage, cell)] for name, own in cells.items()}
+            if self._is_over(outcome, cells):
+                self._complete += outcome.is_complete
+                if following is not None:
+                    await following.work
+                break
+            if outcome.failure and not outcome.stopped:
+                has_lasted = monotonic_s() - job.began_s >= LASTS_S
+                pause_s, failures = (PAUSE_S, 1) if has_lasted else (min(2 * pause_s, MOST_PAUSE_S), failures + 1)
+                if OUTRANKED in outcome.failure or failures >= MOST_FAILURES:
+                    self._failures.append(outcome.failure)
+                    self.stop()
+                    break
+                _log.warning("flow %s: %s; it is begun again", self.layout.flow, outcome.failure)
+                await asyncio.sleep(pause_s)
+            job = following or self._begin(number, cells, self._tenure_s)
+        self._at_work -= 1
+        if not self._at_work:
+            self.done.set()
+
+    def _is_over(self, outcome: Outcome, cells: Cells) -> bool:
+        return self._is_stopping or outcome.is_complete or not any(cells.values())
+
+    async def _following(self, job: Job, number: int, cells: Cells) -> Job | None:
+        """The next tenant, where this one is about to leave and a slot is spare."""
+        await asyncio.wait({job.work}, timeout=max(0.0, job.left_s - EARLY_S))
+        if job.work.done() or self._is_stopping or self._spare.locked():
+            return None
+        await self._spare.acquire()
+        return self._begin(number, cells, self._tenure_s + EARLY_S, yields_until_s=job.tenant.until_s + PATIENCE_S)
+
+    def _begin(self, number: int, cells: Cells, tenure_s: float, yields_until_s: float = 0.0) -> Job:
+        self._attempt += 1
+        tenant = Tenant(
+            self._program,
+            self._properties,
+            self.agreed.run_id,
+            self._until_end,
+            cells,
+            self._started_ms,
+            self._attempt,
+            wall_s() + tenure_s,
+            yields_until_s,
+            self._start,
+        )
+        described = ", ".join(f"{stage} {' '.join(map(str, own))}" for stage, own in cells.items() if own)
+        group = f"oncelog-{self._start}-{number}"
+        self._groups.add(group)
+        words = f"flow {self.layout.flow}: {described}"
+        work = asyncio.get_running_loop().run_in_executor(self._threads, self._run, tenant, group, words)
+        return Job(work, tenant)
+
+    def _run(self, tenant: Tenant, group: str, described: str) -> Outcome:
+        """In a thread of its own: until the task has ended."""
+        try:
+            context = context_of(self._spark)
+            if context is not None:
+                context.setJobGroup(group, described)
+                context.setLocalProperty("spark.scheduler.pool", POOL)
+            (line,) = lines(self._spark, 1, tenant)
+        except Exception as error:
+            if is_gone(error):
+                return Outcome(False, failure=f"Spark's JVM has ended: {error}")
+            return Outcome(False, failure=f"a task failed: {words_of(str(error))}")
+        is_complete, stopped, failure = json.loads(line)
+        return Outcome(is_complete, [(stage, cell, why) for stage, cell, why in stopped], failure)
+
+
+def slots_for(spark: Any, flow: str) -> int:
+    """How many tasks a flow may have at a time: one slot stays free for others, and for tenants that begin early."""
+    context = context_of(spark)
+    slots = 2 if context is None else int(context.defaultParallelism)
+    if slots < 2:
+        raise FlowRefused(
+            f"flow {flow}: the session has one slot, and a flow leaves one free for other jobs. Start it with two or "
+            "more (`local[2]`, `spark.cores.max`), or run the flow without Spark"
+        )
+    return slots - 1

@@ -1,0 +1,33 @@
+"""How a flow is begun on Spark."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from oncelog.flow.errors import FlowRefused
+from oncelog.flow.program import Program
+from oncelog.runner.run import Run, has_end
+from oncelog.spark.flows.driving import TENURE_S, SparkEngine, slots_for
+
+
+def start(
+    program: Program,
+    properties: Mapping[str, Any],
+    *,
+    spark: Any,
+    until: str | None = None,
+    run_id: str | None = None,
+    tasks: int | None = None,
+    tenure: float = TENURE_S,
+) -> Run:
+    if tasks is not None and tasks < 1:
+        raise FlowRefused(f"flow {program.name}: tasks={tasks} holds no cell. Say 1 or more")
+    engine = SparkEngine(
+        program,
+        properties,
+        run_id,
+        until_end=has_end(until),
+        spark=spark,
+        tasks=tasks or slots_for(spark, program.name),
+        tenure_s=tenure,
+    )
+    return Run(engine)

@@ -1,0 +1,61 @@
+"""What a task of Spark does for a flow: it holds a share of the cells for a while, as any process may.
+
+It reads, sends and commits by itself, so where the driver is gone it goes on until its time is over. Nothing depends
+on how it ends: Spark kills Python workers without a word, and what was not committed is done again.
+"""
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from oncelog.clock import wall_s
+from oncelog.flow.formats import Tenancy
+from oncelog.flow.program import Program
+from oncelog.runner.engine import Engine, Share
+from oncelog.runner.run import Run
+
+LOOKS_EVERY_S: Final = 0.02
+MOST_TRIES: Final = 1_000  # of one task, by Spark
+
+
+class Outcome(NamedTuple):
+    is_complete: bool  # all its cells are at their end
+    stopped: Sequence[tuple[str, int, str]] = ()  # stage, cell, why
+    failure: str = ""
+
+
+@dataclass(frozen=True)
+class Tenant:
+    program: Program
+    properties: Mapping[str, Any]
+    run_id: str
+    until_end: bool
+    cells: Mapping[str, Sequence[int]]
+    started_ms: int  # the driver
+    attempt: int  # of the driver's, to have these cells at work
+    until_s: float  # wall clock: then it leaves
+    yields_until_s: float
+    start: str
+
+    def __call__(self, _: int) -> str:
+        tenancy = Tenancy(self.started_ms, self.attempt * MOST_TRIES + _tries())
+        share = Share(self.cells, tenancy, int(self.yields_until_s * 1000), start=self.start)
+        engine = Engine(self.program, self.properties, self.run_id, until_end=self.until_end, share=share)
+        run = Run(engine)
+        while run.is_active and wall_s() < self.until_s:
+            time.sleep(LOOKS_EVERY_S)
+        run.stop()
+        failed = run.exception()
+        if failed is not None and not engine.stopped:
+            raise failed  # one that was fenced must not look as if it had done its work
+        return json.dumps(Outcome(engine.is_complete, engine.stopped, str(failed or "")))
+
+
+def _tries() -> int:
+    """Of one task Spark may have several, of which the newest is to go on."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return 0 if context is None else min(context.attemptNumber(), MOST_TRIES - 1)

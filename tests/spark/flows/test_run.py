@@ -1,0 +1,92 @@
+"""A flow in Spark's tasks: to its end, from tenant to tenant, stopped, killed."""
+
+import os
+import signal
+from time import monotonic
+from typing import Any
+
+import pytest
+
+from oncelog.chaos.process_tree import command_of
+from oncelog.flow.errors import FlowRefused
+from oncelog.runner.layout import Layout
+from oncelog.spark.flows.driving import shared_out
+from tests.lives.processes import children
+from tests.peers.server_process import ServerProcess
+from tests.runner.flows import Billing
+
+
+@pytest.fixture
+def billing(server: ServerProcess, topic: str) -> Billing:
+    found = Billing(topic, server.bootstrap_servers)
+    found.make_topics()
+    return found
+
+
+def test_cells_are_spread_over_the_tasks() -> None:
+    layout = Layout(Billing("b", "nowhere:1").flow())
+    assert shared_out(layout, 2) == [
+        {"orders": [0], "b-by-customer": [0, 2]},
+        {"orders": [1], "b-by-customer": [1]},
+    ]
+    assert len(shared_out(layout, 9)) == 5
+
+
+def test_a_flow_comes_to_its_end_in_sparks_tasks(spark: Any, billing: Billing) -> None:
+    billing.send(range(1_000))
+    billing.flow().run(billing.properties, spark=spark, until="end", run_id="noon")
+    billing.check(1_000)
+    billing.flow().run(billing.properties, spark=spark, until="end", run_id="noon")  # is finished
+    billing.check(1_000)
+
+
+def test_tenants_follow_one_another_and_stop_when_they_are_told(spark: Any, billing: Billing) -> None:
+    run = billing.flow().start(billing.properties, spark=spark, tenure=4)
+    sent = 0
+    until_s = monotonic() + 14
+    while monotonic() < until_s:
+        billing.send(range(sent, sent + 20))
+        sent += 20
+    assert run.is_active
+    began_s = monotonic()
+    run.stop()
+    stopped_s = monotonic() - began_s
+    assert run.exception() is None
+    assert stopped_s < 10
+    billing.flow().run(billing.properties, until="end")  # without Spark: the same flow goes on
+    billing.check(sent)
+
+
+def test_a_session_with_one_slot_is_refused(billing: Billing) -> None:
+    class One:
+        class sparkContext:
+            defaultParallelism = 1
+
+    with pytest.raises(FlowRefused, match="has one slot, and a flow leaves one free"):
+        billing.flow().start(billing.properties, spark=One())
+
+
+@pytest.mark.thorough
+def test_killed_workers_repeat_nothing(spark: Any, billing: Billing) -> None:
+    run = billing.flow().start(billing.properties, spark=spark, tenure=60)
+    sent = 0
+    for _ in range(5):
+        for _ in range(20):
+            billing.send(range(sent, sent + 50))
+            sent += 50
+        for pid in python_workers():
+            os.kill(pid, signal.SIGKILL)
+    run.stop()
+    billing.flow().run(billing.properties, until="end")
+    billing.check(sent)
+
+
+def python_workers() -> list[int]:
+    """Of this process's session: children of the daemon that Spark forks workers from."""
+    found = []
+    due = [os.getpid()]
+    while due:
+        for pid in children(due.pop()):
+            due.append(pid)
+            found.append(pid)
+    return [pid for pid in found if b"daemon" in command_of(pid) and not children(pid)]
