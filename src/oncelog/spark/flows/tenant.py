@@ -5,18 +5,18 @@ on how it ends: Spark kills Python workers without a word, and what was not comm
 """
 
 import json
-import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from oncelog.clock import wall_s
+from oncelog.flow.errors import FlowFailed
 from oncelog.flow.formats import Tenancy
 from oncelog.flow.program import Program
 from oncelog.runner.engine import Engine, Share
 from oncelog.runner.run import Run
 
-LOOKS_EVERY_S: Final = 0.02
 MOST_TRIES: Final = 1_000  # of one task, by Spark
 
 
@@ -44,8 +44,8 @@ class Tenant:
         share = Share(self.cells, tenancy, int(self.yields_until_s * 1000), start=self.start)
         engine = Engine(self.program, self.properties, self.run_id, until_end=self.until_end, share=share)
         run = Run(engine)
-        while run.is_active and wall_s() < self.until_s:
-            time.sleep(LOOKS_EVERY_S)
+        with suppress(FlowFailed):  # which is looked at below
+            run.await_termination(max(0.0, self.until_s - wall_s()))
         run.stop()
         failed = run.exception()
         if failed is not None and not engine.stopped:
