@@ -116,6 +116,17 @@ def offsets_of_all(server: ServerProcess) -> Generator[None, None, Said]:
     return crowd(server.port, 40, each)
 
 
+@row("requests of 90 MB: 90 batches of a megabyte")
+def large_requests(server: ServerProcess) -> Generator[None, None, Said]:
+    with RawConnection(server.port) as connection:
+        connection.create_topic("attacked", 90)
+    one = batch([bytes(1_000_000)])
+    data = [{"name": "attacked", "partition_data": [{"index": index, "records": one} for index in range(90)]}]
+    each = frame("produce", 9, transactional_id=None, acks=-1, timeout=1000, topic_data=data)
+    yield
+    return counted(said_to(server.port, [each] * 5))
+
+
 @row("2,000 frames that end before their last bytes, then a byte each half second")
 def half_open(server: ServerProcess) -> Generator[None, None, Said]:
     with RawConnection(server.port) as connection:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from oncelog.embedded import Server
+from oncelog.log.checkpoint import Checkpoint
 from oncelog.server.errors import ErrorCode
 from tests.raw import RawConnection, batch
 from tests.raw.topics import new_topic
@@ -158,3 +159,30 @@ def test_a_flush_that_finds_no_descriptor_is_tried_again_by_itself(
     answer = raw.produce_answer()
     assert (answer.error_code, answer.base_offset) == (ErrorCode.none, 0)
     assert next(refusals, None) is None
+
+
+def test_a_large_request_waits_for_a_round_of_flushes_and_nobody_else_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one more behind it, the next round would be due before this one is over, and the loop would wait for it."""
+    flushing, is_open, flushed_by = threading.Event(), threading.Event(), set[str]()
+    run = Checkpoint.run
+
+    def held(self: Checkpoint) -> None:
+        flushed_by.add(threading.current_thread().name)
+        flushing.set()
+        assert is_open.wait(30)
+        run(self)
+
+    monkeypatch.setattr(Checkpoint, "run", held)
+    large = batch([bytes(400_000)])
+    with Server(oncelog_recovery_max_bytes=2**20) as server, RawConnection(server.bootstrap_servers) as raw:
+        loop = server.call(lambda: threading.current_thread().name)
+        raw.create_topic("t")
+        raw.produce("t", 0, large)
+        assert flushing.wait(30)
+        raw.produce("t", 0, large)
+        raw.ask_produce("t", 0, large)
+        with RawConnection(server.bootstrap_servers) as other:
+            assert [other.produce("t", 0, batch([b"small"])).base_offset for _ in range(3)] == [2, 3, 4]
+        is_open.set()
+        assert raw.produce_answer().base_offset == 5
+        assert flushed_by and loop not in flushed_by

@@ -3,17 +3,20 @@
 After a kill only the bytes behind the recovery points are looked at, so this bound is what makes a start fast however
 large the log is. Each partition keeps its own point, in its newest snapshot; what is shared is the count.
 
-The server asks `due` after its commits, and runs `begin(now)` on the appending thread and `.run()` on another one.
-Where it does not keep up, `catch_up` does both at once, so the bound holds by itself.
+The server asks `due` after its commits, and runs `beginning(now)` on the appending thread and `.run()` on another one.
+Where it does not keep up, `catch_up` does both at once, so the bound holds by itself. Who sees to it that another
+thread does it in time may take that over: see `force`.
 """
 
 import logging
 import threading
+from collections.abc import Callable
 from typing import Protocol
 
 from oncelog.clock import Now
 from oncelog.log.errors import LogStorageError
 from oncelog.log.flush import FlushPlan
+from oncelog.log.steps import Steps, at_once
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +45,7 @@ class Checkpointer:
         self.due_bytes = limit_bytes // 4
         self.forced_bytes = limit_bytes // 2
         self.behind_bytes = 0
+        self.force: Callable[[Now], None] = self.catch_up  # when so much is behind
 
     @property
     def due(self) -> bool:
@@ -60,23 +64,29 @@ class Checkpointer:
         """By every commit."""
         self.behind_bytes += size_bytes
         if self.behind_bytes >= self.forced_bytes:
-            self.catch_up(now)
+            self.force(now)
 
     def settled(self, size_bytes: int) -> None:
         self.behind_bytes -= size_bytes
 
     def begin(self, now: Now, *, everything: bool = False) -> "Checkpoint":
+        return at_once(self.beginning(now, everything=everything))
+
+    def beginning(self, now: Now, *, everything: bool = False) -> Steps["Checkpoint"]:
         """On the appending thread: choose the logs that are furthest behind, and take what a flush of them needs."""
         round_ = Checkpoint(self)
-        behind = [log for log in self._logs if log.behind.size_bytes and not log.has_staged]
+        behind = [log for log in self._logs if log.behind.size_bytes]
         for log in sorted(behind, key=lambda one: one.behind.size_bytes, reverse=True):
             if not everything and self.behind_bytes < self.due_bytes // 2:
                 break
+            if log.has_staged or log not in self._logs:
+                continue
             try:
                 round_.plans.append(log.begin_flush(now))
             except (OSError, LogStorageError) as error:
                 logger.warning("the recovery point of %s stays where it is: %s", log.folder, error)
             log.behind.settle()
+            yield None
         return round_
 
     def catch_up(self, now: Now) -> None:

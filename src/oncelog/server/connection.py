@@ -30,7 +30,7 @@ from oncelog.server.outgoing import Outgoing
 from oncelog.server.produce import Commit, Producing
 from oncelog.server.produce_pattern import Pattern
 from oncelog.server.reading import read_by_kio, read_fast
-from oncelog.server.receiver import Receiver
+from oncelog.server.receiver import LARGE_FRAME_BYTES, Receiver
 from oncelog.wire.frames import (
     REQUEST_HEAD,
     REQUEST_HEAD_BYTES,
@@ -163,8 +163,12 @@ class Connection(asyncio.BufferedProtocol):
             or self.is_closing
         )
 
-    def may_serve(self, key: int) -> bool:
+    def may_serve(self, key: int, size: int) -> bool:
         if self.is_held():
+            return False
+        if size >= LARGE_FRAME_BYTES and key == PRODUCE and not self._broker.housekeeping.has_room(size):
+            self._is_after_turn = True
+            self._broker.housekeeping.wait_for_room(self._begin_turn)
             return False
         if key != PRODUCE and self._turns.is_over():
             self._end_turn()
@@ -190,7 +194,7 @@ class Connection(asyncio.BufferedProtocol):
                         raise MalformedFrame(f"a request of kind {key} of {size} bytes")
                     if producing:
                         self._commit()
-                if not self.may_serve(key):
+                if not self.may_serve(key, size):
                     break
                 is_served = True
                 if key == PRODUCE:

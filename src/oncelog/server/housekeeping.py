@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from oncelog.clock import Clock
+from oncelog.clock import Clock, Now
 from oncelog.log.compaction import CompactionJob
 from oncelog.log.config import Flush
 from oncelog.log.disk import Disk
@@ -43,6 +43,9 @@ class Housekeeping:
         self._scrubs = ThreadPoolExecutor(1, thread_name_prefix="oncelog-scrub")
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_checkpointing = False
+        self._is_flushing = False
+        self._waiting_for_room: list[Callable[[], None]] = []
+        topics.checkpointer.force = self._hurry
         self._compaction: CompactionJob | None = None
 
     def start(self, close_idle: Callable[[], None]) -> None:
@@ -72,6 +75,22 @@ class Housekeeping:
             self._is_checkpointing = True
             self._begin(self._checkpoint(everything=False))
 
+    def has_room(self, size_bytes: int) -> bool:
+        """Whether a large request may be appended: not where a round of flushes runs and another one would have to
+        follow at once. Then wait for the end of that round."""
+        checkpointer = self._topics.checkpointer
+        return not self._is_checkpointing or checkpointer.behind_bytes + size_bytes < checkpointer.forced_bytes
+
+    def wait_for_room(self, callback: Callable[[], None]) -> None:
+        self._waiting_for_room.append(callback)
+
+    def _hurry(self, now: Now) -> None:
+        """A thread flushes what is too far behind. Only where it does so already, the loop must wait for the disk."""
+        if self._is_flushing:
+            self._topics.checkpointer.catch_up(now)
+        else:
+            self.checkpoint_if_due()
+
     def _every(self, interval_ms: float, work: Callable[[], Awaitable[None]]) -> None:
         async def repeat() -> None:
             while True:
@@ -91,10 +110,15 @@ class Housekeeping:
     async def _checkpoint(self, *, everything: bool) -> None:
         self._is_checkpointing = True
         try:
-            checkpoint = self._topics.checkpointer.begin(self._clock.now(), everything=everything)
+            now, checkpointer = self._clock.now(), self._topics.checkpointer
+            checkpoint = await self._turns.run(checkpointer.beginning(now, everything=everything))
+            self._is_flushing = True
             await asyncio.get_running_loop().run_in_executor(self._threads, checkpoint.run)
         finally:
-            self._is_checkpointing = False
+            self._is_checkpointing = self._is_flushing = False
+            waiting, self._waiting_for_room = self._waiting_for_room, []
+            for callback in waiting:
+                callback()
 
     async def _scrub(self) -> None:
         pause_s = FIRST_SCRUB_S

@@ -17,6 +17,8 @@ HELD_BYTES = 64 * 1024  # a connection that stands still keeps this much of what
 LARGE_FRAME_BYTES = HELD_BYTES  # once so much of a frame is there, the rest goes into a buffer of its own
 LEAST_RECEIVED_BYTES = 4096
 AHEAD = 4  # a first buffer is so many times as large as what is there of the frame; whole for what comes in one piece
+GROWN_BYTES = 4 * 2**20  # a buffer grows by no more at a time: to fill it with zeros takes a millisecond for each 2 MB
+READ_BYTES = 512 * 1024  # at a time: the loop reads as often as 32 times before it looks at others
 PROGRESS_BYTES = 16 * 1024  # less than this in STALLED_MS is none
 
 
@@ -32,8 +34,8 @@ class Serving(Protocol):
     def is_held(self) -> bool:
         """Whether nothing may be served now."""
 
-    def may_serve(self, key: int) -> bool:
-        """Whether a request of this kind may be served now."""
+    def may_serve(self, key: int, size: int) -> bool:
+        """Whether a request of this kind and size may be served now."""
 
 
 class Gone:
@@ -49,7 +51,7 @@ class Gone:
     def is_held(self) -> bool:
         return True
 
-    def may_serve(self, key: int) -> bool:
+    def may_serve(self, key: int, size: int) -> bool:
         return False
 
 
@@ -71,6 +73,7 @@ class Receiver:
         self._in_hand: bytearray | None = None  # a large frame that is being served
         self._large_filled = 0
         self._large_size = 0
+        self._large_room = 0  # up to where it may be received
         self._large_taken = 0  # of the budget
         self._large_seen = 0  # how much of it was there when it last got on
         self._large_seen_ms = 0
@@ -92,7 +95,10 @@ class Receiver:
     def get_buffer(self) -> memoryview:
         large = self._large
         if large is not None:
-            return memoryview(large)[self._large_filled : self._large_size]
+            if self._large_room > len(large):
+                large.extend(bytes(self._large_room - len(large)))  # now: while it is received into it cannot
+            end = min(self._large_size, self._large_filled + READ_BYTES)
+            return memoryview(large)[self._large_filled : end]
         rest = self._rest
         kept = len(rest)
         if kept:
@@ -109,7 +115,7 @@ class Receiver:
             self._large_filled += nbytes
             if self._large_filled == self._large_size:
                 self._serve_large()
-            elif self._large_filled == len(self._large):
+            elif self._large_filled == self._large_room:
                 self._grow_large()
             return
         end = len(self._rest) + nbytes
@@ -153,13 +159,14 @@ class Receiver:
         large = buffers.take(taken)
         large[:left] = memoryview(buffer)[at:end]
         self._large, self._large_filled, self._large_size, self._large_taken = large, left, size, taken
+        self._large_room = len(large)
         self._large_seen, self._large_seen_ms = left, self._connections.broker.clock.now().monotonic_ms
 
     def _grow_large(self) -> None:
         """Make room for the rest, or wait until there is memory for that."""
         large = self._large
         assert large is not None
-        grown_bytes = min(2 * len(large), self._large_size)
+        grown_bytes = min(len(large) + min(len(large), GROWN_BYTES), self._large_size)
         budget = self._memory.unserved
         if not budget.take_more(grown_bytes - self._large_taken, self):
             self._starve()
@@ -167,10 +174,12 @@ class Receiver:
             return
         self._large_taken = grown_bytes
         buffers = self._memory.large_buffers
-        grown = buffers.kept(grown_bytes) or bytearray(grown_bytes)
-        grown[: self._large_filled] = memoryview(large)[: self._large_filled]
-        self._large = grown
-        buffers.give_back(large)
+        self._large_room = grown_bytes
+        grown = buffers.kept(grown_bytes)
+        if grown is not None:
+            grown[: self._large_filled] = memoryview(large)[: self._large_filled]
+            self._large, self._large_room = grown, len(grown)
+            buffers.give_back(large)
         self._large_seen_ms = self._connections.broker.clock.now().monotonic_ms
 
     def _starve(self) -> None:
@@ -189,7 +198,7 @@ class Receiver:
     def _serve_large(self) -> None:
         large, size = self._large, self._large_size
         assert large is not None
-        if not self._serving.may_serve(REQUEST_HEAD.unpack_from(large, SIZE_BYTES)[0]):
+        if not self._serving.may_serve(REQUEST_HEAD.unpack_from(large, SIZE_BYTES)[0], size):
             self._pause_reading()
             return
         self._large, self._in_hand = None, large
@@ -228,7 +237,7 @@ class Receiver:
         if self._large is not None:
             if self._large_filled == self._large_size:
                 self._serve_large()
-            elif self._large_filled == len(self._large):
+            elif self._large_filled == self._large_room:
                 self._grow_large()
         elif self._rest:
             rest, self._rest = self._rest, bytearray()
