@@ -1,12 +1,13 @@
 """Flows as a core: a cell takes input, keeps state and fills slots, and its journal says how far. Pure."""
 
 from oncelog.flow.cell import Cell
+from oncelog.flow.cleaning import cleanup
 from oncelog.flow.codecs import Codec, json_of, one_of, optional, raw, text
 from oncelog.flow.description import Holder, Input, Limits, OutputPlace, Stage
 from oncelog.flow.errors import FlowFailed, FlowRefused
 from oncelog.flow.flows import Flow, Run
 from oncelog.flow.operations.windows import Window
-from oncelog.flow.program import Dead, Topic
+from oncelog.flow.program import Dead, Topic, Upgrade
 from oncelog.flow.scope import Context
 from oncelog.flow.simulating import Stopped
 
@@ -26,7 +27,9 @@ __all__ = [
     "Stage",
     "Stopped",
     "Topic",
+    "Upgrade",
     "Window",
+    "cleanup",
     "json_of",
     "one_of",
     "optional",

@@ -21,7 +21,7 @@ class Records(NamedTuple):
     keys: Sequence[bytes | None]
     values: Sequence[bytes | None]
     times: Sequence[int]  # event times
-    headers: Sequence[Headers] | None = None  # None: no record has any, or nobody asked for them
+    headers: Sequence[Headers] | None = None  # None: nobody asked for them
 
     def part(self, first: int, end: int | None = None) -> "Records":
         offsets, keys, values, times, headers = self

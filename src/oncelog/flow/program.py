@@ -9,16 +9,18 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from crc32c import crc32c
 
 from oncelog.flow.codecs import Codec, json_of, optional, raw
 from oncelog.flow.operations.call import calling
+from oncelog.flow.operations.dedup import in_header, without_known_ids, without_lower_offsets
 from oncelog.flow.operations.state import with_state, with_timers
 from oncelog.flow.operations.windows import Window, in_time, windows
 from oncelog.flow.operations.windows import late as late_ones
 from oncelog.flow.scope import Context, Make, Push, Scope
+from oncelog.flow.stepping import Old
 from oncelog.records.murmur2 import murmur2
 from oncelog.slots.comparing import Headers
 
@@ -27,6 +29,9 @@ V = TypeVar("V")
 K2 = TypeVar("K2")
 V2 = TypeVar("V2")
 S = TypeVar("S")
+S2 = TypeVar("S2")
+
+MOST_IDS: Final = 1_000_000
 
 
 class Sent(NamedTuple):
@@ -66,6 +71,16 @@ class Dead:
     @property
     def topic(self) -> Topic[bytes, bytes | None]:
         return Topic(self.name, raw, optional(raw), self.partitions)
+
+
+@dataclass(frozen=True)
+class Upgrade(Generic[S2, S]):
+    """The state of a step as code before kept it, under the name that the step had then, and what it is now. A key's is
+    changed when it is needed, so an upgrade stays in the code as long as there may be such states."""
+
+    name: str
+    state: type[S2]
+    function: Callable[[S2], S]
 
 
 class Sink(NamedTuple):
@@ -190,15 +205,33 @@ class Stream(Generic[K, V]):
         state: type[S],
         function: Callable[[S, V, Context[K]], tuple[S | None, Iterable[V2]]],
         on_timer: Callable[[S, K, Context[K]], tuple[S | None, Iterable[V2]]] | None = None,
+        upgrade: Upgrade[Any, S] | None = None,
     ) -> "Stream[K, V2]":
-        """With a state for each key, that `state()` makes where there is none. As None it goes, and its timers too."""
-        codec = json_of(state)
-        self._flow.claim_name(name)
-        self._flow.codecs.append(codec.name)
+        """With a state for each key, that `state()` makes where there is none. As None it goes, and its timers too. New
+        fields with defaults are read as these; after any other change of shape: another name, and `upgrade`."""
+        codec = self._flow.claim_state(name, json_of(state))
+        old = None
+        if upgrade is not None:
+            old = Old(upgrade.name, self._flow.claim_state(upgrade.name, json_of(upgrade.state)), upgrade.function)
         if on_timer is None:
-            return self._then(with_state(name, state, codec, function))
+            return self._then(with_state(name, state, codec, function, old))
         of_key = self._part.branches[0].source.key
-        return self._then(with_timers(name, state, codec, of_key, function, on_timer), asks_for_time=True)
+        return self._then(with_timers(name, state, codec, of_key, function, on_timer, old), asks_for_time=True)
+
+    def dedup(
+        self, name: str, id: Callable[[V], str], *, most: int = MOST_IDS, keep_ms: int | None = None
+    ) -> "Stream[K, V]":
+        """Without those whose id came before, in the same partition. The newest `most` ids of each partition are kept,
+        and with `keep_ms` none that is older than the newest by more."""
+        codec = self._flow.claim_state(name, json_of(int))
+        return self._then(without_known_ids(name, id, codec, most, keep_ms))
+
+    def dedup_offsets(
+        self, name: str, source: Callable[[V, Context[K]], tuple[str, int]] = in_header
+    ) -> "Stream[K, V]":
+        """Without those that a copier wrote before: it said where each comes from, by a source and a rising offset. By
+        default that is the header `oncelog.source`. One number is kept for each source."""
+        return self._then(without_lower_offsets(name, source, self._flow.claim_state(name, json_of(int))))
 
     def window(
         self,
@@ -212,9 +245,7 @@ class Stream(Generic[K, V]):
     ) -> "Stream[K, Window[S]]":
         """Windows of event time for each key, one beginning `every_ms`. Each is written once, when the watermark has
         passed its end; what comes later goes to `late`, or nowhere."""
-        codec = json_of(state)
-        self._flow.claim_name(name)
-        self._flow.codecs.append(codec.name)
+        codec = self._flow.claim_state(name, json_of(state))
         make = windows(name, state, codec, self._part.branches[0].source.key, add, size_ms, every_ms)
         behind = self._then(make, asks_for_time=True)
         if late is not None:
@@ -295,6 +326,11 @@ class Program:
     def begin(self, name: str, branches: tuple[Branch, ...], *, repeats: bool = True) -> Stream[Any, Any]:
         part = self._begun[self.claim_name(name)] = Part(self.name, name, branches, Node(repeats=repeats))
         return Stream(self, part, part.root)
+
+    def claim_state(self, name: str, codec: Codec[S]) -> Codec[S]:
+        self.claim_name(name)
+        self.codecs.append(codec.name)
+        return codec
 
     def claim_name(self, name: str) -> str:
         if name in self._names:

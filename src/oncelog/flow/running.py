@@ -14,10 +14,10 @@ from oncelog.flow.codecs import Codec
 from oncelog.flow.formats import ERROR, SOURCE, STAGE, TIME
 from oncelog.flow.messages import EMPTY, Outputs, Records, Stepped, Unworkable, Work
 from oncelog.flow.program import Branch, Node, Part, Sink
-from oncelog.flow.scope import Push
-from oncelog.flow.stepping import StepStates, TimedStates, Trail
+from oncelog.flow.scope import Kept, PlainHeaders, Push
+from oncelog.flow.stepping import Old, StepStates, TimedStates, Trail
 from oncelog.slots import Place
-from oncelog.slots.comparing import Headers
+from oncelog.slots.comparing import plain_headers
 
 MOST_KNOWN: Final = 100_000  # keys whose partition is
 MOST_ERROR: Final = 1_000  # letters of what an exception says
@@ -235,11 +235,12 @@ class PartWork(Work):
     # --- what operations ask for
 
     @property
-    def headers(self) -> Headers:
+    def headers(self) -> PlainHeaders:
         if not self._branch.has_headers:
             raise ValueError("its headers were not asked for: `read(..., headers=True)`")
-        headers = self._records.headers
-        return () if headers is None else headers[bisect_left(self._records.offsets, self.offset)]
+        if self._records.headers is None:
+            raise ValueError("its headers were not read: what runs this flow brings none")
+        return plain_headers(self._records.headers[bisect_left(self._records.offsets, self.offset)])
 
     @property
     def origin(self) -> str:
@@ -258,13 +259,18 @@ class PartWork(Work):
 
     # --- how the operations are put together
 
-    def states(self, name: str, codec: Codec[Any]) -> StepStates:
-        return self._states.setdefault(name, StepStates(name, codec, self._trail))
+    def states(self, name: str, codec: Codec[Any], old: Old | None = None) -> StepStates:
+        return self._states.setdefault(name, StepStates(name, codec, self._trail, old))
 
-    def timed(self, name: str, codec: Codec[Any]) -> TimedStates:
+    def add_states(self, states: Kept) -> Kept:
+        found = self._states.setdefault(states.name, states)  # a branch that was merged twice has it twice
+        assert isinstance(found, type(states))
+        return found
+
+    def timed(self, name: str, codec: Codec[Any], old: Old | None = None) -> TimedStates:
         found = self._states.get(name)
         if not isinstance(found, TimedStates):
-            found = self._states[name] = TimedStates(name, codec, self._trail)
+            found = self._states[name] = TimedStates(name, codec, self._trail, old)
             self._timed.append(found)
         return found
 

@@ -4,11 +4,12 @@ from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
 from oncelog.flow.codecs import Codec
-from oncelog.flow.stepping import StepStates, TimedStates
-from oncelog.slots.comparing import Headers
+from oncelog.flow.stepping import Old, StepStates, TimedStates
 
 K = TypeVar("K")
+Kept = TypeVar("Kept", bound=StepStates)
 
+PlainHeaders = tuple[tuple[bytes, bytes | None], ...]
 Push = Callable[[Any, Any], object]  # takes a key and a value a step further
 
 
@@ -29,7 +30,7 @@ class Context(Generic[K]):
         return self._scope.offset
 
     @property
-    def headers(self) -> Headers:
+    def headers(self) -> PlainHeaders:
         """Of a topic that was read with `headers=True`."""
         return self._scope.headers
 
@@ -55,10 +56,11 @@ class Scope(Protocol):
         """What is worked on: the record, or the timer, and the calls that led here."""
 
     @property
-    def headers(self) -> Headers: ...
+    def headers(self) -> PlainHeaders: ...
 
-    def states(self, name: str, codec: Codec[Any]) -> StepStates: ...
-    def timed(self, name: str, codec: Codec[Any]) -> TimedStates: ...
+    def states(self, name: str, codec: Codec[Any], old: Old | None = None) -> StepStates: ...
+    def add_states(self, states: Kept) -> Kept: ...
+    def timed(self, name: str, codec: Codec[Any], old: Old | None = None) -> TimedStates: ...
 
     def attempt(self, work: Callable[[], object]) -> None:
         """What it did is undone where it raises, and the record goes to the dead letters, or the cell stops."""

@@ -7,7 +7,7 @@ when a life begins. A run of records can be undone until the next one begins.
 
 from collections.abc import Callable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -20,13 +20,28 @@ _encode_times: Final = msgspec.json.Encoder().encode
 _decode_times: Final = msgspec.json.Decoder(list[int]).decode
 
 
+Decode = Callable[[bytes], Any]
 Trail = list[tuple[Any, ...]]  # what takes back each thing that was done with a record, and its arguments
 
 
+class Old(NamedTuple):
+    """A state as code before this one kept it: under another name, in another shape."""
+
+    name: str
+    codec: Codec[Any]
+    upgrade: Callable[[Any], Any]
+
+    @property
+    def prefix(self) -> bytes:
+        return self.name.encode() + b"\0"
+
+
 class StepStates:
-    def __init__(self, name: str, codec: Codec[Any], trail: Trail | None = None) -> None:
+    def __init__(self, name: str, codec: Codec[Any], trail: Trail | None = None, old: Old | None = None) -> None:
+        self.name = name
         self.prefix = name.encode() + b"\0"
         self.codec = codec
+        self.old = old
         self.trail = trail
         self.objects: dict[bytes, Any] = {}  # None: there is none
         self.before: dict[bytes, Any] = {}  # as it stood when this run of records began
@@ -44,7 +59,14 @@ class StepStates:
     def load(self, key: bytes) -> Any:
         """Of one that is not among the objects."""
         stands = self._committed.get(self.prefix + key)
-        return None if stands is None else self.decode(stands)
+        if stands is not None:
+            return self.decode(stands, self.codec.decode)
+        stood = None if self.old is None else self._committed.get(self.old.prefix + key)
+        return None if stood is None else self.decode(stood, self._upgraded)
+
+    def _upgraded(self, stored: bytes) -> Any:
+        assert self.old is not None
+        return self.old.upgrade(self.old.codec.decode(stored))
 
     def changes(self) -> Iterator[tuple[bytes, bytes | None]]:
         prefix, objects, encode = self.prefix, self.objects, self.encode
@@ -54,6 +76,8 @@ class StepStates:
                 yield prefix + key, encode(stands)
             elif stood is not None:
                 yield prefix + key, None
+            if self.old is not None and self.old.prefix + key in self._committed:
+                yield self.old.prefix + key, None
 
     def undo(self) -> None:
         self.objects.update(self.before)
@@ -62,8 +86,8 @@ class StepStates:
     def encode(self, state: Any) -> bytes:
         return self.codec.encode(state)
 
-    def decode(self, stored: bytes) -> Any:
-        return self.codec.decode(stored)
+    def decode(self, stored: bytes, decode: Decode) -> Any:
+        return decode(stored)
 
 
 Timed = tuple[Any, tuple[int, ...]]  # the state of a key, and its timers
@@ -73,18 +97,19 @@ Fire = Callable[[bytes, int], object]  # a key's timer
 class TimedStates(StepStates):
     """Its objects are `Timed`."""
 
-    def __init__(self, name: str, codec: Codec[Any], trail: Trail | None = None) -> None:
-        super().__init__(name, codec, trail)
+    def __init__(self, name: str, codec: Codec[Any], trail: Trail | None = None, old: Old | None = None) -> None:
+        super().__init__(name, codec, trail, old)
         self.due: list[tuple[int, bytes]] = []  # a heap. Some of them may be gone meanwhile
         self.fire: Fire = lambda key, time_ms: None
         self._taken: list[tuple[int, bytes]] = []  # in this run
 
     def begin(self, committed: Mapping[bytes, bytes]) -> None:
         super().begin(committed)
-        prefix, size = self.prefix, len(self.prefix)
+        prefixes = [self.prefix] if self.old is None else [self.prefix, self.old.prefix]
         self.due = [
-            (time_ms, key[size:])
+            (time_ms, key[len(prefix) :])
             for key, stored in committed.items()
+            for prefix in prefixes
             if key.startswith(prefix)
             for time_ms in _decode_times(stored.partition(b"\n")[0])
         ]
@@ -143,6 +168,6 @@ class TimedStates(StepStates):
     def encode(self, state: Timed) -> bytes:
         return _encode_times(state[1]) + b"\n" + self.codec.encode(state[0])
 
-    def decode(self, stored: bytes) -> Timed:
+    def decode(self, stored: bytes, decode: Decode) -> Timed:
         times, _, state = stored.partition(b"\n")
-        return self.codec.decode(state), tuple(_decode_times(times))
+        return decode(state), tuple(_decode_times(times))

@@ -5,16 +5,16 @@ from typing import Any, Final
 
 from oncelog.flow.codecs import Codec
 from oncelog.flow.scope import Context, Make, Push, Scope
-from oncelog.flow.stepping import Timed
+from oncelog.flow.stepping import Old, Timed
 
 Step = Callable[[Any, Any, Context[Any]], tuple[Any, Iterable[Any]]]
 
 _MISSING: Final = object()
 
 
-def with_state(name: str, state: Callable[[], Any], codec: Codec[Any], function: Step) -> Make:
+def with_state(name: str, state: Callable[[], Any], codec: Codec[Any], function: Step, old: Old | None = None) -> Make:
     def make(then: Push, scope: Scope) -> Push:
-        states = scope.states(name, codec)
+        states = scope.states(name, codec, old)
         objects, before, load = states.objects, states.before, states.load
         at: Context[Any] = Context(scope)
         trail = states.trail
@@ -45,9 +45,10 @@ def with_timers(
     of_key: Codec[Any],
     function: Step,
     on_timer: Step,
+    old: Old | None = None,
 ) -> Make:
     def make(then: Push, scope: Scope) -> Push:
-        states = scope.timed(name, codec)
+        states = scope.timed(name, codec, old)
         at: Context[Any] = Context(scope)
 
         def run(entry: bytes, key: Any, called: Step, stands: Timed | None, about: Any) -> None:
