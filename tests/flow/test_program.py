@@ -84,7 +84,7 @@ def test_one_key_keeps_its_order() -> None:
 def test_a_crash_at_each_step_changes_nothing() -> None:
     flow = billing()
     crashed = flow.simulate(SENT, crashes=True)
-    assert crashed.crashes > 100
+    assert crashed.crashes > 50
     assert crashed[balances] == flow.simulate(SENT)[balances]
 
 
@@ -98,7 +98,7 @@ def test_a_function_that_does_not_repeat_is_found() -> None:
     orders = Topic("orders", text, json_of(Order))
     flow = Flow("f", version="1")
     flow.read(orders).step("owed", Owed, counts_calls).write(balances)
-    with pytest.raises(Stopped, match=r"after a crash at step 0 of \d+ it wrote"):
+    with pytest.raises(Stopped, match="slot 0 holds anna"):
         flow.simulate([orders.sent("anna", Order("anna", 1))], crashes=True)
 
 

@@ -5,7 +5,7 @@ from importlib import import_module
 from typing import Any, Protocol
 
 from oncelog.flow.program import Program, Sent
-from oncelog.flow.simulating import Simulated, simulate
+from oncelog.flow.simulating import SEEDS, Crashes, Simulated, simulate
 
 
 class Run(Protocol):
@@ -75,7 +75,18 @@ class Flow(Program):
         started: Run = import_module(room).start(self, properties, until=until, run_id=run_id, **options)
         return started
 
-    def simulate(self, sent: Iterable[Sent], *, crashes: bool = False) -> Simulated:
-        """Runs it in memory over these records. With `crashes` each cell is stopped at each of its steps, and must come
-        to the same; a function that does not give the same for the same is found so."""
-        return simulate(self, sent, crashes=crashes)
+    def simulate(
+        self,
+        sent: Iterable[Sent],
+        end: int | None = None,
+        *,
+        crashes: Crashes = False,
+        seeds: Iterable[int] = SEEDS,
+    ) -> Simulated:
+        """Runs it in memory over these records, and with `end` until that time of events, in milliseconds.
+
+        With `crashes` the holder of a cell is killed at each point where something was sent or appended. "everywhere"
+        also lets it go on behind the one that follows, and makes histories by chance: a seed is the order in which
+        cells take turns and inputs grow, and the faults. All of them must come to what the functions make of the input
+        once; what does not is told, as short as it can be made."""
+        return simulate(self, sent, end, crashes=crashes, seeds=seeds)

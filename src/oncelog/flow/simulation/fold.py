@@ -1,0 +1,129 @@
+"""What a cell must have come to: its input, in its order or in that of the plans in its journal, through the user's
+functions once, without a stop. Its outputs are that, in each partition, and so is its state.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Final
+
+from oncelog.flow.formats import Range
+from oncelog.flow.held import outputs_of
+from oncelog.flow.journal import Journal
+from oncelog.flow.messages import EMPTY, Records
+from oncelog.flow.program import Part
+from oncelog.flow.running import PartWork
+from oncelog.flow.simulation.duties import Duty
+from oncelog.flow.simulation.engine import Stopped
+from oncelog.flow.simulation.story import shown
+from oncelog.flow.simulation.topics import Topics
+from oncelog.slots import Place
+from oncelog.slots.replay import Output
+
+Folded = tuple[dict[bytes, bytes], dict[Place, list[Output]]]
+EVERYTHING: Final = 1 << 62
+MOST_TIMERS: Final = 1_000  # at a time
+
+
+def check(duty: Duty, topics: Topics) -> None:
+    journal, order, held = _read(duty, topics)
+    title = duty.stage.title
+    state, outputs = fold(duty, topics, order)
+    for output in duty.stage.outputs:
+        place = output.place
+        stands = [] if journal.claim is None else topics[place].written_by(journal.claim.output_pid)
+        where = f"{title}: in {place.topic}-{place.partition}"
+        _compare(where, _without(stands, held.get(place, []), where), outputs.get(place, []))
+    if journal.state != state and _repeats(duty.part):
+        found, due = journal.state.get, state.get
+        key = next(key for key in sorted({*journal.state, *state}) if found(key) != due(key))
+        raise Stopped(f"{title}: the state {key!r} is {_bytes(found(key))} where {_bytes(due(key))} was expected")
+
+
+def _repeats(part: Part) -> bool:
+    """Whether its state hangs on no service and no chance."""
+    before = [node for branch in part.branches for node in branch.operations]
+    return all(node.repeats for node in (*before, *part.root.below))
+
+
+def _without(stands: list[Output], held: list[Output], where: str) -> list[Output]:
+    """What was held stands there in its order, among the rest."""
+    due, rest = deque(held), []
+    for each in stands:
+        if due and each == due[0]:
+            due.popleft()
+        else:
+            rest.append(each)
+    if due:
+        raise Stopped(f"{where} {shown(due)} is missing, which a commit held")
+    return rest
+
+
+def _compare(where: str, stands: list[Output], expected: list[Output]) -> None:
+    if stands == expected:
+        return
+    slot = next(
+        (at for at, (one, other) in enumerate(zip(stands, expected, strict=False)) if one != other),
+        min(len(stands), len(expected)),
+    )
+    found = shown(stands[slot : slot + 1]) or "nothing"
+    due = shown(expected[slot : slot + 1]) or "nothing"
+    if found == due:
+        found, due = str(stands[slot].headers), str(expected[slot].headers)
+    raise Stopped(f"{where}, slot {slot} holds {found} where {due} was expected")
+
+
+def _bytes(value: bytes | None) -> str:
+    return "missing" if value is None else repr(value)
+
+
+def _read(duty: Duty, topics: Topics) -> tuple[Journal, list[Range], dict[Place, list[Output]]]:
+    """What its journal comes to, in which order the input was taken by its plans, and what its commits held. What is
+    left of a plan stands in the next commit again."""
+    journal, order, pending, seen = Journal(), list[Range](), list[Range](), None
+    held: dict[Place, list[Output]] = {}
+    for batch in topics[duty.stage.journal].journal(0):
+        journal.read([batch])
+        if journal.commit is seen or journal.commit is None:
+            continue
+        seen = journal.commit
+        for place, outputs in map(outputs_of, journal.held):
+            held.setdefault(place, []).extend(outputs.each())
+        due = seen.plan.ranges if seen.plan else []
+        left = len(due) if due and pending[-len(due) :] == due else 0
+        order += pending[: len(pending) - left]
+        pending = list(due)
+    return journal, order + pending if duty.stage.has_plan else [Range(0, 0, EVERYTHING)], held
+
+
+def fold(duty: Duty, topics: Topics, order: Iterable[Range]) -> Folded:
+    work, state = PartWork(duty.part, duty.stage.cell), dict[bytes, bytes]()
+    work.begin(state, [-1] * len(duty.inputs))
+    outputs: dict[Place, list[Output]] = {}
+
+    def run(index: int, records: Records) -> int:
+        changes, written, count, _ = work.run(index, records, MOST_TIMERS)
+        for place, rows in written.items():
+            outputs.setdefault(place, []).extend(rows.each())
+        for key, value in changes.items():
+            if value is None:
+                state.pop(key, None)
+            else:
+                state[key] = value
+        return count
+
+    taken = [0] * len(duty.inputs)
+    for each in order:
+        place = duty.inputs[each.input]
+        if each.first > taken[each.input]:
+            raise Stopped(
+                f"{duty.stage.title}: the plans pass over offset {taken[each.input]} of {place.topic}-{place.partition}"
+            )
+        while (records := topics[place].records(taken[each.input], each.end)).offsets:
+            taken[each.input] += run(each.input, records)
+        work.mark(each.input, each.mark_ms)
+        while work.next_timer_ms is not None and work.next_timer_ms <= work.watermark_ms:
+            run(0, EMPTY)
+    for place, position in zip(duty.inputs, taken, strict=True):
+        if position != topics[place].end:
+            raise Stopped(f"{duty.stage.title}: {place.topic}-{place.partition} was read up to offset {position} only")
+    return state, outputs
