@@ -63,7 +63,7 @@ class Limits:
     tell_time_every_ms: int = 1_000  # where nothing but the time has changed
     tenure_ms: int = TENURE_MS  # until the holder takes over anew
     plan_records: int = 10_000
-    run_records: int = 5_000  # that are worked on at a time; less where what they change fits no commit
+    run_records: int = 10_000  # that are worked on at a time; less where what they change fits no commit
     batch_bytes: int = 900_000  # of outputs; a topic's max.message.bytes is above it
     waiting_bytes: int = 32 << 20  # of outputs that are not acknowledged, before no more input is taken
     # The shortest producer.id.expiration.ms of the cluster. The journal's message.timestamp.before.max.ms is at most

@@ -68,11 +68,10 @@ class Entries(Mapping[bytes, bytes]):
         return self.under_way
 
     def stored(self) -> None:
-        for key, value in self.under_way.items():
-            if value is None:
-                self.committed.pop(key, None)
-            else:
-                self.committed[key] = value
+        gone = [key for key, value in self.under_way.items() if value is None]
+        self.committed.update(self.under_way)  # type: ignore[arg-type]
+        for key in gone:
+            del self.committed[key]
         self.under_way = {}
 
 
@@ -140,7 +139,7 @@ class Holding:
         """One batch. It carries the time at which what it relies upon was looked at, so that a broker refuses it where
         its sender slept since then."""
         place = self.stage.journal
-        keys, values = zip(*records, strict=True)
+        keys, values = [key for key, _ in records], [value for _, value in records]
         data = self.encode(Outputs(keys, values), timestamp_ms)
         self.sender.add(Batch(*place, data, len(records), self.now.monotonic_ms, tuple(records)), self.now.monotonic_ms)
 

@@ -45,10 +45,21 @@ def headers(columns: Mapping[bytes, Sequence[bytes]]) -> HeadersColumn | None:
     if not columns:
         return None
     count = len(next(iter(columns.values())))
-    names = column(list(columns) * count, 0)
-    values = column([cell for row in zip(*columns.values(), strict=True) for cell in row], 0)
-    assert names is not None and values is not None
-    return HeadersColumn(np.arange(0, count * len(columns) + 1, len(columns), dtype=np.int32), names, values)
+    cells = next(iter(columns.values()))
+    if len(columns) > 1:
+        cells = [cell for row in zip(*columns.values(), strict=True) for cell in row]
+    values = column(cells, 0)
+    assert values is not None
+    return HeadersColumn(
+        np.arange(0, len(cells) + 1, len(columns), dtype=np.int32), _repeated(list(columns), count), values
+    )
+
+
+def _repeated(cells: list[bytes], times: int) -> BytesColumn:
+    lengths = np.array([0, *(len(cell) for cell in cells)])
+    ends = np.zeros(times * len(cells) + 1, np.int32)
+    ends[1:] = (np.cumsum(lengths)[1:] + lengths.sum() * np.arange(times)[:, None]).ravel()
+    return BytesColumn(ends, np.frombuffer(b"".join(cells) * times, np.uint8))
 
 
 def warm_up() -> None:
