@@ -65,7 +65,7 @@ class Limits:
     plan_records: int = 10_000
     run_records: int = 10_000  # that are worked on at a time; less where what they change fits no commit
     batch_bytes: int = 900_000  # of outputs; a topic's max.message.bytes is above it
-    waiting_bytes: int = 32 << 20  # of outputs that are not acknowledged, before no more input is taken
+    waiting_bytes: int = 4 << 20  # of outputs that are not acknowledged, before no more input is taken
     # The shortest producer.id.expiration.ms of the cluster. The journal's message.timestamp.before.max.ms is at most
     # half of it, so what was known when a batch was made still holds when a broker takes it.
     forget_after_ms: int = DAY_MS
