@@ -1,4 +1,5 @@
-"""A flow in processes that are killed again and again, two of them at once now and then, while its input grows."""
+"""A flow in processes that are killed again and again, two of them at once now and then, while its input grows; and a
+flow whose server is."""
 
 import random
 import subprocess
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from oncelog.chaos.life import Life
+from tests.peers.oncelog_process import OncelogProcess
 from tests.repo.tree import ROOT
 from tests.runner.flows import Billing
 
@@ -58,3 +60,28 @@ def test_outputs_are_there_once_and_state_is_the_fold(servers: str, topic: str, 
     assert last.returncode == 0, f"seed {seed}: {last.stderr}"
     billing.check(sent)
     assert billing.state() == billing.totals(sent), f"seed {seed}"
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_a_flow_outlives_its_server(topic: str, tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    pause = threading.Event()
+    sent = 0
+    with OncelogProcess(tmp_path / "server") as server:
+        billing = Billing(topic, server.bootstrap_servers, partitions=PARTITIONS)
+        billing.make_topics()
+        run = billing.flow().start(billing.properties)
+        for _ in range(KILLS):
+            billing.send(range(sent, sent + RECORDS_A_LIFE))
+            sent += RECORDS_A_LIFE
+            pause.wait(chance.uniform(0, 1))
+            server.kill()
+            pause.wait(chance.uniform(0, 1))
+            server.start()
+        billing.wait_for(sent)
+        run.stop()
+        assert run.exception() is None
+        billing.check(sent)
+        assert billing.state() == billing.totals(sent), f"seed {seed}"

@@ -85,8 +85,8 @@ def test_a_record_that_cannot_be_worked_on_stops_its_cell_and_no_other(billing: 
     billing.send(others)
     billing.wait_for(len(others))
     assert run.is_active
-    run.stop()
     failure = run.exception()
+    run.stop()
     assert failure is not None
     assert f"{billing.name}, stage orders, cell 0: the record at offset 0 of {billing.orders.name}" in str(failure)
     with pytest.raises(FlowFailed, match="stage orders, cell 0"):

@@ -175,8 +175,13 @@ class Engine:
                 each.close()
             await asyncio.gather(*(holder.close() for holder in self._every))
             await self._cluster.close()
-        if self._failures:
-            raise FlowFailed("\n".join(self._failures))
+        if self.failure is not None:
+            raise self.failure
+
+    @property
+    def failure(self) -> FlowFailed | None:
+        """Which cells have stopped so far that nobody asked to, and why."""
+        return FlowFailed("\n".join(self._failures)) if self._failures else None
 
     @property
     def stopped(self) -> list[tuple[str, int, str]]:

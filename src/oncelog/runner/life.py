@@ -50,8 +50,8 @@ MOST_RECORDS: Final = 10_000  # that a cell is given at once
 _log: Final = logging.getLogger("oncelog.flow")
 # A broker that has just started says so, too.
 PASSING: Final = UNKNOWN | {KafkaError.INVALID_MSG}
-LONG_TURN_S: Final = 0.1
-SHORT_TURN_S: Final = 0.03
+LONG_TURN_S: Final = 0.2
+SHORT_TURN_S: Final = 0.1
 
 
 class Life:

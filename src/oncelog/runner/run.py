@@ -113,8 +113,9 @@ class Run:
         return list(self._engine.progress.recent)
 
     def exception(self) -> FlowFailed | None:
-        """Why it ended, where nobody asked it to; None while it runs, and where all is well."""
-        return self._exception if self._ended.is_set() else None
+        """Which of its cells have stopped so far that nobody asked to, and why; the others go on. None where all is
+        well."""
+        return self._exception or self._engine.failure
 
     def await_termination(self, timeout: float | None = None) -> bool | None:
         """Until it has ended; raises what `exception()` gives. With a timeout in seconds: whether it has."""

@@ -1,6 +1,8 @@
 """The topics of a flow: those of users are checked, those of its own are made where they are missing."""
 
+import asyncio
 import logging
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,6 +17,7 @@ from oncelog.client.door import (
     end_offsets,
     forgotten_after_ms,
 )
+from oncelog.clock import monotonic_s
 from oncelog.flow.errors import FlowRefused
 from oncelog.runner.cluster import Cluster
 from oncelog.runner.layout import Layout, TopicIds
@@ -23,6 +26,8 @@ from oncelog.slots.limits import MINUTE_MS
 _log: Final = logging.getLogger("oncelog.flow")
 
 MAKING_MS: Final = 30_000
+SETTLE_S: Final = 1.0
+PAUSE_S: Final = 0.1
 CLUSTER_DEFAULT: Final = -1  # replicas
 UNKNOWN_MEMORY_MS: Final = 60 * MINUTE_MS  # where a broker does not say for how long it remembers a producer
 BEFORE_MAX: Final = "message.timestamp.before.max.ms"  # Kafka 3.6 and newer
@@ -53,10 +58,9 @@ async def ready(cluster: Cluster, layout: Layout) -> Found:
     brokers = cluster.brokers
     journals = {stage.journal: stage.cells for stage in layout.stages}
     names = [*layout.partitions, *journals]
-    known = (await brokers.refresh(names)).topics
+    counts = await _counts(cluster, names, layout.sources | layout.targets)
     missing: list[str] = []
-    for name in names:
-        count = len(known[name].partitions) if name in known else 0
+    for name, count in counts.items():
         if count:
             _check_count(layout, name, count, journals)
         elif name in layout.sources or name in layout.targets:
@@ -90,6 +94,17 @@ async def ready(cluster: Cluster, layout: Layout) -> Found:
             "Raise max.message.bytes of its journals"
         )
     return Found(TopicIds(ids, starts), forget_after_ms, room)
+
+
+async def _counts(cluster: Cluster, names: Sequence[str], wanted: Iterable[str]) -> dict[str, int]:
+    """How many partitions each has; 0 where it is not there. A broker may lag behind that does not know a topic yet."""
+    give_up_s = monotonic_s() + SETTLE_S
+    while True:
+        known = (await cluster.brokers.refresh(names)).topics
+        counts = {name: len(known[name].partitions) if name in known else 0 for name in names}
+        if all(counts[name] for name in wanted) or monotonic_s() >= give_up_s:
+            return counts
+        await asyncio.sleep(PAUSE_S)
 
 
 def _check_count(layout: Layout, name: str, count: int, journals: dict[str, int]) -> None:

@@ -1,0 +1,78 @@
+"""Inputs that are not what they were."""
+
+import pytest
+
+from oncelog.client import AdminClient, TopicPartition
+from oncelog.flow import FlowFailed
+from tests.runner.flows import Billing
+from tests.waiting import until
+
+
+@pytest.fixture
+def billing(servers: str, topic: str) -> Billing:
+    found = Billing(topic, servers, partitions=1)
+    found.make_topics()
+    return found
+
+
+def remove(billing: Billing) -> None:
+    with AdminClient(billing.properties) as admin:
+        for future in admin.delete_topics([billing.orders.name]).values():
+            future.result(30)
+
+
+def make_again(billing: Billing) -> None:
+    """A broker may go on for a moment to have the old one."""
+    until(lambda: makes(billing), f"room for a new {billing.orders.name}")
+
+
+def makes(billing: Billing) -> bool:
+    try:
+        billing.make_topics(billing.orders)
+    except Exception as refused:
+        assert "exists" in str(refused)
+        return False
+    return True
+
+
+def failure(billing: Billing) -> str:
+    with pytest.raises(FlowFailed) as failed:
+        billing.flow().run(billing.properties, until="end")
+    return str(failed.value)
+
+
+def test_a_flow_begins_where_its_input_does_and_names_what_retention_took_later(billing: Billing) -> None:
+    with AdminClient(billing.properties) as admin:
+
+        def cut(before: int) -> None:
+            for future in admin.delete_records([TopicPartition(billing.orders.name, 0, before)]).values():
+                future.result(30)
+
+        billing.send(range(50))
+        cut(20)
+        billing.flow().run(billing.properties, until="end")
+        assert len(billing.written()) == 30
+        billing.send(range(50, 80))
+        cut(60)
+    what = f"its input {billing.orders.name}-0 begins at offset 60, and offset 50 is next: retention took what was not"
+    assert what in failure(billing)
+
+
+def test_a_topic_that_was_made_again_between_two_runs(billing: Billing) -> None:
+    billing.send(range(10))
+    billing.flow().run(billing.properties, until="end")
+    remove(billing)
+    make_again(billing)
+    assert f"its input {billing.orders.name} was deleted and made again since the last commit" in failure(billing)
+
+
+def test_a_topic_that_is_made_again_under_way(billing: Billing) -> None:
+    run = billing.flow().start(billing.properties)
+    billing.send(range(10))
+    billing.wait_for(10)
+    remove(billing)
+    make_again(billing)
+    billing.send(range(20))
+    until(run.exception, "word of the new topic")
+    run.stop()
+    assert f"topic {billing.orders.name} was deleted and made again" in str(run.exception())
