@@ -2,9 +2,9 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import cycle, pairwise
 
 from oncelog.client import OFFSET_BEGINNING, AdminClient, Consumer, KafkaError, NewTopic, Producer, TopicPartition
 from oncelog.flow import Context, Flow, Topic, json_of, text
@@ -66,9 +66,18 @@ class Billing:
                 producer.produce(self.orders.name, key=key, value=value)
             producer.flush()
 
-    def send_raw(self, key: str, value: bytes) -> None:
+    def send_raw(self, key: str, value: bytes, headers: Sequence[tuple[str, bytes]] = ()) -> None:
         with Producer(self.properties | {"partitioner": "murmur2"}) as producer:
-            producer.produce(self.orders.name, key=key, value=value)
+            producer.produce(self.orders.name, key=key, value=value, headers=list(headers))
+            producer.flush()
+
+    def send_at(self, times: Iterable[int], *topics: str) -> None:
+        """Orders of 1, with times of their own, to these topics in turn."""
+        into = cycle(topics or (self.orders.name,))
+        with Producer(self.properties | {"partitioner": "murmur2"}) as producer:
+            for number, time_ms in enumerate(times):
+                value = self.orders.value.encode(Order("anna", 1))
+                producer.produce(next(into), key=f"o{number}", value=value, timestamp=time_ms)
             producer.flush()
 
     def written(self) -> list[tuple[str, Owed]]:

@@ -7,8 +7,8 @@ from oncelog.chaos.proxy import FaultProxy
 from tests.depth import deeper, scaled
 from tests.runner.flows import Billing
 
-RECORDS = 3_000
-SEEDS = 2
+RECORDS = 2_000
+SEEDS = 1
 
 
 @deeper

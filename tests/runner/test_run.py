@@ -62,7 +62,7 @@ def test_positions_are_shown_to_groups(billing: Billing) -> None:
     assert sum(each.offset for each in found) == 40
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.thorough)])
 def test_a_signal_commits_and_says_goodbye(billing: Billing, tmp_path: Path, number: signal.Signals) -> None:
     life = Life("flow", tmp_path / "flow.log")
     life.launch([sys.executable, "-m", "tests.runner.worker", billing.servers, billing.name], cwd=ROOT)

@@ -1,7 +1,7 @@
 """A flow on a real server, up to where its input ends."""
 
-from oncelog.flow import Flow
-from tests.runner.flows import Billing, Owed
+from oncelog.flow import Context, Flow
+from tests.runner.flows import Billing, Order, Owed
 
 
 def test_one_stage_writes_each_record_once(servers: str, topic: str) -> None:
@@ -53,3 +53,17 @@ def test_an_input_that_is_read_twice_is_read_twice(servers: str, topic: str) -> 
         flow.read(billing.orders, name=name).map(lambda order: Owed(order.amount)).write(billing.sums)
     flow.run(billing.properties, until="end")
     assert len(billing.written()) == 80
+
+
+def test_headers_are_there_where_they_are_asked_for(servers: str, topic: str) -> None:
+    billing = Billing(topic, servers)
+    billing.make_topics()
+    billing.send_raw("o1", billing.orders.value.encode(billing.order(1)), headers=[("weight", b"12")])
+
+    def weigh(owed: Owed, order: Order, at: Context[str]) -> tuple[Owed, list[Owed]]:
+        return owed, [Owed(int(value or 0)) for _, value in at.headers]
+
+    flow = Flow(topic, version="1")
+    flow.read(billing.orders, headers=True).step("weighed", Owed, weigh).write(billing.sums)
+    flow.run(billing.properties, until="end")
+    assert [owed.amount for _, owed in billing.written()] == [12]

@@ -138,7 +138,8 @@ class Cell(Holding):
             due.append(now.monotonic_ms + self.others_until_ms - now.wall_ms)
         elif self.state is State.WORKING:
             due.append(now.monotonic_ms + self.until_ms - now.wall_ms)
-            if self.has_progress and not self.stage.has_plan and self.under_way is None:
+            has_more = self.has_progress or self.is_time_to_be_told
+            if has_more and not self.stage.has_plan and self.under_way is None:
                 due.append(self.committed_ms + limits.commit_every_ms)
             empty = [each.empty_since_ms for each in self.sources if each.empty_since_ms is not None]
             if self.stage.has_plan and len(empty) < len(self.sources):

@@ -144,11 +144,14 @@ class Cluster:
         failed: Callable[[KafkaError], None],
         stop_at: int | None,
         *,
-        keeps_telling: bool,
+        keeps_telling: bool = False,
+        has_headers: bool = False,
     ) -> Input:
         """What two stages read is fetched twice, over connections of their own."""
         free = next((inputs for inputs in self._inputs if partition not in inputs), None)
         if free is None:
             free = Inputs(self.reading, self.brokers, self._wake, f"flow {len(self._inputs)}", TIME)
             self._inputs.append(free)
-        return free.begin(partition, offset, arrived, failed, stop_at, keeps_telling=keeps_telling)
+        return free.begin(
+            partition, offset, arrived, failed, stop_at, keeps_telling=keeps_telling, has_headers=has_headers
+        )

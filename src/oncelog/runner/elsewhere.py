@@ -20,7 +20,7 @@ class CellElsewhere:
         self.commit: Commit | None = None
         self.began_at = [each.log_start for each in stage.inputs]  # where its inputs stood when it was first looked at
         self.lives = self.state_entries = 0  # which nobody tells
-        self._reading = cluster.read(stage.journal, 0, self._look, self._failed, None, keeps_telling=False)
+        self._reading = cluster.read(stage.journal, 0, self._look, self._failed, None)
 
     def high_watermark(self, index: int) -> int:
         """Of an input: nobody tells."""

@@ -99,7 +99,7 @@ class CellHolder:
             copy=copy,
             encode=self._encode,
         )
-        self._life = Life(self._cluster, self._cell, self.ends, self._heard, self._ended)
+        self._life = Life(self._cluster, self._cell, self._part, self.ends, self._heard, self._ended)
         self._life.begin()
         if self._leaves:
             self._life.leave()

@@ -34,6 +34,7 @@ from oncelog.flow.messages import (
     ReadJournal,
     Records,
 )
+from oncelog.flow.program import Part
 from oncelog.flow.states import State
 from oncelog.records.build import build_batch
 from oncelog.runner.cluster import Cluster
@@ -59,6 +60,7 @@ class Life:
         self,
         cluster: Cluster,
         cell: Cell,
+        part: Part,
         ends: list[int | None],
         heard: dict[str, tuple[int, int]],
         ended: Callable[["Life", Ended], None],
@@ -72,6 +74,7 @@ class Life:
         self.began_at: list[int] = []  # where its inputs stood when it was restored
         self._cluster = cluster
         self._brokers = cluster.brokers
+        self._part = part
         self._stage = cell.stage
         self._asks_for_time = cell.stage.has_plan or cell.stage.tells_time
         self._ends = ends
@@ -350,7 +353,7 @@ class Life:
         if self.is_over or self._is_another_topic():
             return
         if piece is not None:
-            self._give(index, Records(*piece[:4]), piece.next_offset)
+            self._give(index, Records(*piece[:5]), piece.next_offset)
         elif reading.is_at_end and self._told_end[index] != reading.position:
             self._told_end[index] = reading.position
             self._give(index, EMPTY, reading.position)
@@ -370,6 +373,7 @@ class Life:
             partial(self._feed, index),
             self._input_failed,
             self._ends[index],
+            has_headers=self._part.branches[index].has_headers,
             keeps_telling=self._asks_for_time and not self._stage.inputs[index].is_derived,
         )
         return found

@@ -39,6 +39,8 @@ _log: Final = logging.getLogger("oncelog.client")
 
 MOST_TRIES: Final = 3  # of what cannot be read
 
+Headers = Sequence[tuple[bytes, bytes | None]]
+
 
 class Piece(NamedTuple):
     """Records of one partition that follow one another, as columns."""
@@ -47,6 +49,7 @@ class Piece(NamedTuple):
     keys: Sequence[bytes | None]
     values: Sequence[bytes | None]
     times: Sequence[int]
+    headers: Sequence[Headers] | None  # None: nobody asked for them, or no record here has any
     next_offset: int
 
 
@@ -62,8 +65,10 @@ class Input:
         arrived: Callable[[], None],
         failed: Callable[[KafkaError], None],
         keeps_telling: bool,
+        has_headers: bool,
     ) -> None:
         self.partition = partition
+        self.has_headers = has_headers
         self.keeps_telling = keeps_telling
         self.position = offset  # all before it was taken
         self.arrived = arrived
@@ -124,7 +129,7 @@ class Input:
                 return None
             self._chunk = self.chunks.popleft()
             self._inputs.taken(self._chunk)
-            self._rest = _rows_of(self._chunk, self.position, stop_at, self._inputs)
+            self._rest = _rows_of(self._chunk, self.position, stop_at, self._inputs, has_headers=self.has_headers)
         self.drop()
         return None
 
@@ -180,11 +185,14 @@ class Inputs:
         stop_at: int | None = None,
         *,
         keeps_telling: bool = False,
+        has_headers: bool = False,
     ) -> Input:
         """`arrived` is called where something can be taken now, or the end was reached, and where it `keeps_telling`
         as often as a broker says that this still is the end; `failed` where it stands still until somebody does
         something."""
-        found = self._inputs[partition] = Input(self, partition, offset, stop_at, arrived, failed, keeps_telling)
+        found = self._inputs[partition] = Input(
+            self, partition, offset, stop_at, arrived, failed, keeps_telling, has_headers
+        )
         self._engine.fetcher.assign(partition, offset, stop_at=stop_at)
         self._engine.pump()
         return found
@@ -238,8 +246,10 @@ async def _nothing_is_committed(partitions: list[Partition]) -> Mapping[Partitio
 class _Rows:
     """Decoded rows, of which the next can be taken."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, time_header: bytes, *, has_headers: bool) -> None:
         self._at, self._count = 0, count
+        self._time_header = time_header
+        self._has_headers = has_headers
 
     def take(self, most: int) -> Piece | None:
         first = self._at
@@ -251,44 +261,44 @@ class _Rows:
 
 
 class _ColumnRows(_Rows):
-    def __init__(self, columns: "Columns", time_header: bytes) -> None:
-        super().__init__(columns.row_count)
+    def __init__(self, columns: "Columns", time_header: bytes, *, has_headers: bool) -> None:
+        super().__init__(columns.row_count, time_header, has_headers=has_headers)
         self._columns = columns
-        self._time_header = time_header
 
     def _piece(self, first: int, last: int) -> Piece:
         from oncelog.client.consumer.header_times import header_times
 
         columns = self._columns
-        assert columns.offset is not None
+        assert columns.offset is not None and columns.headers is not None
         offsets = columns.offset[first:last].tolist()
         times = header_times(columns, first, last, self._time_header)
         keys, values = (_cells(column, first, last) for column in (columns.key, columns.value))
-        return Piece(offsets, keys, values, times, offsets[-1] + 1)
+        headers = [columns.headers[row] for row in range(first, last)] if self._has_headers else None
+        return Piece(offsets, keys, values, times, headers, offsets[-1] + 1)
 
 
 class _RecordRows(_Rows):
     """Without the compiled loops."""
 
-    def __init__(self, records: list[Record], time_header: bytes) -> None:
-        super().__init__(len(records))
+    def __init__(self, records: list[Record], time_header: bytes, *, has_headers: bool) -> None:
+        super().__init__(len(records), time_header, has_headers=has_headers)
         self._records = records
-        self._time_header = time_header
 
     def _piece(self, first: int, last: int) -> Piece:
         keys, values, headers, own, offsets = zip(*self._records[first:last], strict=True)
         times = [time_in(each, self._time_header, own_ms) for each, own_ms in zip(headers, own, strict=True)]
-        return Piece(offsets, keys, values, times, offsets[-1] + 1)
+        return Piece(offsets, keys, values, times, headers if self._has_headers else None, offsets[-1] + 1)
 
 
-def _rows_of(chunk: Chunk, start_offset: int, stop_at: int, how: "Inputs") -> Iterator[_Rows]:
+def _rows_of(chunk: Chunk, start_offset: int, stop_at: int, how: "Inputs", *, has_headers: bool) -> Iterator[_Rows]:
     records = committed_records(chunk, start_offset, check_crcs=how.check_crcs)
     if HAS_COLUMNS and chunk.record_count > FEW_RECORDS:
         for columns in columns_of(records, start_offset, check_crcs=how.check_crcs, end_offset=stop_at):
-            yield _ColumnRows(columns, how.time_header)
+            yield _ColumnRows(columns, how.time_header, has_headers=has_headers)
         return
     for _, found in records_from(records, start_offset, check_crcs=how.check_crcs):
-        yield _RecordRows([each for each in found if each.offset < stop_at], how.time_header)
+        rows = [each for each in found if each.offset < stop_at]
+        yield _RecordRows(rows, how.time_header, has_headers=has_headers)
 
 
 def _cells(column: "BytesColumn | None", first: int, last: int) -> list[bytes | None]:

@@ -104,6 +104,10 @@ class SparkEngine:
     def progress(self) -> Progress:
         return self._watch.progress
 
+    @property
+    def failure(self) -> FlowFailed | None:
+        return FlowFailed("\n".join(dict.fromkeys(self._failures))) if self._failures else None
+
     # --- its life
 
     async def begin(self, wake: Callable[[Callable[[], None]], object]) -> None:
@@ -140,8 +144,8 @@ class SparkEngine:
             await self._tasks.close()
             self._threads.shutdown(wait=False)
             await self._watch.close()
-        if self._failures:
-            raise FlowFailed("\n".join(dict.fromkeys(self._failures)))
+        if self.failure is not None:
+            raise self.failure
 
     # --- a share
 

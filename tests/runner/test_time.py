@@ -1,0 +1,61 @@
+"""Windows and merges against a server: what the driver says of the time."""
+
+import pytest
+
+from oncelog.embedded import Server
+from oncelog.flow import Flow, Topic, Window, json_of, text
+from tests.runner.flows import Billing, Order, Owed, everything, make_topic
+from tests.waiting import until
+
+LONG_AGO_MS = 1_700_000_000_000
+WINDOW_MS = 1_000
+
+
+@pytest.fixture
+def billing(own_server: Server, topic: str) -> Billing:
+    found = Billing(topic, own_server.bootstrap_servers)
+    found.make_topics(found.orders)
+    return found
+
+
+def windowed(billing: Billing, *, between: bool) -> tuple[Flow, Topic[str, Window[Owed]]]:
+    out = Topic(f"{billing.name}-windows", text, json_of(Window[Owed]), partitions=2)
+    make_topic(billing.servers, out.name, out.partitions)
+    flow = Flow(billing.name, version="1")
+    orders = flow.read(billing.orders, name="orders")
+    if between:
+        orders = orders.through(billing.between, key=lambda order: order.customer)
+    orders.window("sums", Owed, lambda owed, order: Owed(owed.amount + order.amount), size_ms=WINDOW_MS).write(out)
+    return flow, out
+
+
+def sums(billing: Billing, out: Topic[str, Window[Owed]]) -> list[int]:
+    found = [out.value.decode(value) for _, value in everything(billing.servers, out.name)]
+    return sorted(each.state.amount for each in found)
+
+
+@pytest.mark.parametrize("between", [False, True], ids=["of the input", "behind through"])
+@pytest.mark.parametrize("how", ["at the end", pytest.param("while it runs", marks=pytest.mark.thorough)])
+def test_windows_close_by_the_time_where_nothing_more_comes(billing: Billing, how: str, between: bool) -> None:
+    flow, out = windowed(billing, between=between)
+    billing.send_at(range(LONG_AGO_MS, LONG_AGO_MS + 2 * WINDOW_MS, WINDOW_MS // 10))
+    if how == "at the end":
+        flow.run(billing.properties, until="end")
+    else:
+        run = flow.start(billing.properties)
+        until(lambda: sum(sums(billing, out)) == 20, "two windows of ten orders")
+        run.stop()
+    assert sum(sums(billing, out)) == 20
+    assert not between or sums(billing, out) == [10, 10]
+
+
+def test_two_inputs_are_merged_by_their_times(billing: Billing) -> None:
+    more = Topic(f"{billing.name}-more", text, json_of(Order), partitions=2)
+    make_topic(billing.servers, more.name, 2)
+    make_topic(billing.servers, billing.sums.name, 2)
+    flow = Flow(billing.name, version="1")
+    both = flow.read(billing.orders).merge("both", flow.read(more))
+    both.map(lambda order: Owed(order.amount)).write(billing.sums)
+    billing.send_at(range(LONG_AGO_MS, LONG_AGO_MS + 10), billing.orders.name, more.name)
+    flow.run(billing.properties, until="end")
+    assert sorted(owed.amount for _, owed in billing.written()) == [1] * 10
