@@ -130,6 +130,20 @@ class FlowRegister(Register):
         found = self._content(("cells", stage))
         return found.cells if isinstance(found, Cells) else None
 
+    @property
+    def stages(self) -> list[Cells]:
+        return [fact.content for fact in self.lasting.values() if isinstance(fact.content, Cells)]
+
+    def sources(self, stage: str) -> list[str]:
+        """What it reads, in the order of its inputs: the identity has each of them with all that the stage writes."""
+        own = [] if self.identity is None else [each for each in self.identity.parts if each[0] == stage]
+        return [source for _, source, _ in own[:: len({sink for *_, sink in own}) or 1]]
+
+    @property
+    def runs(self) -> list[Run]:
+        """In the order in which they were begun."""
+        return [fact.content for fact in self.lasting.values() if isinstance(fact.content, Run)]
+
     def run(self, run: str) -> Run | None:
         """The first of its name: a retry goes on with its ends."""
         found = self._content(("run", run))

@@ -19,9 +19,13 @@ from oncelog.client.door import (
     consumer_settings,
     for_role,
     producer_settings,
+    stored_batches,
 )
 from oncelog.flow.errors import FlowRefused
 from oncelog.flow.formats import TIME
+from oncelog.flow.messages import JournalBatch
+from oncelog.slots import Identity, Place
+from oncelog.slots.register import Record
 
 T = TypeVar("T")
 
@@ -57,6 +61,20 @@ def check_properties(properties: Mapping[str, Any]) -> None:
             raise FlowRefused(f"{name} = {value}: a flow writes every record once, and needs {allowed[0]}")
 
 
+async def journal_batches(brokers: Brokers, place: Place, from_offset: int) -> list[JournalBatch]:
+    """All that stand there now, those of holders that are fenced too: which of them count, `Journal` says."""
+    return [
+        JournalBatch(
+            header.base_offset,
+            header.last_offset,
+            Identity(header.producer_id, header.producer_epoch),
+            [Record(each.offset, each.key, each.value) for each in records],
+        )
+        async for portion in stored_batches(brokers, place, from_offset)
+        for header, records in portion
+    ]
+
+
 class Cluster:
     """Made and used on one loop. `learned` is called when somebody else leads, or may."""
 
@@ -82,14 +100,14 @@ class Cluster:
         self._is_refreshing = False
         self._seen: object = None
 
-    async def start(self) -> None:
+    async def start(self, patience_s: float = FIRST_CONTACT_S) -> None:
         await self.brokers.start()
-        patience = Patience(FIRST_CONTACT_S, self.patience.pause_s)
+        patience = Patience(patience_s, self.patience.pause_s)
         try:
             await ask(lambda: self.brokers.refresh(()), patience)
         except KafkaException as failure:
             words = self.trouble.str() if self.trouble is not None else failure.error.str()
-            raise FlowRefused(f"no broker answered within {FIRST_CONTACT_S:g} s: {words}") from failure
+            raise FlowRefused(f"no broker answered within {patience_s:g} s: {words}") from failure
 
     async def close(self) -> None:
         await self._tasks.close()

@@ -17,7 +17,6 @@ from oncelog.client.door import (
     kafka_pid,
     look_up,
     slots,
-    stored_batches,
 )
 from oncelog.clock import Now, SystemClock, monotonic_s
 from oncelog.flow.cell import Cell
@@ -28,7 +27,6 @@ from oncelog.flow.messages import (
     End,
     Ended,
     Fetch,
-    JournalBatch,
     NeedPids,
     ReadBack,
     ReadJournal,
@@ -37,10 +35,9 @@ from oncelog.flow.messages import (
 from oncelog.flow.program import Part
 from oncelog.flow.states import State
 from oncelog.records.build import build_batch
-from oncelog.runner.cluster import Cluster
-from oncelog.slots import Identity, Place, Span
+from oncelog.runner.cluster import Cluster, journal_batches
+from oncelog.slots import Place, Span
 from oncelog.slots.messages import Answer, LookUp, NeedMetadata, Produce
-from oncelog.slots.register import Record
 from oncelog.slots.replay import Slot
 
 T = TypeVar("T")
@@ -301,20 +298,9 @@ class Life:
 
     async def _read_journal(self, asked: ReadJournal) -> None:
         place = self._stage.journal
-
-        async def read() -> list[JournalBatch]:
-            return [
-                JournalBatch(
-                    header.base_offset,
-                    header.last_offset,
-                    Identity(header.producer_id, header.producer_epoch),
-                    [Record(each.offset, each.key, each.value) for each in records],
-                )
-                async for portion in stored_batches(self._brokers, place, asked.from_offset)
-                for header, records in portion
-            ]
-
-        batches = await self._asked_on_a_connection(place, read)
+        batches = await self._asked_on_a_connection(
+            place, lambda: journal_batches(self._brokers, place, asked.from_offset)
+        )
         self.cell.journal_read(batches, self._now())
 
     async def _take_pids(self, asked: NeedPids) -> None:

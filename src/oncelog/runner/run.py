@@ -136,30 +136,32 @@ class Run:
 
     # --- `Flow.run`
 
-    def work(self) -> None:
-        """Until it ends by itself, or Ctrl-C or SIGTERM comes; raises what `exception()` gives."""
-        with _signals() as asked_to_stop:
+    def work(self) -> int | None:
+        """Until it ends by itself, or Ctrl-C or SIGTERM comes; raises what `exception()` gives. The number of the
+        signal, where one came first."""
+        with _signals() as signals:
             line = _Line()
             while not until_set(self._ended, 0.1):
                 line.show(self._engine.progress.line)
-                if asked_to_stop.is_set():
+                if signals:
                     break
             line.end()
             self.stop()
         self.await_termination()
+        return signals[0] if signals else None
 
 
 @contextmanager
-def _signals() -> Iterator[threading.Event]:
-    """The first one asks to stop, a second one does what it did before."""
-    asked = threading.Event()
+def _signals() -> Iterator[list[int]]:
+    """Those that came. The first one asks to stop, a second one does what it did before."""
+    asked: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield asked
         return
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def ask(number: int, _: object) -> None:
-        asked.set()
+        asked.append(number)
         signal.signal(number, before[signal.Signals(number)])
 
     for number in before:

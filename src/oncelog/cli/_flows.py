@@ -1,0 +1,160 @@
+"""What the commands of `oncelog flow` have in common: a flow found by its name in a cluster, or in Python's modules."""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from functools import wraps
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+import click
+
+from oncelog.cli._endings import failure, nearest, speaks_to_brokers
+from oncelog.cli._options import Connecting
+
+if TYPE_CHECKING:
+    from oncelog.flow import Flow
+    from oncelog.flow.register import FlowRegister
+    from oncelog.runner.looking import CellLook, Looking
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+flow_argument = click.argument("target", metavar="MODULE:FLOW")
+name_argument = click.argument("name", metavar="NAME")
+
+
+def speaks_of_flows(body: Callable[P, T]) -> Callable[P, T]:
+    """A command's body: why a flow is refused or has failed is said in one line."""
+
+    @wraps(body)
+    def run(*arguments: P.args, **keywords: P.kwargs) -> T:
+        try:
+            from oncelog.flow.errors import FlowFailed, FlowRefused
+            from oncelog.flow.formats import Unreadable
+        except ImportError as missing:
+            raise failure(str(missing)) from missing
+        try:
+            return body(*arguments, **keywords)
+        except (FlowRefused, FlowFailed, Unreadable) as refused:
+            raise failure(str(refused)) from refused
+
+    return speaks_to_brokers(run)
+
+
+def loaded(target: str) -> "Flow":
+    """What MODULE:FLOW names, with modules of this folder, as `python -m` finds them."""
+    from oncelog.flow import Flow
+
+    module_name, colon, name = target.partition(":")
+    if not colon or not module_name or not name:
+        raise click.UsageError(f"{target}: expected MODULE:FLOW, such as billing:flow for `flow` in billing.py")
+    folder = os.getcwd()
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        module = import_module(module_name)
+    except ModuleNotFoundError as missing:
+        if missing.name is None or not f"{module_name}.".startswith(f"{missing.name}."):
+            raise failure(f"{target}: {module_name} needs {missing.name}, which is not installed") from missing
+        raise failure(
+            f"{target}: there is no module {missing.name} in {folder}, nor is it installed: go to its folder, or put "
+            "that into PYTHONPATH"
+        ) from missing
+    except Exception as error:
+        raise failure(f"{target}: {module_name} cannot be imported: {type(error).__name__}: {error}") from error
+    flows = {each: value for each, value in vars(module).items() if isinstance(value, Flow)}
+    if name not in flows:
+        is_else = hasattr(module, name)
+        known = f"its flows are {', '.join(sorted(flows))}" if flows else "no flow is there"
+        what = f"{name} in {module_name} is no Flow" if is_else else f"there is no {name} in {module_name}"
+        raise failure(f"{target}: {what}; {known}")
+    return flows[name]
+
+
+def looked(to: Connecting, question: "Callable[[Looking], Awaitable[T]]") -> T:
+    """What a look at a cluster answers."""
+    from oncelog.runner.looking import looking
+
+    async def answered() -> T:
+        async with looking(to.properties, to.timeout_s) as look:
+            return await question(look)
+
+    return asyncio.run(answered())
+
+
+async def register_of(look: "Looking", name: str) -> "FlowRegister":
+    known = await look.flows()
+    if name not in known:
+        raise failure(f"there is no flow {name}{nearest(name, known)}: `oncelog flow list` lists all")
+    register = await look.register(name)
+    if register.identity is None:
+        raise failure(f"nothing stands in the register of flow {name} yet: start it first")
+    return register
+
+
+def moment(time_ms: int | None) -> str | None:
+    """For people."""
+    if time_ms is None or time_ms < 0:
+        return None
+    try:
+        return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    except (OverflowError, ValueError):  # far outside of our calendar
+        return str(time_ms)
+
+
+def told_of_cell(look: "CellLook") -> dict[str, Any]:
+    journal = look.journal
+    commit, taken = journal.commit, journal.take_over
+    return {
+        "cell": look.cell,
+        "holder": taken
+        and {
+            "nonce": taken.nonce,
+            "started_ms": taken.tenancy.started_ms,
+            "attempt": taken.tenancy.attempt,
+            "code": taken.code,
+            "until_ms": taken.until_ms,
+            "has_left": journal.is_left,
+            "may_be_at_work": look.holder is not None,
+        },
+        "commit": commit and commit.number,
+        "code": commit and commit.code,
+        "watermark_ms": commit.watermark_ms if commit and commit.watermark_ms >= 0 else None,
+        "inputs": [
+            {"topic": each.topic, "next_offset": each.next_offset, "end": each.end, "lag": each.lag}
+            for each in look.inputs
+        ],
+        "outputs": [
+            {"topic": each.topic, "partition": each.partition, "slots": each.filled, "next_offset": each.next_offset}
+            for each in (commit.outputs if commit else ())
+        ],
+        "state_entries": len(journal.state),
+        "state_bytes": sum(len(key) + len(value) for key, value in journal.state.items()),
+        "held": sum(len(each.keys) for each in journal.held),
+        "metrics": dict(commit.metrics) if commit else {},
+    }
+
+
+def told_of_state(stage: str, cell: int, key: bytes, stored: bytes) -> dict[str, Any]:
+    """Of a step with timers these stand before its state, on a line of their own (`flow/stepping.py`)."""
+    times, newline, state = stored.partition(b"\n")
+    timers = {"timers": _value(times)} if newline else {}
+    return {
+        "stage": stage,
+        "cell": cell,
+        "key": key.decode(errors="surrogateescape"),
+        "state": _value(state if newline else stored),
+        **timers,
+    }
+
+
+def _value(stored: bytes) -> Any:
+    """JSON as what it is, anything else as text."""
+    try:
+        return json.loads(stored)
+    except ValueError:
+        return stored.decode(errors="surrogateescape")

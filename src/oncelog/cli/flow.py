@@ -1,0 +1,185 @@
+"""`oncelog flow`: flows run, and looked at as their registers and journals say."""
+
+import json
+import logging
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from oncelog.cli._endings import failure, nearest
+from oncelog.cli._flows import (
+    flow_argument,
+    loaded,
+    looked,
+    moment,
+    name_argument,
+    register_of,
+    speaks_of_flows,
+    told_of_cell,
+    told_of_state,
+)
+from oncelog.cli._groups import ListsAtFirst
+from oncelog.cli._options import Connecting, connecting, formatted
+from oncelog.cli._output import emit
+
+if TYPE_CHECKING:
+    from oncelog.runner.looking import Looking
+
+LIST_COLUMNS = ("flow", "stages", "cells", "order", "runs", "open_runs", "code")
+CELL_COLUMNS = ("stage", "cell", "input", "next_offset", "end", "lag", "commit", "watermark", "state", "held", "holder")
+SIGNALLED = 128
+
+
+@click.group(name="flow", cls=ListsAtFirst)
+def command() -> None:
+    """Run flows, list them, and look at how far they are; without a command: list."""
+
+
+@command.command()
+@connecting
+@click.option("--until", type=click.Choice(["end"]), help="Up to where the inputs end now; without it, until Ctrl-C.")
+@click.option("--run-id", metavar="ID", help="A retry with the same ID is the same run, and ends where it was to end.")
+@flow_argument
+@speaks_of_flows
+def run(to: Connecting, until: str | None, run_id: str | None, target: str) -> None:
+    """Run the flow FLOW of the module MODULE in this process.
+
+    On Ctrl-C and SIGTERM it commits and says goodbye, within three seconds; the next start goes on from there.
+
+    Exit codes: 0 it came to its end, 1 refused or failed, 2 wrong usage, 130 Ctrl-C, 143 SIGTERM.
+    """
+    flow = loaded(target)
+    level = logging.WARNING if sys.stderr.isatty() else logging.INFO  # a terminal has the line of progress
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    signalled = flow.start(to.properties, until=until, run_id=run_id).work()
+    if signalled is not None:
+        raise SystemExit(SIGNALLED + signalled)
+
+
+@command.command(name="list")
+@connecting
+@formatted
+@speaks_of_flows
+def list_flows(to: Connecting, form: str) -> None:
+    """All flows that ever began on this cluster, as their registers say."""
+
+    async def asked(look: "Looking") -> list[dict[str, Any]]:
+        return [await _row(look, name) for name in await look.flows()]
+
+    rows = looked(to, asked)
+    emit(form, rows, rows, LIST_COLUMNS)
+
+
+async def _row(look: "Looking", name: str) -> dict[str, Any]:
+    register = await look.register(name)
+    runs = register.runs
+    return {
+        "flow": name,
+        "stages": len(register.stages),
+        "cells": sum(each.cells for each in register.stages),
+        "order": register.order.value,
+        "runs": len(runs),
+        "open_runs": sum(not register.is_finished(each.run) for each in runs if each.ends is not None),
+        "code": runs[-1].code if runs else None,
+    }
+
+
+@command.command()
+@connecting
+@formatted
+@name_argument
+@speaks_of_flows
+def describe(to: Connecting, form: str, name: str) -> None:
+    """How far each cell of a flow is, and who holds it, as its last commit says."""
+
+    async def asked(look: "Looking") -> dict[str, Any]:
+        register = await register_of(look, name)
+        assert register.identity is not None
+        stages: dict[str, list[dict[str, Any]]] = {each.stage: [] for each in register.stages}
+        async for cell in look.cells(name, register):
+            stages[cell.stage].append(told_of_cell(cell))
+        return {
+            "flow": name,
+            "id": register.identity.nonce,
+            "order": register.order.value,
+            "parts": [{"stage": stage, "from": source, "to": sink} for stage, source, sink in register.identity.parts],
+            "runs": [
+                {"run": each.run, "code": each.code, "ends": each.ends, "is_finished": register.is_finished(each.run)}
+                for each in register.runs
+            ],
+            "stages": [{"stage": stage, "cells": cells} for stage, cells in stages.items()],
+        }
+
+    found = looked(to, asked)
+    emit(form, found, [row for stage in found["stages"] for row in _rows(stage)], CELL_COLUMNS)
+    if form == "table":
+        click.echo(f"\n{name}: order {found['order']}, {len(found['runs'])} runs, id {found['id']}")
+
+
+def _rows(stage: dict[str, Any]) -> list[dict[str, Any]]:
+    """A line for each input of each cell."""
+    return [
+        {
+            "stage": stage["stage"],
+            "cell": cell["cell"],
+            "input": each["topic"],
+            "next_offset": each["next_offset"],
+            "end": each["end"],
+            "lag": each["lag"],
+            "commit": cell["commit"],
+            "watermark": moment(cell["watermark_ms"]),
+            "state": cell["state_entries"],
+            "held": cell["held"],
+            "holder": _holder(cell["holder"]),
+        }
+        for cell in stage["cells"]
+        for each in cell["inputs"]
+    ]
+
+
+def _holder(holder: dict[str, Any] | None) -> str | None:
+    if holder is None:
+        return None
+    if holder["has_left"]:
+        return "left"
+    until = moment(holder["until_ms"])
+    return f"until {until}" if holder["may_be_at_work"] else f"over since {until}"
+
+
+@command.command()
+@connecting
+@click.option(
+    "--limit", metavar="N", type=click.IntRange(min=1), default=100, show_default=True, help="At most this many keys."
+)
+@name_argument
+@click.argument("step", metavar="STEP")
+@click.argument("key", metavar="[KEY]", required=False)
+@speaks_of_flows
+def state(to: Connecting, limit: int, name: str, step: str, key: str | None) -> None:
+    """The committed states of a step, of KEY or of all keys: a JSON object a line."""
+    prefix = step.encode() + b"\0"
+    wanted = None if key is None else prefix + key.encode(errors="surrogateescape")
+    steps: set[str] = set()
+
+    async def asked(look: "Looking") -> list[dict[str, Any]]:
+        found = []
+        async for cell in look.cells(name, await register_of(look, name)):
+            for each, stored in cell.journal.state.items():
+                steps.add(each.partition(b"\0")[0].decode(errors="replace"))
+                if each == wanted or (wanted is None and each.startswith(prefix)):
+                    found.append(told_of_state(cell.stage, cell.cell, each.removeprefix(prefix), stored))
+                    if len(found) > limit:
+                        return found
+        return found
+
+    found = looked(to, asked)
+    if not found and step not in steps:
+        known = f"the steps with states are {', '.join(sorted(steps))}" if steps else "it has committed no state at all"
+        raise failure(f"flow {name} has committed no state of a step {step}{nearest(step, steps)}; {known}")
+    if not found:
+        raise failure(f"step {step} of flow {name} has no state of the key {key}: without a key all are shown")
+    for told in found[:limit]:
+        click.echo(json.dumps(told))
+    if len(found) > limit:
+        click.echo(f"there are more than these {limit}: --limit N shows more", err=True)

@@ -1,0 +1,105 @@
+"""A flow as its register and journals say, for whoever looks from outside: nothing is held, and nothing is written."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from oncelog.client.door import EARLIEST, end_offsets, topic_keeper
+from oncelog.flow.formats import TakeOver
+from oncelog.flow.journal import Journal
+from oncelog.flow.register import FlowRegister
+from oncelog.runner.agreeing import KIND
+from oncelog.runner.cluster import Cluster, journal_batches
+from oncelog.runner.layout import PREFIX
+from oncelog.runner.life import CLOCK
+from oncelog.slots import Place
+
+PATIENCE_MS: Final = 30_000
+
+
+@dataclass(frozen=True)
+class InputLook:
+    topic: str
+    next_offset: int | None  # None: nothing is committed
+    start: int
+    end: int
+
+    @property
+    def lag(self) -> int:
+        return max(0, self.end - (self.start if self.next_offset is None else self.next_offset))
+
+
+@dataclass(frozen=True)
+class CellLook:
+    stage: str
+    cell: int
+    journal: Journal
+    inputs: list[InputLook]
+
+    @property
+    def holder(self) -> TakeOver | None:
+        """Who may be at work now: it has not said goodbye, and its time is not over."""
+        taken = self.journal.take_over
+        is_at_work = taken is not None and not self.journal.is_left and CLOCK.now().wall_ms < taken.until_ms
+        return taken if is_at_work else None
+
+
+class Looking:
+    """At the flows of one cluster. Used on one loop."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+
+    async def flows(self) -> list[str]:
+        """Their names: a register's topic has no dot behind the prefix, a journal's has."""
+        topics = (await self.cluster.brokers.refresh()).topics
+        names = (name.removeprefix(PREFIX) for name in topics if name.startswith(PREFIX))
+        return sorted(name for name in names if "." not in name)
+
+    async def register(self, flow: str) -> FlowRegister:
+        return await topic_keeper(self.cluster.brokers, PREFIX + flow, KIND, FlowRegister, PATIENCE_MS).read()
+
+    async def journal(self, flow: str, stage: str, cell: int) -> Journal:
+        found = Journal()
+        place = Place(f"{PREFIX}{flow}.{stage}", cell)
+        found.read(await journal_batches(self.cluster.brokers, place, 0))
+        return found
+
+    async def cells(self, flow: str, register: FlowRegister) -> AsyncIterator[CellLook]:
+        """One after the other, since each has its state in memory."""
+        sources = {each.stage: register.sources(each.stage) for each in register.stages}
+        known = (await self.cluster.brokers.refresh()).topics
+        for stage in register.stages:
+            for cell in range(stage.cells):
+                there = [
+                    (name, cell)
+                    for name in sources[stage.stage]
+                    if name in known and cell < len(known[name].partitions)
+                ]
+                starts = await end_offsets(self.cluster.brokers, there, EARLIEST)
+                journal = await self.journal(flow, stage.stage, cell)
+                ends = await end_offsets(self.cluster.brokers, there)
+                commit = journal.commit
+                inputs = [
+                    InputLook(
+                        name,
+                        None if commit is None else commit.inputs[index].next_offset,
+                        starts.get((name, cell), 0),
+                        ends.get((name, cell), 0),
+                    )
+                    for index, name in enumerate(sources[stage.stage])
+                ]
+                yield CellLook(stage.stage, cell, journal, inputs)
+
+
+@asynccontextmanager
+async def looking(properties: Mapping[str, Any], patience_s: float) -> AsyncIterator[Looking]:
+    """At a cluster that answers within so many seconds; else FlowRefused."""
+    cluster = Cluster(properties, asyncio.get_running_loop().call_soon_threadsafe, lambda: None)
+    try:
+        await cluster.start(patience_s)
+        yield Looking(cluster)
+    finally:
+        await cluster.close()

@@ -1,0 +1,124 @@
+"""`oncelog flow`: what is said of flows from outside, by their registers and journals."""
+
+import json
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from oncelog.embedded import Server
+from tests.cli.running import Oncelog, ended
+from tests.repo.tree import ROOT
+from tests.runner.flows import Billing
+
+Written = Callable[[Billing], str]
+
+
+@pytest.fixture
+def billing(servers: str, topic: str) -> Billing:
+    found = Billing(topic, servers)
+    found.make_topics()
+    return found
+
+
+@pytest.fixture
+def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Written:
+    """The flow as a module of the folder that commands run in; gives what they call it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+
+    def write(billing: Billing) -> str:
+        module = "flow_" + "".join(letter if letter.isalnum() else "_" for letter in billing.name)
+        (tmp_path / f"{module}.py").write_text(
+            "from tests.runner.flows import Billing\n"
+            f"billing = Billing({billing.name!r}, {billing.servers!r})\n"
+            "flow = billing.flow()\n"
+        )
+        return f"{module}:flow"
+
+    return write
+
+
+def test_a_flow_is_run_to_its_end_listed_and_described(billing: Billing, written: Written) -> None:
+    oncelog = Oncelog(billing.servers)
+    billing.send(range(40))
+    oncelog("flow run", written(billing), "--until", "end", "--run-id", "noon")
+    billing.check(40)
+    (row,) = [each for each in oncelog("flow", "-J").json if each["flow"] == billing.name]
+    assert (row["stages"], row["cells"], row["order"], row["runs"], row["open_runs"]) == (2, 5, "run", 1, 0)
+    billing.send(range(40, 43))
+    told = oncelog("flow describe", billing.name, "-J").json
+    (run,) = told["runs"]
+    assert (run["run"], run["is_finished"]) == ("noon", True)
+    first, second = told["stages"]
+    taken = [each for cell in first["cells"] for each in cell["inputs"]]
+    assert [each["topic"] for each in taken] == 2 * [billing.orders.name]
+    assert sum(each["next_offset"] for each in taken) == 40 and sum(each["lag"] for each in taken) == 3
+    assert sum(cell["state_entries"] for cell in second["cells"]) == billing.customers
+    assert sum(each["slots"] for cell in second["cells"] for each in cell["outputs"]) == 40
+    assert all(cell["holder"]["has_left"] and not cell["holder"]["may_be_at_work"] for cell in first["cells"])
+    assert all(line.split()[-1] == "left" for line in oncelog("flow describe", billing.name).lines[1:6])
+
+
+def test_who_is_at_work_is_described(own_server: Server, topic: str) -> None:
+    billing = Billing(topic, own_server.bootstrap_servers)
+    billing.make_topics()
+    run = billing.flow().start(billing.properties)
+    billing.send(range(10))
+    billing.wait_for(10)
+    told = Oncelog(billing.servers)("flow describe", billing.name, "-J").json
+    run.stop()
+    holders = [cell["holder"] for stage in told["stages"] for cell in stage["cells"]]
+    assert all(each["may_be_at_work"] and not each["has_left"] for each in holders)
+
+
+def test_the_state_of_one_key_and_of_all(billing: Billing, written: Written) -> None:
+    oncelog = Oncelog(billing.servers)
+    billing.send(range(40))
+    oncelog("flow run", written(billing), "--until", "end")
+    lines = [json.loads(line) for line in oncelog("flow state", billing.name, "owed").lines]
+    assert {each["key"]: each["state"]["amount"] for each in lines} == billing.totals(40)
+    (line,) = oncelog("flow state", billing.name, "owed", "c3").lines
+    assert json.loads(line)["state"] == {"amount": billing.totals(40)["c3"]}
+    some = oncelog("flow state", billing.name, "owed", "--limit", "2")
+    assert len(some.lines) == 2 and "more than these 2" in some.err
+    assert "the nearest known one is owed" in oncelog.run("flow state", billing.name, "owd").refusal
+    assert "no state of the key nobody" in oncelog.run("flow state", billing.name, "owed", "nobody").refusal
+
+
+def test_a_flow_that_is_stopped_by_a_signal_says_so_by_its_exit_code(
+    own_server: Server, topic: str, written: Written
+) -> None:
+    billing = Billing(topic, own_server.bootstrap_servers)
+    billing.make_topics()
+    oncelog = Oncelog(billing.servers)
+    target = written(billing)
+    process = oncelog.start("flow run", target)
+    try:
+        billing.send(range(10))
+        billing.wait_for(10)
+        process.send_signal(signal.SIGTERM)
+        assert ended(process).code == 143
+    finally:
+        process.kill()
+    told = oncelog("flow describe", billing.name, "-J").json
+    assert all(cell["holder"]["has_left"] for stage in told["stages"] for cell in stage["cells"])
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "words"),
+    [
+        ("describe nobody", 1, "there is no flow nobody"),
+        ("state nobody owed", 1, "there is no flow nobody"),
+        ("run billing", 2, "expected MODULE:FLOW"),
+        ("run nowhere_at_all:flow", 1, "there is no module nowhere_at_all"),
+        ("run tests.runner.flows:flow", 1, "there is no flow in tests.runner.flows; no flow is there"),
+        ("run tests.runner.flows:Billing", 1, "Billing in tests.runner.flows is no Flow"),
+    ],
+)
+def test_a_refusal_is_one_line_that_says_what_to_do(own_server: Server, command: str, code: int, words: str) -> None:
+    action, *arguments = command.split()
+    said = Oncelog(own_server.bootstrap_servers).run(f"flow {action}", *arguments)
+    assert (words in said.refusal, said.code) == (True, code), said
