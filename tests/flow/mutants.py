@@ -104,21 +104,19 @@ def _any_stands_there(_: Any) -> Any:
 
 
 def _two_batches(real: Any) -> Any:
-    def append(cell: Holding, records: Sequence[tuple[bytes, bytes | None]], timestamp_ms: int) -> None:
-        entries = [each for each in records if each[0][:1] == STATE]
-        if entries:
-            real(cell, entries, timestamp_ms)
-        real(cell, [each for each in records if each[0][:1] != STATE], timestamp_ms)
+    def append(cell: Holding, entries: Sequence[Entry], timestamp_ms: int, *changes: dict[bytes, bytes | None]) -> None:
+        if any(changes):
+            real(cell, [], timestamp_ms, *changes)
+        real(cell, entries, timestamp_ms)
 
     return append
 
 
 def _positions_first(real: Any) -> Any:
-    def append(cell: Holding, records: Sequence[tuple[bytes, bytes | None]], timestamp_ms: int) -> None:
-        real(cell, [each for each in records if each[0][:1] != STATE], timestamp_ms)
-        entries = [each for each in records if each[0][:1] == STATE]
-        if entries:
-            real(cell, entries, timestamp_ms)
+    def append(cell: Holding, entries: Sequence[Entry], timestamp_ms: int, *changes: dict[bytes, bytes | None]) -> None:
+        real(cell, entries, timestamp_ms)
+        if any(changes):
+            real(cell, [], timestamp_ms, *changes)
 
     return append
 
@@ -128,8 +126,8 @@ def _the_rest_is_passed_over(real: Any) -> Any:
 
     def delivered(cell: Cell, action: Delivered) -> None:
         payload = action.batch.payload
-        assert isinstance(payload, tuple)
-        if action.batch.place != JOURNAL or any(each[0][:1] != STATE for each in payload):
+        assert isinstance(payload, Outputs)
+        if action.batch.place != JOURNAL or any((key or b"")[:1] != STATE for key in payload.keys):
             real(cell, action)
 
     return delivered
@@ -168,12 +166,12 @@ def _rebuilt(real: Any) -> Any:
 def _put_in_place(cell: Cell, partition: Partition, commit: Commit) -> None:
     cell.entries.under_way |= cell.entries.changed
     cell.entries.changed = {}
-    records = [*cell.state_records(cell.entries.under_way), formats.encoded(commit)]
+    changes, (key, value) = cell.entries.under_way, formats.encoded(commit)
     batch, tenure = partition.open[0], partition.tenure
     assert tenure is not None
-    keys, values = zip(*records, strict=True)
-    batch.data = cell.encode(Outputs(keys, values), batch.max_timestamp_ms)
-    batch.payload, batch.record_count = tuple(records), len(records)
+    records = Outputs([*(STATE + each for each in changes), key], [*changes.values(), value])
+    batch.data = cell.encode(records, batch.max_timestamp_ms)
+    batch.payload, batch.record_count = records, len(records.keys)
     batch.stamp(batch.identity, batch.first_sequence)
     tenure.next_sequence = batch.end_sequence
 

@@ -185,9 +185,10 @@ class Process:
             return
         conn.is_open = True
         timestamp_ms = batch.max_timestamp_ms - (rules.output_age_ms if batch.place != JOURNAL else 0)
-        payload = batch.payload
-        assert isinstance(payload, tuple)
-        records = tuple(payload.each()) if isinstance(payload, Outputs) else payload
+        outputs = batch.payload
+        assert isinstance(outputs, Outputs)
+        is_journal = batch.place == JOURNAL
+        records = tuple(zip(outputs.keys, outputs.values, strict=True) if is_journal else outputs.each())
         conn.queue.append(
             (
                 action.request_id,

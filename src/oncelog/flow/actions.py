@@ -141,7 +141,7 @@ def take_over(cell: Holding, pids: Sequence[int] = ()) -> None:
         cuts=False,
         known_at_ms=cell.read_at.monotonic_ms,
     )
-    cell.append([encoded(entry)], cell.read_at.wall_ms)
+    cell.append([entry], cell.read_at.wall_ms)
 
 
 def read_back(cell: Holding, base_offset: int, timestamp_ms: int) -> None:
@@ -272,8 +272,7 @@ def commit(cell: Holding) -> Event:
     cell.changed_bytes, cell.has_progress, cell.committed_ms = 0, False, cell.now.monotonic_ms
     cell.held_under_way = [held_of(cell.number, index, *each) for index, each in enumerate(cell.held)]
     cell.held.clear()
-    entries = map(encoded, (*cell.held_under_way, entry))
-    cell.append([*cell.state_records(cell.entries.leave()), *entries], cell.now.wall_ms)
+    cell.append([*cell.held_under_way, entry], cell.now.wall_ms, cell.entries.leave())
     return Event.PLANNED if plan or cell.held_under_way else Event.COMMITTED
 
 
@@ -311,7 +310,7 @@ def note_commit(cell: Holding, base_offset: int, timestamp_ms: int) -> None:
 
 
 def say_goodbye(cell: Holding) -> None:
-    cell.append([encoded(Goodbye(nonce=cell.holder.nonce))], cell.now.wall_ms)
+    cell.append([Goodbye(nonce=cell.holder.nonce)], cell.now.wall_ms)
 
 
 def leave(cell: Holding, *about: object) -> None:

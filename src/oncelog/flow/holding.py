@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from oncelog.clock import Now
 from oncelog.flow.description import COMMIT_OVERHEAD_BYTES, Holder, Limits, Stage
-from oncelog.flow.formats import STATE, Commit, Held, Range
+from oncelog.flow.formats import STATE, Commit, Entry, Held, Range, encoded
 from oncelog.flow.held import outputs_of, size_of
 from oncelog.flow.journal import NO_FENCE, Journal
 from oncelog.flow.messages import Action, Ended, Outputs, ReadJournal, Work
@@ -20,6 +20,7 @@ from oncelog.slots.batch import Batch
 from oncelog.slots.comparing import plain_headers
 from oncelog.slots.sender import Sender
 
+NOTHING: Final[Mapping[bytes, bytes | None]] = {}
 LONG_AGO_MS: Final = -(1 << 62)
 
 Encode = Callable[[Outputs, int], bytearray]  # one batch, whose records carry this time
@@ -135,13 +136,16 @@ class Holding:
         self.read_at, self.read_from = self.now, self.journal.next_offset
         self.ask(ReadJournal(self.read_from))
 
-    def append(self, records: Sequence[tuple[bytes, bytes | None]], timestamp_ms: int) -> None:
-        """One batch. It carries the time at which what it relies upon was looked at, so that a broker refuses it where
-        its sender slept since then."""
-        place = self.stage.journal
-        keys, values = [key for key, _ in records], [value for _, value in records]
-        data = self.encode(Outputs(keys, values), timestamp_ms)
-        self.sender.add(Batch(*place, data, len(records), self.now.monotonic_ms, tuple(records)), self.now.monotonic_ms)
+    def append(
+        self, entries: Sequence[Entry], timestamp_ms: int, changes: Mapping[bytes, bytes | None] = NOTHING
+    ) -> None:
+        """One batch, with what changed of the state first. It carries the time at which what it relies upon was looked
+        at, so that a broker refuses it where its sender slept since then."""
+        others = [encoded(each) for each in entries]
+        keys = [STATE + key for key in changes] + [key for key, _ in others]
+        records = Outputs(keys, [*changes.values(), *(value for _, value in others)])
+        data, now_ms = self.encode(records, timestamp_ms), self.now.monotonic_ms
+        self.sender.add(Batch(*self.stage.journal, data, len(keys), now_ms, records), now_ms)
 
     # --- outputs
 
@@ -226,9 +230,6 @@ class Holding:
     def is_proof_old(self) -> bool:
         """The broker may have forgotten who holds the journal, by the time a batch that is made now arrives."""
         return self.now.wall_ms - self.proven_ms >= self.limits.fresh_ms
-
-    def state_records(self, changes: Mapping[bytes, bytes | None]) -> list[tuple[bytes, bytes | None]]:
-        return [(STATE + key, value) for key, value in changes.items()]
 
     def send_held(self, held: Sequence[Held]) -> None:
         """What stands in a commit that is there. The next one says that it was sent."""

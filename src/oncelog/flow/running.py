@@ -137,7 +137,9 @@ class PartWork(Work):
                 taken = len(records.offsets)
                 if taken and not branch.is_derived:
                     self.mark(input, max(records.times) - branch.wait_ms)
-            changes = {key: value for states in self._states.values() for key, value in states.changes()}
+            changes: dict[bytes, bytes | None] = {}
+            for states in self._states.values():
+                changes |= states.changes()
         except Unworkable:
             raise
         except Exception as error:

@@ -5,7 +5,7 @@ Timers are kept with the state of their key, so they go with it. Which is due ne
 when a life begins. A run of records can be undone until the next one begins.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from heapq import heapify, heappop, heappush
 from typing import Any, Final, NamedTuple
 
@@ -68,23 +68,25 @@ class StepStates:
         assert self.old is not None
         return self.old.upgrade(self.old.codec.decode(stored))
 
-    def changes(self) -> Iterator[tuple[bytes, bytes | None]]:
+    def changes(self) -> dict[bytes, bytes | None]:
         prefix, objects, encode = self.prefix, self.objects, self.encode
-        for key, stood in self.before.items():
-            stands = objects[key]
-            if stands is not None:
-                yield prefix + key, encode(stands)
-            elif stood is not None:
-                yield prefix + key, None
-            if self.old is not None and self.old.prefix + key in self._committed:
-                yield self.old.prefix + key, None
+        found = {
+            prefix + key: None if stands is None else encode(stands)
+            for key, stood in self.before.items()
+            if (stands := objects[key]) is not None or stood is not None
+        }
+        if self.old is not None:
+            former = (self.old.prefix + key for key in self.before)
+            found.update((entry, None) for entry in former if entry in self._committed)
+        return found
 
     def undo(self) -> None:
         self.objects.update(self.before)
         self.before.clear()
 
-    def encode(self, state: Any) -> bytes:
-        return self.codec.encode(state)
+    @property
+    def encode(self) -> Callable[[Any], bytes]:
+        return self.codec.encode
 
     def decode(self, stored: bytes, decode: Decode) -> Any:
         return decode(stored)
@@ -165,8 +167,10 @@ class TimedStates(StepStates):
             heappush(self.due, each)
         self._taken.clear()
 
-    def encode(self, state: Timed) -> bytes:
-        return _encode_times(state[1]) + b"\n" + self.codec.encode(state[0])
+    @property
+    def encode(self) -> Callable[[Timed], bytes]:
+        encode = self.codec.encode
+        return lambda timed: _encode_times(timed[1]) + b"\n" + encode(timed[0])
 
     def decode(self, stored: bytes, decode: Decode) -> Timed:
         times, _, state = stored.partition(b"\n")
