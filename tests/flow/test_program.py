@@ -84,7 +84,7 @@ def test_one_key_keeps_its_order() -> None:
 def test_a_crash_at_each_step_changes_nothing() -> None:
     flow = billing()
     crashed = flow.simulate(SENT, crashes=True)
-    assert crashed.crashes > 50
+    assert crashed.steps > 200
     assert crashed[balances] == flow.simulate(SENT)[balances]
 
 

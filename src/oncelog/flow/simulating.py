@@ -33,9 +33,10 @@ class Stands(NamedTuple):
 class Simulated:
     """What stands in each topic at the end of the undisturbed run."""
 
-    def __init__(self, topics: Topics, crashes: int) -> None:
+    def __init__(self, topics: Topics, steps: int, crashes: int) -> None:
         self._topics = topics
-        self.crashes = crashes  # how many runs with one, or more, there were
+        self.steps = steps  # of the undisturbed run
+        self.crashes = crashes  # runs with one crash, or more
 
     def __getitem__(self, topic: Topic[K, V]) -> list[tuple[K, V]]:
         """Partition by partition."""
@@ -76,7 +77,7 @@ def simulate(
     try:
         calm = search.calm(sent)
         if crashes:
-            search.crashes(sent)
+            search.crashes(sent, calm)
         if crashes == "everywhere":
             search.overlaps(sent, calm.turns)
             seeds = list(seeds)
@@ -84,7 +85,8 @@ def simulate(
             search.histories(sent, seeds, calm.turns)
     except Broken as broken:
         raise Stopped(search.story(broken)) from None
-    return Simulated({place: log for place, log in calm.topics.items() if place not in _journals(duties)}, search.runs)
+    topics = {place: log for place, log in calm.topics.items() if place not in _journals(duties)}
+    return Simulated(topics, calm.turns, search.runs)
 
 
 def _journals(duties: Sequence[Duty]) -> set[Place]:

@@ -8,7 +8,7 @@ from oncelog.flow.description import Input, Limits, OutputPlace, Stage
 from oncelog.flow.program import Part, Program
 from oncelog.slots import Place
 
-LIMITS: Final = Limits(commit_every_ms=3, retry_backoff_ms=1, wait_ms=5, settle_ms=20, tell_time_every_ms=1)
+LIMITS: Final = Limits(commit_every_ms=1, retry_backoff_ms=1, wait_ms=5, settle_ms=20, tell_time_every_ms=1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -192,7 +192,7 @@ class Engine:
         self._then(self.cell.fetched, action.input, there, max(end, action.from_offset), now=world.at_present)
 
     def _read_back(self, action: ReadBack) -> None:
-        slots = self.world.topics[action.place].slots(action.identity, action.first_sequence, action.records)
+        slots = self.world.topics[action.place].slots(action)
         self._then(self.cell.read_back, action.place, slots)
 
     def _ended(self, ended: Ended) -> None:

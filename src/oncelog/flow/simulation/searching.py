@@ -2,7 +2,7 @@
 which much happens at once. What fails is made smaller, and told.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from oncelog.flow.program import Sent
@@ -10,6 +10,7 @@ from oncelog.flow.simulation.chance import Dice, Fault, Kind, faults_of
 from oncelog.flow.simulation.duties import Duty
 from oncelog.flow.simulation.engine import Stopped
 from oncelog.flow.simulation.fold import check
+from oncelog.flow.simulation.returning import Returning
 from oncelog.flow.simulation.topics import Topics
 from oncelog.flow.simulation.world import World
 
@@ -21,6 +22,7 @@ LONGEST_STORY: Final = 80  # lines
 
 Kinds = tuple[Kind, Kind]  # without and with what was on the wire
 ONE: Final[Kinds] = Kind.KILL, Kind.KILL_LATE
+NOWHERE: Final[Mapping[Duty, Returning]] = {}
 ALL: Final[Kinds] = Kind.KILL_ALL, Kind.KILL_ALL_LATE
 
 
@@ -46,23 +48,33 @@ class Search:
         self.runs = 0  # in which something was disturbed
 
     def calm(self, sent: Sequence[Sent]) -> World:
-        return self._world(Case(tuple(sent))).run()
+        world = self._world(Case(tuple(sent)))
+        world.run()
+        return world
 
-    def crashes(self, sent: tuple[Sent, ...]) -> None:
-        """The undisturbed run, and from each point of it another one in which the holder is gone. Points between which
-        nothing was sent or appended are one."""
-        self._crashes(Case(sent), 1, lambda world: ([world.current.duty], ONE))
+    def crashes(self, sent: tuple[Sent, ...], undisturbed: World | None = None) -> None:
+        """From each point of the undisturbed run another one in which the holder is gone. Points between which nothing
+        was sent or appended are one."""
+        topics = (undisturbed or self.calm(sent)).topics
+        back = {duty: Returning(duty, topics) for duty in self._duties}
+        self._crashes(Case(sent), 1, lambda world: ([world.current.duty], ONE), back)
 
     def restarts(self, sent: tuple[Sent, ...], seeds: Iterable[int]) -> None:
         """The same where everybody takes turns by chance, with all holders gone at once."""
         for seed in seeds:
             self._crashes(Case(sent, (), seed), ONE_IN, lambda world: (self._duties, ALL))
 
-    def _crashes(self, case: Case, one_in: int, who: Callable[[World], tuple[Sequence[Duty], Kinds]]) -> None:
+    def _crashes(
+        self,
+        case: Case,
+        one_in: int,
+        who: Callable[[World], tuple[Sequence[Duty], Kinds]],
+        back: Mapping[Duty, Returning] = NOWHERE,
+    ) -> None:
         world, seen, points = self._world(case), -1, list[int]()
         while True:
             if world.changes != seen and world.changes % one_in == (case.seed or 0) % one_in:
-                self._crash(world, case, *who(world))
+                self._crash(world, case, *who(world), back)
                 points.append(world.turns + 1)
             seen = world.changes
             try:
@@ -76,7 +88,9 @@ class Search:
                     raise
                 raise Broken(case, str(stopped)) from stopped
 
-    def _crash(self, world: World, case: Case, duties: Sequence[Duty], kinds: Kinds) -> None:
+    def _crash(
+        self, world: World, case: Case, duties: Sequence[Duty], kinds: Kinds, back: Mapping[Duty, Returning]
+    ) -> None:
         late = world.changes % LATE
         gone = [each for each in world.engines if each.duty in duties]
         wires = [[wire for _, wire in queued] for each in gone for queued in each.wires.values()]
@@ -86,9 +100,9 @@ class Search:
             for each in wires if kind is kinds[1] else ():
                 again.strand(each, late + 1)  # a fault strikes in the next turn
             try:
-                again.run()
-                for duty in duties:
-                    check(duty, again.topics)
+                if not again.run(back):
+                    for duty in duties:
+                        check(duty, again.topics)
             except Stopped as stopped:
                 fault = Fault(world.turns + 1, kind, late)
                 raise Broken(case._replace(faults=(fault,)), str(stopped)) from stopped
@@ -97,7 +111,9 @@ class Search:
         """Raises Broken."""
         self.runs += 1
         try:
-            self._check(self._world(case).run())
+            world = self._world(case)
+            world.run()
+            self._check(world)
         except Stopped as stopped:
             raise Broken(case, str(stopped)) from stopped
 
@@ -127,7 +143,8 @@ class Search:
         world = self._world(case)
         world.story = []
         try:
-            self._check(world.run())
+            world.run()
+            self._check(world)
             end = f"{broken.why} (and not when it was run once more: a function gives something else each time)"
         except Stopped as stopped:
             end = str(stopped)

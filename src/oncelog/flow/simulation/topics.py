@@ -3,12 +3,16 @@
 What was appended stays as it is, so a fork of a partition shares everything until one of the two is written to.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from oncelog.error_codes import ErrorCodes as Code
 from oncelog.flow.formats import TIME
-from oncelog.flow.messages import JournalBatch, Outputs, Records
+from oncelog.flow.messages import JournalBatch, Outputs, ReadBack, Records
 from oncelog.producers.decision import APPEND, Decision, Judgement
 from oncelog.producers.kafka_rules import BATCHES_REMEMBERED, KnownProducer, Question, Remembered, decide
 from oncelog.slots import Identity, Place
@@ -44,25 +48,23 @@ def wire_of(batch: Batch) -> Wire:
     return Wire(batch.place, batch.identity, batch.first_sequence, outputs, batch.max_timestamp_ms)
 
 
-class Stored(NamedTuple):
+@dataclass(eq=False)
+class Stored:
     base_offset: int
     wire: Wire
+    end: int
 
-    @property
-    def last_offset(self) -> int:
-        return self.base_offset + self.wire.records - 1
+    @cached_property
+    def as_journal(self) -> JournalBatch:
+        wire = self.wire
+        rows = zip(wire.outputs.keys, wire.outputs.values, strict=True)
+        records = [Record(self.base_offset + at, *row) for at, row in enumerate(rows)]
+        return JournalBatch(self.base_offset, self.end - 1, wire.identity, records)
 
     @property
     def span(self) -> StoredSpan:
         first = self.wire.first_sequence
         return StoredSpan(first, first + self.wire.records - 1, self.base_offset)
-
-    @property
-    def as_journal(self) -> JournalBatch:
-        wire = self.wire
-        rows = zip(wire.outputs.keys, wire.outputs.values, strict=True)
-        records = [Record(self.base_offset + at, *row) for at, row in enumerate(rows)]
-        return JournalBatch(self.base_offset, self.last_offset, wire.identity, records)
 
 
 class Log:
@@ -102,7 +104,7 @@ class Log:
         """Without a question."""
         if self._is_shared:
             self._part()
-        stored = Stored(self.end, wire)
+        stored = Stored(self.end, wire, self.end + wire.records)
         self.batches.append(stored)
         outputs, columns = wire.outputs, wire.outputs.headers
         if columns:  # else it is a journal's, which nobody reads by its columns
@@ -153,20 +155,26 @@ class Log:
         )
 
     def journal(self, from_offset: int) -> list[JournalBatch]:
-        return [each.as_journal for each in self.batches if each.base_offset >= from_offset]
+        return [each.as_journal for each in self._from(from_offset)]
 
     def found(self, asked: LookUp) -> Found:
-        own = [each.span for each in self.batches if each.wire.identity == asked.identity]
-        return Found(own[-1].last_sequence if own else -1, asked.identity.generation, own)
+        known = self._producers.get(asked.identity.pid)
+        last = known.last_sequence if known is not None and known.epoch == asked.identity.generation else -1
+        own = [each.span for each in self._from(asked.from_offset) if each.wire.identity == asked.identity]
+        return Found(last, asked.identity.generation, own)
 
-    def slots(self, identity: Identity, first_sequence: int, count: int) -> list[Slot]:
+    def slots(self, asked: ReadBack) -> list[Slot]:
         return [
-            Slot(identity, sequence, each.base_offset + at, row.key, row.value, row.headers, each.wire.timestamp_ms)
-            for each in self.batches
-            if each.wire.identity == identity
+            Slot(asked.identity, sequence, each.base_offset + at, *row[:3], each.wire.timestamp_ms)
+            for each in self._from(asked.from_offset)
+            if each.wire.identity == asked.identity
             for at, row in enumerate(each.wire.outputs.each())
-            if 0 <= (sequence := each.wire.first_sequence + at) - first_sequence < count
+            if 0 <= (sequence := each.wire.first_sequence + at) - asked.first_sequence < asked.records
         ]
+
+    def _from(self, offset: int) -> list[Stored]:
+        """Those that do not end before it."""
+        return self.batches[bisect_right(self.batches, offset, key=attrgetter("end")) :]
 
     def written_by(self, pid: int) -> list[Output]:
         return [row for each in self.batches if each.wire.identity.pid == pid for row in each.wire.outputs.each()]

@@ -5,7 +5,7 @@ that there is before the next one begins. With dice a cell runs for some turns a
 bit by bit, and later stages read while earlier ones still write.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from oncelog.clock import Now
@@ -15,6 +15,7 @@ from oncelog.flow.messages import End, Ended
 from oncelog.flow.simulation.chance import Dice, Fault, Kind
 from oncelog.flow.simulation.duties import Duty
 from oncelog.flow.simulation.engine import Engine, Stopped
+from oncelog.flow.simulation.returning import Returning
 from oncelog.flow.simulation.story import told
 from oncelog.flow.simulation.topics import Topics, Wire, forked
 from oncelog.producers import FIRST_KAFKA_PID
@@ -163,10 +164,17 @@ class World:
 
     # --- turns
 
-    def run(self) -> "World":
+    def run(self, back: Mapping[Duty, Returning] | None = None) -> bool:
+        """To the end, or to where it is as if nothing had happened: whether it came to that."""
+        seen = None
         while self.turn():
-            pass
-        return self
+            engine = self.current
+            if not back or self.ghosts or (commit := engine.cell.journal.commit) is seen:
+                continue
+            seen = commit
+            if engine.cell.sources and back[engine.duty].is_back(engine.cell.journal, self.topics):
+                return True
+        return False
 
     def turn(self) -> bool:
         """Whether there may be another one."""
