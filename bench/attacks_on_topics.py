@@ -83,6 +83,15 @@ def about_many_partitions(server: ServerProcess) -> Generator[None, None, Said]:
     return counted(said_to(server.port, frames * 2))
 
 
+@row("DeleteRecords of 4,900 partitions")
+def wide_deletion_of_records(server: ServerProcess) -> Generator[None, None, Said]:
+    wide_topic(server)
+    partitions = [{"partition_index": index, "offset": -1} for index in range(4_900)]
+    each = frame("delete_records", 2, topics=[{"name": "wide", "partitions": partitions}], timeout=60_000)
+    yield
+    return counted(said_to(server.port, [each]))
+
+
 @row("200 long polls of a topic of 4,900 partitions")
 def wide_polls(server: ServerProcess) -> Generator[None, None, Said]:
     wide_topic(server)

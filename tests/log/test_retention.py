@@ -2,14 +2,18 @@
 
 import errno
 from dataclasses import replace
+from functools import partial
+from itertools import islice, pairwise
 
 import pytest
 
-from oncelog.log.errors import LogStorageError
+from oncelog.log.errors import LogStorageError, OffsetOutOfRange
 from oncelog.log.partition import PartitionLog
+from oncelog.log.steps import at_once
 from oncelog.producers import Decision
 from tests.log.memory_disk import MemoryDisk
 from tests.log.support import LEASED, OTHER_LEASED, SMALL, START_MS, at, open_log, put, values_in
+from tests.log.test_compaction_steps import NotingDisk
 
 SECOND_MS = 1000
 HOUR_MS = 3_600_000
@@ -151,3 +155,68 @@ def test_a_snapshot_made_for_retention_makes_no_producer_older_than_it_is() -> N
     later = open_log(disk.crash(), now=at(21 * HOUR_MS))
     later.maintain(at(28 * HOUR_MS))
     assert later.producers.highwater(LEASED) == (0, 0), "28 hours are not two lifetimes"
+
+
+# Taking turns
+
+
+def test_who_appends_waits_for_nothing_while_segments_go_one_at_a_time() -> None:
+    disk = NotingDisk()
+    log = filled(disk)
+    before = len(log.segments)
+    steps = log.deleting_before(59)
+    disk.waited.clear()
+    counts = [before]
+    for wait in steps:
+        counts.append(len(log.segments))
+        with pytest.raises(OffsetOutOfRange):
+            log.read(log.segments[0].base_offset - 1, 100)
+        if wait is not None:
+            disk.is_aside = True
+            wait()
+            disk.is_aside = False
+    assert disk.waited == []
+    assert before - counts[-1] > 3
+    assert max(more - less for more, less in pairwise(counts)) == 1
+    assert values_in(log) == values_in(open_log(disk.crash())) == [b"59"]
+
+
+def test_where_two_delete_together_the_start_never_goes_back() -> None:
+    disk = MemoryDisk()
+    log = filled(disk)
+    first, second = log.deleting_before(30), log.deleting_before(59)
+    for steps in (first, second):
+        flush = next(steps)
+        assert flush is not None
+        flush()
+    while not (isinstance(wait := next(first), partial) and wait.args[-1] == 30):
+        if wait is not None:
+            wait()
+    # The first is about to note its start when the second is done.
+    assert at_once(second) == 59
+    wait()
+    assert at_once(first) == 59
+    assert values_in(log) == values_in(open_log(disk.crash())) == [b"59"]
+
+
+@pytest.mark.parametrize("steps", range(12))
+def test_a_log_that_is_cut_back_or_closed_between_two_steps_loses_nothing_else(steps: int) -> None:
+    disk = MemoryDisk()
+    log = filled(disk)
+    log.checkpoint(at(0))
+    removing = log.deleting_before(30)
+    for wait in islice(removing, steps):
+        if wait is not None:
+            wait()
+    log.truncate_to(40)
+    put(log, b"again")
+    for wait in islice(removing, 2):
+        if wait is not None:
+            wait()
+    log.close()
+    for wait in removing:
+        if wait is not None:
+            wait()
+    log = open_log(disk.crash(keep_all=True))
+    assert log.offline is None
+    assert values_in(log)[-11:] == [*(b"%d" % number for number in range(30, 40)), b"again"]

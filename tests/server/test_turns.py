@@ -198,7 +198,9 @@ def test_a_request_with_too_much_to_look_into_is_served_in_part_and_may_come_aga
 # What waits for the disk
 
 
-def test_changes_to_topics_wait_for_the_disk_aside(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changes_to_topics_and_deletions_of_records_wait_for_the_disk_aside(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     loop = server.call(lambda: threading.current_thread().name)
     waited: list[str] = []
 
@@ -226,6 +228,11 @@ def test_changes_to_topics_wait_for_the_disk_aside(server: Server, monkeypatch: 
     change("create_topics", 7, topics=[own], timeout=1000, validate_only=False)
     change("metadata", 9, topics=[{"name": "named-aside"}], allow_auto_topic_creation=True)
     change("incremental_alter_configs", 1, resources=[resource], validate_only=False)
+    with RawConnection(server.bootstrap_servers) as raw:
+        for index in range(2):
+            raw.produce("aside", index, batch([b"x"]))
+    deleted = [{"partition_index": index, "offset": 1} for index in range(2)]
+    change("delete_records", 2, topics=[{"name": "aside", "partitions": deleted}], timeout=1000)
     change("create_partitions", 3, topics=[grown], timeout=1000, validate_only=False)
     change("delete_topics", 5, topic_names=["aside", "named-aside"], timeout=1000)
 

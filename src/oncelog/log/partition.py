@@ -2,9 +2,8 @@
 
 import errno
 import logging
-from collections.abc import Callable
 from functools import partial
-from typing import Concatenate, ParamSpec, Self, TypeVar
+from typing import Self, TypeVar
 
 from oncelog.clock import Now
 from oncelog.log import compaction, lookup, retention, truncation
@@ -31,7 +30,6 @@ __all__ = ["Fenced", "PartitionLog", "Staged", "TimestampOffset"]
 
 logger = logging.getLogger(__name__)
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -234,7 +232,9 @@ class PartitionLog:
         limit = extent.high_watermark if limit_offset is None else min(limit_offset, extent.next_offset)
         if not self._health.readable:
             raise LogStorageError(self.offline or self.folder)
-        if not extent.log_start_offset <= offset <= extent.next_offset:
+        # While segments are removed, the start follows once the disk has that.
+        is_there = extent.log_start_offset <= offset <= extent.next_offset and parts.segments.first_offset <= offset
+        if not is_there:
             raise OffsetOutOfRange(offset, extent.log_start_offset, extent.next_offset)
         if offset >= limit:
             return None
@@ -288,21 +288,29 @@ class PartitionLog:
 
     def delete_before(self, offset: int, now: Now | None = None) -> int:
         """DeleteRecords. Answers the log's new start, which is on the disk by then."""
+        return at_once(self.deleting_before(offset, now))
+
+    def deleting_before(self, offset: int, now: Now | None = None) -> Steps[int]:
+        """The same in steps."""
         if offset > self.high_watermark:
             raise OffsetOutOfRange(offset, self.log_start_offset, self.high_watermark)
         if offset > self.log_start_offset:
             if now is not None:
                 self._appender.seen(now)
-            self._care(retention.delete_before, offset, self._appender.now)
+            yield from self._care_in_steps(retention.deleting_before(self._parts, offset, self._appender.now))
         return self.log_start_offset
 
     def maintain(self, now: Now) -> None:
         """Every `log.retention.check.interval.ms`: retention, and producers whose time is over."""
+        at_once(self.maintaining(now))
+
+    def maintaining(self, now: Now) -> Steps[None]:
+        """The same in steps."""
         self._appender.seen(now)
         self.producers.expire(now)
         self._appender.come_back()
         if self.offline is None:
-            self._care(retention.retain, now)
+            yield from self._care_in_steps(retention.retaining(self._parts, now))
 
     def compact(self, now: Now) -> bool:
         """`begin_compaction`, `run` and `finish_compaction` at once. Whether there was anything to do."""
@@ -332,12 +340,6 @@ class PartitionLog:
     def _care_in_steps(self, steps: Steps[T]) -> Steps[T]:
         try:
             return (yield from steps)
-        except OSError as error:
-            raise LogStorageError(f"{self.folder}: {error}") from error
-
-    def _care(self, work: Callable[Concatenate[Parts, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            return work(self._parts, *args, **kwargs)
         except OSError as error:
             raise LogStorageError(f"{self.folder}: {error}") from error
 

@@ -3,6 +3,7 @@
 `PartitionLog` is the door; the appender, retention, compaction and cuts work on these parts beside one another.
 """
 
+import threading
 from collections.abc import Callable
 from functools import partial
 
@@ -49,6 +50,8 @@ class Parts:
             disk, folder, handles, self.unsynced, found.segments, found.log_start_offset, has_gaps=replicated
         )
         self.stored_producers = StoredProducers(disk, folder, self.segments, producers)
+        self.noting_start = threading.Lock()
+        self.noted_start = 0  # in this life
         self.behind = Behind(checkpointer, found.scanned_bytes)
         self.flusher = Flusher(
             disk,

@@ -4,49 +4,73 @@ The log's start moves only after the disk has taken note: a start at a segment's
 any other in the file `log-start`. Before a segment goes, a snapshot of the producers that is newer than its last batch
 is on the disk, so no live producer is forgotten with its records. All of it works on a full disk: what else would make
 room?
+
+It is done in `steps`: between two of them the log may be appended to, cut back, compacted, or lose segments to another
+who does the same.
 """
 
 import errno
 import logging
+from functools import partial
 
 from oncelog.clock import Now
 from oncelog.log import snapshots
 from oncelog.log.notes import write_start
 from oncelog.log.parts import Parts
 from oncelog.log.segment import Segment
+from oncelog.log.steps import Steps
 
 logger = logging.getLogger(__name__)
 
 
-def retain(log: Parts, now: Now) -> None:
+def retaining(log: Parts, now: Now) -> Steps[None]:
     """What the settings ask for."""
     if log.config.deletes:
         _roll_if_expired(log, now)
-        remove_below(log, max(_start_by_age(log, now), _start_by_size(log)), now)
+        yield from _removing_below(log, max(_start_by_age(log, now), _start_by_size(log)), now)
 
 
-def delete_before(log: Parts, offset: int, now: Now) -> None:
-    remove_below(log, offset, now)
+def deleting_before(log: Parts, offset: int, now: Now) -> Steps[None]:
+    yield from _removing_below(log, offset, now)
     if offset > log.extent.log_start_offset:
-        write_start(log.disk, log.folder, offset)
+        yield partial(_note_start, log, offset)
         _start_at(log, offset)
 
 
-def remove_below(log: Parts, offset: int, now: Now) -> None:
+def _removing_below(log: Parts, offset: int, now: Now) -> Steps[None]:
     """Segments that hold nothing from `offset` on."""
     gone = [segment for segment in log.segments.closed if segment.end_offset <= offset]
-    if not gone:
+    if not gone or not (yield from _keeping_producers(log, gone, now)):
         return
-    _keep_producers(log, gone, now)
-    log.segments.remove_first(len(gone))
-    log.disk.sync_folder(log.folder)
-    _start_at(log, max(log.extent.log_start_offset, gone[-1].end_offset))
-    logger.info("%s: removed the records from %d to %d", log.folder, gone[0].base_offset, gone[-1].end_offset)
+    removed = 0
+    while removed < len(gone) and _are_first(log, gone[removed : removed + 1]):
+        log.segments.remove_first(1)
+        removed += 1
+        yield None
+    if not removed:
+        return
+    yield partial(log.disk.sync_folder, log.folder)
+    end_offset = gone[removed - 1].end_offset
+    _start_at(log, end_offset)
+    logger.info("%s: removed the records from %d to %d", log.folder, gone[0].base_offset, end_offset)
+
+
+def _are_first(log: Parts, segments: list[Segment]) -> bool:
+    return not log.health.closed and log.segments.first(len(segments)) == segments
+
+
+def _note_start(log: Parts, offset: int) -> None:
+    """One thread at a time, and never back."""
+    with log.noting_start:
+        if offset > log.noted_start:
+            write_start(log.disk, log.folder, offset)
+            log.noted_start = offset
 
 
 def _start_at(log: Parts, offset: int) -> None:
-    log.extent.start_at(offset)
-    log.epochs.cut_start(offset)
+    if offset > log.extent.log_start_offset:
+        log.extent.start_at(offset)
+        log.epochs.cut_start(offset)
 
 
 def _roll_if_expired(log: Parts, now: Now) -> None:
@@ -88,21 +112,27 @@ def _start_by_size(log: Parts) -> int:
     return start
 
 
-def _keep_producers(log: Parts, gone: list[Segment], now: Now) -> None:
-    """A snapshot at the first offset that stays: a reader that begins there, such as a log cut back, knows them all."""
+def _keeping_producers(log: Parts, gone: list[Segment], now: Now) -> Steps[bool]:
+    """A snapshot at the first offset that stays: a reader that begins there, such as a log cut back, knows them all.
+    Whether it is there, and what goes still stands first."""
     first_offset = gone[-1].end_offset
-    log.flusher.flush()
-    snapshot = _snapshot_at(log, first_offset, now)
+    yield log.flusher.flush
+    if not _are_first(log, gone):
+        return False
+    write = partial(snapshots.write_snapshot, log.disk, log.folder, _snapshot_at(log, first_offset, now))
     try:
-        snapshots.write_snapshot(log.disk, log.folder, snapshot)
+        yield write
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
+        if not _are_first(log, gone):
+            return False
         # The indexes of what is about to go make room, and can be made anew should it stay after all.
         for segment in gone:
             segment.index.cut_to_entries(0)
-        snapshots.write_snapshot(log.disk, log.folder, snapshot)
+        yield write
     log.flusher.note_point(first_offset)
+    return _are_first(log, gone)
 
 
 def _snapshot_at(log: Parts, offset: int, now: Now) -> snapshots.Snapshot:

@@ -46,6 +46,13 @@ class Segments:
         return self._segments[:-1]
 
     @property
+    def first_offset(self) -> int:
+        return self._bases[0] if self._bases else self.active.base_offset
+
+    def first(self, count: int) -> list[Segment]:
+        return self._segments[:count]
+
+    @property
     def bases(self) -> list[int]:
         return list(self._bases)
 

@@ -134,7 +134,7 @@ class Housekeeping:
         for log in self._logs():
             if not log.closed:
                 try:
-                    log.maintain(self._clock.now())
+                    await self._turns.run(log.maintaining(self._clock.now()), self._threads)
                 except (LogError, OSError) as error:
                     logger.warning("%s is not looked after: %s", log.folder, error)
             await asyncio.sleep(0)
