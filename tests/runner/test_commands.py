@@ -1,8 +1,10 @@
 """`oncelog flow`: what is said of flows from outside, by their registers and journals."""
 
 import json
+import shlex
 import signal
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -105,6 +107,28 @@ def test_a_flow_that_is_stopped_by_a_signal_says_so_by_its_exit_code(
         process.kill()
     told = oncelog("flow describe", billing.name, "-J").json
     assert all(cell["holder"]["has_left"] for stage in told["stages"] for cell in stage["cells"])
+
+
+def test_what_is_printed_makes_the_topics_that_the_flow_would_make(servers: str, topic: str, written: Written) -> None:
+    billing = Billing(topic, servers)
+    oncelog = Oncelog(servers)
+    target = written(billing)
+    lines = [shlex.split(line) for line in oncelog("flow topics", target, "--format", "sh").lines]
+    assert len(lines) == 6 and all(
+        line[:4] == ["kafka-topics.sh", "--bootstrap-server", servers, "--create"] for line in lines
+    )
+    for line in lines:
+        said = {option: value for option, value in pairwise(line) if option in ("--topic", "--partitions")}
+        configs = [value for option, value in pairwise(line) if option == "--config"]
+        oncelog("topics create", said["--topic"], "-p", said["--partitions"], *(w for c in configs for w in ("-c", c)))
+    assert oncelog("flow topics", target, "--format", "sh").lines == []
+    billing.send(range(20))
+    oncelog("flow run", target, "--until", "end")
+    billing.check(20)
+    rows = {row["role"]: row for row in oncelog("flow topics", target, "--format", "json").json}
+    assert all(row["found"] == row["partitions"] for row in rows.values())
+    assert rows["journal"]["bytes"] > 100 and rows["journal"]["configs"]["cleanup.policy"] == "compact"
+    assert rows["through"]["configs"] == {"message.timestamp.type": "LogAppendTime"}
 
 
 @pytest.mark.parametrize(

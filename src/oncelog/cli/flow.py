@@ -2,6 +2,7 @@
 
 import json
 import logging
+import shlex
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -20,10 +21,11 @@ from oncelog.cli._flows import (
     told_of_state,
 )
 from oncelog.cli._groups import ListsAtFirst
-from oncelog.cli._options import Connecting, connecting, formatted
+from oncelog.cli._options import SERVERS, Connecting, connecting, formatted
 from oncelog.cli._output import emit
 
 if TYPE_CHECKING:
+    from oncelog.client.types import NewTopic
     from oncelog.runner.looking import Looking
 
 LIST_COLUMNS = ("flow", "stages", "cells", "order", "runs", "open_runs", "code")
@@ -183,3 +185,51 @@ def state(to: Connecting, limit: int, name: str, step: str, key: str | None) -> 
         click.echo(json.dumps(told))
     if len(found) > limit:
         click.echo(f"there are more than these {limit}: --limit N shows more", err=True)
+
+
+@command.command()
+@connecting
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "json", "sh"]),
+    default="table",
+    show_default=True,
+    help="sh: a line of kafka-topics.sh for each topic that is missing.",
+)
+@flow_argument
+@speaks_of_flows
+def topics(to: Connecting, form: str, target: str) -> None:
+    """The topics that a flow needs, with what is there of them; for those who make topics for others."""
+    from oncelog.runner.layout import Layout
+    from oncelog.runner.looking import topics_of
+
+    layout = Layout(loaded(target))
+    found = looked(to, lambda look: topics_of(look.cluster, layout))
+    if form == "sh":
+        for each in found:
+            if not each.partitions:
+                click.echo(
+                    _to_make(next(to.properties[name] for name in SERVERS if name in to.properties), each.wanted)
+                )
+        return
+    rows = [
+        {
+            "topic": each.wanted.topic,
+            "role": each.role,
+            "partitions": each.wanted.num_partitions,
+            "found": each.partitions,
+            "bytes": each.size_bytes,
+            "configs": dict(each.wanted.config),
+        }
+        for each in found
+    ]
+    emit(form, rows, rows, ["topic", "role", "partitions", "found", "bytes"])
+
+
+def _to_make(servers: str, topic: "NewTopic") -> str:
+    words = ["kafka-topics.sh", "--bootstrap-server", servers, "--create", "--if-not-exists", "--topic", topic.topic]
+    words += ["--partitions", str(topic.num_partitions)]
+    for name, value in topic.config.items():
+        words += ["--config", f"{name}={value}"]
+    return shlex.join(words)

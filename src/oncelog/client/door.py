@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from oncelog.client.admin.configs import describe_configs as describe_configs
     from oncelog.client.admin.timeouts import Timeouts as Timeouts
     from oncelog.client.admin.topics import create_topics as create_topics
+    from oncelog.client.admin.topics import delete_topics as delete_topics
+    from oncelog.client.admin.topics import topic_sizes as topic_sizes
     from oncelog.client.admin.values import ConfigEntry as ConfigEntry
     from oncelog.client.admin.values import ConfigResource as ConfigResource
     from oncelog.client.admin.values import ConfigSource as ConfigSource
@@ -121,7 +123,11 @@ _HOMES: Final = {
     # Topics: made, described, configured.
     "oncelog.client.admin.configs": ("describe_configs",),
     "oncelog.client.admin.timeouts": ("Timeouts",),
-    "oncelog.client.admin.topics": ("create_topics",),
+    "oncelog.client.admin.topics": (
+        "create_topics",
+        "delete_topics",
+        "topic_sizes",
+    ),
     "oncelog.client.admin.values": (
         "ConfigEntry",
         "ConfigResource",

@@ -6,14 +6,16 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from oncelog.client.door import EARLIEST, end_offsets, topic_keeper
+from oncelog.client import NewTopic
+from oncelog.client.door import EARLIEST, Timeouts, end_offsets, topic_keeper, topic_sizes
 from oncelog.flow.formats import TakeOver
 from oncelog.flow.journal import Journal
 from oncelog.flow.register import FlowRegister
 from oncelog.runner.agreeing import KIND
 from oncelog.runner.cluster import Cluster, journal_batches
-from oncelog.runner.layout import PREFIX
+from oncelog.runner.layout import PREFIX, Layout
 from oncelog.runner.life import CLOCK
+from oncelog.runner.topics import memory_ms, wanted_topics
 from oncelog.slots import Place
 
 PATIENCE_MS: Final = 30_000
@@ -92,6 +94,32 @@ class Looking:
                     for index, name in enumerate(sources[stage.stage])
                 ]
                 yield CellLook(stage.stage, cell, journal, inputs)
+
+
+@dataclass(frozen=True)
+class TopicLook:
+    wanted: NewTopic
+    role: str
+    partitions: int  # 0: it is not there
+    size_bytes: int | None
+
+
+async def topics_of(cluster: Cluster, layout: Layout) -> list[TopicLook]:
+    """What a flow needs, and what of it is there."""
+    wanted = wanted_topics(layout, await memory_ms(cluster))
+    sizes = await topic_sizes(cluster.brokers, list(wanted), Timeouts(PATIENCE_MS))
+    known = cluster.brokers.metadata.topics
+    roles = dict.fromkeys(layout.sources, "input") | dict.fromkeys(layout.targets, "output")
+    roles |= dict.fromkeys(layout.between, "through") | {stage.journal: "journal" for stage in layout.stages}
+    return [
+        TopicLook(
+            topic,
+            roles.get(name, "register"),
+            len(known[name].partitions) if name in known else 0,
+            sizes.get(name),
+        )
+        for name, topic in wanted.items()
+    ]
 
 
 @asynccontextmanager

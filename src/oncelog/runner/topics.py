@@ -19,6 +19,7 @@ from oncelog.client.door import (
 )
 from oncelog.clock import monotonic_s
 from oncelog.flow.errors import FlowRefused
+from oncelog.runner.agreeing import KIND as REGISTER
 from oncelog.runner.cluster import Cluster
 from oncelog.runner.layout import Layout, TopicIds
 from oncelog.slots.limits import MINUTE_MS
@@ -67,13 +68,10 @@ async def ready(cluster: Cluster, layout: Layout) -> Found:
             _refuse_missing(layout, name)
         else:
             missing.append(name)
-    told = await forgotten_after_ms(brokers, is_shared=True)
-    forget_after_ms = UNKNOWN_MEMORY_MS if told is None else told
+    forget_after_ms = await memory_ms(cluster)
+    wanted = wanted_topics(layout, forget_after_ms)
     for name in missing:
-        config = dict(BETWEEN)
-        if name in journals:
-            config = {**JOURNAL, BEFORE_MAX: str(forget_after_ms // 2)}
-        await _make(cluster, NewTopic(name, {**layout.partitions, **journals}[name], CLUSTER_DEFAULT, config=config))
+        await _make(cluster, wanted[name])
     places = [(name, index) for name, count in journals.items() for index in range(count)]
     inputs = [(name, index) for stage in layout.stages for name in stage.inputs for index in range(stage.cells)]
     starts = await end_offsets(brokers, [*places, *inputs], EARLIEST)  # which waits until they are led
@@ -94,6 +92,25 @@ async def ready(cluster: Cluster, layout: Layout) -> Found:
             "Raise max.message.bytes of its journals"
         )
     return Found(TopicIds(ids, starts), forget_after_ms, room)
+
+
+async def memory_ms(cluster: Cluster) -> int:
+    """For how long its brokers remember a producer."""
+    told = await forgotten_after_ms(cluster.brokers, is_shared=True)
+    return UNKNOWN_MEMORY_MS if told is None else told
+
+
+def wanted_topics(layout: Layout, forget_after_ms: int) -> dict[str, NewTopic]:
+    """All that a flow needs, as it makes its own. How those of users are configured is theirs to say."""
+    own = dict.fromkeys(layout.between, BETWEEN)
+    counts = dict(layout.partitions)
+    for stage in layout.stages:
+        counts[stage.journal] = stage.cells
+        own[stage.journal] = {**JOURNAL, BEFORE_MAX: str(forget_after_ms // 2)}
+    counts[layout.register], own[layout.register] = 1, REGISTER.topic_config
+    return {
+        name: NewTopic(name, count, CLUSTER_DEFAULT, config=dict(own.get(name, {}))) for name, count in counts.items()
+    }
 
 
 async def _counts(cluster: Cluster, names: Sequence[str], wanted: Iterable[str]) -> dict[str, int]:

@@ -72,6 +72,26 @@ async def delete_topics(brokers: "Brokers", topics: Sequence[str], timeouts: Tim
     return outcomes
 
 
+async def topic_sizes(brokers: "Brokers", topics: Sequence[str], timeouts: Timeouts) -> dict[str, int]:
+    """How many bytes those that are there take on the disks of all brokers, replicas included."""
+    known = (await brokers.refresh(topics)).topics
+    wanted = {name: tuple(known[name].partitions) for name in topics if name in known and known[name].partitions}
+    sizes = dict.fromkeys(wanted, 0)
+
+    def build(spoken: Any) -> Any:
+        asked = (
+            spoken.new("DescribableLogDirTopic", topic=name, partitions=indexes) for name, indexes in wanted.items()
+        )
+        return spoken.new("DescribeLogDirsRequest", topics=tuple(asked))
+
+    for node_id in brokers.metadata.brokers if wanted else ():
+        answer = await brokers.request(node_id, "describe_log_dirs", build, timeout_ms=timeouts.request_timeout_ms)
+        for folder in answer.results:
+            for topic in folder.topics:
+                sizes[str(topic.name)] += sum(int(each.partition_size) for each in topic.partitions)
+    return sizes
+
+
 async def create_partitions(
     brokers: "Brokers", topics: Sequence[NewPartitions], timeouts: Timeouts, *, validate_only: bool
 ) -> Outcomes[str]:

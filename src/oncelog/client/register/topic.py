@@ -46,6 +46,10 @@ class RegisterKind(NamedTuple):
     too_large: str  # what to do about a batch that is
     cut: str  # what to do where records were removed that count
 
+    @property
+    def topic_config(self) -> dict[str, str]:
+        return {**CONFIG, **self.config}
+
 
 class TopicKeeper(Generic[R]):
     """One register's topic. `make` gives the register with nothing read."""
@@ -71,7 +75,7 @@ class TopicKeeper(Generic[R]):
 
     async def create(self) -> None:
         """One that somebody else has made meanwhile is as good."""
-        failure = await self._log.create({**CONFIG, **self._kind.config})
+        failure = await self._log.create(self._kind.topic_config)
         if failure is not None and failure.code() != KafkaError.TOPIC_ALREADY_EXISTS:
             raise self._kind.refused(f"topic {self.topic}, for {self._kind.what}, cannot be made: {failure.str()}")
         await self.patiently(self._log.bounds, settle_s=inf)  # which waits until it is known everywhere, and led
