@@ -23,10 +23,11 @@ from oncelog.flow.held import held_of
 from oncelog.flow.holding import Entries, Holding
 from oncelog.flow.journal import Journal
 from oncelog.flow.messages import AppendClaim, End, Ended, JournalBatch, NeedPids
-from oncelog.flow.planning import Source, plan_of
+from oncelog.flow.planning import Source
 from oncelog.flow.states import Event
 from oncelog.slots import Identity
 
+LATE: Final = "late"
 LOOK_AGAIN_MS: Final = 1_000  # whether goodbye was said
 LOOK_SOON_MS: Final = 10  # where it is about to be
 
@@ -189,7 +190,10 @@ def restore(cell: Holding) -> Event | None:
             cell.plan_left.extend(commit.plan.ranges)
     starts = [each.next_offset for each in commit.inputs] if commit else [each.log_start for each in cell.stage.inputs]
     cell.sources = [Source(input, start) for input, start in zip(cell.stage.inputs, starts, strict=True)]
+    if cell.plan_left and cell.stage.collect is not None:
+        cell.sources[0].plan_to(cell.plan_left[0].end, cell.now)
     cell.work.begin(cell.entries, [each.mark_ms for each in commit.inputs] if commit else [-1] * len(starts))
+    cell.work.late = int(commit.metrics.get(LATE, 0)) if commit else 0
     for place in cell.places:
         position = positions.get(place)
         cell.filled[place] = position.filled if position else 0
@@ -243,6 +247,8 @@ def commit(cell: Holding) -> Event:
     if cell.is_proof_old:
         cell.why = "nothing was heard of the journal for too long"
         return Event.REFUSED
+    if cell.plan_left and cell.stage.collect is not None:
+        return Event.LEFT  # its files are not whole. The plan stands, and is begun again
     plan = next_plan(cell)
     if cell.is_time_to_be_told:
         for index, source in enumerate(cell.sources):
@@ -263,11 +269,15 @@ def commit(cell: Holding) -> Event:
         ],
         outputs=[_output_position(cell, each) for each in cell.stage.outputs],
         watermark_ms=cell.work.watermark_ms,
+        metrics={LATE: cell.work.late} if cell.work.late else {},
         plan=plan,
     )
     cell.plan_left.clear()
     cell.plan_left.extend(plan.ranges if plan else ())
     cell.under_way = entry
+    cell.work.committed()
+    if plan is not None and cell.stage.collect is not None:
+        cell.sources[0].plan_to(plan.ranges[0].end, cell.now)
     cell.run_records = cell.limits.run_records
     cell.changed_bytes, cell.has_progress, cell.committed_ms = 0, False, cell.now.monotonic_ms
     cell.held_under_way = [held_of(cell.number, index, *each) for index, each in enumerate(cell.held)]
@@ -282,7 +292,7 @@ def next_plan(cell: Holding) -> Plan | None:
         return Plan(list(cell.plan_left), [], cell.now.wall_ms)
     if not cell.stage.has_plan or cell.wants_to_leave:
         return None
-    return plan_of(cell.sources, cell.now, cell.limits, cell.work.marks, cell.due_by_time_ms)
+    return cell.plan()
 
 
 def _output_position(cell: Holding, output: OutputPlace) -> OutputPosition:

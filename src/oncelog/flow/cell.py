@@ -16,7 +16,7 @@ from oncelog.error_codes import ErrorCodes as Code
 from oncelog.flow.formats import Unreadable
 from oncelog.flow.holding import Holding
 from oncelog.flow.messages import Action, Fetch, JournalBatch, Outputs, ReadBack, Records, Unworkable
-from oncelog.flow.planning import Source, plan_of
+from oncelog.flow.planning import Source
 from oncelog.flow.states import Event, State
 from oncelog.flow.table import happen
 from oncelog.slots import Place
@@ -83,6 +83,26 @@ class Cell(Holding):
             return
         self._compare_next()
 
+    def seen(self, input: int, end_offset: int, now: Now) -> None:
+        """The input has records up to here, though they were not fetched."""
+        self.now = now
+        self.sources[input].see(end_offset, now)
+
+    def rows_written(self, size_bytes: int, now: Now) -> None:
+        self.now = now
+        self.waiting_bytes -= size_bytes
+
+    def files_finished(self, now: Now) -> None:
+        self.now = now
+        self.files.clear()
+        self.is_finishing = False
+
+    def files_failed(self, why: str, now: Now, *, is_final: bool) -> None:
+        """Where it is not final, another life tries again."""
+        self.now = now
+        self.why = f"{self.stage.title}: {why}"
+        happen(self, Event.IMPOSSIBLE if is_final else Event.REFUSED)
+
     def leave(self, now: Now) -> None:
         """Everything is committed and goodbye is said; then it ends."""
         self.now, self.wants_to_leave = now, True
@@ -144,6 +164,9 @@ class Cell(Holding):
             empty = [each.empty_since_ms for each in self.sources if each.empty_since_ms is not None]
             if self.stage.has_plan and len(empty) < len(self.sources):
                 due.extend(ms + limits.wait_ms for ms in empty if ms + limits.wait_ms > now.monotonic_ms)
+            if self.stage.collect is not None:
+                waiting = [each.waits_since_ms for each in self.sources if each.waits_since_ms is not None]
+                due.extend(ms + self.stage.collect.every_ms for ms in waiting)
             at_ms = self.due_by_time_ms + max(each.wait_ms for each in self.stage.inputs) - now.wall_ms
             if 0 < at_ms < inf:
                 due.append(now.monotonic_ms + int(at_ms))
@@ -212,6 +235,7 @@ class Cell(Holding):
         if self.state is State.ENDED:
             return True
         if self.under_way is None and self._is_commit_due(is_full):
+            self.finish_files()
             happen(self, Event.COMMIT_DUE)
             return True
         self._fetch()
@@ -221,21 +245,21 @@ class Cell(Holding):
         """A run of records through the user's code, and of what is due; whether what it changes fits the commit."""
         records, most = source.next(count), self.run_records
         try:
-            changes, outputs, taken, held = self.work.run(self.sources.index(source), records, most)
+            changes, outputs, taken, held, files = self.work.run(self.sources.index(source), records, most)
         except Unworkable as error:
             self._cannot_go_on(f"{error}")
             return True
         added = self.fits(changes, held)
         if added is None:
             self.work.undo()
-            if self.changed_bytes:
+            if self.changed_bytes and self.stage.collect is None:
                 return False
-            if most > 1:
+            if most > 1 and not self.changed_bytes:
                 self.run_records = min(most, count or most) // 2 or 1
             else:
                 self._cannot_go_on(
-                    f"what one record changes does not fit a commit of {self.limits.commit_bytes} bytes. Raise the "
-                    "journal's max.message.bytes"
+                    f"what one record changes does not fit a commit of {self.limits.commit_bytes} bytes, or what the "
+                    "plan of a file does. Raise the journal's max.message.bytes"
                 )
             return True
         if taken:
@@ -246,6 +270,8 @@ class Cell(Holding):
         for place, each in outputs.items():
             self.send(place, each)
         self.held += held
+        for rows in files:
+            self.write_rows(rows)
         return True
 
     def _cannot_go_on(self, why: str) -> None:
@@ -289,8 +315,7 @@ class Cell(Holding):
             return (self.has_progress or self.is_time_to_be_told) and waited_ms >= self.limits.commit_every_ms
         if self.plan_left or self._is_due():
             return False
-        plan = plan_of(self.sources, self.now, self.limits, self.work.marks, self.due_by_time_ms, most=1)
-        return self.has_progress or plan is not None
+        return self.has_progress or self.plan(most=1) is not None
 
     def _fetch(self) -> None:
         for index, source in enumerate(self.sources):

@@ -43,7 +43,7 @@ raw: Final[Codec[bytes]] = Codec("raw", bytes, bytes)
 def json_of(kind: type[T]) -> Codec[T]:
     """JSON of a dataclass, a msgspec.Struct, or whatever else msgspec knows."""
     encode = msgspec.json.Encoder(order="deterministic").encode
-    return Codec(f"json {_shape(kind)}", encode, _decoder(kind), (json_of, (kind,)))
+    return Codec(f"json {shape_of(kind)}", encode, _decoder(kind), (json_of, (kind,)))
 
 
 def optional(codec: Codec[T]) -> Codec[T | None]:
@@ -71,13 +71,20 @@ def one_of(*kinds: type[Any]) -> Codec[Any]:
             raise ValueError(f"it is of the type {name}, and {', '.join(decoders)} are known")
         return decoders[name](bytes(inner))
 
-    return Codec("one of " + ", ".join(map(_shape, kinds)), encoded, decoded, (one_of, kinds))
+    return Codec("one of " + ", ".join(map(shape_of, kinds)), encoded, decoded, (one_of, kinds))
+
+
+def kind_of(codec: Codec[Any]) -> Any:
+    """The type of what it makes; None where it does not say."""
+    if codec.made_by is not None and codec.made_by[0] is json_of:
+        return codec.made_by[1][0]
+    return {text.name: str, raw.name: bytes}.get(codec.name)
 
 
 def _decoder(kind: type[T]) -> Callable[[bytes], T]:
     return msgspec.json.Decoder(kind).decode
 
 
-def _shape(kind: type[Any]) -> str:
+def shape_of(kind: type[Any]) -> str:
     """What a change of its fields changes."""
     return msgspec.json.encode(msgspec.json.schema(kind), order="deterministic").decode()

@@ -27,6 +27,14 @@ class OutputPlace:
     topic_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class Collect:
+    """How much a plan takes of the only input: all that came within a time, up to so many records."""
+
+    every_ms: int
+    records: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
     """One cell of it. All inputs are read in the partition of the cell's number."""
@@ -39,6 +47,7 @@ class Stage:
     outputs: tuple[OutputPlace, ...]
     has_plan: bool = False
     tells_time: bool = False  # what reads its outputs asks for the time
+    collect: Collect | None = None  # its plans become files, each of them wholly or not at all
 
     @property
     def title(self) -> str:

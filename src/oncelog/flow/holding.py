@@ -7,11 +7,11 @@ from typing import Any, Final
 
 from oncelog.clock import Now
 from oncelog.flow.description import COMMIT_OVERHEAD_BYTES, Holder, Limits, Stage
-from oncelog.flow.formats import STATE, Commit, Entry, Held, Range, encoded
+from oncelog.flow.formats import STATE, Commit, Entry, Held, Plan, Range, encoded
 from oncelog.flow.held import outputs_of, size_of
 from oncelog.flow.journal import NO_FENCE, Journal
-from oncelog.flow.messages import Action, Ended, Outputs, ReadJournal, Work
-from oncelog.flow.planning import Source
+from oncelog.flow.messages import Action, Ended, FinishFiles, HourRows, Outputs, ReadJournal, Work, WriteRows
+from oncelog.flow.planning import Source, collected, plan_of
 from oncelog.flow.states import State
 from oncelog.producers.sequences import sequence_after
 from oncelog.records.build import build_batch
@@ -20,6 +20,7 @@ from oncelog.slots.batch import Batch
 from oncelog.slots.comparing import plain_headers
 from oncelog.slots.sender import Sender
 
+HOUR_MS: Final = 3_600_000  # of which files are
 NOTHING: Final[Mapping[bytes, bytes | None]] = {}
 LONG_AGO_MS: Final = -(1 << 62)
 
@@ -113,6 +114,8 @@ class Holding:
         self.sources: list[Source] = []
         self.plan_left: deque[Range] = deque()
         self.places = {output.place: output.topic_id for output in stage.outputs}
+        self.files: set[str] = set()  # that have rows and are not finished
+        self.is_finishing = False
         self.filled: dict[Place, int] = {}
         self.offsets: dict[Place, int] = {}  # nothing of later slots lies below
         self.comparing: deque[tuple[Batch, int]] = deque()  # found in the log, from where on; the first is read back
@@ -193,7 +196,31 @@ class Holding:
     def is_drained(self) -> bool:
         """Everything that was sent stands in the log as it was made."""
         is_idle = all(self.sender.boundary(place) is not None for place in self.filled)
-        return is_idle and not self.comparing
+        return is_idle and not self.comparing and not self.is_finishing
+
+    # --- files
+
+    def write_rows(self, found: HourRows) -> None:
+        """The plan's only range of records says what the file is called."""
+        stage, due = self.stage, self.plan_left[0]
+        late = "-late" if found.is_late else ""
+        name = f"{found.folder}/{stage.name}-{stage.cell}-{due.first}-{due.end}{late}.parquet"
+        self.files.add(name)
+        self.waiting_bytes += found.rows.nbytes
+        self.ask(WriteRows(name, found.rows))
+
+    def finish_files(self) -> None:
+        if self.files and not self.plan_left:
+            self.is_finishing = True
+            (source,) = self.stage.inputs
+            about = {
+                "oncelog.flow": self.stage.flow,
+                "oncelog.stage": self.stage.name,
+                "oncelog.topic": source.topic,
+                "oncelog.topic.id": source.topic_id,
+                "oncelog.partition": f"{self.stage.cell}",
+            }
+            self.ask(FinishFiles(about, self.now.monotonic_ms + self.until_ms - self.now.wall_ms))
 
     # --- commits
 
@@ -203,10 +230,18 @@ class Holding:
         added = cells + len(changes) * COMMIT_OVERHEAD_BYTES + sum(size_of(outputs) for _, outputs in held)
         return added if self.changed_bytes + added <= self.limits.commit_bytes else None
 
+    def plan(self, most: int | None = None) -> Plan | None:
+        marks, due_ms = self.work.marks, self.due_by_time_ms
+        if self.stage.collect is not None:
+            return collected(self.sources[0], self.now, self.stage.collect, marks, due_ms)
+        return plan_of(self.sources, self.now, self.limits, marks, due_ms, most)
+
     @property
     def due_by_time_ms(self) -> float:
         """At which watermark there is something to do, though no record came."""
         due = [] if (timer_ms := self.work.next_timer_ms) is None else [timer_ms]
+        if self.stage.collect is not None:
+            due.append(self.work.watermark_ms // HOUR_MS * HOUR_MS + HOUR_MS)
         if self.stage.tells_time:
             due.append(self.work.watermark_ms + self.limits.tell_time_every_ms)
         return min(due, default=inf)

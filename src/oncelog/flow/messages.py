@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from oncelog.flow.formats import SOURCE, TIME
 from oncelog.slots import Identity, Place
@@ -111,6 +111,29 @@ class ReadBack(NamedTuple):
     from_offset: int  # none of them lies below; -1: read from the start
 
 
+class HourRows(NamedTuple):
+    """Rows of one hour, in the order of their offsets."""
+
+    folder: str
+    is_late: bool  # the hour was over when the plan was made
+    rows: Any  # a pyarrow.RecordBatch
+
+
+class WriteRows(NamedTuple):
+    """Rows more of a file that nobody sees before it is finished. Answered by `rows_written`."""
+
+    name: str
+    rows: Any
+
+
+class FinishFiles(NamedTuple):
+    """All whose rows were asked for get their names, where nothing stands yet; what stands there has the same rows.
+    Answered by `files_finished` or `files_failed`."""
+
+    about: Mapping[str, str]  # goes into each file
+    until_ms: int  # by the monotonic clock
+
+
 class End(Enum):
     AGAIN = "everything in hand is dropped; another life of the holder begins with what stands in the journal"
     OUTRANKED = "a newer tenancy holds the cell"
@@ -125,7 +148,19 @@ class Ended(NamedTuple):
     why: str
 
 
-Action = Produce | LookUp | NeedMetadata | ReadJournal | NeedPids | AppendClaim | Fetch | ReadBack | Ended
+Action = (
+    Produce
+    | LookUp
+    | NeedMetadata
+    | ReadJournal
+    | NeedPids
+    | AppendClaim
+    | Fetch
+    | ReadBack
+    | WriteRows
+    | FinishFiles
+    | Ended
+)
 
 
 class Stepped(NamedTuple):
@@ -135,6 +170,7 @@ class Stepped(NamedTuple):
     outputs: Mapping[Place, Outputs]
     taken: int  # of the records; less than all where timers come first
     held: Sequence[tuple[Place, Outputs]] = ()  # that do not repeat: sent from the commit
+    files: Sequence[HourRows] = ()
 
 
 class Unworkable(Exception):
@@ -150,11 +186,18 @@ class Work(ABC):
 
     marks: list[int]
     watermark_ms: int
+    planned_at_ms: int = -1  # the watermark when the plan was made
+    late: int = 0  # records that were, since the flow began
 
     def begin(self, state: Mapping[bytes, bytes], marks: Sequence[int]) -> None:
         """With what was committed."""
         self.marks = list(marks)
-        self.watermark_ms = min(marks)
+        self.watermark_ms = self.planned_at_ms = min(marks)
+        self.late = 0
+
+    def committed(self) -> None:
+        """The next plan begins here."""
+        self.planned_at_ms = self.watermark_ms
 
     @abstractmethod
     def run(self, input: int, records: Records, most: int) -> Stepped:

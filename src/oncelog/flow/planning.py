@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from oncelog.clock import Now
-from oncelog.flow.description import Input, Limits
+from oncelog.flow.description import Collect, Input, Limits
 from oncelog.flow.formats import MOST_RANGES, Plan, Range
 from oncelog.flow.messages import EMPTY, Records
 
@@ -27,13 +27,26 @@ class Source:
         self.is_asked = False
         self.empty_since_ms: int | None = None  # when it was found to be at its end
         self.end_seen_ms = -1  # by the wall clock: when that was seen last
+        self.seen_to = self.planned_to = next_offset  # so far there are records, and so far a plan has them
+        self.waits_since_ms: int | None = None  # when the first of those that no plan has was seen
         self.heard: deque[tuple[int, int]] = deque()  # of those who write it: behind this offset comes nothing older
+
+    def see(self, end_offset: int, now: Now) -> None:
+        """So far the input goes."""
+        self.seen_to = max(self.seen_to, end_offset)
+        if self.waits_since_ms is None and self.seen_to > self.planned_to:
+            self.waits_since_ms = now.monotonic_ms
+
+    def plan_to(self, end_offset: int, now: Now) -> None:
+        self.planned_to = max(self.planned_to, end_offset)
+        self.waits_since_ms = now.monotonic_ms if self.seen_to > self.planned_to else None
 
     def add(self, records: Records, next_offset: int, now: Now) -> None:
         """What was asked for when nothing was left."""
         self.is_asked = False
         self.records, self.at = records, bisect_left(records.offsets, self.fetched_to)
         self.fetched_to = max(self.fetched_to, next_offset)
+        self.see(self.fetched_to, now)
         if self.left:
             self.empty_since_ms = None
         else:
@@ -114,6 +127,18 @@ def plan_of(
     if any(each.end > each.first for each in ranges) or _watermark(ranges, marks) >= due_ms:
         return Plan(ranges, ended, now.wall_ms)
     return None
+
+
+def collected(source: Source, now: Now, collect: Collect, marks: Sequence[int], due_ms: float) -> Plan | None:
+    """Of one input, whose records need not be at hand."""
+    first, most = source.next_offset, collect.records
+    is_due = source.waits_since_ms is not None and now.monotonic_ms - source.waits_since_ms >= collect.every_ms
+    end = min(source.seen_to, first + most) if is_due or source.seen_to - first >= most else first
+    mark_ms = source.mark_at(end)
+    if end == first == source.fetched_to:
+        mark_ms = max(mark_ms, source.end_mark_ms)
+    ranges = [Range(0, first, end, mark_ms)]
+    return Plan(ranges, [], now.wall_ms) if end > first or _watermark(ranges, marks) >= due_ms else None
 
 
 def _watermark(ranges: Sequence[Range], marks: Sequence[int]) -> int:

@@ -9,11 +9,13 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from crc32c import crc32c
 
-from oncelog.flow.codecs import Codec, json_of, optional, raw
+from oncelog.flow.codecs import Codec, json_of, kind_of, optional, raw, shape_of
+from oncelog.flow.description import Collect
 from oncelog.flow.operations.call import calling
 from oncelog.flow.operations.dedup import in_header, without_known_ids, without_lower_offsets
 from oncelog.flow.operations.state import with_state, with_timers
@@ -23,6 +25,7 @@ from oncelog.flow.scope import Context, Make, Push, Scope
 from oncelog.flow.stepping import Old
 from oncelog.records.murmur2 import murmur2
 from oncelog.slots.comparing import Headers
+from oncelog.slots.limits import MINUTE_MS
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -32,6 +35,13 @@ S = TypeVar("S")
 S2 = TypeVar("S2")
 
 MOST_IDS: Final = 1_000_000
+
+
+SAME: Final = "the same"
+OTHER: Final = "another"
+EVERY_MS: Final = 10 * MINUTE_MS  # six files an hour for each partition that has records
+FILE_RECORDS: Final = 1_000_000
+MOST_FILE_RECORDS: Final = 100_000_000
 
 
 class Sent(NamedTuple):
@@ -89,6 +99,15 @@ class Sink(NamedTuple):
     tells_source: bool = False
 
 
+class FileSink(NamedTuple):
+    """A folder of Parquet files, with columns of these values."""
+
+    url: str
+    kind: Any
+    every_ms: int
+    records: int  # of a file, at most
+
+
 class Node:
     """An operation on what comes from the one before it, and where its results go."""
 
@@ -99,16 +118,19 @@ class Node:
         *,
         asks_for_time: bool = False,
         repeats: bool = True,
+        gives: Any = None,
     ) -> None:
+        """`gives`: where it looks at one record and keeps no state, which type its results are: SAME, OTHER or one."""
         self.make = make
         self.before = before
         self.asks_for_time = asks_for_time
         self.repeats: bool = repeats and (before is None or before.repeats)  # the same comes out, also after a crash
+        self.gives = gives
         self.children: list[Node] = []
         self.sinks: list[Sink] = []
 
-    def then(self, make: Make, *, asks_for_time: bool = False, repeats: bool = True) -> "Node":
-        child = Node(make, self, asks_for_time=asks_for_time, repeats=repeats)
+    def then(self, make: Make, *, gives: Any = None, **how: bool) -> "Node":
+        child = Node(make, self, gives=gives, **how)
         self.children.append(child)
         return child
 
@@ -143,6 +165,7 @@ class Part:
     name: str
     branches: tuple[Branch, ...]  # several: their order is planned
     root: Node  # what happens to all of them
+    files: FileSink | None = None
 
     @property
     def sinks(self) -> tuple[Topic[Any, Any], ...]:
@@ -157,12 +180,16 @@ class Part:
     @property
     def asks_for_time(self) -> bool:
         before = (node for branch in self.branches for node in branch.operations)
-        return any(node.asks_for_time for node in (*before, *self.root.below))
+        return self.files is not None or any(node.asks_for_time for node in (*before, *self.root.below))
 
     @property
     def has_plan(self) -> bool:
         """What it does hangs on more than the order of one input."""
-        return len(self.branches) > 1 or self.asks_for_time
+        return len(self.branches) > 1 or self.asks_for_time or self.files is not None
+
+    @property
+    def collect(self) -> Collect | None:
+        return None if self.files is None else Collect(self.files.every_ms, self.files.records)
 
 
 class Stream(Generic[K, V]):
@@ -171,14 +198,14 @@ class Stream(Generic[K, V]):
     def __init__(self, flow: "Program", part: Part, node: Node) -> None:
         self._flow, self._part, self._node = flow, part, node
 
-    def _then(self, make: Make, *, asks_for_time: bool = False, repeats: bool = True) -> "Stream[Any, Any]":
-        return Stream(self._flow, self._part, self._node.then(make, asks_for_time=asks_for_time, repeats=repeats))
+    def _then(self, make: Make, *, gives: Any = None, **how: bool) -> "Stream[Any, Any]":
+        return Stream(self._flow, self._part, self._node.then(make, gives=gives, **how))
 
     def map(self, function: Callable[[V], V2]) -> "Stream[K, V2]":
-        return self._then(lambda then, _: lambda key, value: then(key, function(value)))
+        return self._then(lambda then, _: lambda key, value: then(key, function(value)), gives=OTHER)
 
     def filter(self, keeps: Callable[[V], bool]) -> "Stream[K, V]":
-        return self._then(lambda then, _: lambda key, value: then(key, value) if keeps(value) else None)
+        return self._then(lambda then, _: lambda key, value: then(key, value) if keeps(value) else None, gives=SAME)
 
     def flat_map(self, function: Callable[[V], Iterable[V2]]) -> "Stream[K, V2]":
         def make(then: Push, _: Scope) -> Push:
@@ -188,11 +215,15 @@ class Stream(Generic[K, V]):
 
             return push
 
-        return self._then(make)
+        return self._then(make, gives=OTHER)
 
     def only(self, kind: type[V2]) -> "Stream[K, V2]":
         """Those of one type: the branches of a fan-out."""
-        return self._then(lambda then, _: lambda key, value: then(key, value) if isinstance(value, kind) else None)
+
+        def make(then: Push, _: Scope) -> Push:
+            return lambda key, value: then(key, value) if isinstance(value, kind) else None
+
+        return self._then(make, gives=kind)
 
     def call(self, function: Callable[[V, Context[K]], V2], *, name: str = "call") -> "Stream[K, V2]":
         """With a function that need not give the same for the same: it asks a service, or chance. What follows from
@@ -278,6 +309,41 @@ class Stream(Generic[K, V]):
     def write(self, topic: Topic[K, V]) -> None:
         self._end(Sink(topic, None))
 
+    def files(
+        self,
+        url: str,
+        *,
+        every_ms: int = EVERY_MS,
+        most_records: int = FILE_RECORDS,
+        rows: type[V] | None = None,
+        name: str | None = None,
+    ) -> None:
+        """Parquet under a folder or URL, an hour of event time a folder. A file has what came to a partition within
+        `every_ms`, up to `most_records`. Its columns are the fields of `rows`, or of what the topic's codec makes."""
+        part, node = self._part, self._node
+        flow, what = self._flow, f"flow {self._flow.name}: files of {self._part.name}"
+        if len(part.branches) > 1 or any(each.gives is None for each in node.path):
+            raise ValueError(f"{what}: a merge or a state stands before them. Put `through` a topic between")
+        if every_ms < 0 or not 0 < most_records <= MOST_FILE_RECORDS:
+            raise ValueError(f"{what}: every_ms is 0 or more, and most_records 1 to {MOST_FILE_RECORDS:,}")
+        if any(each.files is not None and each.files.url == url for each in flow.parts):
+            raise ValueError(f"{what}: {url} has those of another part already. Give each a folder of its own")
+        (branch,) = part.branches
+        given = kind_of(branch.source.value)
+        kind = rows or reduce(lambda kind, each: kind if each.gives is SAME else each.gives, node.path, given)
+        if kind is None or kind is OTHER:
+            raise ValueError(f"{what}: of which type are the values? Say it, `rows=`")
+        try:
+            from oncelog.flow.filing import Shape
+
+            Shape(kind, branch.source.key.name)
+        except ValueError as unfit:
+            raise ValueError(f"{what}: {unfit}") from None
+        flow.codecs.append(f"files {shape_of(kind)}")
+        operations = (*branch.operations, *node.path)
+        sink = FileSink(url, kind, every_ms, most_records)
+        flow.begin(name or f"{part.name}-files", (branch._replace(operations=operations),), files=sink)
+
     def _end(self, sink: Sink) -> None:
         self._flow.codecs += [sink.topic.key.name, sink.topic.value.name]
         self._node.sinks.append(sink)
@@ -296,7 +362,7 @@ class Program:
     @property
     def parts(self) -> list[Part]:
         """Those that write something."""
-        return [part for part in self._begun.values() if any(node.sinks for node in part.root.below)]
+        return [part for part in self._begun.values() if part.files or any(node.sinks for node in part.root.below)]
 
     def tells_time(self, part: Part) -> bool:
         """Whether a stage behind it asks for the time, or one behind that."""
@@ -323,8 +389,10 @@ class Program:
         branch = Branch(topic, wait_ms=wait_ms, otherwise=otherwise or self.otherwise, has_headers=headers)
         return self.begin(name or topic.name, (branch,))
 
-    def begin(self, name: str, branches: tuple[Branch, ...], *, repeats: bool = True) -> Stream[Any, Any]:
-        part = self._begun[self.claim_name(name)] = Part(self.name, name, branches, Node(repeats=repeats))
+    def begin(
+        self, name: str, branches: tuple[Branch, ...], *, repeats: bool = True, files: FileSink | None = None
+    ) -> Stream[Any, Any]:
+        part = self._begun[self.claim_name(name)] = Part(self.name, name, branches, Node(repeats=repeats), files)
         return Stream(self, part, part.root)
 
     def claim_state(self, name: str, codec: Codec[S]) -> Codec[S]:

@@ -8,16 +8,19 @@ batches) is made once for a run.
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from oncelog.flow.codecs import Codec
 from oncelog.flow.formats import ERROR, SOURCE, STAGE, TIME
-from oncelog.flow.messages import EMPTY, Outputs, Records, Stepped, Unworkable, Work
-from oncelog.flow.program import Branch, Node, Part, Sink
-from oncelog.flow.scope import Kept, PlainHeaders, Push
+from oncelog.flow.messages import EMPTY, HourRows, Outputs, Records, Stepped, Unworkable, Work
+from oncelog.flow.program import Branch, FileSink, Node, Part, Sink
+from oncelog.flow.scope import Kept, PlainHeaders, Push, Scope
 from oncelog.flow.stepping import Old, StepStates, TimedStates, Trail
 from oncelog.slots import Place
 from oncelog.slots.comparing import plain_headers
+
+if TYPE_CHECKING:
+    from oncelog.flow.filing import Rows
 
 MOST_KNOWN: Final = 100_000  # keys whose partition is
 MOST_ERROR: Final = 1_000  # letters of what an exception says
@@ -106,7 +109,8 @@ class PartWork(Work):
         self._states: dict[str, StepStates] = {}
         self._timed: list[TimedStates] = []
         self._routes: dict[tuple[str, bool], Route] = {}
-        shared = self._behind(part.root)
+        self._rows = None if part.files is None else rows_of(part.files, part.branches[0], cell, self, self._trail)
+        shared = self._behind(part.root) if self._rows is None else self._rows.push
         self._inputs = [self._input(branch, cell, shared) for branch in part.branches]
 
     def begin(self, state: Mapping[bytes, bytes], marks: Sequence[int]) -> None:
@@ -148,9 +152,18 @@ class PartWork(Work):
         outputs = {place: each for route in routes if not route.is_held for place, each in route.outputs()}
         held = [each for route in routes if route.is_held for each in route.outputs()]
         held += [(letters.place, letters.outputs()) for letters in self._dead.values() if letters.rows]
-        return Stepped(changes, outputs, taken, held)
+        files = () if self._rows is None else self._take_rows(self._rows)
+        return Stepped(changes, outputs, taken, held, files)
+
+    def _take_rows(self, rows: "Rows") -> list[HourRows]:
+        found = rows.take(self.planned_at_ms)
+        self.late += sum(len(each.rows) for each in found if each.is_late)
+        return found
 
     def _run(self, input: int, records: Records) -> None:
+        if self._rows is not None and self._rows.is_plain:
+            self._rows.add(records)
+            return
         branch, self._source, push = self._inputs[input]
         decode_key, decode_value = branch.source.key.decode, branch.source.value.decode
         takes_null, trail = branch.source.value.takes_null, self._trail
@@ -311,6 +324,12 @@ class PartWork(Work):
                 trail.append((route.take_back, partition))
 
         return push
+
+
+def rows_of(sink: FileSink, branch: Branch, cell: int, scope: Scope, trail: Trail | None) -> "Rows":
+    from oncelog.flow.filing import Rows, Shape
+
+    return Rows(Shape(sink.kind, branch.source.key.name), cell, scope, trail, is_plain=not branch.operations)
 
 
 def _each_of(ways: list[Push]) -> Push:

@@ -9,7 +9,7 @@ from oncelog.flow.program import Program, Sent, Topic
 from oncelog.flow.simulation.duties import Duty, duties_of
 from oncelog.flow.simulation.engine import Stopped
 from oncelog.flow.simulation.searching import Broken, Search
-from oncelog.flow.simulation.topics import Log, Topics
+from oncelog.flow.simulation.topics import Files, Log, Topics
 from oncelog.slots import Place
 from oncelog.slots.comparing import Headers
 
@@ -33,8 +33,11 @@ class Stands(NamedTuple):
 class Simulated:
     """What stands in each topic at the end of the undisturbed run."""
 
-    def __init__(self, topics: Topics, steps: int, crashes: int) -> None:
+    def __init__(self, topics: Topics, files: Files, steps: int, crashes: int) -> None:
         self._topics = topics
+        self.files: dict[str, dict[str, list[dict[str, Any]]]] = {}  # their rows, by URL and name
+        for (url, name), rows in files.items():
+            self.files.setdefault(url, {})[name] = rows
         self.steps = steps  # of the undisturbed run
         self.crashes = crashes  # runs with one crash, or more
 
@@ -86,7 +89,7 @@ def simulate(
     except Broken as broken:
         raise Stopped(search.story(broken)) from None
     topics = {place: log for place, log in calm.topics.items() if place not in _journals(duties)}
-    return Simulated(topics, calm.turns, search.runs)
+    return Simulated(topics, calm.files, calm.turns, search.runs)
 
 
 def _journals(duties: Sequence[Duty]) -> set[Place]:

@@ -51,6 +51,7 @@ class StageLayout:
             ),
             outputs=tuple(OutputPlace(place, ids.id_of(place.topic)) for place in places),
             has_plan=self.part.has_plan,
+            collect=self.part.collect,
             tells_time=self.tells_time,
         )
 
@@ -86,10 +87,13 @@ class Layout:
     def parts(self) -> list[tuple[str, str, str]]:
         """What the register keeps of the flow: stage, from, to."""
         return [
-            (stage.name, source, sink.name)
+            (stage.name, source, sink)
             for stage in self.stages
             for source in stage.inputs
-            for sink in stage.part.sinks
+            for sink in (
+                *(each.name for each in stage.part.sinks),
+                *([stage.part.files.url] if stage.part.files else ()),
+            )
         ]
 
     def feeding(self, topic: str) -> list[StageLayout]:
@@ -98,6 +102,8 @@ class Layout:
     def _check(self) -> None:
         if not self.stages:
             raise FlowRefused(f"flow {self.flow} writes nothing: end it with `write`")
+        if any(stage.part.files for stage in self.stages):
+            raise FlowRefused(f"flow {self.flow}: files cannot be written yet, they can be simulated")
         for name in (self.flow, *(stage.name for stage in self.stages)):
             if not name or not _ALLOWED.issuperset(name):
                 raise FlowRefused(

@@ -4,11 +4,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from oncelog.flow.description import Input, Limits, OutputPlace, Stage
+from oncelog.flow.description import Collect, Input, Limits, OutputPlace, Stage
 from oncelog.flow.program import Part, Program
 from oncelog.slots import Place
 
 LIMITS: Final = Limits(commit_every_ms=1, retry_backoff_ms=1, wait_ms=5, settle_ms=20, tell_time_every_ms=1)
+
+
+MOST_COLLECTED_MS: Final = 50
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +70,7 @@ def _duty(program: Program, part: Part, cell: int) -> Duty:
             for branch in part.branches
         ),
         has_plan=part.has_plan,
+        collect=part.collect and Collect(min(part.collect.every_ms, MOST_COLLECTED_MS), part.collect.records),
         tells_time=program.tells_time(part),
         outputs=tuple(OutputPlace(place, "id") for place in outputs),
     )

@@ -12,11 +12,22 @@ from oncelog.clock import Now
 from oncelog.flow.cell import Cell
 from oncelog.flow.description import Holder
 from oncelog.flow.formats import Tenancy
-from oncelog.flow.messages import AppendClaim, End, Ended, Fetch, NeedPids, Outputs, ReadBack, ReadJournal
+from oncelog.flow.messages import (
+    AppendClaim,
+    End,
+    Ended,
+    Fetch,
+    FinishFiles,
+    NeedPids,
+    Outputs,
+    ReadBack,
+    ReadJournal,
+    WriteRows,
+)
 from oncelog.flow.planning import Source
 from oncelog.flow.running import PartWork
 from oncelog.flow.simulation.duties import LIMITS, Duty
-from oncelog.flow.simulation.topics import NOBODYS, Topics, Wire, wire_of
+from oncelog.flow.simulation.topics import NOBODYS, Files, Topics, Wire, wire_of
 from oncelog.records.build import build_batch
 from oncelog.slots import Place
 from oncelog.slots.messages import Answer, LookUp, NeedMetadata, Produce
@@ -42,6 +53,7 @@ class Surroundings(Protocol):
     """What an engine sees of the world."""
 
     topics: Topics
+    files: Files
     now: Now
     has_gone: bool  # an engine
 
@@ -84,6 +96,7 @@ class Engine:
         self.parked: dict[int, Fetch] = {}  # inputs that were found at their end
         self.heard: dict[int, tuple[int, int]] = {}
         self.is_quiet = False
+        self.rows: dict[str, list[dict[str, Any]]] = {}  # of files that are not finished
         self.cell.begin()
 
     def __str__(self) -> str:
@@ -183,6 +196,7 @@ class Engine:
         world, place = self.world, self.duty.inputs[action.input]
         end = min(action.from_offset + world.fetched_at_once(), world.shown(place))
         source = self.cell.sources[action.input]
+        self.cell.seen(action.input, world.shown(place), world.now)
         if end <= action.from_offset and source.empty_since_ms is not None:
             self.parked[action.input] = action
             return
@@ -194,6 +208,21 @@ class Engine:
     def _read_back(self, action: ReadBack) -> None:
         slots = self.world.topics[action.place].slots(action)
         self._then(self.cell.read_back, action.place, slots)
+
+    def _write_rows(self, action: WriteRows) -> None:
+        self.rows.setdefault(action.name, []).extend(action.rows.to_pylist())
+        self._then(self.cell.rows_written, action.rows.nbytes)
+
+    def _finish_files(self, _: FinishFiles) -> None:
+        sink, world = self.duty.part.files, self.world
+        assert sink is not None
+        for name, rows in self.rows.items():
+            world.tell(self, f"finishes {name} with {len(rows)} rows")
+            if world.files.setdefault((sink.url, name), rows) != rows:
+                raise Stopped(f"{self.duty.stage.title}: {name} would have other rows than stand there")
+        self.rows.clear()
+        world.sent()
+        self._then(self.cell.files_finished)
 
     def _ended(self, ended: Ended) -> None:
         for place in list(self.wires):
@@ -240,5 +269,7 @@ _DO: Final[dict[type, Callable[[Engine, Any], None]]] = {
     AppendClaim: Engine._claim,
     Fetch: Engine._fetch,
     ReadBack: Engine._read_back,
+    WriteRows: Engine._write_rows,
+    FinishFiles: Engine._finish_files,
     Ended: Engine._ended,
 }

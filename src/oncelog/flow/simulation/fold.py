@@ -2,9 +2,9 @@
 functions once, without a stop. Its outputs are that, in each partition, and so is its state.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
 from oncelog.flow.formats import Range
 from oncelog.flow.held import outputs_of
@@ -15,19 +15,21 @@ from oncelog.flow.running import PartWork
 from oncelog.flow.simulation.duties import Duty
 from oncelog.flow.simulation.engine import Stopped
 from oncelog.flow.simulation.story import shown
-from oncelog.flow.simulation.topics import Topics
+from oncelog.flow.simulation.topics import Files, Topics
 from oncelog.slots import Place
 from oncelog.slots.replay import Output
 
-Folded = tuple[dict[bytes, bytes], dict[Place, list[Output]]]
+Rows = list[tuple[str, dict[str, Any]]]  # by the folder of their hour
+Folded = tuple[dict[bytes, bytes], dict[Place, list[Output]], Rows]
 EVERYTHING: Final = 1 << 62
 MOST_TIMERS: Final = 1_000  # at a time
 
 
-def check(duty: Duty, topics: Topics) -> None:
+def check(duty: Duty, topics: Topics, files: Files) -> None:
     journal, order, held = _read(duty, topics)
     title = duty.stage.title
-    state, outputs = fold(duty, topics, order)
+    state, outputs, rows = fold(duty, topics, order)
+    _check_files(duty, files, rows)
     for output in duty.stage.outputs:
         place = output.place
         stands = [] if journal.claim is None else topics[place].written_by(journal.claim.output_pid)
@@ -43,6 +45,19 @@ def _repeats(part: Part) -> bool:
     """Whether its state hangs on no service and no chance."""
     before = [node for branch in part.branches for node in branch.operations]
     return all(node.repeats for node in (*before, *part.root.below))
+
+
+def _check_files(duty: Duty, files: Files, expected: Rows) -> None:
+    """Each row is in one file, and in its hour."""
+    sink, stage = duty.part.files, duty.stage
+    own = [(name, rows) for (url, name), rows in files.items() if sink and url == sink.url]
+    own = [(name, rows) for name, rows in own if name.partition("/")[2].startswith(f"{stage.name}-{stage.cell}-")]
+    found = sorted(repr((name.partition("/")[0], row)) for name, rows in own for row in rows)
+    due = sorted(map(repr, expected))
+    if found != due:
+        names = ", ".join(sorted(name for name, _ in own))
+        missing, more = Counter(due) - Counter(found), Counter(found) - Counter(due)
+        raise Stopped(f"{stage.title}: the files {names} lack {[*missing]} and have {[*more]} too often")
 
 
 def _without(stands: list[Output], held: list[Output], where: str) -> list[Output]:
@@ -99,11 +114,13 @@ def fold(duty: Duty, topics: Topics, order: Iterable[Range]) -> Folded:
     work, state = PartWork(duty.part, duty.stage.cell), dict[bytes, bytes]()
     work.begin(state, [-1] * len(duty.inputs))
     outputs: dict[Place, list[Output]] = {}
+    rows: Rows = []
 
     def run(index: int, records: Records) -> int:
-        changes, written, count, _ = work.run(index, records, MOST_TIMERS)
-        for place, rows in written.items():
-            outputs.setdefault(place, []).extend(rows.each())
+        changes, written, count, _, files = work.run(index, records, MOST_TIMERS)
+        rows.extend((each.folder, row) for each in files for row in each.rows.to_pylist())
+        for place, found in written.items():
+            outputs.setdefault(place, []).extend(found.each())
         for key, value in changes.items():
             if value is None:
                 state.pop(key, None)
@@ -126,4 +143,4 @@ def fold(duty: Duty, topics: Topics, order: Iterable[Range]) -> Folded:
     for place, position in zip(duty.inputs, taken, strict=True):
         if position != topics[place].end:
             raise Stopped(f"{duty.stage.title}: {place.topic}-{place.partition} was read up to offset {position} only")
-    return state, outputs
+    return state, outputs, rows

@@ -56,7 +56,8 @@ class Search:
         """From each point of the undisturbed run another one in which the holder is gone. Points between which nothing
         was sent or appended are one."""
         topics = (undisturbed or self.calm(sent)).topics
-        back = {duty: Returning(duty, topics) for duty in self._duties}
+        has_files = any(duty.part.files for duty in self._duties)  # which are looked at in the end
+        back = NOWHERE if has_files else {duty: Returning(duty, topics) for duty in self._duties}
         self._crashes(Case(sent), 1, lambda world: ([world.current.duty], ONE), back)
 
     def restarts(self, sent: tuple[Sent, ...], seeds: Iterable[int]) -> None:
@@ -102,7 +103,7 @@ class Search:
             try:
                 if not again.run(back):
                     for duty in duties:
-                        check(duty, again.topics)
+                        check(duty, again.topics, again.files)
             except Stopped as stopped:
                 fault = Fault(world.turns + 1, kind, late)
                 raise Broken(case._replace(faults=(fault,)), str(stopped)) from stopped
@@ -132,7 +133,7 @@ class Search:
 
     def _check(self, world: World) -> None:
         for duty in self._duties:
-            check(duty, world.topics)
+            check(duty, world.topics, world.files)
 
     # --- what fails
 

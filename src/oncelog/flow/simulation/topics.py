@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from oncelog.error_codes import ErrorCodes as Code
 from oncelog.flow.formats import TIME
@@ -181,6 +181,9 @@ class Log:
 
 
 Topics = dict[Place, Log]
+
+
+Files = dict[tuple[str, str], list[dict[str, Any]]]  # rows, by URL and name
 
 
 def forked(topics: Topics) -> Topics:

@@ -17,7 +17,7 @@ from oncelog.flow.simulation.duties import Duty
 from oncelog.flow.simulation.engine import Engine, Stopped
 from oncelog.flow.simulation.returning import Returning
 from oncelog.flow.simulation.story import told
-from oncelog.flow.simulation.topics import Topics, Wire, forked
+from oncelog.flow.simulation.topics import Files, Topics, Wire, forked
 from oncelog.producers import FIRST_KAFKA_PID
 from oncelog.slots import Place
 
@@ -45,6 +45,7 @@ class World:
     ) -> None:
         self.duties, self.topics, self.end_ms, self.dice = duties, topics, end_ms, dice
         self.all_duties = duties
+        self.files: Files = {}
         self.tells_time = any(duty.stage.tells_time for duty in duties)
         self.faults = list(reversed(faults))
         self.finished: set[Duty] = set()
@@ -70,7 +71,7 @@ class World:
         other = World.__new__(World)
         vars(other).update(vars(self))
         other.duties = duties
-        other.topics = forked(self.topics)
+        other.topics, other.files = forked(self.topics), dict(self.files)
         other.dice = None if self.dice is None else self.dice.copy()
         other.finished, other.ghosts, other._hidden = set(self.finished), list(self.ghosts), dict(self._hidden)
         other._journals, other.engines, other.faults, other._run_left = {}, [], [], 0
