@@ -24,8 +24,7 @@ from oncelog.client.door import (
 from oncelog.flow.errors import FlowRefused
 from oncelog.flow.formats import TIME
 from oncelog.flow.messages import JournalBatch
-from oncelog.slots import Identity, Place
-from oncelog.slots.register import Record
+from oncelog.slots import Place
 
 T = TypeVar("T")
 
@@ -63,16 +62,7 @@ def check_properties(properties: Mapping[str, Any]) -> None:
 
 async def journal_batches(brokers: Brokers, place: Place, from_offset: int) -> list[JournalBatch]:
     """All that stand there now, those of holders that are fenced too: which of them count, `Journal` says."""
-    return [
-        JournalBatch(
-            header.base_offset,
-            header.last_offset,
-            Identity(header.producer_id, header.producer_epoch),
-            [Record(each.offset, each.key, each.value) for each in records],
-        )
-        async for portion in stored_batches(brokers, place, from_offset)
-        for header, records in portion
-    ]
+    return [JournalBatch(*each) async for portion in stored_batches(brokers, place, from_offset) for each in portion]
 
 
 class Cluster:

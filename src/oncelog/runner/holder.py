@@ -55,6 +55,7 @@ class CellHolder:
         self._life: Life | None = None
         self._cell: Cell | None = None
         self._began_at: list[int] = []
+        self._high = [-1] * len(ends)
         self._heard: dict[str, tuple[int, int]] = {}
         self._pause_s = PAUSE_S
         self._timer: asyncio.TimerHandle | None = None
@@ -83,7 +84,7 @@ class CellHolder:
 
     def high_watermark(self, index: int) -> int:
         """Of an input, as far as it is known; -1."""
-        return -1 if self._life is None else self._life.high_watermark(index)
+        return self._high[index] if self._life is None else self._life.high_watermark(index)
 
     def begin(self, copy: Journal | None = None) -> None:
         self._timer = None
@@ -142,6 +143,7 @@ class CellHolder:
     def _ended(self, life: Life, ended: Ended) -> None:
         cell = life.cell
         self._began_at = self._began_at or life.began_at
+        self._high = [life.high_watermark(index) for index in range(len(self.ends))]
         self._life = None
         self._tasks.begin(life.close())
         if ended.how is not End.AGAIN:

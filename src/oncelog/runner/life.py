@@ -44,10 +44,10 @@ T = TypeVar("T")
 
 CLOCK: Final = SystemClock()
 MOST_RECORDS: Final = 10_000  # that a cell is given at once
-# Others wait while a cell works, so it is given about as much as takes so long.
 _log: Final = logging.getLogger("oncelog.flow")
 # A broker that has just started says so, too.
 PASSING: Final = UNKNOWN | {KafkaError.INVALID_MSG}
+# Others wait while a cell works, so it is given about as much as takes so long.
 LONG_TURN_S: Final = 0.2
 SHORT_TURN_S: Final = 0.1
 
@@ -85,6 +85,7 @@ class Life:
         self._asked: list[int | None] = [None] * inputs  # from which offset on, while nothing was given
         self._given = [-1] * inputs  # up to where it was
         self._told_end = [-1] * inputs
+        self._high = [-1] * inputs
         self._told_time = [(-1, -1)] * inputs
         self._is_woken = False
         self._timer: asyncio.TimerHandle | None = None
@@ -112,7 +113,7 @@ class Life:
 
     def high_watermark(self, index: int) -> int:
         reading = self._inputs[index]
-        return -1 if reading is None else reading.high_watermark
+        return self._high[index] if reading is None else reading.high_watermark
 
     async def close(self) -> None:
         self._stop()
@@ -123,6 +124,7 @@ class Life:
         self.is_over = True
         if self._timer is not None:
             self._timer.cancel()
+        self._high = [self.high_watermark(index) for index in range(len(self._inputs))]
         for reading in self._inputs:
             if reading is not None:
                 reading.end()

@@ -9,7 +9,6 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oncelog.client.consumer.chunk_readers import Position
@@ -18,6 +17,7 @@ from oncelog.client.consumer.decoding import (
     HAS_COLUMNS,
     LAST_OFFSET,
     Damaged,
+    cells_of,
     columns_of,
     committed_records,
     records_from,
@@ -33,7 +33,7 @@ from oncelog.client.properties import ConsumerSettings
 from oncelog.records.read import Record
 
 if TYPE_CHECKING:
-    from oncelog.records.column_types import BytesColumn, Columns
+    from oncelog.records.column_types import Columns
 
 _log: Final = logging.getLogger("oncelog.client")
 
@@ -272,7 +272,7 @@ class _ColumnRows(_Rows):
         assert columns.offset is not None and columns.headers is not None
         offsets = columns.offset[first:last].tolist()
         times = header_times(columns, first, last, self._time_header)
-        keys, values = (_cells(column, first, last) for column in (columns.key, columns.value))
+        keys, values = (cells_of(column, first, last) for column in (columns.key, columns.value))
         headers = [columns.headers[row] for row in range(first, last)] if self._has_headers else None
         return Piece(offsets, keys, values, times, headers, offsets[-1] + 1)
 
@@ -299,18 +299,3 @@ def _rows_of(chunk: Chunk, start_offset: int, stop_at: int, how: "Inputs", *, ha
     for _, found in records_from(records, start_offset, check_crcs=how.check_crcs):
         rows = [each for each in found if each.offset < stop_at]
         yield _RecordRows(rows, how.time_header, has_headers=has_headers)
-
-
-def _cells(column: "BytesColumn | None", first: int, last: int) -> list[bytes | None]:
-    """Slices of one bytes object, which is the fastest way to many."""
-    assert column is not None
-    ends = column.ends[first : last + 1]
-    begin = int(ends[0])
-    data = column.data[begin : int(ends[-1])].tobytes()
-    places = (ends - begin).tolist()
-    cells: list[bytes | None] = [data[at:end] for at, end in zip(places, islice(places, 1, None), strict=False)]
-    if column.valid is not None:
-        for row, is_there in enumerate(column.valid[first:last].tolist()):
-            if not is_there:
-                cells[row] = None
-    return cells

@@ -7,7 +7,7 @@ at a time, up to the high watermark as it was when the reading began. Nothing ab
 from collections import deque
 from collections.abc import AsyncIterator
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from oncelog.client.errors import KafkaError, exception_of
 from oncelog.client.net.leaders import named, refusal
@@ -15,9 +15,9 @@ from oncelog.client.net.offsets import EARLIEST, end_offsets
 from oncelog.client.net.retry import NoAnswer, Patience, ask
 from oncelog.client.register.partition import OFFSET_OUT_OF_RANGE, fetch_once
 from oncelog.client.saving.errors import CannotResume, in_words
+from oncelog.client.saving.stored import StoredBatch, batches_in
 from oncelog.producers.sequences import sequence_after
-from oncelog.records.header import HEADER_BYTES, BatchHeader, Buffer, headers, read_header
-from oncelog.records.read import Record, records_of
+from oncelog.records.header import HEADER_BYTES, Buffer, headers, read_header
 from oncelog.slots import Identity, Place, Span
 from oncelog.slots.chain import SavedPartition
 from oncelog.slots.messages import StoredSpan
@@ -86,25 +86,19 @@ async def stored_spans(
     return list(found)
 
 
-class StoredBatch(NamedTuple):
-    header: BatchHeader
-    records: list[Record]  # those that compaction has left
-
-
 async def stored_batches(brokers: "Brokers", place: Place, from_offset: int) -> AsyncIterator[list[StoredBatch]]:
     """All batches from an offset on, up to the high watermark as it is now, in portions of one fetch each."""
     up_to = (await end_offsets(brokers, [place]))[place]
     fetching = _Fetching(brokers, place, from_offset, up_to)
     async for data in fetching:
-        found: list[StoredBatch] = []
+        end = 0
         for at, header in headers(data):
             if header.base_offset >= up_to:
                 fetching.go_on(up_to)
                 break
             fetching.go_on(header.last_offset + 1)
-            if header.last_offset >= from_offset and not header.is_control:
-                found.append(StoredBatch(header, records_of(data, at, limit_bytes=LARGEST_FETCH_BYTES)))
-        yield found
+            end = at + header.size_bytes
+        yield list(batches_in(place, memoryview(data)[:end]))
 
 
 class _Fetching:

@@ -1,0 +1,57 @@
+"""Batches as they stand in a log, with the records that compaction has left of them: by compiled loops where these are
+many."""
+
+from collections.abc import Iterator
+from functools import partial
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from oncelog.client.consumer.decoding import HAS_COLUMNS, Damaged, cells_of, columns_of
+from oncelog.client.errors import KafkaError, KafkaException
+from oncelog.records.header import BatchHeader, headers
+from oncelog.records.read import records_of
+from oncelog.slots import Identity, Place
+from oncelog.slots.register import Record
+
+MANY: Final = 5_000  # records: for less the loops are not loaded
+MOST_BYTES: Final = 1 << 30
+WANTED: Final = frozenset({"offset", "key", "value"})
+_record: Final = partial(tuple.__new__, Record)  # of a tuple: many times as fast as by its name
+
+
+class StoredBatch(NamedTuple):
+    base_offset: int
+    last_offset: int
+    identity: Identity
+    records: list[Record]
+
+
+def batches_in(place: Place, data: memoryview) -> Iterator[StoredBatch]:
+    """All but control batches. `data` is whole batches."""
+    found = [(at, header) for at, header in headers(data) if not header.is_control]
+    try:
+        if HAS_COLUMNS and sum(header.record_count for _, header in found) >= MANY:
+            yield from _by_columns(data)
+        else:
+            yield from (_plain(data, at, header) for at, header in found)
+    except (Damaged, ValueError) as why:
+        words = f"{place.topic}-{place.partition} is damaged: {why}"
+        raise KafkaException(KafkaError(KafkaError._BAD_MSG, words)) from None
+
+
+def _plain(data: memoryview, at: int, header: BatchHeader) -> StoredBatch:
+    records = [Record(*each[4:], *each[:2]) for each in records_of(data, at, limit_bytes=MOST_BYTES)]
+    identity = Identity(header.producer_id, header.producer_epoch)
+    return StoredBatch(header.base_offset, header.last_offset, identity, records)
+
+
+def _by_columns(data: memoryview) -> Iterator[StoredBatch]:
+    for columns in columns_of(data, 0, check_crcs=True, wanted=WANTED):
+        assert columns.offset is not None
+        count, batches = columns.row_count, columns.batches
+        keys, values = (cells_of(column, 0, count) for column in (columns.key, columns.value))
+        records = list(map(_record, zip(columns.offset.tolist(), keys, values, strict=True)))
+        about = (batches.base_offset, batches.last_offset, batches.producer_id, batches.producer_epoch)
+        rows = pairwise([*batches.first_row.tolist(), count])
+        for base, last, pid, epoch, (first, end) in zip(*(each.tolist() for each in about), rows, strict=True):
+            yield StoredBatch(base, last, Identity(pid, epoch), records[first:end])
