@@ -92,6 +92,18 @@ def wide_deletion_of_records(server: ServerProcess) -> Generator[None, None, Sai
     return counted(said_to(server.port, [each]))
 
 
+@row("a Produce request for 4,900 partitions, with each codec")
+def wide_produce(server: ServerProcess) -> Generator[None, None, Said]:
+    wide_topic(server)
+    frames = []
+    for codec in range(5):
+        data = [{"index": index, "records": batch([b"x" * 50] * 3, codec=codec)} for index in range(4_900)]
+        topics = [{"name": "wide", "partition_data": data}]
+        frames.append(frame("produce", 9, transactional_id=None, acks=-1, timeout=1000, topic_data=topics))
+    yield
+    return counted(said_to(server.port, frames * 2))
+
+
 @row("200 long polls of a topic of 4,900 partitions")
 def wide_polls(server: ServerProcess) -> Generator[None, None, Said]:
     wide_topic(server)

@@ -27,8 +27,9 @@ from oncelog.server.connections import Connections
 from oncelog.server.eagerly import Pending, begun
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.outgoing import Outgoing
-from oncelog.server.produce import Commit, Producing
+from oncelog.server.produce import InTurns, Producing, TurnsFirst
 from oncelog.server.produce_pattern import Pattern
+from oncelog.server.produced import Commit
 from oncelog.server.reading import read_by_kio, read_fast
 from oncelog.server.receiver import LARGE_FRAME_BYTES, Receiver
 from oncelog.wire.frames import (
@@ -74,7 +75,7 @@ class Connection(asyncio.BufferedProtocol):
         self.active_ms = 0  # when a whole request last arrived or was answered
         self._pattern: Pattern | None = None  # of its last Produce request
         self._waiting: asyncio.Future[Any] | None = None
-        self._look: Look | None = None  # what was found in the next request before it is served
+        self._look: Look | InTurns | None = None  # what was found in the next request, or done, before it is served
         self._commits: deque[Commit] = deque()  # answers that wait for the high watermark; later ones wait behind
         self._is_write_paused = False
         self._is_after_turn = False
@@ -225,9 +226,10 @@ class Connection(asyncio.BufferedProtocol):
         self._go_on()
 
     def _stage(self, buffer: bytearray, at: int, end: int, version: int, correlation_id: int, now: Now) -> bool:
-        """Whether it was; if not, a thread looks into the request before."""
+        """Whether it was; if not, a thread looks into the request before, or it is staged in turns."""
         look, self._look = self._look, None
-        verdicts = {} if look is None else look.verdicts(at)
+        done = look if isinstance(look, InTurns) else None
+        verdicts = look.verdicts(at) if isinstance(look, Look) else {}
         pattern = self._pattern
         found = pattern.records(buffer, at, end) if pattern is not None and pattern.version == version else None
         try:
@@ -236,8 +238,8 @@ class Connection(asyncio.BufferedProtocol):
                 or found is None
                 or not self._producing.add_again(pattern, buffer, at, *found, correlation_id, now, verdicts)
             ):
-                self._stage_unlike(buffer, at, end, version, correlation_id, now, verdicts)
-        except LookFirst as first:
+                self._stage_unlike(buffer, at, end, version, correlation_id, now, verdicts, done)
+        except (LookFirst, TurnsFirst) as first:
             self._begin_look(first.look, buffer)
             return False
         self._metrics.requests[PRODUCE] += 1
@@ -252,6 +254,7 @@ class Connection(asyncio.BufferedProtocol):
         correlation_id: int,
         now: Now,
         verdicts: Verdicts,
+        done: InTurns | None,
     ) -> None:
         low, high = self._apis[PRODUCE].versions
         if not low <= version <= high:
@@ -259,13 +262,13 @@ class Connection(asyncio.BufferedProtocol):
         body = skip_client_id(buffer, at, end)
         if version >= PRODUCE_FLEXIBLE:
             body = skip_tagged_fields(buffer, body, end)
-        self._pattern = self._producing.add(buffer, at, body, end, version, correlation_id, now, verdicts)
+        self._pattern = self._producing.add(buffer, at, body, end, version, correlation_id, now, verdicts, done)
 
-    def _begin_look(self, look: Look, buffer: bytearray) -> None:
-        """Stand still until a thread has looked into the next request; then it is served from the same bytes."""
+    def _begin_look(self, look: Look | InTurns, buffer: bytearray) -> None:
+        """Stand still until that is done with the next request; then it is served from the same bytes."""
         if buffer is self._connections.receive_buffer:
             look.keep()
-        waiting = asyncio.ensure_future(self._broker.aside.run(look.run))
+        waiting = asyncio.ensure_future(look.run() if isinstance(look, InTurns) else self._broker.aside.run(look.run))
         self._waiting = waiting
 
         def finished(future: "asyncio.Future[None]") -> None:

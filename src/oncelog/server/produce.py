@@ -6,13 +6,12 @@ and the batches may lie in the receive buffer until they are written.
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 from uuid import UUID
 
 from oncelog.clock import Now
 from oncelog.log.config import Flush
 from oncelog.log.errors import LogStorageError
-from oncelog.log.partition import PartitionLog, Staged
+from oncelog.log.partition import PartitionLog
 from oncelog.producers.decision import Decision
 from oncelog.records.errors import BadBatch, BadBatchKind, InvalidRecord, TooLarge
 from oncelog.records.header import CODEC_MASK, HEADER_BYTES, BatchHeader, check_produced, read_header
@@ -34,18 +33,25 @@ from oncelog.server.broker import Broker
 from oncelog.server.errors import ErrorCode
 from oncelog.server.partitions import INTERNAL
 from oncelog.server.produce_pattern import Pattern, pattern_of
+from oncelog.server.produced import Commit, Many, One, Outcome, Request, fail
 from oncelog.server.record_rules import NO_KEY, are_asked
 from oncelog.server.topics import Partition, Topic
-from oncelog.wire.hot import NO_RECORDS, PRODUCE_TOPIC_IDS, Produced, ProduceTopic, encode_produced, read_produce
+from oncelog.wire.hot import (
+    NO_RECORDS,
+    PRODUCE_TOPIC_IDS,
+    ProduceRequest,
+    ProduceTopic,
+    read_produce,
+)
 
 logger = logging.getLogger(__name__)
 
 ALL_REPLICAS = -1
-ALREADY_THERE = "already in the log"
 NO_TRANSACTIONS = "transactions are not supported"
-MOST_NAMED = 1_000  # of the records that were there already
 CLOCK_RECORDS = 1_000  # a batch of fewer is looked into in no time
 TURN_MS = 20  # once looking into batches has taken so long, the other connections are due
+AT_ONCE = 200  # partitions of a request; one for more is staged and committed in turns
+PARTITIONS_IN_A_TURN = 50
 MOST_TURN_MS = 500  # after so long the rest of one request has to be sent again
 TOO_MUCH = "the batches before it in this request took too long to look into; send it again"
 OVERLAP = "the first records came by another way while this batch was looked into; send it again"
@@ -74,118 +80,46 @@ _OF_BAD_BATCH = {
     BadBatchKind.TIMESTAMP_TYPE: ErrorCode.invalid_timestamp,
     BadBatchKind.TRANSACTIONAL: ErrorCode.invalid_txn_state,
 }
-_NONE = int(ErrorCode.none)
 Bound = tuple[PartitionLog, int, int]  # for which log a batch is, and where it begins and ends
 _STORAGE_ERROR = int(ErrorCode.kafka_storage_error)
 
 
-class Outcome:
-    """One partition of one request: what the log said, or why it was not asked."""
-
-    __slots__ = ("error_code", "index", "message", "partition", "record_errors", "staged")
+class InTurns:
+    """A request for very many partitions. They are staged and committed some at a time, and when all of them are, it is
+    served as if it had been at once. Where its client hangs up, the rest of it never came."""
 
     def __init__(
-        self,
-        index: int,
-        partition: Partition | None,
-        staged: Staged | None,
-        error_code: int = _NONE,
-        message: str | None = None,
-        record_errors: Sequence[tuple[int, str]] = (),
+        self, broker: Broker, buffer: bytearray, request: ProduceRequest, version: int, verdicts: Verdicts
     ) -> None:
-        self.index = index
-        self.partition = partition
-        self.staged = staged
-        self.error_code = error_code
-        self.message = message
-        self.record_errors = record_errors
+        self._broker = broker
+        self._buffer = buffer
+        self.request = request
+        self._version = version
+        self._verdicts = verdicts
+        self.topics: list[tuple[bytes, list[Outcome]]] = []
 
-    def fail(self, message: str) -> None:
-        """What was judged well could not be stored."""
-        self.staged = None
-        self.error_code = _STORAGE_ERROR
-        self.message = message
+    def keep(self) -> None:
+        """The buffer will be used for something else meanwhile."""
+        self._buffer = bytearray(self._buffer)
 
-    def produced(self) -> Produced:
-        staged = self.staged
-        if staged is None or self.partition is None:
-            return Produced(
-                self.index, int(self.error_code), record_errors=self.record_errors, error_message=self.message
-            )
-        return Produced(
-            self.index,
-            _NONE,
-            staged.base_offset,
-            staged.append_time_ms,
-            self.partition.log.log_start_offset,
-            [(index, ALREADY_THERE) for index in range(min(staged.dropped_records, MOST_NAMED))],
-        )
+    async def run(self) -> None:
+        turns, producing = self._broker.turns, Producing(self._broker)
+        for name, partitions in self.request.topics:
+            outcomes: list[Outcome] = []
+            self.topics.append((name, outcomes))
+            for start in range(0, len(partitions), PARTITIONS_IN_A_TURN):
+                if turns.is_over():
+                    await turns.next()
+                part = (name, partitions[start : start + PARTITIONS_IN_A_TURN])
+                outcomes += producing.commit_part(part, self._buffer, self._version, self._verdicts)
 
 
-class Many:
-    """A request of any shape."""
+class TurnsFirst(Exception):
+    """Nothing of the request was staged: this is to be done before."""
 
-    __slots__ = ("acks", "correlation_id", "topics", "version")
-
-    def __init__(self, version: int, correlation_id: int, acks: int, topics: list[tuple[bytes, list[Outcome]]]) -> None:
-        self.version = version
-        self.correlation_id = correlation_id
-        self.acks = acks
-        self.topics = topics
-
-    def outcomes(self) -> Iterator[Outcome]:
-        return (outcome for _, outcomes in self.topics for outcome in outcomes)
-
-    def frame(self) -> bytes:
-        topics = [(name, [outcome.produced() for outcome in outcomes]) for name, outcomes in self.topics]
-        return encode_produced(self.version, self.correlation_id, topics)
-
-
-class One:
-    """A request for the one partition that the connection's last one was for."""
-
-    __slots__ = ("acks", "correlation_id", "outcome", "pattern")
-
-    def __init__(self, pattern: Pattern, correlation_id: int, outcome: Outcome) -> None:
-        self.pattern = pattern
-        self.correlation_id = correlation_id
-        self.acks = pattern.acks
-        self.outcome = outcome
-
-    def outcomes(self) -> Iterable[Outcome]:
-        return (self.outcome,)
-
-    def frame(self) -> bytes:
-        staged = self.outcome.staged
-        pattern = self.pattern
-        if staged is None or staged.dropped_records:
-            return encode_produced(pattern.version, self.correlation_id, ((pattern.name, (self.outcome.produced(),)),))
-        return pattern.answer(self.correlation_id, staged.base_offset, staged.append_time_ms)
-
-
-Request = Many | One
-
-
-class Commit(NamedTuple):
-    """What became of the requests of one chunk. The answers are true once every partition has reached its offset."""
-
-    requests: list[Request]
-    awaited: dict[Partition, int]  # the high watermark that each must reach
-    must_close: bool  # an acks=0 request failed, and closing is the only way to say so
-
-    def is_settled(self) -> bool:
-        for partition, offset in self.awaited.items():
-            log = partition.log
-            if log.high_watermark < offset and log.offline is None:
-                return False
-        return True
-
-    def frames(self) -> list[bytes]:
-        for partition in self.awaited:
-            log = partition.log
-            if log.offline is not None:
-                _fail(self.requests, partition, log.offline, log.high_watermark)
-        return [request.frame() for request in self.requests if request.acks != 0]
+    def __init__(self, look: InTurns) -> None:
+        super().__init__("a request has to be staged in turns")
+        self.look = look
 
 
 class Producing:
@@ -199,6 +133,7 @@ class Producing:
         self._requests: list[Request] = []
         self._touched: dict[Partition, None] = {}
         self._is_quiet = False  # one of them has acks=0
+        self._is_done_in_turns = False  # one of them was committed before
         self.is_turn_over = False  # batches had to be looked into, and that took long: commit, and let others go on
 
     def __bool__(self) -> bool:
@@ -214,31 +149,40 @@ class Producing:
         correlation_id: int,
         now: Now,
         verdicts: Verdicts,
+        done: InTurns | None = None,
     ) -> Pattern | None:
-        """Judge and stage everything in the request whose body begins at `at`. Raises MalformedFrame, and LookFirst
-        where a thread has to look into it before: then the same call is made again, with the verdicts.
+        """Judge and stage everything in the request whose body begins at `at`. Raises MalformedFrame,
+        LookFirst where a thread has to look into it before, and TurnsFirst where it is staged in turns: then the same
+        call is made again, with the verdicts, or with what was done.
 
         The answer is by what the connection can recognise its next request, when that is for the same partition.
         """
-        request = read_produce(buffer, at, end, version)
+        request = read_produce(buffer, at, end, version) if done is None else done.request
         refusal: tuple[ErrorCode, str] | None = None
         if request.acks not in (-1, 0, 1):
             refusal = ErrorCode.invalid_required_acks, f"acks is {request.acks}; it may be -1, 0 or 1"
         elif request.transactional_id is not None:
             refusal = ErrorCode.transactional_id_authorization_failed, NO_TRANSACTIONS
-        if refusal is None:
+        if done is None and refusal is None:
             self._bodies.look_first(buffer, header_at, self._batches(request.topics, version), now.wall_ms, verdicts)
             self._trim_first(buffer, header_at, self._bound(request.topics, version), now, verdicts)
+            if sum(len(partitions) for _, partitions in request.topics) > AT_ONCE:
+                raise TurnsFirst(InTurns(self._broker, buffer, request, version, verdicts))
         self._is_quiet = self._is_quiet or request.acks == 0
-        topics = [
-            (
-                named[0],
-                self._stage_topic(named, buffer, version, now, verdicts)
-                if refusal is None
-                else [Outcome(index, None, None, *refusal) for index, _, _ in named[1]],
-            )
-            for named in request.topics
-        ]
+        self._is_done_in_turns = self._is_done_in_turns or done is not None
+        topics = (
+            [
+                (
+                    named[0],
+                    self._stage_topic(named, buffer, version, now, verdicts)
+                    if refusal is None
+                    else [Outcome(index, None, None, *refusal) for index, _, _ in named[1]],
+                )
+                for named in request.topics
+            ]
+            if done is None
+            else done.topics
+        )
         self._requests.append(Many(version, correlation_id, request.acks, topics))
         if refusal is None and len(topics) == 1 and len(topics[0][1]) == 1:
             partition = topics[0][1][0].partition
@@ -436,25 +380,34 @@ class Producing:
     def _took_ms(self, now: Now) -> int:
         return self._broker.clock.now().monotonic_ms - now.monotonic_ms
 
+    def commit_part(self, part: ProduceTopic, buffer: bytearray, version: int, verdicts: Verdicts) -> list[Outcome]:
+        """Of a request that is answered when all of it is committed."""
+        try:
+            outcomes = self._stage_topic(part, buffer, version, self._broker.clock.now(), verdicts)
+            self._requests.append(Many(version, 0, 0, [(part[0], outcomes)]))
+            return outcomes
+        finally:
+            self.commit()  # whatever happens: nothing may stay staged
+
     def commit(self) -> Commit:
         """One write for every partition that was touched. Nothing of the buffers is needed afterwards."""
         requests, self._requests = self._requests, []
         touched, self._touched = self._touched, {}
         is_quiet, self._is_quiet = self._is_quiet, False
         self.is_turn_over = False
-        lags = False
+        lags, self._is_done_in_turns = self._is_done_in_turns, False
         for partition in touched:
             log = partition.log
             try:
                 log.commit()
             except LogStorageError as failure:
                 self._broker.metrics.storage_errors += 1
-                _fail(requests, partition, str(failure), -1)
+                fail(requests, partition, str(failure), -1)
             except Exception as accident:
                 # What is staged lies in a buffer that will be used again, so it must not be written later.
                 logger.exception("a commit failed unexpectedly")
                 log.go_offline(f"{log.folder}: a commit failed unexpectedly: {accident!r}")
-                _fail(requests, partition, "the commit failed unexpectedly", -1)
+                fail(requests, partition, "the commit failed unexpectedly", -1)
             lags = lags or log.high_watermark < log.next_offset
             if self._waits_for_disk:
                 self._broker.flusher.request(partition)
@@ -480,12 +433,3 @@ class Producing:
                     if staged and partition and partition.log.high_watermark < staged.end_offset:
                         awaited[partition] = max(staged.end_offset, awaited.get(partition, 0))
         return awaited
-
-
-def _fail(requests: list[Request], partition: Partition, reason: str, above_offset: int) -> None:
-    """Whatever of the partition ends above the offset is not stored, or not known to be."""
-    for request in requests:
-        for outcome in request.outcomes():
-            staged = outcome.staged
-            if outcome.partition is partition and staged is not None and staged.end_offset > above_offset:
-                outcome.fail(reason)

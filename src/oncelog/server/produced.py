@@ -1,0 +1,133 @@
+"""What became of Produce requests, partition by partition, and their answers."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from oncelog.log.partition import Staged
+from oncelog.server.errors import ErrorCode
+from oncelog.server.produce_pattern import Pattern
+from oncelog.server.topics import Partition
+from oncelog.wire.hot import Produced, encode_produced
+
+ALREADY_THERE = "already in the log"
+MOST_NAMED = 1_000  # of the records that were there already
+_NONE = int(ErrorCode.none)
+_STORAGE_ERROR = int(ErrorCode.kafka_storage_error)
+
+
+class Outcome:
+    """One partition of one request: what the log said, or why it was not asked."""
+
+    __slots__ = ("error_code", "index", "message", "partition", "record_errors", "staged")
+
+    def __init__(
+        self,
+        index: int,
+        partition: Partition | None,
+        staged: Staged | None,
+        error_code: int = _NONE,
+        message: str | None = None,
+        record_errors: Sequence[tuple[int, str]] = (),
+    ) -> None:
+        self.index = index
+        self.partition = partition
+        self.staged = staged
+        self.error_code = error_code
+        self.message = message
+        self.record_errors = record_errors
+
+    def fail(self, message: str) -> None:
+        """What was judged well could not be stored."""
+        self.staged = None
+        self.error_code = _STORAGE_ERROR
+        self.message = message
+
+    def produced(self) -> Produced:
+        staged = self.staged
+        if staged is None or self.partition is None:
+            return Produced(
+                self.index, int(self.error_code), record_errors=self.record_errors, error_message=self.message
+            )
+        return Produced(
+            self.index,
+            _NONE,
+            staged.base_offset,
+            staged.append_time_ms,
+            self.partition.log.log_start_offset,
+            [(index, ALREADY_THERE) for index in range(min(staged.dropped_records, MOST_NAMED))],
+        )
+
+
+class Many:
+    """A request of any shape."""
+
+    __slots__ = ("acks", "correlation_id", "topics", "version")
+
+    def __init__(self, version: int, correlation_id: int, acks: int, topics: list[tuple[bytes, list[Outcome]]]) -> None:
+        self.version = version
+        self.correlation_id = correlation_id
+        self.acks = acks
+        self.topics = topics
+
+    def outcomes(self) -> Iterator[Outcome]:
+        return (outcome for _, outcomes in self.topics for outcome in outcomes)
+
+    def frame(self) -> bytes:
+        topics = [(name, [outcome.produced() for outcome in outcomes]) for name, outcomes in self.topics]
+        return encode_produced(self.version, self.correlation_id, topics)
+
+
+class One:
+    """A request for the one partition that the connection's last one was for."""
+
+    __slots__ = ("acks", "correlation_id", "outcome", "pattern")
+
+    def __init__(self, pattern: Pattern, correlation_id: int, outcome: Outcome) -> None:
+        self.pattern = pattern
+        self.correlation_id = correlation_id
+        self.acks = pattern.acks
+        self.outcome = outcome
+
+    def outcomes(self) -> Iterable[Outcome]:
+        return (self.outcome,)
+
+    def frame(self) -> bytes:
+        staged = self.outcome.staged
+        pattern = self.pattern
+        if staged is None or staged.dropped_records:
+            return encode_produced(pattern.version, self.correlation_id, ((pattern.name, (self.outcome.produced(),)),))
+        return pattern.answer(self.correlation_id, staged.base_offset, staged.append_time_ms)
+
+
+Request = Many | One
+
+
+class Commit(NamedTuple):
+    """What became of the requests of one chunk. The answers are true once every partition has reached its offset."""
+
+    requests: list[Request]
+    awaited: dict[Partition, int]  # the high watermark that each must reach
+    must_close: bool  # an acks=0 request failed, and closing is the only way to say so
+
+    def is_settled(self) -> bool:
+        for partition, offset in self.awaited.items():
+            log = partition.log
+            if log.high_watermark < offset and log.offline is None:
+                return False
+        return True
+
+    def frames(self) -> list[bytes]:
+        for partition in self.awaited:
+            log = partition.log
+            if log.offline is not None:
+                fail(self.requests, partition, log.offline, log.high_watermark)
+        return [request.frame() for request in self.requests if request.acks != 0]
+
+
+def fail(requests: list[Request], partition: Partition, reason: str, above_offset: int) -> None:
+    """Whatever of the partition ends above the offset is not stored, or not known to be."""
+    for request in requests:
+        for outcome in request.outcomes():
+            staged = outcome.staged
+            if outcome.partition is partition and staged is not None and staged.end_offset > above_offset:
+                outcome.fail(reason)
