@@ -13,6 +13,7 @@ from oncelog.embedded import Server
 from tests.cli.running import Oncelog, ended
 from tests.repo.tree import ROOT
 from tests.runner.flows import Billing
+from tests.waiting import until
 
 Written = Callable[[Billing], str]
 
@@ -129,6 +130,48 @@ def test_what_is_printed_makes_the_topics_that_the_flow_would_make(servers: str,
     assert all(row["found"] == row["partitions"] for row in rows.values())
     assert rows["journal"]["bytes"] > 100 and rows["journal"]["configs"]["cleanup.policy"] == "compact"
     assert rows["through"]["configs"] == {"message.timestamp.type": "LogAppendTime"}
+
+
+def test_a_paused_flow_takes_no_input_until_it_goes_on(servers: str, topic: str) -> None:
+    billing = Billing(topic, servers)
+    billing.make_topics()
+    oncelog = Oncelog(servers)
+    run = billing.flow().start(billing.properties)
+    billing.send(range(20))
+    billing.wait_for(20)
+    oncelog("flow pause", billing.name)
+    until(lambda: "(paused)" in run.status["message"], "the pause")
+    billing.send(range(20, 40))
+    assert "is paused already" in oncelog("flow pause", billing.name).err
+    run.stop()
+    another = billing.flow().start(billing.properties)
+    until(
+        lambda: "(paused)" in another.status["message"] and another.recent_progress, "a look of one that starts paused"
+    )
+    assert len(billing.written()) == 20
+    oncelog("flow resume", billing.name)
+    billing.wait_for(40)
+    another.stop()
+    billing.check(40)
+    assert "is not paused" in oncelog("flow resume", billing.name).err
+
+
+def test_a_flow_is_removed_with_its_topics_once_nobody_is_at_work(servers: str, topic: str) -> None:
+    billing = Billing(topic, servers)
+    billing.make_topics()
+    oncelog = Oncelog(servers)
+    run = billing.flow().start(billing.properties)
+    billing.send(range(20))
+    billing.wait_for(20)
+    assert "is held by a process that has not said goodbye" in oncelog.run("flow delete", billing.name).refusal
+    run.stop()
+    register = f"oncelog.flow.{billing.name}"
+    expected = [f"{register}.orders", f"{register}.{billing.between.name}", billing.between.name]
+    assert oncelog("flow delete", billing.name, "--dry-run").lines == [*sorted(expected), register]
+    assert oncelog("flow delete", billing.name).lines == [*sorted(expected), register]
+    assert billing.name in oncelog.run("flow describe", billing.name).refusal
+    left = {row["topic"] for row in oncelog("topics", "-J").json}
+    assert left.isdisjoint([*expected, register]) and {billing.orders.name, billing.sums.name} <= left
 
 
 @pytest.mark.parametrize(

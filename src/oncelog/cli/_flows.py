@@ -86,12 +86,12 @@ def looked(to: Connecting, question: "Callable[[Looking], Awaitable[T]]") -> T:
     return asyncio.run(answered())
 
 
-async def register_of(look: "Looking", name: str) -> "FlowRegister":
+async def register_of(look: "Looking", name: str, *, is_deleted: bool = False) -> "FlowRegister":
     known = await look.flows()
     if name not in known:
         raise failure(f"there is no flow {name}{nearest(name, known)}: `oncelog flow list` lists all")
     register = await look.register(name)
-    if register.identity is None:
+    if register.identity is None and not is_deleted:
         raise failure(f"nothing stands in the register of flow {name} yet: start it first")
     return register
 

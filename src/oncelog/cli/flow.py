@@ -233,3 +233,58 @@ def _to_make(servers: str, topic: "NewTopic") -> str:
     for name, value in topic.config.items():
         words += ["--config", f"{name}={value}"]
     return shlex.join(words)
+
+
+@command.command()
+@connecting
+@name_argument
+@speaks_of_flows
+def pause(to: Connecting, name: str) -> None:
+    """Cells commit what they have in hand and take no more input until `resume`; one that starts meanwhile waits."""
+    _order(to, name, is_paused=True)
+
+
+@command.command()
+@connecting
+@name_argument
+@speaks_of_flows
+def resume(to: Connecting, name: str) -> None:
+    """Cells of a flow that was paused go on where they were."""
+    _order(to, name, is_paused=False)
+
+
+def _order(to: Connecting, name: str, *, is_paused: bool) -> None:
+    from oncelog.flow.register import Order
+    from oncelog.runner.operating import give
+
+    async def asked(look: "Looking") -> bool:
+        await register_of(look, name)
+        return await give(look, name, Order.PAUSE if is_paused else Order.RUN)
+
+    if not looked(to, asked):
+        click.echo(f"flow {name} {'is paused already' if is_paused else 'is not paused'}", err=True)
+
+
+@command.command()
+@connecting
+@click.option("--dry-run", "is_dry", is_flag=True, help="Print which topics would be removed, and remove none.")
+@name_argument
+@speaks_of_flows
+def delete(to: Connecting, is_dry: bool, name: str) -> None:
+    """Remove a flow with its journals, its register and what it passes `through`, for good; prints their names.
+
+    What it wrote stays. A flow that is begun under this name afterwards begins anew, and writes all of it again.
+    """
+    from oncelog.runner.operating import check_nobody_is_at_work, own_topics, remove
+
+    async def asked(look: "Looking") -> list[str]:
+        register = await register_of(look, name, is_deleted=True)
+        async for cell in look.cells(name, register):
+            check_nobody_is_at_work(name, cell)
+        names = await own_topics(look, name, register)
+        if not is_dry:
+            await remove(look, names)
+        return names
+
+    for each in looked(to, asked):
+        click.echo(each)

@@ -149,6 +149,10 @@ class FlowRegister(Register):
         found = self._content(("run", run))
         return found if isinstance(found, Run) else None
 
+    def control(self, number: int) -> Control | None:
+        found = self._content(("control", number))
+        return found if isinstance(found, Control) else None
+
     def is_finished(self, run: str) -> bool:
         return self._content(("finished", run)) is not None
 

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 from oncelog.client.door import RegisterKind, TopicKeeper, end_offsets, topic_keeper
 from oncelog.flow.errors import FlowRefused
-from oncelog.flow.register import Cells, Finished, FlowEntry, FlowRegister, Identity, Run, Stopped, encoded
+from oncelog.flow.register import Cells, Finished, FlowEntry, FlowRegister, Identity, Order, Run, Stopped, encoded
 from oncelog.runner.cluster import Cluster
 from oncelog.runner.layout import Layout
 
@@ -64,9 +64,14 @@ class Agreement:
     async def stop(self, start: str) -> None:
         await self._say(Stopped(nonce=uuid4().hex, start=start))
 
-    async def is_stopped(self, start: str) -> bool:
+    async def look(self) -> FlowRegister:
         self._known = await self._topic.read(self._known)
-        return self._known.is_stopped(start)
+        return self._known
+
+    @property
+    def is_paused(self) -> bool:
+        """As it was last looked at."""
+        return self._known.order is Order.PAUSE
 
     async def _agree_on_the_flow(self) -> str:
         layout = self._layout

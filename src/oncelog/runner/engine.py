@@ -9,7 +9,7 @@ from typing import Any, Final
 from oncelog.client import KafkaException
 from oncelog.client.door import Member, Tasks, ToCommit, commit_offsets
 from oncelog.flow.description import Limits
-from oncelog.flow.errors import FlowFailed
+from oncelog.flow.errors import FlowFailed, FlowRefused
 from oncelog.flow.formats import Tenancy
 from oncelog.flow.messages import End
 from oncelog.flow.program import Program
@@ -125,13 +125,13 @@ class Engine:
                     for cell in range(layout.cells)
                     if cell not in share.cells.get(layout.name, ())
                 ]
+        self._obey()
         for holder in self._every:
             holder.begin()
         self._tasks.begin(self._look_now_and_then())
         self._tasks.begin(self._tell_groups_now_and_then())
         self._tasks.begin(self._tell_time_now_and_then())
-        if share.start:
-            self._tasks.begin(self._look_for_a_stop(share.start))
+        self._tasks.begin(self._look_at_the_register(share.start))
 
     def _ends_of(self, layout: StageLayout, cell: int) -> list[int | None]:
         known = self.agreed.ends or {}
@@ -259,10 +259,30 @@ class Engine:
         for holder in self._every:
             holder.tell_leaders()
 
-    async def _look_for_a_stop(self, start: str) -> None:
-        while not await self.agreement.is_stopped(start):
-            await asyncio.sleep(STOP_SEEN_S)
+    async def _look_at_the_register(self, start: str) -> None:
+        """Whether all that this start began is to stop, and whether the flow is paused."""
+        while True:
+            await asyncio.sleep(STOP_SEEN_S if start else LOOKS_EVERY_S)
+            try:
+                known = await self.agreement.look()
+            except KafkaException as failure:
+                _log.warning("flow %s: its register cannot be read now: %s", self.layout.flow, failure.error.str())
+                continue
+            except FlowRefused as gone:
+                self._failures.append(f"flow {self.layout.flow}: {gone}")
+                break
+            if start and known.is_stopped(start):
+                break
+            self._obey()
         self.stop()
+
+    def _obey(self) -> None:
+        is_paused = self.agreement.is_paused
+        if is_paused is not self.progress.is_paused:
+            _log.info("flow %s %s", self.layout.flow, "is paused" if is_paused else "goes on")
+            self.progress.is_paused = is_paused
+            for holder in self._every:
+                holder.pause(is_paused=is_paused)
 
     async def _look_now_and_then(self) -> None:
         while True:

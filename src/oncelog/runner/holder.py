@@ -61,6 +61,7 @@ class CellHolder:
         self._timer: asyncio.TimerHandle | None = None
         self._tasks = Tasks()
         self._leaves = False
+        self._is_paused = False
 
     @property
     def is_over(self) -> bool:
@@ -101,6 +102,7 @@ class CellHolder:
             encode=self._encode,
         )
         self._life = Life(self._cluster, self._cell, self._part, self.ends, self._heard, self._ended)
+        self._life.is_paused = self._is_paused
         self._life.begin()
         if self._leaves:
             self._life.leave()
@@ -123,6 +125,12 @@ class CellHolder:
         self._heard[topic] = told
         if self._life is not None:
             self._life.wake()
+
+    def pause(self, *, is_paused: bool) -> None:
+        """It stays at work with what it has in hand, commits it, and takes no more input until it goes on."""
+        self._is_paused = is_paused
+        if self._life is not None:
+            self._life.pause(is_paused=is_paused)
 
     def leave(self) -> None:
         """What is done is committed, and goodbye is said."""

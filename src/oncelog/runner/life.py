@@ -67,6 +67,7 @@ class Life:
         self._heard = heard
         self.cell = cell
         self.is_over = False
+        self.is_paused = False  # what it has in hand is committed, and no more input is taken
         self.most_records = MOST_RECORDS
         self.began_at: list[int] = []  # where its inputs stood when it was restored
         self._cluster = cluster
@@ -97,6 +98,11 @@ class Life:
         self.tell_leaders()
         self.cell.begin()
         self.wake()
+
+    def pause(self, *, is_paused: bool) -> None:
+        self.is_paused = is_paused
+        for index in range(len(self._inputs)):
+            self._feed(index)
 
     def leave(self) -> None:
         if not self.is_over:
@@ -332,7 +338,7 @@ class Life:
     def _feed(self, index: int) -> None:
         """What is there, or that nothing is: that is said once for each place."""
         from_offset = self._asked[index]
-        if from_offset is None or self.is_over:
+        if from_offset is None or self.is_over or self.is_paused:
             return
         reading = self._inputs[index]
         if reading is None or from_offset != self._given[index]:

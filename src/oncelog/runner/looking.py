@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from oncelog.client import NewTopic
-from oncelog.client.door import EARLIEST, Timeouts, end_offsets, topic_keeper, topic_sizes
+from oncelog.client.door import EARLIEST, Timeouts, TopicKeeper, end_offsets, topic_keeper, topic_sizes
 from oncelog.flow.formats import TakeOver
 from oncelog.flow.journal import Journal
 from oncelog.flow.register import FlowRegister
@@ -39,12 +39,13 @@ class CellLook:
     cell: int
     journal: Journal
     inputs: list[InputLook]
+    looked_at_ms: int
 
     @property
     def holder(self) -> TakeOver | None:
         """Who may be at work now: it has not said goodbye, and its time is not over."""
         taken = self.journal.take_over
-        is_at_work = taken is not None and not self.journal.is_left and CLOCK.now().wall_ms < taken.until_ms
+        is_at_work = taken is not None and not self.journal.is_left and self.looked_at_ms < taken.until_ms
         return taken if is_at_work else None
 
 
@@ -60,8 +61,11 @@ class Looking:
         names = (name.removeprefix(PREFIX) for name in topics if name.startswith(PREFIX))
         return sorted(name for name in names if "." not in name)
 
+    def register_topic(self, flow: str) -> TopicKeeper[FlowRegister]:
+        return topic_keeper(self.cluster.brokers, PREFIX + flow, KIND, FlowRegister, PATIENCE_MS)
+
     async def register(self, flow: str) -> FlowRegister:
-        return await topic_keeper(self.cluster.brokers, PREFIX + flow, KIND, FlowRegister, PATIENCE_MS).read()
+        return await self.register_topic(flow).read()
 
     async def journal(self, flow: str, stage: str, cell: int) -> Journal:
         found = Journal()
@@ -81,7 +85,8 @@ class Looking:
                     if name in known and cell < len(known[name].partitions)
                 ]
                 starts = await end_offsets(self.cluster.brokers, there, EARLIEST)
-                journal = await self.journal(flow, stage.stage, cell)
+                is_there = f"{PREFIX}{flow}.{stage.stage}" in known
+                journal = await self.journal(flow, stage.stage, cell) if is_there else Journal()
                 ends = await end_offsets(self.cluster.brokers, there)
                 commit = journal.commit
                 inputs = [
@@ -93,7 +98,7 @@ class Looking:
                     )
                     for index, name in enumerate(sources[stage.stage])
                 ]
-                yield CellLook(stage.stage, cell, journal, inputs)
+                yield CellLook(stage.stage, cell, journal, inputs, CLOCK.now().wall_ms)
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ class Progress:
         self._about: dict[str, Any] = {"name": flow}
         self._since_s = self._line_s = monotonic_s()
         self._records = 0
+        self.is_paused = False
 
     def began(self, flow_id: str, run_id: str) -> None:
         self._about |= {"id": flow_id, "runId": run_id}
@@ -78,4 +79,5 @@ class Progress:
             f"commit {each['commits']:,}"
             for name, each in stages
         ]
-        return f"flow {last['name']}: {last['processedRowsPerSecond']:,.0f} records/s; " + "; ".join(parts)
+        name = f"{last['name']} (paused)" if self.is_paused else last["name"]
+        return f"flow {name}: {last['processedRowsPerSecond']:,.0f} records/s; " + "; ".join(parts)
