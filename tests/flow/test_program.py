@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from oncelog.flow import Context, Flow, Stopped, Topic, json_of, one_of, text
+from oncelog.flow import Context, Flow, Stopped, Topic, json_of, one_of, optional, text
 from tests.repo.tree import ROOT
 
 NOON_MS = 1_700_000_000_000
@@ -39,6 +39,7 @@ class Balance:
 
 events = Topic("events", text, one_of(Order, Payment), partitions=2)
 ledger = Topic("ledger", text, one_of(Order, Payment), partitions=3)
+ledger_of_orders = Topic("ledger-of-orders", text, json_of(Order), partitions=3)
 balances = Topic("balances", text, json_of(Balance), partitions=2)
 
 
@@ -152,6 +153,19 @@ def test_a_flow_can_be_sent_to_another_process() -> None:
     there = pickle.loads(cloudpickle.dumps(flow))
     assert there.code == flow.code
     assert there.simulate(SENT)[balances] == flow.simulate(SENT)[balances]
+
+
+def test_records_without_keys_are_taken_where_the_key_may_be_null() -> None:
+    keyless = Topic("keyless", optional(text), json_of(Order), partitions=2)
+    copied = Topic("copied", optional(text), json_of(Order), partitions=2)
+    flow = Flow("f", version="1")
+    orders = flow.read(keyless)
+    orders.write(copied)
+    orders.through(ledger_of_orders, key=lambda order: order.customer).step("owed", Owed, book).write(balances)
+    sent = [keyless.sent(None, Order("anna", amount), amount) for amount in (1, 2)]
+    written = flow.simulate(sent, crashes=True)
+    assert [balance.owed for _, balance in written[balances]] == [1, 3]
+    assert len(written[copied]) == 2
 
 
 WRONG = """

@@ -47,7 +47,7 @@ def json_of(kind: type[T]) -> Codec[T]:
 
 
 def optional(codec: Codec[T]) -> Codec[T | None]:
-    """For values that may be null."""
+    """For values that may be null, and for keys of records that may have none."""
     encode = cast(Callable[[T | None], bytes], codec.encode)
     return Optional(f"optional {codec.name}", encode, codec.decode, (optional, (codec,)))
 

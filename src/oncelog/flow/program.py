@@ -63,7 +63,8 @@ class Topic(Generic[K, V]):
 
     def sent(self, key: K, value: V, at_ms: int = 0, headers: Headers = ()) -> Sent:
         data = None if value is None and self.value.takes_null else self.value.encode(value)
-        return Sent(self, self.key.encode(key), data, at_ms, headers)
+        raw = None if key is None and self.key.takes_null else self.key.encode(key)
+        return Sent(self, raw, data, at_ms, headers)
 
     def partition_of(self, key: bytes) -> int:
         """As Java's producer places it."""

@@ -30,7 +30,8 @@ TIMER: Final = b"timer@"  # in the place of a source
 class Route:
     """The partitions of one output topic, and what is on its way to each."""
 
-    def __init__(self, sink: Sink, *, is_held: bool) -> None:
+    def __init__(self, sink: Sink, cell: int, *, is_held: bool) -> None:
+        self._cell = cell
         self.topic = sink.topic
         self.is_held = is_held
         self.tells_source = sink.tells_source
@@ -47,7 +48,9 @@ class Route:
             self.known.clear()
 
     def partition_of(self, key: bytes) -> int:
-        found = self.known[key] = self.topic.partition_of(key)
+        """What has no key stays where it comes from, as far as there are partitions."""
+        found = self._cell % self.topic.partitions if key is None else self.topic.partition_of(key)
+        self.known[key] = found
         return found
 
     def take_back(self, partition: int) -> None:
@@ -88,6 +91,7 @@ class PartWork(Work):
     """One for each life of a cell."""
 
     def __init__(self, part: Part, cell: int) -> None:
+        self._cell = cell
         self.key = b""
         self.time_ms = 0
         self.watermark_ms = -1
@@ -166,7 +170,8 @@ class PartWork(Work):
             return
         branch, self._source, push = self._inputs[input]
         decode_key, decode_value = branch.source.key.decode, branch.source.value.decode
-        takes_null, trail = branch.source.value.takes_null, self._trail
+        takes_null_key, takes_null = branch.source.key.takes_null, branch.source.value.takes_null
+        trail = self._trail
         self._records = records
         rows = zip(records.offsets, records.keys, records.values, records.times, strict=True)
         while True:  # once, and once more behind each record that is dead
@@ -174,9 +179,9 @@ class PartWork(Work):
                 for self.offset, key, value, self.time_ms in rows:
                     if trail:
                         trail.clear()
-                    if key is None or (value is None and not takes_null):
+                    if (key is None and not takes_null_key) or (value is None and not takes_null):
                         raise ValueError(f"it has no {'key' if key is None else 'value'}")
-                    self.key, self._item = key, decode_key(key)
+                    self.key, self._item = key, None if key is None else decode_key(key)  # type: ignore[assignment]
                     push(self._item, None if value is None else decode_value(value))
                 return
             except Exception as error:
@@ -303,7 +308,7 @@ class PartWork(Work):
 
     def _emit(self, sink: Sink, *, is_held: bool) -> Push:
         topic, key_of, tells_source = sink.topic, sink.key, sink.tells_source
-        route = self._routes.setdefault((topic.name, is_held), Route(sink, is_held=is_held))
+        route = self._routes.setdefault((topic.name, is_held), Route(sink, self._cell, is_held=is_held))
         encode_key, encode_value, takes_null = topic.key.encode, topic.value.encode, topic.value.takes_null
         trail = self._trail
 

@@ -58,6 +58,10 @@ class StepStates:
 
     def load(self, key: bytes) -> Any:
         """Of one that is not among the objects."""
+        if key is None:
+            raise ValueError(
+                "it has no key, and a step keeps its state by the key: give it one (`through(topic, key=)`)"
+            )
         stands = self._committed.get(self.prefix + key)
         if stands is not None:
             return self.decode(stands, self.codec.decode)
