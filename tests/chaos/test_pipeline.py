@@ -45,6 +45,7 @@ def test_what_the_user_says_of_the_session_goes_before_the_cluster_and_that_befo
         (("--cluster",), "--cluster is of the pipeline that --spark puts in between"),
         (("--sink", "sealed"), "--sink is of the pipeline"),
         (("--spark-conf", "spark.a=b"), "--spark-conf is of the pipeline"),
+        (("--flow", "--sink", "sealed"), "it does not write with --sink sealed"),
         (("--spark", "--spark-conf", "spark.a"), "--spark-conf is KEY=VALUE"),
         (("--spark", "--spark-conf", "a=b"), "keys begin with `spark.`"),
         (("--spark", "--spark-conf", "spark.master=spark://mine:7077"), "nothing of yours"),
@@ -57,7 +58,7 @@ def test_what_is_asked_for_wrongly_is_said_before_anything_starts(arguments: tup
 
 
 def test_a_driver_that_ends_again_and_again_is_given_up_with_what_it_said(tmp_path: Path) -> None:
-    order = PipelineOrder("nobody:1", "in", "out", str(tmp_path), "kafka", 1, {"spark.jars.packages": "a:b:c"})
+    order = PipelineOrder("nobody:1", "in", "out", str(tmp_path), "kafka", 1, 1, {"spark.jars.packages": "a:b:c"})
     with Guard() as guard, PipelineLives(guard, tmp_path, order) as lives:
         lives.kill()
         (tmp_path / "pipeline.log").write_text("there is no package\n")

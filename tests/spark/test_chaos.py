@@ -38,6 +38,20 @@ def test_each_row_of_a_pipeline_is_there_once_whoever_is_killed(tmp_path: Path) 
 
 
 @pytest.mark.thorough
+def test_of_a_flow_each_row_and_the_state_are_exact_whoever_is_killed(tmp_path: Path) -> None:
+    targets = frozenset({Target.DRIVER, Target.EXECUTOR, Target.RESPONSES, Target.SERVER})
+    options = Options(
+        messages=120_000, rate=10_000, partitions=2, targets=targets, every=12_000, spark=Pipeline(sink="flow")
+    )
+    found = run(options, tmp_path)
+    assert found.written is not None
+    assert found.written.confirmed == 120_000
+    assert found.verdict is Verdict.EXACT, lines(found)
+    assert {each.target for each in found.happened} == targets
+    assert "through Spark, local, a flow of two stages" in lines(found)
+
+
+@pytest.mark.thorough
 def test_on_a_cluster_the_sealed_sink_writes_each_row_once_while_executors_die(tmp_path: Path) -> None:
     pipeline = Pipeline(sink="sealed", is_cluster=True, rows_a_batch=80_000)
     options = Options(

@@ -16,7 +16,7 @@ from oncelog.chaos.guard import Guard, end
 from oncelog.chaos.life import Life
 from oncelog.chaos.outcome import Pipeline
 from oncelog.chaos.process_tree import command_of, end_session, name_of, parent_of, session_of, ticks_of
-from oncelog.chaos.sinks import KAFKA
+from oncelog.chaos.sinks import FLOW, KAFKA
 from oncelog.chaos.stopped import Stopped
 
 MOST_RESTARTS: Final = 20  # of a driver that ended by itself
@@ -51,7 +51,8 @@ def due_of(numbers: Numbers, messages: int) -> Numbers:
 
 def settings_of(pipeline: Pipeline, of_cluster: Mapping[str, str]) -> dict[str, str]:
     """Spark's own sink is a package, which Spark fetches where nobody says where it lies."""
-    found = {**_SETTINGS, **of_cluster, **pipeline.conf}
+    of_flow = {"spark.master": f"local[{TASKS + 1},8]"} if pipeline.sink == FLOW else {}  # which leaves a slot free
+    found = {**_SETTINGS, **of_flow, **of_cluster, **pipeline.conf}
     if pipeline.sink == KAFKA and not {_JARS, _PACKAGES} & found.keys():
         found[_PACKAGES] = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{version('pyspark')}"
     return found
@@ -68,6 +69,7 @@ class PipelineOrder:
     write: str
     folder: str  # for its checkpoint, and whatever else it keeps
     sink: str
+    partitions: int
     rows_a_batch: int
     settings: dict[str, str]  # of the session
 
@@ -90,7 +92,8 @@ class PipelineLives(Life):
         self.kill()
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "oncelog.chaos.pipeline_job", json.dumps(asdict(self._order))]
+        module = "oncelog.chaos.flow_job" if self._order.sink == FLOW else "oncelog.chaos.pipeline_job"
+        command = [sys.executable, "-m", module, json.dumps(asdict(self._order))]
         self.launch(command, cwd=self._folder)
 
     def kill(self) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from oncelog.chaos.audit import Numbers
 from oncelog.chaos.checkpoint import NONE, batches, is_committed, messages_before, query_of
 from oncelog.chaos.cluster import SparkCluster
 from oncelog.chaos.guard import Guard
@@ -18,7 +19,7 @@ from oncelog.chaos.outcome import Options, Pipeline
 from oncelog.chaos.pipeline import MOST_FALSE_STARTS, MOST_RESTARTS, PipelineLives, PipelineOrder, settings_of
 from oncelog.chaos.plan import Event, Target
 from oncelog.chaos.sinks import DIRECT
-from oncelog.chaos.topics import create_topic, end_offsets
+from oncelog.chaos.topics import create_topic, end_offsets, stored_numbers
 from oncelog.clock import monotonic_s
 from oncelog.spark.sink.lane import topic_of
 
@@ -62,6 +63,7 @@ class PipelineWatch:
                 write=self.topic,
                 folder=str(self._folder),
                 sink=self._told.sink,
+                partitions=self._options.partitions,
                 rows_a_batch=self._told.rows_a_batch,
                 settings=settings_of(self._told, self._cluster.settings if self._cluster is not None else {}),
             )
@@ -77,6 +79,13 @@ class PipelineWatch:
         """What it has made; the direct sink keeps its state in one."""
         query = query_of(self._checkpoint) if self._told.sink == DIRECT else ""
         return [self.topic, *[topic_of(query)] * bool(query)]
+
+    def expect(self, rows: int) -> None:
+        """So many must be written; what the checkpoint says is enough here."""
+
+    def stored(self) -> Iterator[tuple[int, Numbers]]:
+        """What was written, in parts each of which ascends."""
+        return stored_numbers(self._servers, self.topic, self._options.partitions)
 
     def last_words(self) -> str:
         return self._lives.last_words()

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from oncelog.chaos.outcome import Options, Outcome, Pipeline, Verdict
 from oncelog.chaos.plan import Target
-from oncelog.chaos.sinks import KAFKA
+from oncelog.chaos.sinks import FLOW, KAFKA
 
 SHOWN_RUNS: Final = 20
 WORDS: Final = {
@@ -95,7 +95,8 @@ def written_counts(outcome: Outcome) -> dict[str, int]:
 
 
 def pipeline_in_words(pipeline: Pipeline) -> str:
-    sink = "Spark's own sink" if pipeline.sink == KAFKA else f"the {pipeline.sink} sink"
+    named = {KAFKA: "Spark's own sink", FLOW: "a flow of two stages"}
+    sink = named.get(pipeline.sink, f"the {pipeline.sink} sink")
     return f"Spark, {'on a cluster' if pipeline.is_cluster else 'local'}, {sink}"
 
 

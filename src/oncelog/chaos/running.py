@@ -9,6 +9,7 @@ from typing import Final
 
 from oncelog.chaos.audit import Audit
 from oncelog.chaos.faults import in_words
+from oncelog.chaos.flow_watch import FlowWatch
 from oncelog.chaos.guard import Guard
 from oncelog.chaos.outcome import Killed, Options, Outcome, Progress, Sample, Verdict
 from oncelog.chaos.pipeline import due_of
@@ -18,6 +19,7 @@ from oncelog.chaos.processes import ProducerLives, ServerLives
 from oncelog.chaos.proxy import FaultProxy
 from oncelog.chaos.sender_report import Report, Reports
 from oncelog.chaos.sending import Order
+from oncelog.chaos.sinks import FLOW
 from oncelog.chaos.stopped import Stopped
 from oncelog.chaos.topics import check_reach, create_topic, delete_topics, stored_numbers
 from oncelog.client.errors import KafkaException
@@ -97,17 +99,20 @@ class Experiment:
         if options.spark is None:
             return self._send()
         kills, folder = self._pipeline_kills, self._folder / "pipeline"
-        with PipelineWatch(self._guard, folder, self._servers, options, options.spark, kills) as self._pipeline:
+        watching = FlowWatch if options.spark.sink == FLOW else PipelineWatch
+        with watching(self._guard, folder, self._servers, options, options.spark, kills) as self._pipeline:
             self._progress.is_spark_starting = True
             sent = self._send()
             self._enter("the pipeline catches up")
             expected = self._expected()
+            self._pipeline.expect(expected.confirmed)
             while not self._pipeline.is_through() or monotonic_s() - self._moved_s < SETTLE_S:
                 WAIT.wait(self._pace_s)
                 self._look()
-            written_topic, restarts = self._pipeline.topic, self._pipeline.restarts
+            restarts = self._pipeline.restarts
         self._enter("counting")
-        self._take_all(expected, written_topic)
+        for part, numbers in self._pipeline.stored():
+            expected.take(part, numbers)
         happened = sorted({*sent.happened, *self._killed}, key=lambda each: each.seconds)
         seconds = monotonic_s() - self._began_s
         planned, written = self._planned_until_now(), expected.result()
@@ -154,10 +159,6 @@ class Experiment:
             expected.confirm(due_of(numbers, self._options.messages))
         return expected
 
-    def _take_all(self, audit: Audit, topic: str) -> None:
-        for partition, numbers in stored_numbers(self._servers, topic, self._options.partitions):
-            audit.take(partition, numbers)
-
     def _send(self) -> Outcome:
         options = self._options
         with FaultProxy(self._servers, faults_of(self._planned)) as proxy:
@@ -182,7 +183,8 @@ class Experiment:
         seconds = monotonic_s() - self._began_s
         self._sample(is_last=True)
         self._enter("counting")
-        self._take_all(self._audit, options.topic)
+        for partition, numbers in stored_numbers(self._servers, options.topic, options.partitions):
+            self._audit.take(partition, numbers)
         happened = sorted([*wire, *self._killed], key=lambda each: each.seconds)
         result = self._audit.result(sent=self._progress.sent)
         planned = self._planned_until_now()

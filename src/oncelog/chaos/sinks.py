@@ -5,4 +5,5 @@ from typing import Final
 DIRECT: Final = "direct"
 SEALED: Final = "sealed"
 KAFKA: Final = "kafka"  # Spark's own
-SINKS: Final = (DIRECT, SEALED, KAFKA)
+FLOW: Final = "flow"  # no sink: the pipeline is a flow of two stages
+SINKS: Final = (DIRECT, SEALED, KAFKA, FLOW)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from oncelog.chaos.sinks import DIRECT, SINKS
+from oncelog.chaos.sinks import DIRECT, FLOW, SINKS
 from oncelog.cli._chaos_display import Display, Frame, is_plain_ascii, styled
 from oncelog.cli._endings import ended_by_sigterm, failure, forget_stdout, nearest, speaks_to_brokers
 from oncelog.cli.serve import CONSOLE_ADDRESS
@@ -80,12 +80,15 @@ MOST_IN_MINUTES: Final = 200_000_000  # messages that a run by the clock has roo
     help="A pipeline on Spark in between, whose output is counted, too.  [default: no]",
 )
 @click.option(
+    "--flow/--no-flow", "is_flow", help="The same as --spark --sink flow: a flow of two stages.  [default: no]"
+)
+@click.option(
     "--cluster", "is_cluster", is_flag=True, help="With --spark: on a cluster of its own, so that executors are JVMs."
 )
 @click.option(
     "--sink",
     type=click.Choice(SINKS),
-    help="With --spark: who writes; kafka is Spark's own sink.  [default: direct]",
+    help="With --spark: who writes; kafka is Spark's own sink, flow no sink but a flow.  [default: direct]",
 )
 @click.option(
     "--spark-conf",
@@ -141,6 +144,10 @@ def _run(given: dict[str, Any]) -> "Outcome":
     from oncelog.chaos.outcome import Options
     from oncelog.chaos.running import run
 
+    if given["is_flow"]:
+        if given["sink"] not in (None, FLOW):
+            raise click.UsageError(f"--flow is a pipeline of its own: it does not write with --sink {given['sink']}")
+        given |= {"is_spark": True, "sink": FLOW}
     _check_options(given)
     is_saved = given["client"] == "oncelog" and given["idempotence"] == "on"
     targets = _targets(given["kills"], given["servers"], given["is_spark"], is_saved=is_saved)
