@@ -5,6 +5,7 @@ can be, and what is written must be what the functions make of the input once.
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeVar, cast
 
+from oncelog.flow.codecs import raw
 from oncelog.flow.program import Program, Sent, Topic
 from oncelog.flow.simulation.duties import Duty, duties_of
 from oncelog.flow.simulation.engine import Stopped
@@ -48,6 +49,12 @@ class Simulated:
             (decode_key(key or b""), cast(V, None) if value is None else decode_value(value))
             for key, value, _ in self.records(topic)
         ]
+
+    @property
+    def stands(self) -> dict[str, list[Stands]]:
+        """All topics, by their names."""
+        names = sorted({place.topic for place in self._topics})
+        return {name: self.records(Topic(name, raw, raw)) for name in names}
 
     def records(self, topic: Topic[Any, Any]) -> list[Stands]:
         """As bytes, with their headers."""
