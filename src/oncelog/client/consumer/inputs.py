@@ -7,9 +7,10 @@ committed.
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from itertools import chain
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from oncelog.client.consumer.chunk_readers import Position
 from oncelog.client.consumer.decoding import (
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 _log: Final = logging.getLogger("oncelog.client")
 
+T = TypeVar("T")
+
 MOST_TRIES: Final = 3  # of what cannot be read
 
 Headers = Sequence[tuple[bytes, bytes | None]]
@@ -51,6 +54,27 @@ class Piece(NamedTuple):
     times: Sequence[int]
     headers: Sequence[Headers] | None  # None: nobody asked for them, or no record here has any
     next_offset: int
+
+
+def _joined(pieces: list[Piece]) -> Piece | None:
+    """Producers that send at once make batches of a record or two."""
+    if len(pieces) < 2:
+        return pieces[0] if pieces else None
+    headers = None
+    if any(each.headers is not None for each in pieces):
+        headers = _end_to_end(each.headers or [()] * len(each.offsets) for each in pieces)
+    return Piece(
+        _end_to_end(each.offsets for each in pieces),
+        _end_to_end(each.keys for each in pieces),
+        _end_to_end(each.values for each in pieces),
+        _end_to_end(each.times for each in pieces),
+        headers,
+        pieces[-1].next_offset,
+    )
+
+
+def _end_to_end(columns: Iterable[Sequence[T]]) -> list[T]:
+    return list(chain.from_iterable(columns))
 
 
 class Input:
@@ -103,14 +127,16 @@ class Input:
 
     def take(self, most: int) -> Piece | None:
         """What comes next, or None where nothing is there now."""
+        pieces: list[Piece] = []
         try:
-            piece = self._next(most)
+            while most > 0 and (piece := self._next(most)) is not None:
+                pieces.append(piece)
+                most -= len(piece.offsets)
+            if pieces:
+                self._tries = 0
         except Damaged as damaged:
             self._damaged(damaged)
-            return None
-        if piece is not None:
-            self._tries = 0
-        return piece
+        return _joined(pieces)
 
     def _next(self, most: int) -> Piece | None:
         stop_at = LAST_OFFSET if self._stop_at is None else self._stop_at

@@ -1,0 +1,60 @@
+"""An input hands out what is there in one piece, however small the batches are, and passes nothing over."""
+
+from types import SimpleNamespace
+from typing import Any
+
+from oncelog.client.consumer.inputs import Input
+from oncelog.client.fetching.events import Chunk
+from oncelog.records.build import build_batch
+
+
+class Fetched:
+    """In the place of Inputs: what is given back, and what is asked for again."""
+
+    time_header = b"oncelog.time"
+    check_crcs = True
+
+    def __init__(self) -> None:
+        self.again_at: list[int] = []
+
+    def taken(self, chunk: Chunk) -> None:
+        pass
+
+    def again(self, chunk: Chunk, offset: int) -> None:
+        self.again_at.append(offset)
+
+
+def chunk_of(*offsets: int, is_damaged_at: int | None = None) -> Chunk:
+    """A batch of its own for each."""
+    batches = b""
+    for offset in offsets:
+        batch = build_batch([(b"k%d" % offset, b"v", (), 1_000 + offset)], base_offset=offset)
+        if offset == is_damaged_at:
+            batch[-1] ^= 1
+        batches += batch
+    cursor: Any = SimpleNamespace(partition=("t", 0))
+    return Chunk(cursor, 0, offsets[0], -1, offsets[-1] + 1, len(offsets), batches, [])
+
+
+def input_of(inputs: Any, *chunks: Chunk) -> Input:
+    found = Input(inputs, ("t", 0), 0, None, lambda: None, lambda error: None, keeps_telling=False, has_headers=False)
+    found.chunks.extend(chunks)
+    return found
+
+
+def test_small_batches_come_in_one_piece_up_to_as_many_as_are_asked_for() -> None:
+    reading = input_of(Fetched(), chunk_of(0, 1, 2), chunk_of(3, 4))
+    first, second = reading.take(4), reading.take(4)
+    assert first is not None and second is not None and reading.take(4) is None
+    assert (list(first.offsets), first.next_offset) == ([0, 1, 2, 3], 4)
+    assert (list(first.keys), list(first.times)) == ([b"k0", b"k1", b"k2", b"k3"], [1000, 1001, 1002, 1003])
+    assert (list(second.offsets), second.next_offset) == ([4], 5)
+
+
+def test_what_lies_before_damage_comes_first_and_the_damaged_batch_is_asked_for_again() -> None:
+    inputs = Fetched()
+    reading = input_of(inputs, chunk_of(0, 1), chunk_of(2, 3, is_damaged_at=3))
+    piece = reading.take(10)
+    assert piece is not None and list(piece.offsets) == [0, 1, 2]
+    assert inputs.again_at == [3] and reading.position == 3
+    assert reading.take(10) is None
