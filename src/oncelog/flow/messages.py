@@ -13,6 +13,8 @@ from oncelog.slots.messages import LookUp, NeedMetadata, Produce
 from oncelog.slots.register import Record
 from oncelog.slots.replay import Output
 
+Row = tuple[int, bytes | None, bytes | None, int]
+
 
 class Records(NamedTuple):
     """Input of one partition, in its order, as columns."""
@@ -27,6 +29,9 @@ class Records(NamedTuple):
         offsets, keys, values, times, headers = self
         here = slice(first, end)
         return Records(offsets[here], keys[here], values[here], times[here], headers and headers[here])
+
+    def rows(self) -> Iterator[Row]:
+        return zip(self.offsets, self.keys, self.values, self.times, strict=True)
 
 
 class Outputs(NamedTuple):

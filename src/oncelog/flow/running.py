@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from oncelog.flow.codecs import Codec
 from oncelog.flow.formats import ERROR, SOURCE, STAGE, TIME
-from oncelog.flow.messages import EMPTY, HourRows, Outputs, Records, Stepped, Unworkable, Work
+from oncelog.flow.messages import EMPTY, HourRows, Outputs, Records, Row, Stepped, Unworkable, Work
 from oncelog.flow.program import Branch, FileSink, Node, Part, Sink
 from oncelog.flow.scope import Kept, PlainHeaders, Push, Scope
 from oncelog.flow.stepping import Old, StepStates, TimedStates, Trail
@@ -112,6 +112,7 @@ class PartWork(Work):
         self._trail: Trail | None = [] if self._dead else None
         self._states: dict[str, StepStates] = {}
         self._timed: list[TimedStates] = []
+        self._taken = 0  # of the records, where there are timers
         self._routes: dict[tuple[str, bool], Route] = {}
         self._rows = None if part.files is None else rows_of(part.files, part.branches[0], cell, self, self._trail)
         shared = self._behind(part.root) if self._rows is None else self._rows.push
@@ -139,9 +140,10 @@ class PartWork(Work):
         branch = self._branch = self._inputs[input].branch
         try:
             if self._timed:
-                taken = self._run_by_time(input, records, most)
+                self._run(input, records, self._by_time(input, records, most))
+                taken = self._taken
             else:
-                self._run(input, records)
+                self._run(input, records, records.rows())
                 taken = len(records.offsets)
                 if taken and not branch.is_derived:
                     self.mark(input, max(records.times) - branch.wait_ms)
@@ -164,7 +166,7 @@ class PartWork(Work):
         self.late += sum(len(each.rows) for each in found if each.is_late)
         return found
 
-    def _run(self, input: int, records: Records) -> None:
+    def _run(self, input: int, records: Records, rows: Iterator[Row]) -> None:
         if self._rows is not None and self._rows.is_plain:
             self._rows.add(records)
             return
@@ -173,7 +175,6 @@ class PartWork(Work):
         takes_null_key, takes_null = branch.source.key.takes_null, branch.source.value.takes_null
         trail = self._trail
         self._records = records
-        rows = zip(records.offsets, records.keys, records.values, records.times, strict=True)
         while True:  # once, and once more behind each record that is dead
             try:
                 for self.offset, key, value, self.time_ms in rows:
@@ -218,18 +219,22 @@ class PartWork(Work):
             where, remedy = f"the timer of {self.key!r} at {self.time_ms}", "Mend the function"
         return Unworkable(f"{where}: {type(error).__name__}: {error}. {remedy}")
 
-    def _run_by_time(self, input: int, records: Records, most: int) -> int:
-        """What is due comes between the records, in the order of time and key."""
-        branch = self._inputs[input].branch
+    def _by_time(self, input: int, records: Records, most: int) -> Iterator[Row]:
+        """What is due comes between the records, in the order of time and key: when the next one is asked for."""
+        branch, source, _ = self._inputs[input]
+        self._taken = 0
         fired = self._fire(most)
-        for at, time_ms in enumerate(records.times):
+        for row in records.rows():
             if fired >= most:
-                return at
-            self._run(input, records.part(at, at + 1))
-            if not branch.is_derived and time_ms - branch.wait_ms > self.marks[input]:
-                self.mark(input, time_ms - branch.wait_ms)
-            fired += self._fire(most - fired)
-        return len(records.offsets)
+                return
+            self._source = source
+            yield row
+            self._taken += 1
+            mark_ms = row[3] - branch.wait_ms
+            if mark_ms > self.marks[input] and not branch.is_derived:
+                self.mark(input, mark_ms)
+            if any(states.due and states.due[0][0] <= self.watermark_ms for states in self._timed):
+                fired += self._fire(most - fired)
 
     def _fire(self, most: int) -> int:
         for fired in range(most):
