@@ -19,7 +19,7 @@ from oncelog.client import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
 USERS = 10_000
 VALUE_BYTES = 88
-MOST_ROWS = 100_000
+MOST_ROWS = 10_000
 PATIENCE_S = 150.0
 LATENCY_RATE = 1_000
 WARM_UP_S = 8.0
