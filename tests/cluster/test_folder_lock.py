@@ -1,7 +1,10 @@
 """One server per data folder, whatever became of the last one."""
 
+import errno
+import fcntl
 import os
 import signal
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +15,7 @@ import pytest
 
 from oncelog.clock import ManualClock
 from oncelog.cluster import DamagedFolder, FileCluster, FolderInUse, FolderLock
+from oncelog.cluster.folder_lock import no_server_in
 from oncelog.log.disk import RealDisk
 
 HOLDER = """
@@ -53,6 +57,52 @@ def test_a_second_server_is_refused_and_told_the_process_id_of_the_first(tmp_pat
             open_cluster(tmp_path)
         assert refused.value.process_id == holder.pid
         assert not (tmp_path / "server.meta").exists(), "nothing was touched"
+
+
+def test_a_lock_whose_file_was_removed_is_held_on(tmp_path: Path) -> None:
+    """Two servers would write over each other's records."""
+    with another_process_with_the_lock(tmp_path) as holder:
+        (tmp_path / ".lock").unlink()
+        for _ in range(2):  # the first has made the file anew
+            with pytest.raises(FolderInUse, match="in use by another process: stop that first, or name another folder"):
+                open_cluster(tmp_path)
+        with pytest.raises(FolderInUse), no_server_in(str(tmp_path)):
+            raise AssertionError("it runs")
+        holder.kill()
+        holder.wait(30)
+        open_cluster(tmp_path).close()
+
+
+@pytest.mark.parametrize("number", [errno.EBADF, errno.ENOLCK])
+def test_where_only_files_can_be_locked_the_file_is_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """As over NFS."""
+    flock = fcntl.flock
+
+    def of_files_only(fd: int, kind: int) -> None:
+        if stat.S_ISDIR(os.fstat(fd).st_mode):
+            raise OSError(number, os.strerror(number))
+        flock(fd, kind)
+
+    monkeypatch.setattr(fcntl, "flock", of_files_only)
+    first = open_cluster(tmp_path)
+    with pytest.raises(FolderInUse):
+        open_cluster(tmp_path)
+    first.close()
+    open_cluster(tmp_path).close()
+
+
+def test_on_a_full_disk_the_lock_is_taken_and_nobody_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", full)
+        lock = FolderLock(str(tmp_path))
+    with pytest.raises(FolderInUse, match="in use by another process"):
+        FolderLock(str(tmp_path))
+    lock.release()
 
 
 def test_after_kill_9_the_next_server_starts(tmp_path: Path) -> None:
