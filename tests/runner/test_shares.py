@@ -52,3 +52,30 @@ def test_what_one_start_began_ends_when_the_register_says_so(servers: str, topic
     assert monotonic() - began_s < 10
     thread.run(driver.close())
     thread.stop()
+
+
+def test_processes_that_share_by_a_group_take_over_from_one_that_leaves(servers: str, topic: str) -> None:
+    billing = Billing(topic, servers)
+    billing.make_topics()
+    first = billing.flow().start(billing.properties, share=True)
+    billing.send(range(200))
+    second = billing.flow().start(billing.properties, share=True)
+    billing.send(range(200, 400))
+    first.stop()
+    billing.send(range(400, 500))
+    second.stop()
+    assert first.exception() is None
+    assert second.exception() is None
+    billing.flow().run(billing.properties, share=True, until="end")
+    billing.check(500)
+
+
+def test_processes_that_share_by_a_group_come_to_the_end_together(servers: str, topic: str) -> None:
+    billing = Billing(topic, servers)
+    billing.make_topics()
+    billing.send(range(300))
+    runs = [billing.flow().start(billing.properties, share=True, until="end", run_id="noon") for _ in range(2)]
+    for run in runs:
+        run.await_termination(120)
+        assert not run.is_active
+    billing.check(300)

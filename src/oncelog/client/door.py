@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from oncelog.client.fetching.values import OffsetFound as OffsetFound
     from oncelog.client.groups.commits import ToCommit as ToCommit
     from oncelog.client.groups.commits import commit_offsets as commit_offsets
+    from oncelog.client.groups.coordinator import Group as Group
     from oncelog.client.groups.membership_steps import Member as Member
     from oncelog.client.net.brokers import Brokers as Brokers
     from oncelog.client.net.loop_thread import LoopThread as LoopThread
@@ -99,6 +100,7 @@ _HOMES: Final = {
         "ToCommit",
         "commit_offsets",
     ),
+    "oncelog.client.groups.coordinator": ("Group",),
     "oncelog.client.groups.membership_steps": ("Member",),
     "oncelog.client.net.brokers": ("Brokers",),
     "oncelog.client.net.loop_thread": ("LoopThread",),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from oncelog.client import KafkaException
-from oncelog.client.door import Member, Tasks, ToCommit, commit_offsets
+from oncelog.client.door import Brokers, Member, Tasks, ToCommit, commit_offsets
 from oncelog.flow.description import Limits
 from oncelog.flow.errors import FlowFailed, FlowRefused
 from oncelog.flow.formats import Tenancy
@@ -177,6 +177,15 @@ class Engine:
             await self._cluster.close()
         if self.failure is not None:
             raise self.failure
+
+    @property
+    def brokers(self) -> Brokers:
+        return self._cluster.brokers
+
+    @property
+    def are_all_over(self) -> bool:
+        """Of a run that comes to an end: the cells of all stages are there, wherever they are held."""
+        return all(each.is_over for each in self._cells(self.layout.stages))
 
     @property
     def failure(self) -> FlowFailed | None:

@@ -16,6 +16,7 @@ from oncelog.runner.agreeing import Agreed
 from oncelog.runner.engine import Engine
 from oncelog.runner.layout import Layout
 from oncelog.runner.progress import Progress
+from oncelog.runner.sharing import SharingEngine
 from oncelog.waiting import until_set
 
 END: Final = "end"
@@ -23,11 +24,17 @@ LINE_EVERY_S: Final = 1.0
 
 
 def start(
-    program: Program, properties: Mapping[str, Any], *, until: str | None = None, run_id: str | None = None
+    program: Program,
+    properties: Mapping[str, Any],
+    *,
+    until: str | None = None,
+    run_id: str | None = None,
+    share: bool = False,
 ) -> "Run":
     """Returns when its topics are as they should be and its cells are at work; raises FlowRefused where they cannot
-    be."""
-    return Run(Engine(program, properties, run_id, until_end=has_end(until)))
+    be. With `share` other processes may do the same, and all share the cells."""
+    engine = SharingEngine if share else Engine
+    return Run(engine(program, properties, run_id, until_end=has_end(until)))
 
 
 def has_end(until: str | None) -> bool:

@@ -1,0 +1,167 @@
+"""A flow in several processes, which share its cells as members of a group: each cell is a partition of its journal.
+
+The group says who is to hold what; that nobody else does is the journals' matter, as everywhere. At each rebalance a
+member commits what it has in hand, says goodbye, and begins with what it is given then.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from oncelog.client import KafkaError
+from oncelog.client.door import CONSUMER, Group, Tasks, consumer_settings, for_role
+from oncelog.flow.errors import FlowFailed
+from oncelog.flow.formats import Tenancy
+from oncelog.flow.program import Program
+from oncelog.runner.agreeing import Agreed
+from oncelog.runner.engine import OUTRANKED, Engine, Share
+from oncelog.runner.layout import Layout
+from oncelog.runner.life import CLOCK
+from oncelog.runner.progress import Progress
+
+_log: Final = logging.getLogger("oncelog.flow")
+
+PROTOCOL_TYPE: Final = "oncelog.flow"  # so that no consumer joins by mistake
+# Ranges: the cells of one number of all stages come to one member, whose outputs then have a short way.
+STRATEGY: Final = "range"
+POLL_EVERY_S: Final = 1.0
+AGAIN_S: Final = 1.0  # where clocks differ, a cell may have been held by one whose clock is ahead
+
+Partition = tuple[str, int]
+
+
+class SharingEngine:
+    """A `Running`, and the listener of its group."""
+
+    def __init__(self, program: Program, properties: Mapping[str, Any], run_id: str | None, *, until_end: bool) -> None:
+        self._program, self._properties, self._until_end = program, dict(properties), until_end
+        watching = Share({}, Tenancy(CLOCK.now().wall_ms, 0), follows_all=True)
+        self._watch = Engine(program, properties, run_id, until_end=until_end, share=watching)
+        self._stages = {stage.journal: stage.name for stage in self._watch.layout.stages}
+        self._wake: Callable[[Callable[[], None]], object]
+        self._group: Group | None = None
+        self._held: frozenset[Partition] = frozenset()
+        self._engine: Engine | None = None
+        self._tasks = Tasks()
+        self._failures: list[str] = []
+        self.done: asyncio.Event
+
+    @property
+    def layout(self) -> Layout:
+        return self._watch.layout
+
+    @property
+    def agreed(self) -> Agreed:
+        return self._watch.agreed
+
+    @property
+    def progress(self) -> Progress:
+        return self._watch.progress
+
+    @property
+    def failure(self) -> FlowFailed | None:
+        return FlowFailed("\n".join(dict.fromkeys(self._failures))) if self._failures else None
+
+    # --- its life
+
+    async def begin(self, wake: Callable[[Callable[[], None]], object]) -> None:
+        self.done, self._wake = asyncio.Event(), wake
+        await self._watch.begin(wake)
+        if self._watch.done.is_set():
+            self.done.set()
+            return
+        given = {
+            **self._properties,
+            "group.id": self.layout.register,
+            "group.protocol.type": PROTOCOL_TYPE,
+            "partition.assignment.strategy": STRATEGY,
+        }
+        self._group = Group(consumer_settings(for_role(given, CONSUMER)), self._watch.brokers, self)
+        self._group.subscribe(self._stages)
+        self._tasks.begin(self._poll())
+
+    async def _poll(self) -> None:
+        assert self._group is not None
+        while True:
+            self._group.polled()
+            if self._until_end and self._watch.are_all_over:
+                break
+            await asyncio.sleep(POLL_EVERY_S)
+        self.done.set()
+
+    def stop(self) -> None:
+        self.done.set()
+
+    async def close(self) -> None:
+        try:
+            await self._tasks.close()
+            if self._group is not None:
+                await self._group.leave()
+            await self._let_go()
+            if self._until_end and self._watch.are_all_over and not self.agreed.is_finished:
+                await self._watch.agreement.finish(self.agreed.run_id)
+        finally:
+            await self._watch.close()
+        if self.failure is not None:
+            raise self.failure
+
+    # --- what the group says
+
+    async def revoked(self, partitions: frozenset[Partition], *, is_lost: bool) -> None:
+        self._held -= partitions
+        await self._let_go()
+
+    async def assigned(self, added: frozenset[Partition]) -> None:
+        await self._let_go()
+        self._held |= added
+        if self._held:
+            await self._hold()
+
+    def failed(self, error: KafkaError) -> None:
+        if error.fatal():
+            self._failures.append(f"flow {self.layout.flow}: its group cannot go on: {error.str()}")
+            self.done.set()
+        else:
+            _log.warning("flow %s: %s", self.layout.flow, error.str())
+
+    async def _hold(self) -> None:
+        cells: dict[str, list[int]] = {}
+        for journal, cell in sorted(self._held):
+            cells.setdefault(self._stages[journal], []).append(cell)
+        # A later assignment has a later time.
+        share = Share(cells, Tenancy(CLOCK.now().wall_ms, 0))
+        engine = Engine(self._program, self._properties, self.agreed.run_id, until_end=self._until_end, share=share)
+        await engine.begin(self._wake)
+        self._engine = engine
+        self._tasks.begin(self._look_at(engine))
+
+    async def _look_at(self, engine: Engine) -> None:
+        """It ends by itself where its cells are at their end, or cannot go on."""
+        await engine.done.wait()
+        if self._engine is not engine:
+            return
+        failure = engine.failure
+        if failure is None:
+            return
+        if OUTRANKED in str(failure):
+            await asyncio.sleep(AGAIN_S)
+            if self._engine is engine:
+                await self._let_go()
+                await self._hold()
+            return
+        self._failures.append(str(failure))
+        if not self._until_end:
+            self.done.set()
+
+    async def _let_go(self) -> None:
+        engine, self._engine = self._engine, None
+        if engine is None:
+            return
+        engine.stop()
+        await engine.done.wait()
+        try:
+            await engine.close()
+        except FlowFailed as failed:
+            if OUTRANKED not in str(failed):
+                self._failures.append(str(failed))
