@@ -86,6 +86,17 @@ def _one_successor_after_the_other(_: Change) -> Any:
     return learn
 
 
+def _names_no_successor(real: Any) -> Any:
+    """It goes on in the chain that it made up itself."""
+
+    def take_over(cell: Holding, pids: Sequence[int] = ()) -> None:
+        if pids:
+            cell.journal.chain.append(pids[0])
+        real(cell)
+
+    return take_over
+
+
 def _always_joins(real: Any) -> Any:
     def read(journal: Journal, batches: Sequence[JournalBatch], up_to: int | None = None) -> bool:
         real(journal, batches, up_to)
@@ -270,6 +281,16 @@ MUTANTS: Final = (
         "the chain of journal pids in no one record",
         PLANNED,
         ((Journal, "_learn_the_writers", _one_successor_after_the_other),),
+    ),
+    Mutant(
+        "work under the last epoch of a journal pid",
+        PLANNED,
+        ((table.TABLE[State.CATCHING_UP], Event.SUCCESSOR, lambda _: table.TABLE[State.CATCHING_UP][Event.OWN]),),
+    ),
+    Mutant(
+        "a journal pid after the other without a name of the next one",
+        PLANNED,
+        ((table.TABLE[State.SUCCEEDING], Event.GRANTED, lambda row: (_names_no_successor(row[0]), row[1])),),
     ),
     Mutant("no look for gaps in what a copy is joined with", PLAIN, ((Journal, "read", _always_joins),)),
     Mutant("a commit before the acknowledgements", PLAIN, ((Holding, "is_drained", _positions_at_the_send),)),

@@ -1,10 +1,25 @@
 """What processes of a flow agree on: of facts that exclude each other the first counts, for everybody."""
 
+from collections.abc import Callable
+from random import Random
+
 import pytest
 
 from oncelog.flow.formats import Unreadable
-from oncelog.flow.register import Cells, Control, Finished, FlowEntry, FlowRegister, Identity, Order, Run, encoded
+from oncelog.flow.register import (
+    Cells,
+    Control,
+    Finished,
+    FlowEntry,
+    FlowRegister,
+    Identity,
+    Order,
+    Run,
+    encoded,
+    subject_of,
+)
 from oncelog.slots.register import Outcome, Record
+from tests.depth import deeper, scaled
 
 PARTS = [("orders", "orders", "totals")]
 
@@ -65,3 +80,77 @@ def test_what_is_damaged_is_refused_and_what_is_foreign_passed_over() -> None:
     register = FlowRegister()
     register.read([Record(0, b"hello", b"world")])
     assert register.next_offset == 1
+
+
+# --- several processes begin one flow at once
+
+
+class Beginner:
+    """A process: it reads, and appends what is not decided. An answer may be lost, and then it appends again."""
+
+    def __init__(self, name: str, log: "SharedLog", key_of: Callable[[FlowEntry, int], tuple[bytes, bytes]]) -> None:
+        self.name, self.log, self.key_of = name, log, key_of
+        self.known = FlowRegister()
+        self.attempts = 0
+        self.due: list[FlowEntry] = [
+            Identity(nonce=name, parts=[("orders", "orders", name)]),
+            Cells(nonce=name, stage="orders", cells=ord(name) - 95),
+            Run(nonce=name, run="monday", code="7", ends={"orders": [ord(name)]}),
+        ]
+
+    def turn(self, random: Random) -> None:
+        self.known.read(self.log.after(self.known.next_offset))
+        if self.due and self.known.outcome(subject_of(self.due[0]), self.name) is not Outcome.OPEN:
+            self.due.pop(0)
+        if self.due:
+            for _ in range(random.choice((0, 1, 1, 1, 2))):  # lost on its way, stored, sent again
+                self.attempts += 1
+                self.log.append(*self.key_of(self.due[0], self.attempts))
+
+    def agreed(self) -> tuple[object, ...]:
+        return self.known.identity, self.known.cells("orders"), self.known.run("monday")
+
+
+class SharedLog:
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.end = 0
+
+    def append(self, key: bytes, value: bytes) -> None:
+        self.records.append(Record(self.end, key, value))
+        self.end += 1
+
+    def after(self, offset: int) -> list[Record]:
+        return [record for record in self.records if record.offset >= offset]
+
+    def compact(self) -> None:
+        newest = {record.key: record.offset for record in self.records}
+        self.records = [record for record in self.records if newest[record.key] == record.offset]
+
+
+def begun_at_once(seed: int, key_of: Callable[[FlowEntry, int], tuple[bytes, bytes]] = encoded) -> set[str]:
+    """What those came to, each by what it read, and one that comes later."""
+    random, log = Random(seed), SharedLog()
+    processes = [Beginner(name, log, key_of) for name in "abc"]
+    while any(each.due for each in processes):
+        random.choice(processes).turn(random)
+        if random.random() < 0.3:
+            log.compact()
+    late = Beginner("d", log, key_of)
+    late.due.clear()
+    for each in (*processes, late):
+        each.turn(random)
+    return {repr(each.agreed()) for each in (*processes, late)}
+
+
+@deeper
+def test_processes_that_begin_one_flow_at_once_agree_on_everything() -> None:
+    assert all(len(begun_at_once(seed)) == 1 for seed in range(scaled(200)))
+
+
+def test_with_one_key_for_all_who_ask_compaction_lets_them_disagree() -> None:
+    def one_key(entry: FlowEntry, attempt: int) -> tuple[bytes, bytes]:
+        key, value = encoded(entry)
+        return key[:1], value
+
+    assert any(len(begun_at_once(seed, one_key)) > 1 for seed in range(200))

@@ -7,6 +7,7 @@ import pytest
 from oncelog.flow import Context, Flow, Stopped, Topic, Window, json_of, one_of, text
 from oncelog.flow.program import Sent
 from oncelog.flow.simulating import Simulated
+from oncelog.flow.simulation.world import World
 from tests.depth import deeper, scaled
 from tests.flow.mutants import MUTANTS, Mutant
 
@@ -35,6 +36,7 @@ orders = Topic("orders", text, json_of(Order))
 payments = Topic("payments", text, json_of(Payment))
 ledger = Topic("ledger", text, one_of(Order, Payment), partitions=2)
 ordered = Topic("ordered", text, json_of(Order), partitions=2)
+sums_of_all = Topic("sums-of-all", text, json_of(Owed))
 balances = Topic("balances", text, json_of(Owed), partitions=2)
 sums = Topic("sums", text, json_of(Window[Owed]))
 
@@ -156,6 +158,18 @@ SEEN = {"a commit before the acknowledgements", "the epoch of the outputs raised
 def test_a_cell_that_breaks_a_rule_is_found(mutant: Mutant) -> None:
     with mutant.applied():
         assert told(merging(), SENT, crashes=True)[0].startswith("f, stage all, cell 0")
+
+
+def test_cells_that_write_under_one_producer_id_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(World, "new_pids", lambda world, how_many: range(1 << 32, (1 << 32) + how_many))
+    flow = Flow("f", version="1")
+    flow.read(ledger).map(lambda event: Owed(event.amount)).write(balances)
+    sent = [ledger.sent(name, Order(name, 1)) for name in ("anna", "bert", "carl", "dora")]
+    assert {balances.partition_of(each.key or b"") for each in sent} == {0, 1}
+    flow.simulate(sent)  # each writes in a partition of its own
+    flow = Flow("f", version="1")
+    flow.read(ledger).map(lambda event: Owed(event.amount)).through(sums_of_all, key=lambda _: "all").write(balances)
+    assert told(flow, sent, crashes=True)[0].startswith("f, stage ledger, cell 1")
 
 
 # --- misuse
