@@ -13,7 +13,7 @@ import sys
 
 GIVE_WAY_S = 0.0005
 COLLECT_S = 1.0
-YOUNG, MIDDLE, NEVER = 5_000, 2, 2**31 - 1  # 15,000 objects at a time: some 3 ms
+YOUNG, MIDDLE, NEVER = 2_000, 2, 2**31 - 1  # 6,000 objects at a time: a few ms
 
 
 async def keep_pauses_short() -> None:
