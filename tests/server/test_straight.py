@@ -237,7 +237,7 @@ def test_nothing_overtakes_what_the_transport_has_still_to_send(
     def ask_twice() -> None:
         connection = Connection(server.service.connections, "PLAINTEXT")
         connection.connection_made(cast(Any, transport))
-        connection.get_buffer(-1)[: 2 * len(frame)] = 2 * frame
+        cast(memoryview, connection.get_buffer(-1))[: 2 * len(frame)] = 2 * frame
         connection.buffer_updated(2 * len(frame))
         connection.connection_lost(None)
 

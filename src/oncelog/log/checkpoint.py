@@ -60,12 +60,6 @@ class Checkpointer:
             self._logs.remove(log)
             log.behind.settle()
 
-    def appended(self, size_bytes: int, now: Now) -> None:
-        """By every commit."""
-        self.behind_bytes += size_bytes
-        if self.behind_bytes >= self.forced_bytes:
-            self.force(now)
-
     def settled(self, size_bytes: int) -> None:
         self.behind_bytes -= size_bytes
 
@@ -127,8 +121,12 @@ class Behind:
         self.size_bytes = size_bytes
 
     def appended(self, size_bytes: int, now: Now) -> None:
+        """By every commit."""
         self.size_bytes += size_bytes
-        self._checkpointer.appended(size_bytes, now)
+        checkpointer = self._checkpointer
+        checkpointer.behind_bytes += size_bytes
+        if checkpointer.behind_bytes >= checkpointer.forced_bytes:
+            checkpointer.force(now)
 
     def settle(self) -> None:
         """They are a flush's business from here on."""

@@ -134,14 +134,10 @@ class Bodies:
         self._checks = Checks(checks)
         self._loops: Any = None
         self._may_fetch = self._checks is Checks.COMPILED and _has_loops()
+        self.is_off = self._checks is Checks.OFF  # then only that is looked into of which a topic asks something
         self.is_fetching = False
         self._walked_records = 0
         self._counted_since_ms = 0
-
-    @property
-    def is_off(self) -> bool:
-        """Whether only that is looked into of which a topic asks something."""
-        return self._checks is Checks.OFF
 
     @property
     def is_compiled(self) -> bool:

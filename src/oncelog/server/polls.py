@@ -14,30 +14,30 @@ MOST_AWAITED: Final = 1_000_000  # partitions, of all fetches that wait: some 35
 class Polls:
     """A look at those that wait costs nothing until the first of them has enough."""
 
-    __slots__ = ("_least_bytes", "_waiting")
+    __slots__ = ("_least_bytes", "waiting")
 
     def __init__(self) -> None:
-        self._waiting: dict[Callable[[], None], int] = {}
+        self.waiting: dict[Callable[[], None], int] = {}
         self._least_bytes = NEVER  # no more than the least that one of them waits for
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self.waiting)
 
     def add(self, poll: Callable[[], None], appended_bytes: int) -> None:
-        self._waiting[poll] = appended_bytes
+        self.waiting[poll] = appended_bytes
         self._least_bytes = min(self._least_bytes, appended_bytes)
 
     def discard(self, poll: Callable[[], None]) -> None:
-        self._waiting.pop(poll, None)
+        self.waiting.pop(poll, None)
 
     def wake(self, appended_bytes: int) -> None:
         """Those are called, and forgotten, that wait for no more than this."""
         if appended_bytes < self._least_bytes:
             return
-        due = [poll for poll, wanted_bytes in self._waiting.items() if wanted_bytes <= appended_bytes]
+        due = [poll for poll, wanted_bytes in self.waiting.items() if wanted_bytes <= appended_bytes]
         for poll in due:
-            del self._waiting[poll]
-        self._least_bytes = min(self._waiting.values(), default=NEVER)
+            del self.waiting[poll]
+        self._least_bytes = min(self.waiting.values(), default=NEVER)
         for poll in due:
             poll()
 

@@ -412,7 +412,7 @@ class Producing:
             if self._waits_for_disk:
                 self._broker.flusher.request(partition)
         for partition in touched:  # only now: what is woken may stage and commit, too
-            if partition.waiters or partition.polls:
+            if partition.waiters or partition.polls.waiting:
                 partition.wake()
         self._broker.housekeeping.checkpoint_if_due()
         return Commit(

@@ -92,7 +92,7 @@ class Receiver:
         """Of what is too little to be served, or may not be yet."""
         return len(self._rest)
 
-    def get_buffer(self) -> memoryview:
+    def get_buffer(self, sizehint: int = -1) -> memoryview:
         large = self._large
         if large is not None:
             if self._large_room > len(large):
