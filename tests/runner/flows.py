@@ -11,6 +11,8 @@ from oncelog.flow import Context, Flow, Topic, json_of, text
 from oncelog.flow.formats import STATE
 from tests.waiting import until
 
+WAITS_S = 60.0
+
 
 @dataclass(frozen=True)
 class Order:
@@ -87,7 +89,14 @@ class Billing:
 
     def wait_for(self, count: int) -> None:
         """Until so many sums are written."""
-        until(lambda: len(self.written()) >= count, f"{count} sums in {self.sums.name}")
+        until(lambda: self.count() >= count, f"{count} sums in {self.sums.name}", give_up_seconds=WAITS_S)
+
+    def count(self) -> int:
+        """How many sums are written."""
+        with Consumer(self.properties) as consumer:
+            places = [TopicPartition(self.sums.name, index) for index in range(self.sums.partitions)]
+            found = [consumer.get_watermark_offsets(place, timeout=30) for place in places]
+        return sum(high for bounds in found if bounds is not None for high in bounds[1:])
 
     def totals(self, count: int) -> dict[str, int]:
         """What the state must be: the fold of the input."""
