@@ -10,7 +10,7 @@ from typing import Final
 from oncelog.clock import Now
 from oncelog.error_codes import ErrorCodes as Code
 from oncelog.flow import Cell, Input, Limits, OutputPlace, Stage
-from oncelog.flow.formats import CLAIM, COMMIT, HELD, TAKE_OVER, Claim, Commit, Held, TakeOver, decoded
+from oncelog.flow.formats import CLAIM, COMMIT, HELD, STATE, TAKE_OVER, Claim, Commit, Held, TakeOver, decoded
 from oncelog.flow.journal import Journal
 from oncelog.flow.messages import (
     JournalBatch,
@@ -34,8 +34,8 @@ IDLE_MS: Final = 50
 KEEP_TOMBSTONES_MS: Final = 200
 JOURNAL: Final = Place("oncelog.flow.f.s", 0)
 OUTPUTS: Final = (Place("one", 0), Place("one", 1), Place("two", 0))
-ASKED: Final = Place("asked", 0)
-NODES: Final = {place: node for node, place in enumerate((*OUTPUTS, ASKED, JOURNAL))}
+ASKED, TOLD = Place("asked", 0), Place("told", 0)
+NODES: Final = {place: node for node, place in enumerate((*OUTPUTS, ASKED, TOLD, JOURNAL))}
 KEYS: Final = b"abc"
 
 
@@ -62,7 +62,7 @@ class Rules:
 
 class Counting(Work):
     """How often each key came, written to one of two partitions; even ones to a third; a key goes at its third. Where
-    there is a service, it is asked about even ones."""
+    there is a service, it is asked about even ones; and commits tell of what they changed."""
 
     def __init__(self, service: Iterator[int] | None = None) -> None:
         self.service = service
@@ -91,6 +91,11 @@ class Counting(Work):
 
     def undo(self) -> None:
         """It keeps nothing."""
+
+    def told(self, number: int, changes: Mapping[bytes, bytes | None]) -> dict[Place, Outputs]:
+        there = {key: value for key, value in changes.items() if value is not None}
+        values = [b"%b is %b" % each for each in there.items()]
+        return {TOLD: Outputs(list(there), values)} if values and self.service is not None else {}
 
     def step(
         self, stands: bytes | None, input: int, offset: int, key: bytes
@@ -135,6 +140,7 @@ class Cluster:
         self.shown = [1 for _ in self.inputs]  # so many records of each input are there so far
         self.service = count() if rules.asks else None
         self.answers: list[bytes | None] = []  # what the commits hold
+        self.told: list[bytes | None] = []  # what follows from them
         self.order = [] if rules.has_plan else self.taken(0, 0, most)
         self.tombstones: dict[tuple[int, int], int] = {}  # since when they are the last of their key
         self.fence = (-1, -1)
@@ -154,7 +160,7 @@ class Cluster:
             retry_backoff_ms=1,
         )
         inputs = tuple(Input(f"in{index}", "id") for index in range(len(self.inputs)))
-        outputs = tuple(OutputPlace(place, "id") for place in (*OUTPUTS, ASKED))
+        outputs = tuple(OutputPlace(place, "id") for place in (*OUTPUTS, ASKED, TOLD))
         self.stage = Stage(
             flow="f", name="s", cell=0, journal=JOURNAL, inputs=inputs, outputs=outputs, has_plan=rules.has_plan
         )
@@ -204,7 +210,11 @@ class Cluster:
                 self.chain.append(entry.successor)
             elif isinstance(entry, Held):
                 self.answers += entry.values
-            elif isinstance(entry, Commit) and self.rules.has_plan:
+            elif isinstance(entry, Commit) and self.rules.asks:
+                changes = {each[0][1:]: each[1] for each in wire.records if each[0][:1] == STATE}
+                for outputs in Counting(self.service).told(entry.number, changes).values():
+                    self.told += outputs.values
+            if isinstance(entry, Commit) and self.rules.has_plan:
                 self.seen["commits"] += 1
                 done = self.order[: sum(each.next_offset for each in entry.inputs)]
                 ranges = entry.plan.ranges if entry.plan else []

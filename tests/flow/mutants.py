@@ -257,11 +257,26 @@ def _at_once(real: Any) -> Any:
     return run
 
 
+def _but_what_is_held(real: Any) -> Any:
+    return lambda cell, _, told: real(cell, (), told)
+
+
+def _untold(real: Any) -> Any:
+    """What follows from a commit is left to the one who made it."""
+
+    def restore(cell: Holding, *about: Any) -> Event | None:
+        cell.journal.changes = {}
+        event: Event | None = real(cell, *about)
+        return event
+
+    return restore
+
+
 def _sent_along(real: Any) -> Any:
     def commit(cell: Holding) -> Event:
         event: Event = real(cell)
-        cell.send_held(cell.held_under_way)
-        cell.held_under_way = []
+        cell.send_from_commit(cell.held_under_way, cell.to_tell)
+        cell.held_under_way, cell.to_tell = [], {}
         return event
 
     return commit
@@ -305,7 +320,7 @@ MUTANTS: Final = (
     Mutant(
         "chance sent before its commit",
         Rules(asks=True),
-        ((Cell, "_run", _at_once), (Holding, "send_held", lambda _: lambda cell, held: None)),
+        ((Cell, "_run", _at_once), (Holding, "send_from_commit", _but_what_is_held)),
     ),
     Mutant(
         "chance sent before its commit is acknowledged",
@@ -314,6 +329,11 @@ MUTANTS: Final = (
             (table.TABLE[State.DRAINING], Event.PLANNED, lambda row: (row[0], State.WORKING)),
             (table.TABLE[State.DRAINING], Event.DRAINED, lambda row: (_sent_along(row[0]), row[1])),
         ),
+    ),
+    Mutant(
+        "a restore tells nothing of its commit",
+        Rules(asks=True),
+        ((table.TABLE[State.CATCHING_UP], Event.OWN, lambda row: (_untold(row[0]), row[1])),),
     ),
     Mutant("the epoch of the outputs raised", PLAIN, ((Holding, "resume_output", _under_the_fence),)),
     Mutant("no look into the log", Rules(looks_into_the_log=False)),

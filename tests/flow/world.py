@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Final
 
-from tests.flow.cluster import ASKED, IDLE_MS, OUTPUTS, Breach, Cluster, Folded, Rules
+from tests.flow.cluster import ASKED, IDLE_MS, OUTPUTS, TOLD, Breach, Cluster, Folded, Rules
 from tests.flow.process import Process
 
 MOST_HOLDERS: Final = 3
@@ -123,6 +123,9 @@ class World(Cluster):
         found = [each[1] for each in self.logs[ASKED].records()]
         if found != self.answers:
             raise Breach(f"sent {found} where the commits hold {self.answers}")
+        told = [each[1] for each in self.logs[TOLD].records()]
+        if told != self.told:
+            raise Breach(f"told {told} where {self.told} follows from the commits")
         expected = Folded(self.order).outputs[OUTPUTS[2]] if self.rules.asks else []
         if [value.rpartition(b":")[0] for value in found if value] != expected:
             raise Breach(f"sent {found}, asked about {expected}")

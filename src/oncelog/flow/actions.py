@@ -22,7 +22,7 @@ from oncelog.flow.formats import (
 from oncelog.flow.held import held_of
 from oncelog.flow.holding import Entries, Holding
 from oncelog.flow.journal import Journal
-from oncelog.flow.messages import AppendClaim, End, Ended, JournalBatch, NeedPids
+from oncelog.flow.messages import AppendClaim, End, Ended, JournalBatch, NeedPids, Unworkable
 from oncelog.flow.planning import Source
 from oncelog.flow.states import Event
 from oncelog.slots import Identity
@@ -200,7 +200,12 @@ def restore(cell: Holding) -> Event | None:
         cell.offsets[place] = position.next_offset if position else -1
         cell.resume_output(place)
     cell.committed_ms = cell.now.monotonic_ms
-    cell.send_held(cell.journal.held)
+    try:
+        told = cell.work.told(cell.number, cell.journal.changes) if commit else {}
+    except Unworkable as error:
+        cell.why = f"{cell.stage.title}: {error}"
+        return Event.IMPOSSIBLE
+    cell.send_from_commit(cell.journal.held, told)
     return None
 
 
@@ -282,8 +287,14 @@ def commit(cell: Holding) -> Event:
     cell.changed_bytes, cell.has_progress, cell.committed_ms = 0, False, cell.now.monotonic_ms
     cell.held_under_way = [held_of(cell.number, index, *each) for index, each in enumerate(cell.held)]
     cell.held.clear()
-    cell.append([*cell.held_under_way, entry], cell.now.wall_ms, cell.entries.leave())
-    return Event.PLANNED if plan or cell.held_under_way else Event.COMMITTED
+    changes = cell.entries.leave()
+    try:
+        cell.to_tell = cell.work.told(cell.number, changes)
+    except Unworkable as error:
+        cell.why = f"{cell.stage.title}: {error}"
+        return Event.IMPOSSIBLE
+    cell.append([*cell.held_under_way, entry], cell.now.wall_ms, changes)
+    return Event.PLANNED if plan or cell.held_under_way or cell.to_tell else Event.COMMITTED
 
 
 def next_plan(cell: Holding) -> Plan | None:
@@ -310,10 +321,12 @@ def note_commit(cell: Holding, base_offset: int, timestamp_ms: int) -> None:
     records = len(cell.entries.under_way) + len(cell.held_under_way) + 1
     cell.is_copy_sound = cell.is_copy_sound and base_offset == journal.next_offset
     journal.next_offset, journal.commit = base_offset + records, commit
+    journal.changes = cell.entries.under_way
     cell.entries.stored()
     cell.under_way = None
     journal.held, cell.held_under_way = cell.held_under_way, []
-    cell.send_held(journal.held)
+    cell.send_from_commit(journal.held, cell.to_tell)
+    cell.to_tell = {}
 
 
 # --- ends

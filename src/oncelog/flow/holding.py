@@ -128,6 +128,7 @@ class Holding:
         self.under_way: Commit | None = None
         self.held: list[tuple[Place, Outputs]] = []  # for the next commit
         self.held_under_way: list[Held] = []  # in one that is not acknowledged yet
+        self.to_tell: Mapping[Place, Outputs] = {}  # what follows from that one
         self.wants_to_leave = False
 
     # --- the journal
@@ -266,9 +267,9 @@ class Holding:
         """The broker may have forgotten who holds the journal, by the time a batch that is made now arrives."""
         return self.now.wall_ms - self.proven_ms >= self.limits.fresh_ms
 
-    def send_held(self, held: Sequence[Held]) -> None:
-        """What stands in a commit that is there. The next one says that it was sent."""
-        for place, outputs in map(outputs_of, held):
+    def send_from_commit(self, held: Sequence[Held], told: Mapping[Place, Outputs]) -> None:
+        """What stands in a commit that is there, and what follows from it. The next one says that it was sent."""
+        for place, outputs in (*map(outputs_of, held), *told.items()):
             self.send(place, outputs)
             self.has_progress = True
 

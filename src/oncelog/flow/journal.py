@@ -28,6 +28,7 @@ class Journal:
         self.is_left = False  # goodbye was said behind it
         self.commit: Commit | None = None
         self.held: list[Held] = []  # what that commit holds
+        self.changes: dict[bytes, bytes | None] = {}  # and what it changed of the state
         self.state: dict[bytes, bytes] = {}
 
     def copy(self) -> "Journal":
@@ -91,6 +92,7 @@ class Journal:
                 self.take_over, self.is_left = entry, False
             elif isinstance(entry, Commit):
                 self.commit = entry
+                self.changes = {key[1:]: value for _, key, value in batch.records if key and key[:1] == STATE}
                 self.held = [each for each in entries if isinstance(each, Held) and each.number == entry.number]
             elif isinstance(entry, Goodbye):
                 self.is_left = True

@@ -212,6 +212,11 @@ class Work(ABC):
     def undo(self) -> None:
         """What the last run changed does not fit, and a shorter one follows."""
 
+    def told(self, number: int, changes: Mapping[bytes, bytes | None]) -> Mapping[Place, Outputs]:
+        """What follows from this commit, by the state entries that stand in it: sent when it is acknowledged. Nothing
+        may follow from what was removed: compaction takes tombstones, after a while."""
+        return {}
+
     def mark(self, input: int, mark_ms: int) -> None:
         self.marks[input] = max(self.marks[input], mark_ms)
         self.watermark_ms = min(self.marks)

@@ -10,7 +10,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
 
 from crc32c import crc32c
 
@@ -19,6 +19,7 @@ from oncelog.flow.description import Collect
 from oncelog.flow.operations.call import calling
 from oncelog.flow.operations.dedup import in_header, without_known_ids, without_lower_offsets
 from oncelog.flow.operations.state import with_state, with_timers
+from oncelog.flow.operations.totals import add, count_columns, latest_columns, one, replace, sum_columns, totals
 from oncelog.flow.operations.windows import Window, in_time, windows
 from oncelog.flow.operations.windows import late as late_ones
 from oncelog.flow.scope import Context, Make, Push, Scope
@@ -31,6 +32,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 K2 = TypeVar("K2")
 V2 = TypeVar("V2")
+N = TypeVar("N", int, float)
 S = TypeVar("S")
 S2 = TypeVar("S2")
 
@@ -125,6 +127,7 @@ class Node:
         self.make = make
         self.before = before
         self.asks_for_time = asks_for_time
+        self.tells_at_commits = False  # or what comes before it does
         self.repeats: bool = repeats and (before is None or before.repeats)  # the same comes out, also after a crash
         self.gives = gives
         self.children: list[Node] = []
@@ -132,6 +135,7 @@ class Node:
 
     def then(self, make: Make, *, gives: Any = None, **how: bool) -> "Node":
         child = Node(make, self, gives=gives, **how)
+        child.tells_at_commits = self.tells_at_commits
         self.children.append(child)
         return child
 
@@ -229,7 +233,36 @@ class Stream(Generic[K, V]):
     def call(self, function: Callable[[V, Context[K]], V2], *, name: str = "call") -> "Stream[K, V2]":
         """With a function that need not give the same for the same: it asks a service, or chance. What follows from
         its answer is sent from the commit, once. After a crash it may be asked again, with the same `at.id`."""
+        self._refuse_behind_totals(name)
         return self._then(calling(self._flow.claim_name(name), function), repeats=False)
+
+    def count(self, name: str) -> "Stream[K, int]":
+        """How many records of each key there were, told at commits: one number for each key that changed since."""
+        return self._totals(name, json_of(int), add, one, count_columns, reads_values=False)
+
+    def sum(self, name: str, of: Callable[[V], N]) -> "Stream[K, N]":
+        """Of each key, told at commits."""
+        columns = sum_columns(self._part.branches[0].source.value.decode, of)
+        return self._totals(name, cast(Codec[N], json_of(cast(type[N], int | float))), add, of, columns)
+
+    def latest(self, name: str) -> "Stream[K, V]":
+        """The last value of each key, told at commits."""
+        if self._node.before is not None or len(self._part.branches) > 1:
+            raise ValueError(
+                f"flow {self._flow.name}: `latest` ({name}) keeps values as their topic has them. Put it right behind "
+                "`read` or `through`"
+            )
+        codec = self._part.branches[0].source.value
+        return self._totals(name, codec, replace, lambda value: value, latest_columns(codec.decode))
+
+    def _totals(self, name: str, codec: Codec[V2], *how: Any, reads_values: bool = True) -> "Stream[K, V2]":
+        self._refuse_behind_totals(name)
+        of_key = self._part.branches[0].source.key
+        stream: Stream[K, V2] = self._then(
+            totals(name, self._flow.claim_state(name, codec), of_key, *how, reads_values=reads_values)
+        )
+        stream._node.tells_at_commits = stream._node.repeats = True
+        return stream
 
     def step(
         self,
@@ -241,6 +274,7 @@ class Stream(Generic[K, V]):
     ) -> "Stream[K, V2]":
         """With a state for each key, that `state()` makes where there is none. As None it goes, and its timers too. New
         fields with defaults are read as these; after any other change of shape: another name, and `upgrade`."""
+        self._refuse_behind_totals(name)
         codec = self._flow.claim_state(name, json_of(state))
         old = None
         if upgrade is not None:
@@ -255,6 +289,7 @@ class Stream(Generic[K, V]):
     ) -> "Stream[K, V]":
         """Without those whose id came before, in the same partition. The newest `most` ids of each partition are kept,
         and with `keep_ms` none that is older than the newest by more."""
+        self._refuse_behind_totals(name)
         codec = self._flow.claim_state(name, json_of(int))
         return self._then(without_known_ids(name, id, codec, most, keep_ms))
 
@@ -263,6 +298,7 @@ class Stream(Generic[K, V]):
     ) -> "Stream[K, V]":
         """Without those that a copier wrote before: it said where each comes from, by a source and a rising offset. By
         default that is the header `oncelog.source`. One number is kept for each source."""
+        self._refuse_behind_totals(name)
         return self._then(without_lower_offsets(name, source, self._flow.claim_state(name, json_of(int))))
 
     def window(
@@ -277,6 +313,7 @@ class Stream(Generic[K, V]):
     ) -> "Stream[K, Window[S]]":
         """Windows of event time for each key, one beginning `every_ms`. Each is written once, when the watermark has
         passed its end; what comes later goes to `late`, or nowhere."""
+        self._refuse_behind_totals(name)
         codec = self._flow.claim_state(name, json_of(state))
         make = windows(name, state, codec, self._part.branches[0].source.key, add, size_ms, every_ms)
         behind = self._then(make, asks_for_time=True)
@@ -286,6 +323,8 @@ class Stream(Generic[K, V]):
 
     def merge(self, name: str, other: "Stream[K2, V2]") -> "Stream[K | K2, V | V2]":
         """Both, in one order, by their times. The order is written down before anything of it is sent."""
+        self._refuse_behind_totals(name)
+        other._refuse_behind_totals(name)
         branches = tuple(
             branch._replace(operations=(*branch.operations, *stream._node.path))
             for stream in (self, other)
@@ -344,6 +383,13 @@ class Stream(Generic[K, V]):
         operations = (*branch.operations, *node.path)
         sink = FileSink(url, kind, every_ms, most_records)
         flow.begin(name or f"{part.name}-files", (branch._replace(operations=operations),), files=sink)
+
+    def _refuse_behind_totals(self, name: str) -> None:
+        if self._node.tells_at_commits:
+            raise ValueError(
+                f"flow {self._flow.name}: {name} stands behind something that is told at commits. Begin a stage of its "
+                "own for it, with `through`"
+            )
 
     def _end(self, sink: Sink) -> None:
         self._flow.codecs += [sink.topic.key.name, sink.topic.value.name]

@@ -14,7 +14,7 @@ from oncelog.flow.codecs import Codec
 from oncelog.flow.formats import ERROR, SOURCE, STAGE, TIME
 from oncelog.flow.messages import EMPTY, HourRows, Outputs, Records, Row, Stepped, Unworkable, Work
 from oncelog.flow.program import Branch, FileSink, Node, Part, Sink
-from oncelog.flow.scope import Kept, PlainHeaders, Push, Scope
+from oncelog.flow.scope import Kept, PlainHeaders, Push, Scope, Tells
 from oncelog.flow.stepping import Old, StepStates, TimedStates, Trail
 from oncelog.slots import Place
 from oncelog.slots.comparing import plain_headers
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 MOST_KNOWN: Final = 100_000  # keys whose partition is
 MOST_ERROR: Final = 1_000  # letters of what an exception says
 TIMER: Final = b"timer@"  # in the place of a source
+COMMIT: Final = b"commit@"
 
 
 class Route:
@@ -75,6 +76,13 @@ class RunInput(NamedTuple):
     push: Push
 
 
+class Columnar(NamedTuple):
+    """An operation that takes a run of records at once."""
+
+    run: Callable[[Records], None]
+    reads_values: bool
+
+
 class Letters:
     """Those of one run for a dead-letter topic."""
 
@@ -101,6 +109,7 @@ class PartWork(Work):
         self._source = b""
         self._firing = 0  # whose timer it is
         self._records = EMPTY
+        self._branch = part.branches[0]
         self._asked: Counter[tuple[str, str]] = Counter()  # by origin and name, of what is worked on
         self._asked_at = b""
         self._title = f"{part.flow}/{part.name}"
@@ -109,12 +118,14 @@ class PartWork(Work):
             for branch in part.branches
             if branch.otherwise
         }
-        self._trail: Trail | None = [] if self._dead else None
+        self.trail: Trail | None = [] if self._dead else None
+        self._tells: list[tuple[Tells, Push]] = []
+        self._columnar: dict[Push, Columnar] = {}
         self._states: dict[str, StepStates] = {}
         self._timed: list[TimedStates] = []
         self._taken = 0  # of the records, where there are timers
         self._routes: dict[tuple[str, bool], Route] = {}
-        self._rows = None if part.files is None else rows_of(part.files, part.branches[0], cell, self, self._trail)
+        self._rows = None if part.files is None else rows_of(part.files, part.branches[0], cell, self, self.trail)
         shared = self._behind(part.root) if self._rows is None else self._rows.push
         self._inputs = [self._input(branch, cell, shared) for branch in part.branches]
 
@@ -173,8 +184,13 @@ class PartWork(Work):
         branch, self._source, push = self._inputs[input]
         decode_key, decode_value = branch.source.key.decode, branch.source.value.decode
         takes_null_key, takes_null = branch.source.key.takes_null, branch.source.value.takes_null
-        trail = self._trail
+        trail = self.trail
         self._records = records
+        columnar = self._columnar.get(push)
+        if columnar is not None and len(self._inputs) == 1 and not self._timed:
+            if self._run_columns(columnar, records, takes_null):
+                return
+            decode_value = decode_value if columnar.reads_values else _as_it_is
         while True:  # once, and once more behind each record that is dead
             try:
                 for self.offset, key, value, self.time_ms in rows:
@@ -188,10 +204,40 @@ class PartWork(Work):
             except Exception as error:
                 self._bury(error, 0)
 
+    def _run_columns(self, columnar: Columnar, records: Records, takes_null: bool) -> bool:
+        """Not where one of the records cannot be worked on: then each is taken by itself, and it is found."""
+        if not records.offsets or None in records.keys or (None in records.values and not takes_null):
+            return False
+        try:
+            columnar.run(records)
+        except Exception:
+            for states in self._states.values():
+                states.undo()
+            return False
+        if self.trail:
+            self.trail.clear()
+        return True
+
+    def told(self, number: int, changes: Mapping[bytes, bytes | None]) -> Mapping[Place, Outputs]:
+        if not self._tells:
+            return {}
+        for route in self._routes.values():
+            route.begin()
+        self._source, self.offset = COMMIT, number
+        try:
+            for totals, then in self._tells:
+                self.time_ms = int(changes.get(totals.time_key) or -1)
+                for self.key, total in totals.told(changes):
+                    self._item = totals.decode_key(self.key)
+                    then(self._item, total)
+        except Exception as error:
+            raise self._unworkable(error) from error
+        return {place: each for route in self._routes.values() for place, each in route.outputs()}
+
     # --- what cannot be worked on
 
     def attempt(self, work: Callable[[], object]) -> None:
-        behind = len(self._trail or ())
+        behind = len(self.trail or ())
         try:
             work()
         except Exception as error:
@@ -199,7 +245,7 @@ class PartWork(Work):
 
     def _bury(self, error: Exception, behind: int) -> None:
         """What was done since then is taken back."""
-        letters, trail = self._dead.get(self._branch), self._trail
+        letters, trail = self._dead.get(self._branch), self.trail
         if letters is None or trail is None or self._source == TIMER or isinstance(error, Unworkable):
             raise error
         while len(trail) > behind:
@@ -217,6 +263,8 @@ class PartWork(Work):
         remedy = "Mend the function or the codec, or give such records a topic of their own (`otherwise=Dead(...)`)"
         if self._source == TIMER:
             where, remedy = f"the timer of {self.key!r} at {self.time_ms}", "Mend the function"
+        if self._source == COMMIT:
+            where, remedy = f"what commit {self.offset} tells of {self.key!r}", "Mend the function"
         return Unworkable(f"{where}: {type(error).__name__}: {error}. {remedy}")
 
     def _by_time(self, input: int, records: Records, most: int) -> Iterator[Row]:
@@ -285,7 +333,7 @@ class PartWork(Work):
     # --- how the operations are put together
 
     def states(self, name: str, codec: Codec[Any], old: Old | None = None) -> StepStates:
-        return self._states.setdefault(name, StepStates(name, codec, self._trail, old))
+        return self._states.setdefault(name, StepStates(name, codec, self.trail, old))
 
     def add_states(self, states: Kept) -> Kept:
         found = self._states.setdefault(states.name, states)  # a branch that was merged twice has it twice
@@ -295,9 +343,15 @@ class PartWork(Work):
     def timed(self, name: str, codec: Codec[Any], old: Old | None = None) -> TimedStates:
         found = self._states.get(name)
         if not isinstance(found, TimedStates):
-            found = self._states[name] = TimedStates(name, codec, self._trail, old)
+            found = self._states[name] = TimedStates(name, codec, self.trail, old)
             self._timed.append(found)
         return found
+
+    def tells_at_commits(self, totals: Tells, then: Push) -> None:
+        self._tells.append((totals, then))
+
+    def takes_columns(self, push: Push, run: Callable[[Records], None], *, reads_values: bool) -> None:
+        self._columnar[push] = Columnar(run, reads_values)
 
     def _input(self, branch: Branch, cell: int, push: Push) -> "RunInput":
         for node in reversed(branch.operations):
@@ -315,7 +369,7 @@ class PartWork(Work):
         topic, key_of, tells_source = sink.topic, sink.key, sink.tells_source
         route = self._routes.setdefault((topic.name, is_held), Route(sink, self._cell, is_held=is_held))
         encode_key, encode_value, takes_null = topic.key.encode, topic.value.encode, topic.value.takes_null
-        trail = self._trail
+        trail = self.trail
 
         def push(key: Any, value: Any) -> None:
             if key_of is not None:
@@ -340,6 +394,10 @@ def rows_of(sink: FileSink, branch: Branch, cell: int, scope: Scope, trail: Trai
     from oncelog.flow.filing import Rows, Shape
 
     return Rows(Shape(sink.kind, branch.source.key.name), cell, scope, trail, is_plain=not branch.operations)
+
+
+def _as_it_is(value: bytes) -> bytes:
+    return value
 
 
 def _each_of(ways: list[Push]) -> Push:

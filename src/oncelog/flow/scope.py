@@ -1,16 +1,26 @@
 """What operations see of the record that is worked on, and what users' functions do."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
 from oncelog.flow.codecs import Codec
-from oncelog.flow.stepping import Old, StepStates, TimedStates
+from oncelog.flow.messages import Records
+from oncelog.flow.stepping import Old, StepStates, TimedStates, Trail
 
 K = TypeVar("K")
 Kept = TypeVar("Kept", bound=StepStates)
 
 PlainHeaders = tuple[tuple[bytes, bytes | None], ...]
 Push = Callable[[Any, Any], object]  # takes a key and a value a step further
+
+
+class Tells(Protocol):
+    """What is told of keys at commits."""
+
+    @property
+    def time_key(self) -> bytes: ...
+    def told(self, changes: Mapping[bytes, bytes | None]) -> list[tuple[bytes, Any]]: ...
+    def decode_key(self, key: bytes, /) -> Any: ...
 
 
 class Context(Generic[K]):
@@ -61,6 +71,12 @@ class Scope(Protocol):
     def states(self, name: str, codec: Codec[Any], old: Old | None = None) -> StepStates: ...
     def add_states(self, states: Kept) -> Kept: ...
     def timed(self, name: str, codec: Codec[Any], old: Old | None = None) -> TimedStates: ...
+
+    @property
+    def trail(self) -> Trail | None: ...
+    def tells_at_commits(self, totals: "Tells", then: Push) -> None: ...
+    def takes_columns(self, push: Push, run: Callable[[Records], None], *, reads_values: bool) -> None:
+        """Instead of one record after the other."""
 
     def attempt(self, work: Callable[[], object]) -> None:
         """What it did is undone where it raises, and the record goes to the dead letters, or the cell stops."""

@@ -92,16 +92,18 @@ def _bytes(value: bytes | None) -> str:
 
 
 def _read(duty: Duty, topics: Topics) -> tuple[Journal, list[Range], dict[Place, list[Output]]]:
-    """What its journal comes to, in which order the input was taken by its plans, and what its commits held. What is
-    left of a plan stands in the next commit again."""
+    """What its journal comes to, in which order the input was taken by its plans, and what was sent from its commits.
+    What is left of a plan stands in the next commit again."""
     journal, order, pending, seen = Journal(), list[Range](), list[Range](), None
     held: dict[Place, list[Output]] = {}
+    work = PartWork(duty.part, duty.stage.cell)
     for batch in topics[duty.stage.journal].journal(0):
         journal.read([batch])
         if journal.commit is seen or journal.commit is None:
             continue
         seen = journal.commit
-        for place, outputs in map(outputs_of, journal.held):
+        told = work.told(seen.number, journal.changes)
+        for place, outputs in (*map(outputs_of, journal.held), *told.items()):
             held.setdefault(place, []).extend(outputs.each())
         due = seen.plan.ranges if seen.plan else []
         left = len(due) if due and pending[-len(due) :] == due else 0

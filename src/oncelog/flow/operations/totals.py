@@ -1,0 +1,139 @@
+"""Running totals by key, that are told at commits: of each key that changed, as it stands in the commit.
+
+So what is told follows from the commit alone, also after a crash, and wherever the commit fell. A run of records is
+taken as columns where nothing comes before.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from math import isfinite
+from typing import Any, Final, cast
+
+from oncelog.flow.codecs import Codec
+from oncelog.flow.messages import Records
+from oncelog.flow.scope import Make, Push, Scope
+from oncelog.flow.stepping import StepStates
+
+_MISSING: Final = object()
+
+Change = Callable[[Any, Any], Any]  # the total or None, what comes -> the total
+
+
+class Totals(StepStates):
+    """By key; and the greatest event time that was seen, which is the time of what is told."""
+
+    def __init__(self, name: str, codec: Codec[Any], trail: Any, decode_key: Callable[[bytes], Any]) -> None:
+        super().__init__(name, codec, trail)
+        self.decode_key = decode_key
+        self.time_key = name.encode() + b"\1time"
+        self.time_ms = -1
+        self._stood_ms = -1
+
+    def begin(self, committed: Mapping[bytes, bytes]) -> None:
+        super().begin(committed)
+        self.time_ms = int(committed.get(self.time_key, b"-1"))
+
+    def begin_run(self) -> None:
+        super().begin_run()
+        self._stood_ms = self.time_ms
+
+    def undo(self) -> None:
+        super().undo()
+        self.time_ms = self._stood_ms
+
+    def put(self, key: bytes, change: Change, what: Any) -> None:
+        stands = self.objects.get(key, _MISSING)
+        if stands is _MISSING:
+            stands = self.load(key)
+            self.decode_key(key)
+        if key not in self.before:
+            self.before[key] = stands
+        if self.trail is not None:
+            self.trail.append((self.objects.__setitem__, key, stands))
+        self.objects[key] = change(stands, what)
+
+    def changes(self) -> dict[bytes, bytes | None]:
+        changes = super().changes()
+        return {**changes, self.time_key: b"%d" % self.time_ms} if changes else changes
+
+    def told(self, changes: Mapping[bytes, bytes | None]) -> list[tuple[bytes, Any]]:
+        """Keys and totals, as a commit has them."""
+        prefix, size, decode = self.prefix, len(self.prefix), self.codec.decode
+        there = [(key, stored) for key, stored in changes.items() if stored is not None]
+        return [(key[size:], decode(stored)) for key, stored in there if key.startswith(prefix)]
+
+
+def totals(
+    name: str,
+    codec: Codec[Any],
+    key_codec: Codec[Any],
+    change: Change,
+    of: Callable[[Any], Any],
+    columns: "Columns",
+    *,
+    reads_values: bool = True,
+) -> Make:
+    def make(then: Push, scope: Scope) -> Push:
+        states = scope.add_states(Totals(name, codec, scope.trail, key_codec.decode))
+
+        def push(key: Any, value: Any) -> None:
+            states.put(scope.key, change, of(value))
+            states.time_ms = max(states.time_ms, scope.time_ms)
+
+        def run(records: Records) -> None:
+            columns(states, records)
+            states.time_ms = max(states.time_ms, max(records.times))
+
+        scope.tells_at_commits(states, then)
+        scope.takes_columns(push, run, reads_values=reads_values)
+        return push
+
+    return make
+
+
+Columns = Callable[[Totals, Records], None]
+
+
+def add(total: Any, what: Any) -> Any:
+    total = what if total is None else total + what
+    if not isfinite(total):
+        raise ValueError(f"the sum is {total}")
+    return total
+
+
+def replace(total: Any, what: Any) -> Any:
+    return what
+
+
+def one(value: Any) -> int:
+    return 1
+
+
+def _cells(records: Records) -> tuple[Sequence[bytes], Sequence[bytes]]:
+    """None of them is null."""
+    return cast(Sequence[bytes], records.keys), cast(Sequence[bytes], records.values)
+
+
+def count_columns(states: Totals, records: Records) -> None:
+    for key, count in Counter(_cells(records)[0]).items():
+        states.put(key, add, count)
+
+
+def sum_columns(decode: Callable[[bytes], Any], of: Callable[[Any], Any]) -> Columns:
+    """One after the other, as sums of fractions hang on their order."""
+
+    def run(states: Totals, records: Records) -> None:
+        keys, values = _cells(records)
+        for key, what in zip(keys, map(of, map(decode, values)), strict=True):
+            states.put(key, add, what)
+
+    return run
+
+
+def latest_columns(decode: Callable[[bytes], Any]) -> Columns:
+    def run(states: Totals, records: Records) -> None:
+        keys, values = _cells(records)
+        for key, value in dict(zip(keys, map(decode, values), strict=True)).items():
+            states.put(key, replace, value)
+
+    return run
