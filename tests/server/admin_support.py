@@ -3,19 +3,16 @@
 import asyncio
 import inspect
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from oncelog.clock import ManualClock
+from oncelog.cluster import FileCluster
 from oncelog.log.disk import RealDisk
-from oncelog.producers import ProducerMap
 from oncelog.server.api import Api, apis
-from oncelog.server.aside import Aside
+from oncelog.server.broker import Broker
 from oncelog.server.call import Call, Encoded
-from oncelog.server.memory import Memory
 from oncelog.server.settings_reading import read_settings
-from oncelog.server.topics import Topic, Topics
-from oncelog.server.turns import Turns
+from oncelog.server.topics import Topic
 from oncelog.wire.messages import schema
 from tests.raw.entities import encode_request, make, message
 
@@ -39,19 +36,14 @@ def api_named(name: str) -> Api:
 
 class Admin:
     def __init__(self, folder: Path, *given: str) -> None:
-        settings = read_settings([f"log.dir={folder}", *given])
-        self.settings = settings
-        self.topics = Topics(settings, RealDisk(), ProducerMap, CLOCK.now())
-        groups = SimpleNamespace(forgetting=lambda topic, now: iter(()))
-        self.broker: Any = SimpleNamespace(
-            settings=settings,
-            topics=self.topics,
-            groups=groups,
-            node_id=settings.node_id,
-            turns=Turns(lambda: 0),
-            aside=Aside(),
-            memory=Memory(settings.queued_max_request_bytes),
+        self.settings = settings = read_settings([f"log.dir={folder}", *given])
+        disk = RealDisk()
+        cluster = FileCluster(
+            disk, str(folder), CLOCK, node_id=settings.node_id, lease_lifetime_ms=settings.oncelog_lease_lifetime_ms
         )
+        self.broker = Broker(settings, cluster, clock=CLOCK, disk=disk)
+        self.broker.listens({"PLAINTEXT": 9092})
+        self.topics = self.broker.topics
 
     def ask(self, name: str, version: int, **values: Any) -> Any:
         """Request and answer both go through bytes: kio's writer and our reader, our writer and kio's reader."""

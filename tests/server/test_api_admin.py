@@ -136,7 +136,7 @@ def test_topics_are_deleted_by_name(admin: Admin, version: int, tmp_path: Path) 
     assert (gone.name, gone.error_code) == ("gone", ErrorCode.none)
     assert (unknown.name, unknown.error_code) == ("never", ErrorCode.unknown_topic_or_partition)
     assert [topic.name for topic in admin.topics.all()] == ["kept"]
-    assert {path.name for path in tmp_path.iterdir()} == {"__oncelog_metadata-0", "kept-0"}
+    assert {path.name for path in tmp_path.iterdir()} == {"server.meta", "__oncelog_metadata-0", "kept-0"}
 
 
 def test_topics_are_deleted_by_id(admin: Admin) -> None:

@@ -13,7 +13,6 @@ import pytest
 from oncelog.log.partition import PartitionLog
 from oncelog.records.header import check_produced
 from oncelog.server.exposition import FAMILIES, exposition, labels
-from oncelog.server.metrics import Metrics
 from oncelog.server.metrics_http import CONTENT_TYPE, MAX_HEAD_BYTES, MAX_SCRAPES, PIECE_BYTES, MetricsServer
 from oncelog.server.metrics_page import labels_of, page
 from oncelog.server.turns import Turns
@@ -81,10 +80,9 @@ class Groups:
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Any:
-    broker = Admin(tmp_path).broker
-    broker.metrics, broker.groups = Metrics(), Groups()
+    broker: Any = Admin(tmp_path).broker
+    broker.groups = Groups()
     broker.metrics.connections_open = 3
-    broker.addresses = lambda: "127.0.0.1:9092"
     return broker
 
 
