@@ -157,6 +157,7 @@ BANS = [
             "src/oncelog/client/*",
             "src/oncelog/spark/*",
             "src/oncelog/flow/*",
+            "src/oncelog/runner/storing/*",
             "src/oncelog/chaos/*",
         ),
     ),

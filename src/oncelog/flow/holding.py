@@ -213,13 +213,16 @@ class Holding:
     def finish_files(self) -> None:
         if self.files and not self.plan_left:
             self.is_finishing = True
-            (source,) = self.stage.inputs
+            (source,), commit = self.stage.inputs, self.journal.commit
+            assert commit is not None and commit.plan is not None
+            plan = commit.plan.ranges[0]
             about = {
                 "oncelog.flow": self.stage.flow,
                 "oncelog.stage": self.stage.name,
                 "oncelog.topic": source.topic,
                 "oncelog.topic.id": source.topic_id,
                 "oncelog.partition": f"{self.stage.cell}",
+                "oncelog.offsets": f"{plan.first}-{plan.end}",
             }
             self.ask(FinishFiles(about, self.now.monotonic_ms + self.until_ms - self.now.wall_ms))
 

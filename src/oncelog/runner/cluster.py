@@ -1,9 +1,9 @@
 """What all cells of a run share: connections, who leads, what is asked again."""
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from math import inf
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from oncelog.client import KafkaError, KafkaException
 from oncelog.client.door import (
@@ -25,6 +25,9 @@ from oncelog.flow.errors import FlowRefused
 from oncelog.flow.formats import TIME
 from oncelog.flow.messages import JournalBatch
 from oncelog.slots import Place
+
+if TYPE_CHECKING:
+    from oncelog.runner.storing.place import FilePlace
 
 T = TypeVar("T")
 
@@ -85,6 +88,7 @@ class Cluster:
         self._wake = wake
         self._learned = learned
         self._inputs: list[Inputs] = []
+        self.places: dict[str, FilePlace] = {}  # of files, by URL
         self._tasks = Tasks()
         self._wanted: set[str] = set()
         self._is_refreshing = False
@@ -98,6 +102,11 @@ class Cluster:
         except KafkaException as failure:
             words = self.trouble.str() if self.trouble is not None else failure.error.str()
             raise FlowRefused(f"no broker answered within {patience_s:g} s: {words}") from failure
+
+    def open_places(self, urls: Iterable[str]) -> None:
+        from oncelog.runner.storing.place import FilePlace
+
+        self.places = {url: FilePlace(url) for url in urls}
 
     async def close(self) -> None:
         await self._tasks.close()

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.client import KafkaException
 from oncelog.client.door import Brokers, Member, Tasks, ToCommit, commit_offsets
@@ -22,6 +22,9 @@ from oncelog.runner.holder import CellHolder
 from oncelog.runner.layout import Layout, StageLayout
 from oncelog.runner.life import CLOCK
 from oncelog.runner.progress import Progress
+
+if TYPE_CHECKING:
+    from oncelog.runner.storing.hours import Hours
 
 _log: Final = logging.getLogger("oncelog.flow")
 
@@ -72,6 +75,7 @@ class Engine:
         self._is_stopping = False
         self._is_outranked = False
         self._committed: dict[str, dict[tuple[str, int], int]] = {}  # to groups, by stage
+        self._hours: dict[str, Hours] = {}  # of files, by stage
         self._told_ms: dict[str, int] = {}  # the time, by topic
         self.agreed: Agreed
         self.progress = Progress(program.name)
@@ -82,6 +86,7 @@ class Engine:
         self.done = asyncio.Event()
         self._cluster = Cluster(self._properties, wake, self._learned)
         try:
+            self._open_places()
             await self._cluster.start()
             found = await topics.ready(self._cluster, self.layout)
             self.agreement = Agreement(self._cluster, self.layout)
@@ -104,7 +109,7 @@ class Engine:
                 CellHolder(
                     self._cluster,
                     layout.part,
-                    layout.stage(self.layout.flow, cell, found.ids),
+                    layout.stage(self.layout.flow, cell, found.ids, until_end=self._until_end),
                     code=self.layout.code,
                     tenancy=share.tenancy,
                     yields_until_ms=share.yields_until_ms,
@@ -117,7 +122,7 @@ class Engine:
             ]
         for layout in self.layout.stages:
             feeds = not self.layout.between.isdisjoint(each.name for each in layout.part.sinks)
-            if feeds or share.follows_all:
+            if feeds or share.follows_all or layout.part.files is not None:
                 self._elsewhere[layout.name] = [
                     CellElsewhere(
                         self._cluster, layout.stage(self.layout.flow, cell, found.ids), self._ends_of(layout, cell)
@@ -132,6 +137,34 @@ class Engine:
         self._tasks.begin(self._tell_groups_now_and_then())
         self._tasks.begin(self._tell_time_now_and_then())
         self._tasks.begin(self._look_at_the_register(share.start))
+
+    def _open_places(self) -> None:
+        files = {each.name: each.part.files.url for each in self.layout.stages if each.part.files is not None}
+        if files:
+            from oncelog.runner.storing.hours import Hours
+            from oncelog.runner.storing.place import Unreachable
+
+            try:
+                self._cluster.open_places(files.values())
+            except Unreachable as why:
+                raise FlowRefused(f"flow {self.layout.flow}: {why}") from why
+            self._hours = {name: Hours(self._cluster.places[url]) for name, url in files.items()}
+
+    async def _close_hours(self) -> None:
+        """Of files, by what all cells have committed, here and elsewhere."""
+        for stage, hours in self._hours.items():
+            layout = next(each for each in self.layout.stages if each.name == stage)
+            if stage not in self._holders:
+                continue
+            marks = [-1 if each.commit is None else each.commit.watermark_ms for each in self._cells([layout])]
+            if len(marks) == layout.cells and hours.is_due(min(marks)):
+                title = f"flow {self.layout.flow}, stage {stage}"
+                try:
+                    closed = await asyncio.to_thread(hours.close, min(marks))
+                except OSError as failure:
+                    _log.warning("%s: _SUCCESS cannot be written now: %s", title, failure)
+                    continue
+                _log.info("%s: complete are %d hours more, %s", title, len(closed), ", ".join(closed[-3:]))
 
     def _ends_of(self, layout: StageLayout, cell: int) -> list[int | None]:
         known = self.agreed.ends or {}
@@ -169,6 +202,7 @@ class Engine:
             self.progress.look(self._shown)
             await self._tasks.close()
             await self._tell_groups()
+            await self._close_hours()
         finally:
             await self._tasks.close()
             for each in (each for every in self._elsewhere.values() for each in every):
@@ -299,6 +333,7 @@ class Engine:
             if self._until_end and self._elsewhere:
                 self._find_ends()
             self.progress.look(self._shown)
+            await self._close_hours()
 
     async def _tell_time_now_and_then(self) -> None:
         told = {sink.name for stage in self.layout.stages if stage.tells_time for sink in stage.part.sinks}

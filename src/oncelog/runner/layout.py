@@ -1,7 +1,7 @@
 """A flow as it stands in a cluster: its stages, their topics, who feeds whom. Pure."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from oncelog.flow.description import Input, OutputPlace, Stage
@@ -32,7 +32,7 @@ class StageLayout:
     def inputs(self) -> tuple[str, ...]:
         return tuple(branch.source.name for branch in self.part.branches)
 
-    def stage(self, flow: str, cell: int, ids: "TopicIds") -> Stage:
+    def stage(self, flow: str, cell: int, ids: "TopicIds", *, until_end: bool = False) -> Stage:
         places = [Place(sink.name, index) for sink in self.part.sinks for index in range(sink.partitions)]
         return Stage(
             flow=flow,
@@ -51,7 +51,7 @@ class StageLayout:
             ),
             outputs=tuple(OutputPlace(place, ids.id_of(place.topic)) for place in places),
             has_plan=self.part.has_plan,
-            collect=self.part.collect,
+            collect=self.part.collect and (replace(self.part.collect, every_ms=0) if until_end else self.part.collect),
             tells_time=self.tells_time,
         )
 
@@ -102,8 +102,6 @@ class Layout:
     def _check(self) -> None:
         if not self.stages:
             raise FlowRefused(f"flow {self.flow} writes nothing: end it with `write`")
-        if any(stage.part.files for stage in self.stages):
-            raise FlowRefused(f"flow {self.flow}: files cannot be written yet, they can be simulated")
         for name in (self.flow, *(stage.name for stage in self.stages)):
             if not name or not _ALLOWED.issuperset(name):
                 raise FlowRefused(

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import UUID
 
 from oncelog.client import KafkaError, KafkaException
@@ -27,10 +27,12 @@ from oncelog.flow.messages import (
     End,
     Ended,
     Fetch,
+    FinishFiles,
     NeedPids,
     ReadBack,
     ReadJournal,
     Records,
+    WriteRows,
 )
 from oncelog.flow.program import Part
 from oncelog.flow.states import State
@@ -39,6 +41,9 @@ from oncelog.runner.cluster import Cluster, journal_batches
 from oncelog.slots import Place, Span
 from oncelog.slots.messages import Answer, LookUp, NeedMetadata, Produce
 from oncelog.slots.replay import Slot
+
+if TYPE_CHECKING:
+    from oncelog.runner.storing.writing import FileWriter
 
 T = TypeVar("T")
 
@@ -88,8 +93,18 @@ class Life:
         self._told_end = [-1] * inputs
         self._high = [-1] * inputs
         self._told_time = [(-1, -1)] * inputs
+        self._files = self._writer()
+        self._files_turn = asyncio.Lock()
         self._is_woken = False
         self._timer: asyncio.TimerHandle | None = None
+
+    def _writer(self) -> "FileWriter | None":
+        if self._part.files is None:
+            return None
+        from oncelog.runner.storing.writing import FileWriter
+
+        place = self._cluster.places[self._part.files.url]
+        return FileWriter(place, f"{self._stage.name}-{self._stage.cell}", lambda: self._now().monotonic_ms)
 
     def begin(self) -> None:
         for output in self._stage.outputs:
@@ -125,6 +140,8 @@ class Life:
         self._stop()
         await self._tasks.close()
         await self._requests.close()
+        if self._files is not None:
+            await asyncio.to_thread(self._files.abandon)
 
     def _stop(self) -> None:
         self.is_over = True
@@ -214,6 +231,10 @@ class Life:
                 self._begin(self._append_claim(action))
             case ReadBack():
                 self._begin(self._read_back(action))
+            case WriteRows():
+                self._begin(self._write_rows(action))
+            case FinishFiles():
+                self._begin(self._finish_files(action))
             case Ended():
                 self._end(action)
 
@@ -333,14 +354,47 @@ class Life:
         found = await self._patiently(read, place)
         self.cell.read_back(place, found, self._now())
 
+    # --- files
+
+    async def _write_rows(self, asked: WriteRows) -> None:
+        assert self._files is not None
+        if await self._on_files(partial(self._files.write, asked.name, asked.rows)):
+            self.cell.rows_written(asked.rows.nbytes, self._now())
+
+    async def _finish_files(self, asked: FinishFiles) -> None:
+        assert self._files is not None
+        if await self._on_files(partial(self._files.finish, asked.about, asked.until_ms)):
+            self.cell.files_finished(self._now())
+
+    async def _on_files(self, work: Callable[[], None]) -> bool:
+        """One after the other, in a thread; whether it went well."""
+        from oncelog.runner.storing.place import Unreachable
+        from oncelog.runner.storing.writing import Differs
+
+        try:
+            async with self._files_turn:
+                await asyncio.to_thread(work)
+        except (Unreachable, Differs) as why:
+            self.cell.files_failed(str(why), self._now(), is_final=isinstance(why, Differs))
+            return False
+        return not self.is_over
+
     # --- input
+
+    def _see(self, index: int, reading: Input) -> None:
+        """How far an input goes whose records are collected."""
+        if self._stage.collect is not None:
+            end, high = self._ends[index], reading.high_watermark
+            self.cell.seen(index, high if end is None else min(high, end), self._now())
+            self.wake()
 
     def _feed(self, index: int) -> None:
         """What is there, or that nothing is: that is said once for each place."""
-        from_offset = self._asked[index]
+        from_offset, reading = self._asked[index], self._inputs[index]
+        if reading is not None and not self.is_paused:
+            self._see(index, reading)
         if from_offset is None or self.is_over or self.is_paused:
             return
-        reading = self._inputs[index]
         if reading is None or from_offset != self._given[index]:
             reading = self._begin_input(index, from_offset)
         piece = reading.take(self.most_records)

@@ -1,0 +1,140 @@
+"""The files that one life of a cell writes. Used by one thread at a time, and by any.
+
+The bytes of a file follow from its rows alone: a row group ends behind so many rows, or so many bytes, counted in steps
+of rows, in whatever pieces they came.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Lock
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from oncelog.runner.storing.place import FilePlace, Unreachable
+
+GROUP_ROWS: Final = 1 << 17
+GROUP_BYTES: Final = 32 << 20
+STEP_ROWS: Final = 1 << 10
+COMPRESSION: Final = "zstd"
+
+
+class Differs(Exception):
+    """A file of this name holds something else."""
+
+
+class _File:
+    def __init__(self, path: str, schema: Any) -> None:
+        self.path = path
+        self.rows = 0
+        self._schema = schema
+        self._writer: Any = None
+        self._waiting: list[Any] = []
+        self._waiting_rows = 0
+        self._group: list[Any] = []
+        self._group_rows = self._group_bytes = 0
+
+    def add(self, rows: Any) -> None:
+        self.rows += rows.num_rows
+        self._waiting.append(rows)
+        self._waiting_rows += rows.num_rows
+        if self._waiting_rows >= STEP_ROWS:
+            self._step(self._waiting_rows - self._waiting_rows % STEP_ROWS)
+
+    def _step(self, whole: int) -> None:
+        """Rows in whole steps go to the group."""
+        table = pa.Table.from_batches(self._waiting, self._schema)
+        for first in range(0, whole, STEP_ROWS):
+            step = table.slice(first, min(STEP_ROWS, whole - first))
+            self._group.append(step)
+            self._group_rows += step.num_rows
+            self._group_bytes += step.nbytes
+            if self._group_rows >= GROUP_ROWS or self._group_bytes >= GROUP_BYTES:
+                self._write()
+        self._waiting = table.slice(whole).to_batches()
+        self._waiting_rows -= whole
+
+    def _write(self) -> None:
+        if self._writer is None:
+            self._writer = pq.ParquetWriter(self.path, self._schema, compression=COMPRESSION)
+        if self._group:
+            self._writer.write_table(pa.concat_tables(self._group).combine_chunks(), row_group_size=GROUP_ROWS)
+        self._group.clear()
+        self._group_rows = self._group_bytes = 0
+
+    def finish(self, about: Mapping[str, str]) -> None:
+        if self._waiting_rows:
+            self._step(self._waiting_rows)
+        self._write()
+        self._writer.add_key_value_metadata(dict(about))
+        self._writer.close()
+
+    def abandon(self) -> None:
+        if self._writer is not None:
+            with suppress(OSError, pa.ArrowException):
+                self._writer.close()
+        Path(self.path).unlink(missing_ok=True)
+
+
+class FileWriter:
+    def __init__(self, place: FilePlace, owner: str, monotonic_ms: Callable[[], int]) -> None:
+        """`owner`: the cell, by which leftovers are known."""
+        self._place = place
+        self._owner = owner
+        self._monotonic_ms = monotonic_ms
+        self._files: dict[str, _File] = {}
+        self._lock = Lock()
+        self._is_over = self._is_swept = False
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        with self._lock:
+            if self._is_over:
+                raise Unreachable(f"{self._owner} is over")
+            try:
+                if not self._is_swept:
+                    self._place.sweep(self._owner)
+                    self._is_swept = True
+                yield
+            except (OSError, pa.ArrowException) as error:
+                raise Unreachable(f"{self._place.url} cannot be written: {error}") from error
+
+    def write(self, name: str, rows: Any) -> None:
+        with self._turn():
+            if name not in self._files:
+                self._files[name] = _File(self._place.unfinished(self._owner), rows.schema)
+            self._files[name].add(rows)
+
+    def finish(self, about: Mapping[str, str], until_ms: int) -> None:
+        """Raises Unreachable, where it may go well another time, or Differs."""
+        with self._turn():
+            for name, file in self._files.items():
+                file.finish(about)
+                if self._monotonic_ms() >= until_ms:
+                    raise Unreachable(f"{self._place.where(name)} was written for too long")
+                if not self._place.publish(file.path, name):
+                    self._compare(name, file, about)
+            self._files.clear()
+
+    def abandon(self) -> None:
+        """Nothing more is written, and what is not finished goes."""
+        with self._lock:
+            self._is_over = True
+            for file in self._files.values():
+                file.abandon()
+            self._files.clear()
+
+    def _compare(self, name: str, file: _File, about: Mapping[str, str]) -> None:
+        with self._place.open(name) as there:
+            footer = pq.read_metadata(there)
+        told = {key.decode(): value.decode() for key, value in (footer.metadata or {}).items()}
+        found = {key: told.get(key) for key in about}
+        if found == dict(about) and footer.num_rows == file.rows:
+            return
+        raise Differs(
+            f"{self._place.where(name)} is there already with {footer.num_rows} rows of {found}, and it would have "
+            f"{file.rows} rows of {dict(about)}: another flow, or another version of it, has written it. Give this one "
+            "a folder of its own, or remove the file"
+        )

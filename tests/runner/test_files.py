@@ -1,0 +1,151 @@
+"""Files of a running flow: each record in one of them, and the `_SUCCESS` of hours that are over."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+from oncelog.client import AdminClient, NewTopic, Producer
+from oncelog.flow import Flow, FlowRefused, Topic, json_of, raw
+from oncelog.flow.filing import folder_of
+from oncelog.runner.storing.hours import Hours
+from oncelog.runner.storing.place import FilePlace, Unreachable
+from oncelog.runner.storing.writing import Differs, FileWriter
+from tests.runner.flows import Order
+
+HOUR_MS = 3_600_000
+BEGIN_MS = 495_000 * HOUR_MS
+
+
+def send(servers: str, topic: str, numbers: range, *, partitions: int = 2) -> None:
+    with AdminClient({"bootstrap.servers": servers}) as admin:
+        if topic not in admin.list_topics().topics:
+            admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
+    with Producer({"bootstrap.servers": servers}) as producer:
+        for number in numbers:
+            value = json_of(Order).encode(Order(f"c{number}", number))
+            producer.produce(topic, key=f"k{number}", value=value, timestamp=BEGIN_MS + number * HOUR_MS // 10)
+        producer.flush()
+
+
+def rows(place: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = ds.dataset(place, partitioning="hive").to_table().to_pylist()
+    return found
+
+
+def filing(topic: str, place: Path) -> Flow:
+    flow = Flow(f"{topic}-flow", version="1")
+    flow.read(Topic(topic, raw, json_of(Order), partitions=2), name="orders").files(str(place))
+    return flow
+
+
+def test_each_record_is_in_one_file_and_another_run_adds_what_is_new(servers: str, topic: str, tmp_path: Path) -> None:
+    properties = {"bootstrap.servers": servers}
+    send(servers, topic, range(100))
+    filing(topic, tmp_path).run(properties, until="end")
+    assert sorted(row["amount"] for row in rows(tmp_path)) == list(range(100))
+    send(servers, topic, range(100, 130))
+    filing(topic, tmp_path).run(properties, until="end")
+    found = rows(tmp_path)
+    assert sorted(row["amount"] for row in found) == list(range(130))
+    assert all(f"{row['kafka_timestamp']:%Y-%m-%dT%H}" == row["hour"] for row in found)
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_the_name_and_the_metadata_say_what_a_file_has(servers: str, topic: str, tmp_path: Path) -> None:
+    send(servers, topic, range(5), partitions=2)
+    filing(topic, tmp_path).run({"bootstrap.servers": servers}, until="end")
+    for path in tmp_path.glob("hour=*/*.parquet"):
+        stage, cell, first, end = path.stem.rsplit("-", 3)
+        about = {key.decode(): value.decode() for key, value in pq.read_metadata(path).metadata.items()}
+        assert (stage, about["oncelog.partition"], about["oncelog.offsets"]) == ("orders-files", cell, f"{first}-{end}")
+        assert about["oncelog.topic"] == topic
+
+
+def test_hours_get_their_success_when_all_cells_are_past_them(servers: str, topic: str, tmp_path: Path) -> None:
+    """Inputs that are read to their end count as now."""
+    send(servers, topic, range(100))
+    filing(topic, tmp_path).run({"bootstrap.servers": servers}, until="end")
+    assert {path.parent.name for path in tmp_path.glob("hour=2026-06-21*/_SUCCESS")} == {
+        f"hour=2026-06-21T{hour:02}" for hour in range(10)
+    }
+
+
+def test_an_hour_is_complete_when_the_watermark_has_passed_it_and_not_before(tmp_path: Path) -> None:
+    place = FilePlace(str(tmp_path))
+    for hour in (0, 2, 3):
+        (tmp_path / folder_of(BEGIN_MS + hour * HOUR_MS)).mkdir()
+    hours = Hours(place)
+    end_ms = BEGIN_MS + 3 * HOUR_MS
+    assert hours.close(end_ms - 1) == ["hour=2026-06-21T00", "hour=2026-06-21T01"]
+    assert not hours.is_due(end_ms - 1) and hours.is_due(end_ms)
+    assert hours.close(end_ms) == ["hour=2026-06-21T02"]
+    assert Hours(place).close(end_ms) == []
+    assert not (tmp_path / "hour=2026-06-21T03" / "_SUCCESS").exists()
+
+
+def batch(first: int, count: int) -> Any:
+    return pa.RecordBatch.from_pydict({"n": list(range(first, first + count)), "t": ["x" * 50] * count})
+
+
+def write(place: FilePlace, name: str, pieces: list[int]) -> FileWriter:
+    writer = FileWriter(place, "s-0", lambda: 0)
+    first = 0
+    for count in pieces:
+        writer.write(name, batch(first, count))
+        first += count
+    return writer
+
+
+def test_the_same_rows_are_the_same_bytes_in_whatever_pieces_they_came(tmp_path: Path) -> None:
+    place = FilePlace(str(tmp_path))
+    for name, pieces in (("hour=1/a.parquet", [200_000]), ("hour=1/b.parquet", [1, 70_000, 129_999])):
+        write(place, name, pieces).finish({"about": "x"}, 1)
+    with place.open("hour=1/a.parquet") as one, place.open("hour=1/b.parquet") as other:
+        found = one.read()
+        assert found == other.read()
+    footer = pq.read_metadata(pa.BufferReader(found))
+    assert footer.num_rows == 200_000 and footer.num_row_groups == 2
+
+
+def test_who_comes_second_finds_the_same_or_is_stopped(tmp_path: Path) -> None:
+    place = FilePlace(str(tmp_path))
+    name = "hour=1/s-0-0-3.parquet"
+    write(place, name, [3]).finish({"oncelog.flow": "f"}, 1)
+    stands = (tmp_path / name).stat()
+    write(place, name, [1, 2]).finish({"oncelog.flow": "f"}, 1)
+    assert (tmp_path / name).stat() == stands
+    with pytest.raises(Differs, match=r"is there already with 3 rows of .*and it would have 4 rows"):
+        write(place, name, [4]).finish({"oncelog.flow": "f"}, 1)
+    with pytest.raises(Differs, match="another flow, or another version"):
+        write(place, name, [3]).finish({"oncelog.flow": "g"}, 1)
+
+
+def test_what_is_not_finished_is_not_seen_and_goes_with_the_next_writer(tmp_path: Path) -> None:
+    place = FilePlace(str(tmp_path))
+    killed = write(place, "hour=1/s-0-0-9.parquet", [300_000])
+    assert killed is not None and list(tmp_path.glob(".s-0.*"))
+    assert ds.dataset(tmp_path, format="parquet").count_rows() == 0
+    write(place, "hour=1/s-0-0-3.parquet", [3]).finish({}, 1)
+    assert not list(tmp_path.glob(".s-0.*"))
+    with pytest.raises(Unreachable):  # who only slept, too, finds that it is over
+        killed.finish({}, 1)
+    assert [path.name for path in tmp_path.glob("*/*")] == ["s-0-0-3.parquet"]
+
+
+def test_nothing_gets_its_name_behind_the_deadline(tmp_path: Path) -> None:
+    writer = write(FilePlace(str(tmp_path)), "hour=1/s-0-0-3.parquet", [3])
+    with pytest.raises(Unreachable, match="was written for too long"):
+        writer.finish({}, 0)
+    writer.abandon()
+    assert not list(tmp_path.rglob("*.parquet")) and not list(tmp_path.glob(".*"))
+
+
+def test_a_place_that_is_none_is_refused(servers: str, topic: str) -> None:
+    flow = Flow("f", version="1")
+    flow.read(Topic(topic, raw, raw)).files("nowhere://bucket/x")
+    with pytest.raises(FlowRefused, match="flow f: nowhere://bucket/x is no place for files"):
+        flow.run({"bootstrap.servers": servers})
