@@ -10,8 +10,9 @@ from oncelog.chaos.life import Life
 from oncelog.client import Consumer, TopicPartition
 from oncelog.embedded import Server
 from oncelog.flow import FlowFailed
+from oncelog.flow.formats import GOODBYE
 from tests.repo.tree import ROOT
-from tests.runner.flows import Billing
+from tests.runner.flows import Billing, everything
 from tests.waiting import until
 
 STOPS_WITHIN_S = 3.0
@@ -75,6 +76,8 @@ def test_a_signal_commits_and_says_goodbye(billing: Billing, tmp_path: Path, num
         life.kill()
     assert life.process.returncode == 0, life.log_text()
     assert "it has ended" in life.log_text()
+    journal = everything(billing.servers, f"oncelog.flow.{billing.name}.orders")
+    assert [key for key, _ in journal].count(GOODBYE) == billing.orders.partitions
 
 
 def test_a_record_that_cannot_be_worked_on_stops_its_cell_and_no_other(billing: Billing) -> None:
