@@ -103,7 +103,8 @@ def heading(about: dict[str, Any]) -> str:
     return (
         f"On {SERVERS[about['server']]}: {here['cores']} cores ({here['processor']}), {here['memory_gb']} GB, "
         f"Linux {here['kernel']}, Python {here['python']}; {about['when']}, load average {about['load']:.1f} before. "
-        f"Medians of {about['rounds']} rounds, contestants taking turns; in brackets, ours by theirs."
+        f"Medians of {about['rounds']} round{'s' * (about['rounds'] > 1)}, contestants taking turns; in brackets, ours "
+        f"by theirs."
     )
 
 
