@@ -15,12 +15,13 @@ from typing import Any
 
 import click
 
-from bench import attacks, attacks_on_topics
+from bench import attacks, attacks_on_pages, attacks_on_topics
 from bench.attacks import Row, Said, row
 from bench.command import chosen, circumstances, keep, write_between
 from bench.process import cpu_seconds, resident_mb
 from bench.victim import victim
-from tests.peers.oncelog_process import SOURCES, OncelogProcess
+from tests.console.served import Served
+from tests.peers.oncelog_process import SOURCES
 from tests.peers.server_process import ServerProcess
 from tests.raw import ServerClosed
 
@@ -62,7 +63,7 @@ class Peak:
 
 
 def measure(each: Row, folder: Path, sources: Path = SOURCES) -> Figures:
-    with OncelogProcess(folder, sources=sources) as server:
+    with Served(folder, sources=sources) as server:
         attack = each.attack(server)
         with victim(server.port) as other:
             next(attack)
@@ -146,7 +147,9 @@ def main(
     page: bool | None,
     is_kept: bool,
 ) -> None:
-    rows = sorted([*attacks.ROWS, *attacks_on_topics.ROWS], key=lambda each: each.name != "nothing")
+    rows = sorted(
+        [*attacks.ROWS, *attacks_on_topics.ROWS, *attacks_on_pages.ROWS], key=lambda each: each.name != "nothing"
+    )
     if list_rows:
         for each in rows:
             click.echo(f"{each.name:32}{each.title}")

@@ -4,16 +4,17 @@ from pathlib import Path
 
 from oncelog.chaos.life import free_ports
 from oncelog.console.faults import FaultFile
-from tests.peers.oncelog_process import OncelogProcess
+from tests.peers.oncelog_process import SOURCES, OncelogProcess
 
 
 class Served(OncelogProcess):
-    """A server with its page."""
+    """A server with its page and its metrics."""
 
-    def __init__(self, folder: Path, settings: dict[str, str] | None = None) -> None:
-        super().__init__(folder, settings=settings)
+    def __init__(self, folder: Path, settings: dict[str, str] | None = None, *, sources: Path = SOURCES) -> None:
+        self.console_port, self.metrics_port = free_ports(2)
+        metrics = {"oncelog.metrics.listener": f"127.0.0.1:{self.metrics_port}"}
+        super().__init__(folder, settings={**metrics, **(settings or {})}, sources=sources)
         self.faults = FaultFile(folder / "faults")
-        self.console_port = free_ports(1)[0]
 
     @property
     def page(self) -> str:
