@@ -1,5 +1,9 @@
 """Files of a running flow: each record in one of them, and the `_SUCCESS` of hours that are over."""
 
+import subprocess
+import sys
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +19,7 @@ from oncelog.runner.storing.hours import Hours
 from oncelog.runner.storing.place import FilePlace, Unreachable
 from oncelog.runner.storing.writing import Differs, FileWriter
 from tests.runner.flows import Order
+from tests.waiting import until
 
 HOUR_MS = 3_600_000
 BEGIN_MS = 495_000 * HOUR_MS
@@ -149,3 +154,39 @@ def test_a_place_that_is_none_is_refused(servers: str, topic: str) -> None:
     flow.read(Topic(topic, raw, raw)).files("nowhere://bucket/x")
     with pytest.raises(FlowRefused, match="flow f: nowhere://bucket/x is no place for files"):
         flow.run({"bootstrap.servers": servers})
+
+
+ENDLESS = """
+import sys
+from oncelog.flow import Flow, Topic, json_of, raw
+from tests.runner.flows import Order
+
+topic, place, servers = sys.argv[1:]
+flow = Flow(topic + "-flow", version="1")
+read = flow.read(Topic(topic, raw, json_of(Order), partitions=2), name="orders")
+read.files(place, every_ms=100, most_records=300)
+flow.run({"bootstrap.servers": servers})
+"""
+
+
+@pytest.mark.thorough
+def test_whatever_is_killed_every_reader_of_parquet_sees_each_record_once(
+    servers: str, topic: str, tmp_path: Path
+) -> None:
+    pandas = import_module("pandas")
+
+    def goes_on(files: int, process: subprocess.Popen[bytes]) -> bool:
+        return len(list(tmp_path.rglob("*.parquet"))) >= files or process.poll() is not None
+
+    count = 3_000
+    send(servers, topic, range(count))
+    for files in range(1, 22, 4):
+        with subprocess.Popen([sys.executable, "-c", ENDLESS, topic, str(tmp_path), servers]) as process:
+            try:
+                until(partial(goes_on, files * 20, process), "more files")
+                assert process.poll() is None
+            finally:
+                process.kill()
+    filing(topic, tmp_path).run({"bootstrap.servers": servers}, until="end")
+    assert sorted(row["amount"] for row in rows(tmp_path)) == list(range(count))
+    assert sorted(pandas.read_parquet(tmp_path)["amount"].tolist()) == list(range(count))
