@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from oncelog.embedded import Server
+from oncelog.flow.errors import FlowRefused
+from oncelog.runner import operating
 from tests.cli.running import Oncelog, ended
 from tests.repo.tree import ROOT
-from tests.runner.flows import Billing
+from tests.runner.flows import Billing, everything
 from tests.waiting import until
 
 Written = Callable[[Billing], str]
@@ -172,6 +174,76 @@ def test_a_flow_is_removed_with_its_topics_once_nobody_is_at_work(servers: str, 
     assert billing.name in oncelog.run("flow describe", billing.name).refusal
     left = {row["topic"] for row in oncelog("topics", "-J").json}
     assert left.isdisjoint([*expected, register]) and {billing.orders.name, billing.sums.name} <= left
+
+
+def ran(billing: Billing) -> None:
+    billing.flow().run(billing.properties, until="end")
+
+
+def test_a_flow_that_begins_anew_counts_nothing_twice_and_writes_again_what_it_reads_again(
+    servers: str, topic: str
+) -> None:
+    billing = Billing(topic, servers)
+    billing.make_topics()
+    oncelog = Oncelog(servers)
+    billing.send(range(40))
+    ran(billing)
+    rows = oncelog("flow reset", billing.name, "-J").json
+    assert sum(row["again"] for row in rows if row["stage"] == "orders") == 40
+    assert sum(row["again"] for row in rows if row["stage"] == billing.between.name) == 0
+    ran(billing)
+    assert billing.state() == billing.totals(40)
+    assert len(billing.written()) == len(everything(servers, billing.between.name)) == 80
+
+
+def test_one_stage_begins_anew_with_what_its_input_holds(own_server: Server, topic: str) -> None:
+    billing = Billing(topic, own_server.bootstrap_servers)
+    billing.make_topics()
+    oncelog = Oncelog(billing.servers)
+    billing.send(range(40))
+    ran(billing)
+    assert oncelog("flow reset", billing.name, "--stage", billing.between.name, "--dry-run", "-J").json
+    ran(billing)
+    assert len(billing.written()) == 40
+    oncelog("flow reset", billing.name, "--stage", billing.between.name)
+    ran(billing)
+    assert billing.state() == billing.totals(40)
+    assert len(billing.written()) == 80 and len(everything(billing.servers, billing.between.name)) == 40
+
+
+def test_a_flow_begins_anew_with_what_comes_from_now_on(own_server: Server, topic: str) -> None:
+    billing = Billing(topic, own_server.bootstrap_servers)
+    billing.make_topics()
+    billing.send(range(40))
+    ran(billing)
+    Oncelog(billing.servers)("flow reset", billing.name, "--to-latest")
+    billing.send(range(3))
+    ran(billing)
+    assert billing.state() == billing.totals(3) and len(billing.written()) == 43
+
+
+def test_a_reset_that_did_not_come_to_its_end_keeps_the_flow_from_beginning(
+    own_server: Server, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    billing = Billing(topic, own_server.bootstrap_servers)
+    billing.make_topics()
+    oncelog = Oncelog(billing.servers)
+    run = billing.flow().start(billing.properties)
+    assert "has not said goodbye" in oncelog.run("flow reset", billing.name).refusal
+    run.stop()
+
+    async def cut_off(look: object, names: list[str]) -> None:
+        raise FlowRefused("cut off")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(operating, "remove", cut_off)
+        assert oncelog.run("flow reset", billing.name).refusal == "cut off"
+    with pytest.raises(FlowRefused, match="a reset was begun and has not come to its end"):
+        ran(billing)
+    oncelog("flow reset", billing.name)
+    billing.send(range(10))
+    ran(billing)
+    billing.check(10)
 
 
 @pytest.mark.parametrize(

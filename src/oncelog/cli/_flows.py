@@ -119,7 +119,7 @@ def told_of_cell(look: "CellLook") -> dict[str, Any]:
             "code": taken.code,
             "until_ms": taken.until_ms,
             "has_left": journal.is_left,
-            "may_be_at_work": look.holder is not None,
+            "may_be_at_work": look.busy_until_ms > look.looked_at_ms,
         },
         "commit": commit and commit.number,
         "code": commit and commit.code,

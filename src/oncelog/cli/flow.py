@@ -275,12 +275,11 @@ def delete(to: Connecting, is_dry: bool, name: str) -> None:
 
     What it wrote stays. A flow that is begun under this name afterwards begins anew, and writes all of it again.
     """
-    from oncelog.runner.operating import check_nobody_is_at_work, own_topics, remove
+    from oncelog.runner.operating import at_rest, own_topics, remove
 
     async def asked(look: "Looking") -> list[str]:
         register = await register_of(look, name, is_deleted=True)
-        async for cell in look.cells(name, register):
-            check_nobody_is_at_work(name, cell)
+        await at_rest(look, name, register)
         names = await own_topics(look, name, register)
         if not is_dry:
             await remove(look, names)
@@ -288,3 +287,49 @@ def delete(to: Connecting, is_dry: bool, name: str) -> None:
 
     for each in looked(to, asked):
         click.echo(each)
+
+
+@command.command()
+@connecting
+@formatted
+@click.option("--stage", "only", metavar="S", help="Only this one; all of the flow's if not given.")
+@click.option(
+    "--to-earliest", "where", flag_value="earliest", default=True, help="With all that its inputs hold (default)."
+)
+@click.option("--to-latest", "where", flag_value="latest", help="With what comes from now on.")
+@click.option("--dry-run", "is_dry", is_flag=True, help="Print what would be, and change nothing.")
+@name_argument
+@speaks_of_flows
+def reset(to: Connecting, form: str, only: str | None, where: str, is_dry: bool, name: str) -> None:
+    """Begin anew, without state. What was written stays, and input that is read again is written again behind it.
+
+    Prints for each cell and input where it was, where it begins, and how many records are read again.
+    """
+    from oncelog.runner import operating
+
+    async def asked(look: "Looking") -> list[dict[str, Any]]:
+        register = await register_of(look, name)
+        stages = [each.stage for each in register.stages]
+        if only is not None and only not in stages:
+            raise failure(f"flow {name} has no stage {only}{nearest(only, stages)}; it has {', '.join(stages)}")
+        cells = await operating.at_rest(look, name, register)
+        stages = stages if only is None else [only]
+        entry = await operating.planned_reset(look, name, register, stages, to_latest=where == "latest")
+        if not is_dry:
+            await operating.reset(look, name, entry)
+        return [
+            {
+                "stage": stage,
+                "cell": cell,
+                "input": each.topic,
+                "before": each.next_offset,
+                "after": (after := entry.starts[stage][each.topic].offsets[cell]),
+                "again": max(0, (each.next_offset or 0) - after),
+            }
+            for (stage, cell), look_at in cells.items()
+            if stage in stages
+            for each in look_at.inputs
+        ]
+
+    rows = looked(to, asked)
+    emit(form, rows, rows, ["stage", "cell", "input", "before", "after", "again"])

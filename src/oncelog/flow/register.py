@@ -65,10 +65,24 @@ class Control(Entry, frozen=True, kw_only=True):
     order: Order
 
 
-FlowEntry = Identity | Cells | Run | Finished | Stopped | Control
+class Start(msgspec.Struct, frozen=True, array_like=True):
+    topic_id: Name
+    offsets: Annotated[list[Count], msgspec.Meta(max_length=MOST_PLACES)]  # by partition
+
+
+class Reset(Entry, frozen=True, kw_only=True):
+    """Stages begin anew, without state. The journals that they had are removed behind it: where one of them is still
+    there, the reset has not come to its end."""
+
+    nonce: Nonce
+    journals: dict[Name, Name]  # the id of its topic, by stage
+    starts: dict[Name, dict[Name, Start]]  # where its inputs are read from, by stage and topic
+
+
+FlowEntry = Identity | Cells | Run | Finished | Stopped | Control | Reset
 _KINDS: Final = Kinds(
     "flow's register",
-    {b"f": Identity, b"n": Cells, b"r": Run, b"e": Finished, b"s": Stopped, b"o": Control},
+    {b"f": Identity, b"n": Cells, b"r": Run, b"e": Finished, b"s": Stopped, b"o": Control, b"a": Reset},
 )
 
 
@@ -85,6 +99,8 @@ def subject_of(entry: FlowEntry) -> Subject:
             return "stopped", entry.start
         case Control():
             return "control", entry.number
+        case Reset():
+            return "reset", entry.nonce  # all count, and the newest one of a stage holds
         case _:
             return FLOW
 
@@ -100,6 +116,7 @@ class FlowRegister(Register):
         super().__init__(next_offset)
         self.number = 0  # of the newest control that counts
         self.order = Order.RUN
+        self.resets: dict[str, Reset] = {}  # the newest one, by stage
 
     def owns(self, key: bytes) -> bool:
         return _KINDS.knows(key)
@@ -118,6 +135,8 @@ class FlowRegister(Register):
     def counted(self, fact: Fact, won: Sequence[Subject], offset: int) -> None:
         if isinstance(fact.content, Control):
             self.number, self.order = fact.content.number, fact.content.order
+        elif isinstance(fact.content, Reset):
+            self.resets |= dict.fromkeys(fact.content.journals, fact.content)
 
     # --- questions
 

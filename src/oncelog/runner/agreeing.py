@@ -6,9 +6,20 @@ from uuid import uuid4
 
 from oncelog.client.door import RegisterKind, TopicKeeper, end_offsets, topic_keeper
 from oncelog.flow.errors import FlowRefused
-from oncelog.flow.register import Cells, Finished, FlowEntry, FlowRegister, Identity, Order, Run, Stopped, encoded
+from oncelog.flow.register import (
+    Cells,
+    Finished,
+    FlowEntry,
+    FlowRegister,
+    Identity,
+    Order,
+    Reset,
+    Run,
+    Stopped,
+    encoded,
+)
 from oncelog.runner.cluster import Cluster
-from oncelog.runner.layout import Layout
+from oncelog.runner.layout import Layout, TopicIds
 
 PATIENCE_MS: Final = 60_000
 KIND: Final = RegisterKind(
@@ -67,6 +78,19 @@ class Agreement:
     async def look(self) -> FlowRegister:
         self._known = await self._topic.read(self._known)
         return self._known
+
+    def check_resets(self, ids: TopicIds) -> None:
+        """That none is half done: its stages would not begin where they are to."""
+        for stage in self._layout.stages:
+            reset = self._known.resets.get(stage.name)
+            if reset is not None and ids.id_of(stage.journal) == reset.journals[stage.name] != "":
+                raise FlowRefused(
+                    f"flow {self._layout.flow}, stage {stage.name}: a reset was begun and has not come to its end. "
+                    f"Give it again: `oncelog flow reset {self._layout.flow}`"
+                )
+
+    def reset_of(self, stage: str) -> Reset | None:
+        return self._known.resets.get(stage)
 
     @property
     def is_paused(self) -> bool:

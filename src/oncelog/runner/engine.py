@@ -91,6 +91,7 @@ class Engine:
             found = await topics.ready(self._cluster, self.layout)
             self.agreement = Agreement(self._cluster, self.layout)
             self.agreed = await self.agreement.begin(self._run_id, until_end=self._until_end)
+            self.agreement.check_resets(found.ids)
         except BaseException:
             await self._cluster.close()
             raise
@@ -99,6 +100,7 @@ class Engine:
             _log.info("flow %s: run %s is finished already", self.layout.flow, self.agreed.run_id)
             self.done.set()
             return
+        ids = {each.name: found.ids.after(self.agreement.reset_of(each.name), each.name) for each in self.layout.stages}
         limits = Limits(forget_after_ms=found.forget_after_ms, commit_bytes=found.commit_bytes)
         every = {layout.name: range(layout.cells) for layout in self.layout.stages}
         share = self._share or Share(every, Tenancy(CLOCK.now().wall_ms, 0))
@@ -109,7 +111,7 @@ class Engine:
                 CellHolder(
                     self._cluster,
                     layout.part,
-                    layout.stage(self.layout.flow, cell, found.ids, until_end=self._until_end),
+                    layout.stage(self.layout.flow, cell, ids[layout.name], until_end=self._until_end),
                     code=self.layout.code,
                     tenancy=share.tenancy,
                     yields_until_ms=share.yields_until_ms,
@@ -125,7 +127,9 @@ class Engine:
             if feeds or share.follows_all or layout.part.files is not None:
                 self._elsewhere[layout.name] = [
                     CellElsewhere(
-                        self._cluster, layout.stage(self.layout.flow, cell, found.ids), self._ends_of(layout, cell)
+                        self._cluster,
+                        layout.stage(self.layout.flow, cell, ids[layout.name]),
+                        self._ends_of(layout, cell),
                     )
                     for cell in range(layout.cells)
                     if cell not in share.cells.get(layout.name, ())

@@ -7,6 +7,7 @@ from typing import Final
 from oncelog.flow.description import Input, OutputPlace, Stage
 from oncelog.flow.errors import FlowRefused
 from oncelog.flow.program import Part, Program
+from oncelog.flow.register import Reset
 from oncelog.slots import Place
 
 PREFIX: Final = "oncelog.flow."
@@ -65,6 +66,17 @@ class TopicIds:
 
     def id_of(self, topic: str) -> str:
         return self.ids.get(topic, "")
+
+    def after(self, reset: Reset | None, stage: str) -> "TopicIds":
+        """For a stage that was to begin anew: its inputs may be read from later on than they begin."""
+        starts = {} if reset is None else reset.starts[stage]
+        later = {
+            (topic, cell): max(offset, self.log_starts.get((topic, cell), 0))
+            for topic, start in starts.items()
+            if start.topic_id == self.id_of(topic)
+            for cell, offset in enumerate(start.offsets)
+        }
+        return TopicIds(self.ids, self.log_starts | later)
 
 
 class Layout:

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from oncelog.client import NewTopic
 from oncelog.client.door import EARLIEST, Timeouts, TopicKeeper, end_offsets, topic_keeper, topic_sizes
-from oncelog.flow.formats import TakeOver
 from oncelog.flow.journal import Journal
 from oncelog.flow.register import FlowRegister
 from oncelog.runner.agreeing import KIND
@@ -17,6 +16,7 @@ from oncelog.runner.layout import PREFIX, Layout
 from oncelog.runner.life import CLOCK
 from oncelog.runner.topics import memory_ms, wanted_topics
 from oncelog.slots import Place
+from oncelog.slots.limits import SETTLE_MS
 
 PATIENCE_MS: Final = 30_000
 
@@ -42,11 +42,13 @@ class CellLook:
     looked_at_ms: int
 
     @property
-    def holder(self) -> TakeOver | None:
-        """Who may be at work now: it has not said goodbye, and its time is not over."""
+    def busy_until_ms(self) -> int:
+        """Until then somebody may send for this cell, by all that its journal says: the holder, where it has not said
+        goodbye, and those with other code that were there before it."""
         taken = self.journal.take_over
-        is_at_work = taken is not None and not self.journal.is_left and self.looked_at_ms < taken.until_ms
-        return taken if is_at_work else None
+        if taken is None:
+            return 0
+        return max(taken.others_until_ms, 0 if self.journal.is_left else taken.until_ms + SETTLE_MS)
 
 
 class Looking:

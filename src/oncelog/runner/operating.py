@@ -1,17 +1,24 @@
-"""What is done to a flow from outside: it is paused, goes on, or is removed. Whoever is at work hears of it by the
-register."""
+"""What is done to a flow from outside: it is paused, goes on, begins anew, is removed.
 
+Those at work hear of it by the register.
+"""
+
+import asyncio
+from collections.abc import Collection
 from typing import Final
 from uuid import uuid4
 
 from oncelog.client import KafkaException
-from oncelog.client.door import Timeouts, delete_topics
+from oncelog.client.door import EARLIEST, LATEST, Timeouts, delete_topics, end_offsets
+from oncelog.clock import monotonic_s
 from oncelog.flow.errors import FlowRefused
-from oncelog.flow.register import Control, FlowRegister, Order, encoded
+from oncelog.flow.register import Control, FlowRegister, Order, Reset, Start, encoded
 from oncelog.runner.layout import PREFIX
 from oncelog.runner.looking import CellLook, Looking
 
 DELETING_MS: Final = 30_000
+SETTLE_S: Final = 5.0
+PAUSE_S: Final = 0.05
 
 
 async def give(look: Looking, flow: str, order: Order) -> bool:
@@ -31,12 +38,22 @@ async def give(look: Looking, flow: str, order: Order) -> bool:
     return True
 
 
-def check_nobody_is_at_work(flow: str, look: CellLook) -> None:
-    if look.holder is not None:
-        left_s = max(1, (look.holder.until_ms - look.looked_at_ms) // 1000)
+async def at_rest(look: Looking, flow: str, register: FlowRegister) -> dict[tuple[str, int], CellLook]:
+    """Its cells, by stage and number, where nobody may be at work; else FlowRefused. Their states are let go."""
+    found = {}
+    async for cell in look.cells(flow, register):
+        _check_nobody_is_at_work(flow, cell)
+        cell.journal.state.clear()
+        found[cell.stage, cell.cell] = cell
+    return found
+
+
+def _check_nobody_is_at_work(flow: str, look: CellLook) -> None:
+    left_ms = look.busy_until_ms - look.looked_at_ms
+    if left_ms > 0:
         raise FlowRefused(
             f"flow {flow}, stage {look.stage}, cell {look.cell} is held by a process that has not said goodbye. Stop "
-            f"it; one that was killed sends nothing after {left_s} s, then this can be done"
+            f"it; one that was killed sends nothing after {left_ms // 1000 + 1} s, then this can be done"
         )
 
 
@@ -50,9 +67,46 @@ async def own_topics(look: Looking, flow: str, register: FlowRegister) -> list[s
     return [name for name in (*sorted(journals | between), PREFIX + flow) if name in known]
 
 
+async def planned_reset(
+    look: Looking, flow: str, register: FlowRegister, stages: Collection[str], *, to_latest: bool
+) -> Reset:
+    """What is written by stages that begin anew too is read from its end on, since they write it again."""
+    brokers = look.cluster.brokers
+    parts = [] if register.identity is None else register.identity.parts
+    refilled = {sink for stage, _, sink in parts if stage in stages}
+    known = (await brokers.refresh()).topics
+    starts: dict[str, dict[str, Start]] = {}
+    for stage in stages:
+        starts[stage] = {}
+        for topic in register.sources(stage):
+            if topic not in known:
+                raise FlowRefused(
+                    f"topic {topic}, which stage {stage} of flow {flow} reads, is not there: make it first"
+                )
+            places = [(topic, cell) for cell in range(register.cells(stage) or 0)]
+            at = LATEST if to_latest or topic in refilled else EARLIEST
+            offsets = await end_offsets(brokers, places, at)
+            starts[stage][topic] = Start(str(known[topic].topic_id or ""), [offsets[place] for place in places])
+    names = {stage: f"{PREFIX}{flow}.{stage}" for stage in stages}
+    ids = {stage: str(known[name].topic_id or "") if name in known else "" for stage, name in names.items()}
+    return Reset(nonce=uuid4().hex, journals=ids, starts=starts)
+
+
+async def reset(look: Looking, flow: str, entry: Reset) -> None:
+    """It is written down first, so that a flow that begins meanwhile is refused until the journals are gone."""
+    topic = look.register_topic(flow)
+    register = await topic.append(await topic.read(), [encoded(entry)])
+    await at_rest(look, flow, register)
+    known = (await look.cluster.brokers.refresh()).topics
+    await remove(look, [name for stage in entry.journals if (name := f"{PREFIX}{flow}.{stage}") in known])
+
+
 async def remove(look: Looking, names: list[str]) -> None:
     """One after the other, so that the register goes last."""
     for name in names:
         outcome = (await delete_topics(look.cluster.brokers, [name], Timeouts(DELETING_MS)))[name]
         if isinstance(outcome, KafkaException):
-            raise FlowRefused(f"topic {name} cannot be removed: {outcome.error.str()}. Then do this again")
+            raise FlowRefused(f"topic {name} cannot be removed: {outcome.error.str()}. Mend that, and do this again")
+    give_up_s = monotonic_s() + SETTLE_S  # brokers hear of it a moment later, and who begins now is to find it so
+    while monotonic_s() < give_up_s and not set(names).isdisjoint((await look.cluster.brokers.refresh()).topics):
+        await asyncio.sleep(PAUSE_S)
