@@ -246,6 +246,27 @@ def test_a_reset_that_did_not_come_to_its_end_keeps_the_flow_from_beginning(
     billing.check(10)
 
 
+def test_what_is_damaged_is_named_and_the_other_flows_are_listed(own_server: Server, topic: str) -> None:
+    billing = Billing(topic, own_server.bootstrap_servers)
+    billing.make_topics()
+    oncelog = Oncelog(billing.servers)
+    ran(billing)
+    register, journal = f"oncelog.flow.{topic}-bad", f"oncelog.flow.{topic}.orders"
+    oncelog("topics create", register, "-p", "1")
+    oncelog("produce", "-t", register, "-k", "fx", stdin=b"hello\n")
+    rows = {row["flow"]: row for row in oncelog("flow", "-J").json}
+    assert rows[f"{topic}-bad"]["error"].startswith(f"{register}: the record with the key b'fx'")
+    assert (rows[topic]["cells"], rows[topic]["error"]) == (5, None)
+    oncelog("produce", "-t", journal, "-p", "1", "-k", "kx", stdin=b"hello\n")
+    assert f"{journal}-1: the record with the key b'kx'" in oncelog.run("flow describe", topic).refusal
+    oncelog("topics delete", register)
+
+
+def test_a_cluster_that_is_not_there_is_one_line() -> None:
+    said = Oncelog("127.0.0.1:1").run("flow list", "-m", "0.2")
+    assert said.refusal.startswith("no broker answered within 0.2 s"), said
+
+
 @pytest.mark.parametrize(
     ("command", "code", "words"),
     [

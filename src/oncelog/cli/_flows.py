@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import os
 import sys
 from collections.abc import Awaitable, Callable
@@ -83,7 +84,13 @@ def looked(to: Connecting, question: "Callable[[Looking], Awaitable[T]]") -> T:
         async with looking(to.properties, to.timeout_s) as look:
             return await question(look)
 
-    return asyncio.run(answered())
+    flows = logging.getLogger("oncelog.flow")
+    before = flows.level
+    flows.setLevel(logging.ERROR)  # a command says itself what it could not reach
+    try:
+        return asyncio.run(answered())
+    finally:
+        flows.setLevel(before)
 
 
 async def register_of(look: "Looking", name: str, *, is_deleted: bool = False) -> "FlowRegister":

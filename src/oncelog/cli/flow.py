@@ -70,11 +70,18 @@ def list_flows(to: Connecting, form: str) -> None:
         return [await _row(look, name) for name in await look.flows()]
 
     rows = looked(to, asked)
-    emit(form, rows, rows, LIST_COLUMNS)
+    has_errors = any(row["error"] for row in rows)
+    emit(form, rows, rows, [*LIST_COLUMNS, *(["error"] if has_errors else [])])
 
 
 async def _row(look: "Looking", name: str) -> dict[str, Any]:
-    register = await look.register(name)
+    from oncelog.flow.errors import FlowRefused
+    from oncelog.flow.formats import Unreadable
+
+    try:
+        register = await look.register(name)
+    except (FlowRefused, Unreadable) as unreadable:  # the others are shown all the same
+        return {"flow": name, **dict.fromkeys(LIST_COLUMNS[1:]), "error": str(unreadable)}
     runs = register.runs
     return {
         "flow": name,
@@ -84,6 +91,7 @@ async def _row(look: "Looking", name: str) -> dict[str, Any]:
         "runs": len(runs),
         "open_runs": sum(not register.is_finished(each.run) for each in runs if each.ends is not None),
         "code": runs[-1].code if runs else None,
+        "error": None,
     }
 
 

@@ -1,13 +1,14 @@
 """A flow as its register and journals say, for whoever looks from outside: nothing is held, and nothing is written."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
 from oncelog.client import NewTopic
 from oncelog.client.door import EARLIEST, Timeouts, TopicKeeper, end_offsets, topic_keeper, topic_sizes
+from oncelog.flow.formats import Unreadable
 from oncelog.flow.journal import Journal
 from oncelog.flow.register import FlowRegister
 from oncelog.runner.agreeing import KIND
@@ -51,6 +52,15 @@ class CellLook:
         return max(taken.others_until_ms, 0 if self.journal.is_left else taken.until_ms + SETTLE_MS)
 
 
+@contextmanager
+def _named(topic: str) -> Iterator[None]:
+    """What cannot be read says where it stands."""
+    try:
+        yield
+    except Unreadable as error:
+        raise Unreadable(f"{topic}: {error}") from error
+
+
 class Looking:
     """At the flows of one cluster. Used on one loop."""
 
@@ -67,12 +77,14 @@ class Looking:
         return topic_keeper(self.cluster.brokers, PREFIX + flow, KIND, FlowRegister, PATIENCE_MS)
 
     async def register(self, flow: str) -> FlowRegister:
-        return await self.register_topic(flow).read()
+        with _named(PREFIX + flow):
+            return await self.register_topic(flow).read()
 
     async def journal(self, flow: str, stage: str, cell: int) -> Journal:
         found = Journal()
         place = Place(f"{PREFIX}{flow}.{stage}", cell)
-        found.read(await journal_batches(self.cluster.brokers, place, 0))
+        with _named(f"{place.topic}-{place.partition}"):
+            found.read(await journal_batches(self.cluster.brokers, place, 0))
         return found
 
     async def cells(self, flow: str, register: FlowRegister) -> AsyncIterator[CellLook]:
