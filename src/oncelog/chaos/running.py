@@ -9,7 +9,6 @@ from typing import Final
 
 from oncelog.chaos.audit import Audit
 from oncelog.chaos.faults import in_words
-from oncelog.chaos.flow_watch import FlowWatch
 from oncelog.chaos.guard import Guard
 from oncelog.chaos.outcome import Killed, Options, Outcome, Progress, Sample, Verdict
 from oncelog.chaos.pipeline import due_of
@@ -35,6 +34,15 @@ WAIT: Final = Waiting()  # never set: a wait that Ctrl-C ends
 OUR_SETTINGS: Final[Mapping[str, str]] = {"auto.create.topics.enable": "false"}
 
 Watch = Callable[[Progress], None]
+
+
+def _watching(sink: str) -> type[PipelineWatch]:
+    """What is of flows is imported for flows alone: it needs msgspec, which the extra `[flow]` brings."""
+    if sink != FLOW:
+        return PipelineWatch
+    from oncelog.chaos.flow_watch import FlowWatch
+
+    return FlowWatch
 
 
 class Hangs(Stopped):
@@ -99,8 +107,9 @@ class Experiment:
         if options.spark is None:
             return self._send()
         kills, folder = self._pipeline_kills, self._folder / "pipeline"
-        watching = FlowWatch if options.spark.sink == FLOW else PipelineWatch
-        with watching(self._guard, folder, self._servers, options, options.spark, kills) as self._pipeline:
+        with _watching(options.spark.sink)(
+            self._guard, folder, self._servers, options, options.spark, kills
+        ) as self._pipeline:
             self._progress.is_spark_starting = True
             sent = self._send()
             self._enter("the pipeline catches up")

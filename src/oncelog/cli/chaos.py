@@ -148,6 +148,8 @@ def _run(given: dict[str, Any]) -> "Outcome":
         if given["sink"] not in (None, FLOW):
             raise click.UsageError(f"--flow is a pipeline of its own: it does not write with --sink {given['sink']}")
         given |= {"is_spark": True, "sink": FLOW}
+    if given["sink"] == FLOW and find_spec("msgspec") is None:
+        raise failure('flows need msgspec: pip install "oncelog[flow]"')
     _check_options(given)
     is_saved = given["client"] == "oncelog" and given["idempotence"] == "on"
     targets = _targets(given["kills"], given["servers"], given["is_spark"], is_saved=is_saved)
