@@ -49,13 +49,13 @@ class Broker:
         self._ceilings.belong_to(lambda: ((log.producers, log.next_offset) for log in self.topics.logs()))
         cluster.recovered()
         self.metrics = Metrics()
-        self.turns = Turns(lambda: self.clock.now().monotonic_ms)
+        self.aside, self.at_disk = Aside("aside"), Aside("disk")
+        self.turns = Turns(lambda: self.clock.now().monotonic_ms, self.at_disk.threads)
         self.looks = Looks(lambda: self.clock.now().monotonic_ms)
         self.groups = GroupCoordinator(
             settings, self.topics, self.clock, request_flush=self.flusher.request, in_turns=self.turns.go_through
         )
         self.housekeeping = Housekeeping(settings, self.topics, self.clock, disk, self.metrics, self.turns)
-        self.aside = Aside()
         self.memory = Memory(settings.queued_max_request_bytes)
         self.endpoints = endpoints(settings)
         self.ports: Mapping[str, int] = {}  # by listener, once it listens
@@ -106,6 +106,7 @@ class Broker:
         await self.housekeeping.stop()
         await self.flusher.close()
         self.aside.close()
+        self.at_disk.close()
         try:
             self.topics.close()
         finally:

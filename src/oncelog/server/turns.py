@@ -19,8 +19,9 @@ Result = TypeVar("Result")
 
 
 class Turns:
-    def __init__(self, now_ms: Callable[[], int]) -> None:
+    def __init__(self, now_ms: Callable[[], int], threads: Executor | None = None) -> None:
         self._now_ms = now_ms
+        self._threads = threads
         self._waiting: deque[Callable[[], None]] = deque()
         self._began_ms: int | None = None  # in this round: when something first asked
 
@@ -56,7 +57,7 @@ class Turns:
                 failure = None
                 if wait is not None:
                     try:
-                        await asyncio.get_running_loop().run_in_executor(threads, wait)
+                        await asyncio.get_running_loop().run_in_executor(threads or self._threads, wait)
                     except Exception as error:
                         failure = error
                 if self.is_over():

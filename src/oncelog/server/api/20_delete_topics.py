@@ -29,7 +29,7 @@ async def _delete_all(asked: list[tuple[str | None, UUID | None]], call: Call) -
         results = await call.each(asked, lambda each: _delete(*each, call))
     finally:
         # A deleted topic is gone already; its files may take a while, and nobody else should wait for them.
-        await asyncio.to_thread(call.broker.topics.remove_deleted)
+        await call.broker.at_disk.run(call.broker.topics.remove_deleted)
     return call.new("DeleteTopicsResponse", responses=results)
 
 
