@@ -95,7 +95,8 @@ def main() -> int:
 
 
 def create(servers: str) -> None:
-    topics = [NewTopic(topic.name, topic.partitions, 1) for topic in (orders, payments, reminders)]
+    keep = {"retention.ms": "-1"}  # these orders are of 2023
+    topics = [NewTopic(topic.name, topic.partitions, 1, config=keep) for topic in (orders, payments, reminders)]
     with Admin({"bootstrap.servers": servers}) as admin:
         for future in admin.create_topics(topics).values():
             failure = future.exception()

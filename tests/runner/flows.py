@@ -30,6 +30,9 @@ def book(owed: Owed, order: Order, at: Context[str]) -> tuple[Owed | None, list[
     return total, [total]
 
 
+KEEP = {"retention.ms": "-1"}  # by their times some of the records are old
+
+
 class Billing:
     """Orders by number, regrouped by customer and summed up; every sum is written."""
 
@@ -133,7 +136,7 @@ class Billing:
 
 def make_topic(servers: str, name: str, partitions: int) -> None:
     with AdminClient({"bootstrap.servers": servers}) as admin:
-        for future in admin.create_topics([NewTopic(name, partitions, 1)]).values():
+        for future in admin.create_topics([NewTopic(name, partitions, 1, config=KEEP)]).values():
             future.result(30)
 
 

@@ -28,7 +28,8 @@ BEGIN_MS = 495_000 * HOUR_MS
 def send(servers: str, topic: str, numbers: range, *, partitions: int = 2) -> None:
     with AdminClient({"bootstrap.servers": servers}) as admin:
         if topic not in admin.list_topics().topics:
-            admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
+            config = {"retention.ms": "-1"}  # by their times the records are old
+            admin.create_topics([NewTopic(topic, partitions, 1, config=config)])[topic].result(30)
     with Producer({"bootstrap.servers": servers}) as producer:
         for number in numbers:
             value = json_of(Order).encode(Order(f"c{number}", number))
@@ -183,7 +184,7 @@ def test_whatever_is_killed_every_reader_of_parquet_sees_each_record_once(
     for files in range(1, 22, 4):
         with subprocess.Popen([sys.executable, "-c", ENDLESS, topic, str(tmp_path), servers]) as process:
             try:
-                until(partial(goes_on, files * 20, process), "more files")
+                until(partial(goes_on, files * 20, process), "more files", give_up_seconds=120)
                 assert process.poll() is None
             finally:
                 process.kill()

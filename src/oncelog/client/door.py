@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from oncelog.client.net.offsets import end_offsets as end_offsets
     from oncelog.client.net.offsets import offsets_at as offsets_at
     from oncelog.client.net.retry import UNKNOWN as UNKNOWN
+    from oncelog.client.net.retry import NoAnswer as NoAnswer
     from oncelog.client.net.retry import Patience as Patience
     from oncelog.client.net.retry import ask as ask
     from oncelog.client.net.tasks import Tasks as Tasks
@@ -112,6 +113,7 @@ _HOMES: Final = {
         "offsets_at",
     ),
     "oncelog.client.net.retry": (
+        "NoAnswer",
         "Patience",
         "UNKNOWN",
         "ask",

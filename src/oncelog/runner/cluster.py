@@ -13,6 +13,7 @@ from oncelog.client.door import (
     Brokers,
     Input,
     Inputs,
+    NoAnswer,
     Patience,
     Tasks,
     ask,
@@ -123,7 +124,15 @@ class Cluster:
         self, question: Callable[[], Awaitable[T]], refresh: Callable[[], Awaitable[object]] | None = None
     ) -> T:
         """Asked again while the failure passes, without an end."""
-        return await ask(question, self.patience, refresh=refresh)
+
+        async def once() -> T:
+            try:
+                return await question()
+            except NoAnswer as none:  # whose own patience was counted in; here there is no end of it
+                _log.warning("%s", none.error.str())
+                raise KafkaException(KafkaError(none.error.code(), none.error.str(), retriable=True)) from None
+
+        return await ask(once, self.patience, refresh=refresh)
 
     # --- who leads
 
