@@ -4,12 +4,15 @@ from collections.abc import Mapping
 from time import monotonic
 from uuid import uuid4
 
+import pytest
+
 from oncelog.client.door import LoopThread
 from oncelog.flow import Flow
+from oncelog.flow.errors import FlowFailed
 from oncelog.flow.formats import Tenancy
 from oncelog.runner.engine import Engine, Share
 from oncelog.runner.run import Run
-from tests.runner.flows import Billing
+from tests.runner.flows import Billing, Owed
 
 HALVES: tuple[Mapping[str, list[int]], ...] = (
     {"orders": [0], "{}-by-customer": [1]},
@@ -79,3 +82,18 @@ def test_processes_that_share_by_a_group_come_to_the_end_together(servers: str, 
         run.await_termination(120)
         assert not run.is_active
     billing.check(300)
+
+
+def test_a_member_whose_cell_cannot_go_on_ends_with_words_and_keeps_nothing_from_the_others(
+    servers: str, topic: str
+) -> None:
+    """Up to an end, too, which the others cannot reach without that cell."""
+    billing = Billing(topic, servers)
+    billing.make_topics()
+    billing.send(range(20))
+    flow = Flow(topic, version="1")
+    flow.read(billing.orders).map(lambda order: Owed(1 // (order.amount - 1))).write(billing.sums)
+    for until in (None, "end"):
+        run = flow.start(billing.properties, share=True, until=until)
+        with pytest.raises(FlowFailed, match=r"ZeroDivisionError.*otherwise=Dead"):
+            run.await_termination(60)

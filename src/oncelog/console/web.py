@@ -65,7 +65,7 @@ def _views(broker: Broker, faults: Faults) -> dict[str, View]:
 
 
 class _Answering:
-    """One look after the other, whoever asks: what they read and unfold at a time is as much as one may."""
+    """One look after the other, for all clients together: they never read and unfold more than one look may."""
 
     def __init__(self, turns: Turns) -> None:
         self._turns = turns

@@ -1,5 +1,5 @@
 """Outputs that do not repeat (a service answered, an exception has its own words): they wait in the commit, and are
-sent from there. So whoever repeats the work sends what was there first.
+sent from there. So those who repeat the work send what was there first.
 """
 
 from collections.abc import Sequence

@@ -125,7 +125,7 @@ class HourRows(NamedTuple):
 
 
 class WriteRows(NamedTuple):
-    """Rows more of a file that nobody sees before it is finished. Answered by `rows_written`."""
+    """More rows of a file that is not visible before it is finished. Answered by `rows_written`."""
 
     name: str
     rows: Any

@@ -264,7 +264,7 @@ class PartWork(Work):
         if self._source == TIMER:
             where, remedy = f"the timer of {self.key!r} at {self.time_ms}", "Mend the function"
         if self._source == COMMIT:
-            where, remedy = f"what commit {self.offset} tells of {self.key!r}", "Mend the function"
+            where, remedy = f"the update that commit {self.offset} writes for {self.key!r}", "Mend the function"
         return Unworkable(f"{where}: {type(error).__name__}: {error}. {remedy}")
 
     def _by_time(self, input: int, records: Records, most: int) -> Iterator[Row]:

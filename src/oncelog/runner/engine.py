@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _log: Final = logging.getLogger("oncelog.flow")
 
-STOP_S: Final = 2.5  # for commits and goodbyes; what is not done by then is found in the log by whoever goes on
+STOP_S: Final = 2.5  # for commits and goodbyes; what is not done by then, the next holder finds in the log
 LOOKS_EVERY_S: Final = 1.0
 GROUPS_EVERY_S: Final = 5.0
 TIME_EVERY_S: Final = 0.1

@@ -1,4 +1,4 @@
-"""A flow as its register and journals say, for whoever looks from outside: nothing is held, and nothing is written."""
+"""A flow as its register and journals show it, from outside: nothing is held, and nothing is written."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping

@@ -6,19 +6,17 @@ member commits what it has in hand, says goodbye, and begins with what it is giv
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
-from oncelog.client import KafkaError
-from oncelog.client.door import CONSUMER, Group, Tasks, consumer_settings, for_role
-from oncelog.flow.errors import FlowFailed
+from oncelog.client import KafkaError, KafkaException
+from oncelog.client.door import CONSUMER, Group, consumer_settings, for_role
+from oncelog.flow.errors import FlowFailed, FlowRefused
 from oncelog.flow.formats import Tenancy
 from oncelog.flow.program import Program
-from oncelog.runner.agreeing import Agreed
 from oncelog.runner.engine import OUTRANKED, Engine, Share
-from oncelog.runner.layout import Layout
 from oncelog.runner.life import CLOCK
-from oncelog.runner.progress import Progress
+from oncelog.runner.watching import Wake, WatchingEngine
 
 _log: Final = logging.getLogger("oncelog.flow")
 
@@ -31,45 +29,22 @@ AGAIN_S: Final = 1.0  # where clocks differ, a cell may have been held by one wh
 Partition = tuple[str, int]
 
 
-class SharingEngine:
-    """A `Running`, and the listener of its group."""
+class SharingEngine(WatchingEngine):
+    """The listener of its group, too."""
 
     def __init__(self, program: Program, properties: Mapping[str, Any], run_id: str | None, *, until_end: bool) -> None:
-        self._program, self._properties, self._until_end = program, dict(properties), until_end
-        watching = Share({}, Tenancy(CLOCK.now().wall_ms, 0), follows_all=True)
-        self._watch = Engine(program, properties, run_id, until_end=until_end, share=watching)
-        self._stages = {stage.journal: stage.name for stage in self._watch.layout.stages}
-        self._wake: Callable[[Callable[[], None]], object]
+        super().__init__(program, properties, run_id, until_end=until_end)
+        self._stages = {stage.journal: stage.name for stage in self.layout.stages}
+        self._wake: Wake
         self._group: Group | None = None
         self._held: frozenset[Partition] = frozenset()
         self._engine: Engine | None = None
-        self._tasks = Tasks()
-        self._failures: list[str] = []
-        self.done: asyncio.Event
-
-    @property
-    def layout(self) -> Layout:
-        return self._watch.layout
-
-    @property
-    def agreed(self) -> Agreed:
-        return self._watch.agreed
-
-    @property
-    def progress(self) -> Progress:
-        return self._watch.progress
-
-    @property
-    def failure(self) -> FlowFailed | None:
-        return FlowFailed("\n".join(dict.fromkeys(self._failures))) if self._failures else None
 
     # --- its life
 
-    async def begin(self, wake: Callable[[Callable[[], None]], object]) -> None:
-        self.done, self._wake = asyncio.Event(), wake
-        await self._watch.begin(wake)
-        if self._watch.done.is_set():
-            self.done.set()
+    async def begin(self, wake: Wake) -> None:
+        self._wake = wake
+        if not await self.begin_watching(wake):
             return
         given = {
             **self._properties,
@@ -99,8 +74,7 @@ class SharingEngine:
             if self._group is not None:
                 await self._group.leave()
             await self._let_go()
-            if self._until_end and self._watch.are_all_over and not self.agreed.is_finished:
-                await self._watch.agreement.finish(self.agreed.run_id)
+            await self.finish(is_complete=self._watch.are_all_over)
         finally:
             await self._watch.close()
         if self.failure is not None:
@@ -119,7 +93,8 @@ class SharingEngine:
             await self._hold()
 
     def failed(self, error: KafkaError) -> None:
-        if error.fatal():
+        """A callback that failed, too: who holds nothing and stays a member keeps cells from the others."""
+        if error.fatal() or error.code() == KafkaError._APPLICATION:
             self._failures.append(f"flow {self.layout.flow}: its group cannot go on: {error.str()}")
             self.done.set()
         else:
@@ -148,11 +123,14 @@ class SharingEngine:
             await asyncio.sleep(AGAIN_S)
             if self._engine is engine:
                 await self._let_go()
-                await self._hold()
+                try:
+                    await self._hold()
+                except (FlowRefused, KafkaException) as refused:
+                    self._failures.append(str(refused))
+                    self.done.set()
             return
         self._failures.append(str(failure))
-        if not self._until_end:
-            self.done.set()
+        self.done.set()
 
     async def _let_go(self) -> None:
         engine, self._engine = self._engine, None

@@ -24,7 +24,8 @@ def header_times(columns: Columns, first: int, last: int, name: bytes) -> list[i
             if _are_all(heads.names, here, name):
                 found = _numbers(heads.values, here)
                 if found is not None:
-                    return found.tolist()  # type: ignore[no-any-return]
+                    times: list[int] = found.tolist()
+                    return times
     return [time_in(heads[row], name, time_ms) for row, time_ms in zip(range(first, last), own, strict=True)]
 
 

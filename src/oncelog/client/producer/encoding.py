@@ -133,6 +133,7 @@ class BatchEncoder:
         sides = [
             loops.column(None if (nulls := cells.count(None)) == count else cells, nulls) for cells in (keys, values)
         ]
+        data: bytearray
         ((data, _),) = loops.Columns(*sides, loops.headers(headers)).encode(
             times_ms=timestamp_ms,
             codec=self._codec,
@@ -141,7 +142,7 @@ class BatchEncoder:
             is_stamped_later=True,
             allocate=self._buffers.take,
         )
-        return data  # type: ignore[no-any-return]
+        return data
 
 
 class _Cells(NamedTuple):

@@ -123,7 +123,7 @@ class Log:
         times: Iterable[int],
         headers: Iterable[Headers],
     ) -> None:
-        """Records, by whoever they are."""
+        """Records, whichever producer wrote them."""
         self._keys.extend(keys)
         self._values.extend(values)
         self._times.extend(times)

@@ -1,7 +1,7 @@
 """All cells of a flow, their holders and topics. Everybody takes turns.
 
-Without dice whoever comes first in the flow goes first, as long as there is something to do, so a stage has read all
-that there is before the next one begins. With dice a cell runs for some turns and another one goes on, inputs grow
+Without dice the one that comes first in the flow goes first, as long as there is something to do, so a stage has read
+all that there is before the next one begins. With dice a cell runs for some turns and another one goes on, inputs grow
 bit by bit, and later stages read while earlier ones still write.
 """
 

@@ -6,20 +6,17 @@ goodbye.
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 from uuid import uuid4
 
-from oncelog.client.door import Tasks
 from oncelog.clock import monotonic_s, wall_s
-from oncelog.flow.errors import FlowFailed, FlowRefused
-from oncelog.flow.formats import Tenancy
+from oncelog.flow.errors import FlowRefused
 from oncelog.flow.program import Program
-from oncelog.runner.agreeing import Agreed
-from oncelog.runner.engine import OUTRANKED, Engine, Share
+from oncelog.runner.engine import OUTRANKED
 from oncelog.runner.layout import Layout
-from oncelog.runner.progress import Progress
+from oncelog.runner.watching import Wake, WatchingEngine
 from oncelog.spark.flows.tenant import Outcome, Tenant
 from oncelog.spark.jobs import context_of, is_gone, lines, words_of
 
@@ -60,9 +57,7 @@ class Job:
         return self.tenant.until_s - wall_s()
 
 
-class SparkEngine:
-    """A `Running`, as an engine in this process is."""
-
+class SparkEngine(WatchingEngine):
     def __init__(
         self,
         program: Program,
@@ -74,51 +69,24 @@ class SparkEngine:
         tasks: int,
         tenure_s: float,
     ) -> None:
-        self._program, self._properties = program, dict(properties)
-        self._until_end, self._spark, self._tenure_s = until_end, spark, tenure_s
-        self._started_ms = int(wall_s() * 1000)
-        watching = Share({}, Tenancy(self._started_ms, 0), follows_all=True)
-        self._watch = Engine(program, properties, run_id, until_end=until_end, share=watching)
-        self._shares = shared_out(self._watch.layout, tasks)
+        super().__init__(program, properties, run_id, until_end=until_end)
+        self._spark, self._tenure_s = spark, tenure_s
+        self._shares = shared_out(self.layout, tasks)
         self._start = uuid4().hex
         self._attempt = 0
         self._spare = asyncio.Semaphore(1)
-        self._tasks = Tasks()
         self._threads = ThreadPoolExecutor(len(self._shares) + 2, "oncelog-flow-job")  # each waits for a job
         self._groups: set[str] = set()
-        self._failures: list[str] = []
         self._complete = 0
-        self._at_work = 0
+        self._at_work = len(self._shares)
         self._is_stopping = False
-        self.done: asyncio.Event
-
-    @property
-    def layout(self) -> Layout:
-        return self._watch.layout
-
-    @property
-    def agreed(self) -> Agreed:
-        return self._watch.agreed
-
-    @property
-    def progress(self) -> Progress:
-        return self._watch.progress
-
-    @property
-    def failure(self) -> FlowFailed | None:
-        return FlowFailed("\n".join(dict.fromkeys(self._failures))) if self._failures else None
 
     # --- its life
 
-    async def begin(self, wake: Callable[[Callable[[], None]], object]) -> None:
-        self.done = asyncio.Event()
-        await self._watch.begin(wake)
-        if self._watch.done.is_set():
-            self.done.set()
-            return
-        self._at_work = len(self._shares)
-        for number, cells in enumerate(self._shares):
-            self._tasks.begin(self._chain(number, cells))
+    async def begin(self, wake: Wake) -> None:
+        if await self.begin_watching(wake):
+            for number, cells in enumerate(self._shares):
+                self._tasks.begin(self._chain(number, cells))
 
     def stop(self) -> None:
         if not self._is_stopping and not self.done.is_set():
@@ -137,9 +105,7 @@ class SparkEngine:
 
     async def close(self) -> None:
         try:
-            is_complete = self._complete == len(self._shares)
-            if self._until_end and is_complete and not self.agreed.is_finished:
-                await self._watch.agreement.finish(self.agreed.run_id)
+            await self.finish(is_complete=self._complete == len(self._shares))
         finally:
             await self._tasks.close()
             self._threads.shutdown(wait=False)
