@@ -157,7 +157,5 @@ def test_a_sum_that_is_no_number_any_more_stops_it() -> None:
 def test_a_function_behind_them_that_raises_stops_it_and_names_the_key() -> None:
     flow = Flow("f", version="1")
     flow.read(orders).count("n").map(lambda count: 1 // (count - count)).write(numbers)
-    with pytest.raises(
-        Stopped, match=r"that commit 1 writes for b'a': ZeroDivisionError: .* Mend the function"
-    ):
+    with pytest.raises(Stopped, match=r"that commit 1 writes for b'a': ZeroDivisionError: .* Mend the function"):
         flow.simulate(SENT[:1])
