@@ -74,6 +74,8 @@ class ProducerMap:
 
     def overlap(self, pid: int, generation: int, first_sequence: int, record_count: int, now: Now) -> int:
         """How many records are there already of a batch that is to be trimmed; 0 for any other."""
+        if self.run.goes_on(pid, generation, first_sequence):
+            return 0
         decision, detail = self._judgement(pid, generation, first_sequence, record_count, now)
         return detail if decision is Decision.TRIM else 0
 

@@ -44,6 +44,10 @@ class Run:
         self._kind, self._row = kind, row
         self.pid, self.generation = pid, generation
 
+    def goes_on(self, pid: int, generation: int, first_sequence: int) -> bool:
+        """Whether a batch is the one that comes next."""
+        return first_sequence == self.next_sequence and pid == self.pid and generation == self.generation
+
     def settle(self) -> None:
         """The entry learns of the batches; the run goes on."""
         batches = self.batches
