@@ -32,7 +32,7 @@ def in_turns(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr("oncelog.server.turns.TURN_MS", 0)
     monkeypatch.setattr("oncelog.server.produce.AT_ONCE", 1)
-    monkeypatch.setattr("oncelog.server.produce.PARTITIONS_IN_A_TURN", 1)
+    monkeypatch.setattr("oncelog.server.produce.PARTITIONS_IN_A_STEP", 1)
     monkeypatch.setattr(Producing, "commit_part", watched)
     return happened
 
@@ -64,6 +64,45 @@ def test_others_have_turns_while_a_request_for_many_partitions_is_staged(
             assert raw.produce_answer().base_offset == 2 * round_ + 1
             assert in_turns.count("look") == 6
             assert most_in_one_turn(in_turns) <= 2
+
+
+def test_others_have_turns_while_a_request_of_many_bytes_is_staged(
+    server: Server, in_turns: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oncelog.server.produce.AT_ONCE", 200)
+    monkeypatch.setattr("oncelog.server.produce.PARTITIONS_IN_A_STEP", 50)
+    monkeypatch.setattr("oncelog.server.produce.AT_ONCE_BYTES", 100_000)
+    monkeypatch.setattr("oncelog.server.produce.BYTES_IN_A_STEP", 40_000)
+    with RawConnection(server.bootstrap_servers) as raw:
+        topic = new_topic(raw, partitions=6)
+        for partitions, size_bytes, steps in ((range(6), 10_000, 0), (range(6), 20_000, 3), (range(1), 120_000, 0)):
+            in_turns.clear()
+            answer = raw.call("produce", 9, **produce_frame(topic, partitions, size_bytes=size_bytes))
+            assert {each.error_code for each in answer.responses[0].partition_responses} == {0}
+            assert in_turns.count("look") == steps
+            assert most_in_one_turn(in_turns) <= 2
+
+
+def test_a_request_in_turns_waits_for_room_before_each_step(
+    server: Server, in_turns: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the loop itself would flush what is too far behind."""
+    housekeeping = server.broker.housekeeping
+    asked: list[int] = []
+
+    def has_room(size_bytes: int) -> bool:
+        asked.append(size_bytes)
+        in_turns.append("room" if len(asked) % 2 == 0 else "none")
+        return len(asked) % 2 == 0
+
+    monkeypatch.setattr(housekeeping, "has_room", has_room)
+    monkeypatch.setattr(housekeeping, "wait_for_room", lambda call: asyncio.get_running_loop().call_soon(call))
+    with RawConnection(server.bootstrap_servers) as raw:
+        topic = new_topic(raw, partitions=3)
+        in_turns.clear()
+        raw.call("produce", 9, **produce_frame(topic, range(3)))
+    assert [each for each in in_turns if each != "turn"] == ["none", "room", "look"] * 3
+    assert asked == [len(batch([b"x" * 10]))] * 6
 
 
 def test_what_a_disk_refuses_of_a_request_for_many_partitions_is_told_for_its_partition_alone(

@@ -1,9 +1,10 @@
 """Bounds on what connections may hold together: a budget of bytes, and a small pool of large buffers."""
 
-import asyncio
 from bisect import insort
 from collections import OrderedDict
 from collections.abc import Callable
+
+from oncelog.server.turns import called
 
 UNSENT_BYTES = 256 * 2**20  # answers that clients do not take may hold this much; fetches beyond it answer little
 MADE_BYTES = 64 * 2**20  # of answers that are being made, once packed; until then they take some three times as much
@@ -151,26 +152,12 @@ class Answers:
     async def hold(self, size_bytes: int, holder: object) -> None:
         while not self._unsent.left_bytes:
             self._is_wanted()
-            await _called(self._unsent.wait, self._unsent.forget)
+            await called(self._unsent.wait, self._unsent.forget)
         while not self._made.take_more(size_bytes, holder):
-            await _called(self._made.wait_for_more, self._made.forget)
+            await called(self._made.wait_for_more, self._made.forget)
 
     def let_go(self, size_bytes: int, holder: object) -> None:
         self._made.give_back(size_bytes, holder)
-
-
-async def _called(wait: Callable[[Callable[[], None]], None], forget: Callable[[Callable[[], None]], None]) -> None:
-    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def call() -> None:
-        if not future.done():
-            future.set_result(None)
-
-    wait(call)
-    try:
-        await future
-    finally:
-        forget(call)
 
 
 class Memory:

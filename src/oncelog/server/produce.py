@@ -36,9 +36,11 @@ from oncelog.server.produce_pattern import Pattern, pattern_of
 from oncelog.server.produced import Commit, Many, One, Outcome, Request, fail
 from oncelog.server.record_rules import NO_KEY, are_asked
 from oncelog.server.topics import Partition, Topic
+from oncelog.server.turns import called
 from oncelog.wire.hot import (
     NO_RECORDS,
     PRODUCE_TOPIC_IDS,
+    ProducePartition,
     ProduceRequest,
     ProduceTopic,
     read_produce,
@@ -50,8 +52,8 @@ ALL_REPLICAS = -1
 NO_TRANSACTIONS = "transactions are not supported"
 CLOCK_RECORDS = 1_000  # a batch of fewer is looked into in no time
 TURN_MS = 20  # once looking into batches has taken so long, the other connections are due
-AT_ONCE = 200  # partitions of a request; one for more is staged and committed in turns
-PARTITIONS_IN_A_TURN = 50
+AT_ONCE, AT_ONCE_BYTES = 200, 8 * 2**20  # partitions of a request; one for more is staged and committed in turns
+PARTITIONS_IN_A_STEP, BYTES_IN_A_STEP = 50, 2**20  # half a millisecond, most of it the system's copy
 MOST_TURN_MS = 500  # after so long the rest of one request has to be sent again
 TOO_MUCH = "the batches before it in this request took too long to look into; send it again"
 OVERLAP = "the first records came by another way while this batch was looked into; send it again"
@@ -85,8 +87,9 @@ _STORAGE_ERROR = int(ErrorCode.kafka_storage_error)
 
 
 class InTurns:
-    """A request for very many partitions. They are staged and committed some at a time, and when all of them are, it is
-    served as if it had been at once. Where its client hangs up, the rest of it never came."""
+    """A request for very many partitions, or of very many bytes for several. They are staged and committed some at a
+    time, and when all of them are, it is served as if it had been at once. Where its client hangs up, the rest of it
+    never came."""
 
     def __init__(
         self, broker: Broker, buffer: bytearray, request: ProduceRequest, version: int, verdicts: Verdicts
@@ -103,15 +106,34 @@ class InTurns:
         self._buffer = bytearray(self._buffer)
 
     async def run(self) -> None:
-        turns, producing = self._broker.turns, Producing(self._broker)
+        turns, housekeeping, producing = self._broker.turns, self._broker.housekeeping, Producing(self._broker)
         for name, partitions in self.request.topics:
             outcomes: list[Outcome] = []
             self.topics.append((name, outcomes))
-            for start in range(0, len(partitions), PARTITIONS_IN_A_TURN):
+            for size_bytes, part in _parts(partitions):
+                while not housekeeping.has_room(size_bytes):
+                    await called(housekeeping.wait_for_room)
                 if turns.is_over():
                     await turns.next()
-                part = (name, partitions[start : start + PARTITIONS_IN_A_TURN])
-                outcomes += producing.commit_part(part, self._buffer, self._version, self._verdicts)
+                outcomes += producing.commit_part((name, part), self._buffer, self._version, self._verdicts)
+
+
+def _is_much(topics: Sequence[ProduceTopic], size_bytes: int) -> bool:
+    count = sum(len(partitions) for _, partitions in topics)
+    return count > AT_ONCE or (count > 1 and size_bytes > AT_ONCE_BYTES)
+
+
+def _parts(partitions: Sequence[ProducePartition]) -> Iterator[tuple[int, list[ProducePartition]]]:
+    part: list[ProducePartition] = []
+    size_bytes = 0
+    for each in partitions:
+        part.append(each)
+        size_bytes += max(each[2] - each[1], 0)  # there may be NO_RECORDS
+        if len(part) == PARTITIONS_IN_A_STEP or size_bytes >= BYTES_IN_A_STEP:
+            yield size_bytes, part
+            part, size_bytes = [], 0
+    if part:
+        yield size_bytes, part
 
 
 class TurnsFirst(Exception):
@@ -166,7 +188,7 @@ class Producing:
         if done is None and refusal is None:
             self._bodies.look_first(buffer, header_at, self._batches(request.topics, version), now.wall_ms, verdicts)
             self._trim_first(buffer, header_at, self._bound(request.topics, version), now, verdicts)
-            if sum(len(partitions) for _, partitions in request.topics) > AT_ONCE:
+            if _is_much(request.topics, end - at):
                 raise TurnsFirst(InTurns(self._broker, buffer, request, version, verdicts))
         self._is_quiet = self._is_quiet or request.acks == 0
         self._is_done_in_turns = self._is_done_in_turns or done is not None

@@ -16,6 +16,22 @@ from oncelog.log.steps import Pauses, Steps
 TURN_MS = 5
 
 Result = TypeVar("Result")
+Callback = Callable[[], None]
+
+
+async def called(wait: Callable[[Callback], None], forget: Callable[[Callback], None] = lambda callback: None) -> None:
+    """Until what was passed to `wait` is called. It may be called when nobody waits any more."""
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def callback() -> None:
+        if not future.done():
+            future.set_result(None)
+
+    wait(callback)
+    try:
+        await future
+    finally:
+        forget(callback)
 
 
 class Turns:
@@ -40,9 +56,7 @@ class Turns:
             self._begin(self._now_ms())
 
     async def next(self) -> None:
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.wait(lambda: None if future.done() else future.set_result(None))
-        await future
+        await called(self.wait)
 
     async def run(self, steps: Steps[Result], threads: Executor | None = None) -> Result:
         """What the steps come to, as many in a turn as fit. What waits for the disk does so in a thread."""
