@@ -19,6 +19,7 @@ from oncelog.flow.messages import Action, Fetch, JournalBatch, Outputs, ReadBack
 from oncelog.flow.planning import Source
 from oncelog.flow.states import Event, State
 from oncelog.flow.table import happen
+from oncelog.producers.sequences import sequence_after
 from oncelog.slots import Place
 from oncelog.slots.errors import CannotTell, Differs
 from oncelog.slots.messages import Answer, Delivered, Failed, Found, NeedIdentity, Parted, Produce
@@ -68,11 +69,12 @@ class Cell(Holding):
     def read_back(self, place: Place, slots: Iterable[Slot], now: Now) -> None:
         """What stands where this one would have sent."""
         self.now = now
-        batch, _ = self.comparing.popleft()
-        assert batch.place == place and isinstance(batch.payload, Outputs)
-        replay = PartitionReplay(*place, batch.record_count)
-        for output in batch.payload.each():
-            replay.offer(output)
+        batches, self.being_read = self.being_read, []
+        replay = PartitionReplay(*place, sum(batch.record_count for batch in batches))
+        for batch in batches:
+            assert batch.place == place and isinstance(batch.payload, Outputs)
+            for output in batch.payload.each():
+                replay.offer(output)
         replay.stands(slots)
         try:
             replay.ended()
@@ -190,14 +192,26 @@ class Cell(Holding):
         self.waiting_bytes -= len(batch.data)
         if action.was_in_doubt:
             self.comparing.append((batch, action.base_offset))
-            if len(self.comparing) == 1:
+            if not self.being_read:
                 self._compare_next()
 
     def _compare_next(self) -> None:
-        if self.comparing:
-            batch, offset = self.comparing[0]
-            from_offset = offset if offset >= 0 else self.offsets[batch.place]
-            self.ask(ReadBack(batch.place, batch.identity, batch.first_sequence, batch.record_count, from_offset))
+        """All that follow each other are one question: what another holder sent may be a thousand small batches."""
+        if not self.comparing:
+            return
+        first, offset = self.comparing[0]
+        self.being_read, left, records = [first], [], first.record_count
+        for batch, found_at in self.comparing[1:]:
+            follows = batch.place == first.place and batch.identity == first.identity
+            follows = follows and batch.first_sequence == sequence_after(first.first_sequence, records)
+            if follows and records + batch.record_count <= self.limits.run_records:
+                self.being_read.append(batch)
+                records += batch.record_count
+            else:
+                left.append((batch, found_at))
+        self.comparing = left
+        from_offset = offset if offset >= 0 else self.offsets[first.place]
+        self.ask(ReadBack(first.place, first.identity, first.first_sequence, records, from_offset))
 
     def _failed(self, action: Failed) -> None:
         place, code = action.batch.place, action.code

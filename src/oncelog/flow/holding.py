@@ -118,7 +118,8 @@ class Holding:
         self.is_finishing = False
         self.filled: dict[Place, int] = {}
         self.offsets: dict[Place, int] = {}  # nothing of later slots lies below
-        self.comparing: deque[tuple[Batch, int]] = deque()  # found in the log, from where on; the first is read back
+        self.comparing: list[tuple[Batch, int]] = []  # found in the log, from where on
+        self.being_read: list[Batch] = []  # of these, and read back now: batches of one place that follow each other
         self.run_records = limits.run_records
         self.waiting_bytes = 0  # of outputs that are not acknowledged
         self.changed_bytes = 0
@@ -197,7 +198,7 @@ class Holding:
     def is_drained(self) -> bool:
         """Everything that was sent stands in the log as it was made."""
         is_idle = all(self.sender.boundary(place) is not None for place in self.filled)
-        return is_idle and not self.comparing and not self.is_finishing
+        return is_idle and not self.comparing and not self.being_read and not self.is_finishing
 
     # --- files
 
