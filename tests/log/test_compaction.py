@@ -205,7 +205,7 @@ def test_little_dirt_is_not_worth_it_unless_it_is_old() -> None:
     put_keys(log, b"A")
     close_active(log)
     assert not log.compact(NOW)
-    log.config = replace(log.config, max_compaction_lag_ms=HOUR_MS)
+    log.configure(replace(log.config, max_compaction_lag_ms=HOUR_MS))
     assert not log.compact(NOW)
     assert log.compact(at(2 * HOUR_MS))
 

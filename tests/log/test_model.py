@@ -109,9 +109,9 @@ class LogMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.config.deletes)
     @rule(limit_bytes=st.integers(300, 3000))
     def retain(self, limit_bytes: int) -> None:
-        self.log.config = replace(self.config, retention_bytes=limit_bytes)
+        self.log.configure(replace(self.config, retention_bytes=limit_bytes))
         self.log.maintain(at(self.ms))
-        self.log.config = self.config
+        self.log.configure(self.config)
         assert self.log.log_start_offset >= self.dumb.start
         assert self.log.size_bytes <= limit_bytes + self.config.segment_bytes
         self.dumb.start = self.log.log_start_offset

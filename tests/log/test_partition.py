@@ -146,7 +146,7 @@ def test_append_time_is_the_logs_clock() -> None:
     assert {record.timestamp_ms for record in records_in(log)} == {START_MS + 1234}
     stored = next(iter(batches_in(log)))
     records_of(stored, check_crc=True)
-    log.config = SMALL
+    log.configure(SMALL)
     assert put(log, b"c", timestamp_ms=5).append_time_ms == -1
 
 

@@ -90,7 +90,7 @@ def test_a_log_cut_back_to_its_start_still_knows_who_wrote_before_it() -> None:
     disk = MemoryDisk()
     log = filled(disk)
     log.delete_before(59)
-    log.config = replace(SMALL, segment_bytes=1 << 20)
+    log.configure(replace(SMALL, segment_bytes=1 << 20))
     for number in range(5):
         put(log, b"later%d" % number)
         log.checkpoint(at(number))

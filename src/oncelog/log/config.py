@@ -1,4 +1,4 @@
-"""What can be set for one partition's log. Replaceable at run time: `PartitionLog.config = changed`."""
+"""What can be set for one partition's log. Replaceable at run time: `PartitionLog.configure(changed)`."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum

@@ -38,6 +38,7 @@ class PartitionLog:
         self.topic = topic
         self.partition = partition
         self.recovered = recovered  # what the start found; empty for a log that could not be opened
+        self.config = parts.config
         self._parts = parts
         self._health = parts.health
         self._extent = parts.extent
@@ -133,12 +134,8 @@ class PartitionLog:
     def name(self) -> str:
         return self.folder.rpartition("/")[2]
 
-    @property
-    def config(self) -> LogConfig:
-        return self._parts.config
-
-    @config.setter
-    def config(self, config: LogConfig) -> None:
+    def configure(self, config: LogConfig) -> None:
+        self.config = config
         self._parts.configure(config)
         self._appender.configure(config)
 

@@ -33,7 +33,8 @@ from oncelog.server.produced import Commit
 from oncelog.server.reading import read_by_kio, read_fast
 from oncelog.server.receiver import LARGE_FRAME_BYTES, Receiver
 from oncelog.wire.frames import (
-    REQUEST_HEAD,
+    FRAME_HEAD,
+    FRAME_HEAD_BYTES,
     REQUEST_HEAD_BYTES,
     SIZE,
     SIZE_BYTES,
@@ -61,6 +62,7 @@ class Connection(asyncio.BufferedProtocol):
         self._connections = connections
         self._broker = connections.broker
         self._metrics = self._broker.metrics
+        self._most_bytes = self._broker.settings.socket_request_max_bytes
         self._turns = self._broker.turns
         self._transport: asyncio.Transport = cast(asyncio.Transport, None)
         self._outgoing = Outgoing(self._broker)
@@ -178,14 +180,12 @@ class Connection(asyncio.BufferedProtocol):
         producing = self._producing
         self.is_serving = True
         try:
-            while end - at >= SIZE_BYTES and not self.is_held():
-                size = self._receiver.frame_bytes(buffer, at)
-                start = at + SIZE_BYTES
-                stop = start + size
-                if stop > end:
-                    break
-                key, version, correlation_id = REQUEST_HEAD.unpack_from(buffer, start)
-                body = start + REQUEST_HEAD_BYTES
+            while end - at >= FRAME_HEAD_BYTES and not self.is_held():
+                size, key, version, correlation_id = FRAME_HEAD.unpack_from(buffer, at)
+                stop = at + SIZE_BYTES + size
+                if stop > end or not REQUEST_HEAD_BYTES <= size <= self._most_bytes:
+                    break  # what is no frame, `keep` refuses
+                body = at + FRAME_HEAD_BYTES
                 if key != PRODUCE:
                     if size > OTHER_REQUEST_BYTES:
                         raise MalformedFrame(f"a request of kind {key} of {size} bytes")
@@ -225,8 +225,13 @@ class Connection(asyncio.BufferedProtocol):
     def _stage(self, buffer: bytearray, at: int, end: int, version: int, correlation_id: int, now: Now) -> bool:
         """Whether it was; if not, a thread looks into the request before, or it is staged in turns."""
         look, self._look = self._look, None
-        done = look if isinstance(look, InTurns) else None
-        verdicts = look.verdicts(at) if isinstance(look, Look) else {}
+        done: InTurns | None = None
+        verdicts: Verdicts = {}
+        if look is not None:
+            if isinstance(look, InTurns):
+                done = look
+            else:
+                verdicts = look.verdicts(at)
         pattern = self._pattern
         found = pattern.records(buffer, at, end) if pattern is not None and pattern.version == version else None
         try:

@@ -284,7 +284,7 @@ class Topics:
     def _apply_configs(self, topic: Topic) -> None:
         config = topic_configs.log_config(self.settings, topic.configs)
         for partition in topic.partitions:
-            partition.log.config = config
+            partition.log.configure(config)
 
     def _making(
         self, topic: Topic, indexes: Iterable[int], define: Callable[[], Definition], now: Now

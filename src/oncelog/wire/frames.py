@@ -15,6 +15,8 @@ SIZE = Struct(">i")
 SIZE_BYTES = SIZE.size
 REQUEST_HEAD = Struct(">hhi")
 REQUEST_HEAD_BYTES = REQUEST_HEAD.size
+FRAME_HEAD = Struct(">ihhi")  # both
+FRAME_HEAD_BYTES = FRAME_HEAD.size
 
 # Of one request, in its header and in all structs of its body. Each is a step of the reader, however little it says.
 MOST_TAGGED_FIELDS = 1000
