@@ -10,12 +10,13 @@ from oncelog.error_codes import ErrorCodes as Code
 from oncelog.flow import Input, OutputPlace
 from oncelog.flow.formats import CLAIM, VERSION, Claim, Commit, Goodbye, Tenancy, Unreadable, decoded, encoded
 from oncelog.flow.journal import Journal
-from oncelog.flow.messages import End, JournalBatch
+from oncelog.flow.messages import End, JournalBatch, ReadBack
 from oncelog.flow.states import State
 from oncelog.slots import Identity
 from oncelog.slots.messages import Answer, Produce
 from oncelog.slots.register import Record
-from tests.flow.alone import at_the_end, calm, drive, has_committed, is_working
+from oncelog.slots.replay import Slot
+from tests.flow.alone import at_the_end, calm, drive, has_committed, is_done, is_working
 from tests.flow.cluster import JOURNAL, OUTPUTS, Breach
 from tests.flow.process import Process
 from tests.flow.world import World
@@ -131,6 +132,34 @@ def test_nothing_is_sent_before_its_plan_is_acknowledged() -> None:
     sent = [each for each in holder.to_do if isinstance(each, Produce)]
     assert {batch.place for each in sent for batch in each.batches} <= {JOURNAL}
     assert not any(world.logs[place].batches for place in OUTPUTS)
+
+
+def test_what_stands_already_is_compared_in_few_reads_however_many_batches_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = calm(23, has_plan=True)
+    world.limits = replace(world.limits, run_records=1)
+    first = Process(world)
+
+    def behind_the_commit() -> int:
+        done = first.cell.journal.commit
+        ends = {} if done is None else {(each.topic, each.partition): each.next_offset for each in done.outputs}
+        return sum(each.base_offset >= ends.get(OUTPUTS[0], 0) for each in world.logs[OUTPUTS[0]].batches)
+
+    assert drive(world, first, lambda: behind_the_commit() >= 4)
+    first.is_over = True
+    asked: list[ReadBack] = []
+
+    def look(each: ReadBack) -> list[Slot]:
+        asked.append(each)
+        return World.slots(world, each)
+
+    monkeypatch.setattr(world, "slots", look)
+    second = Process(world)
+    assert drive(world, second, lambda: is_done(world, second))
+    reads = [each.records for each in asked if each.place == OUTPUTS[0]]
+    assert sum(reads) >= 4
+    assert len(reads) <= 2, "the first, and all that were found while it was read"
 
 
 # --- what does not fit

@@ -32,7 +32,7 @@ def test_each_row_of_a_pipeline_is_there_once_whoever_is_killed(tmp_path: Path) 
     found = run(options, tmp_path)
     assert found.written is not None
     assert found.written.confirmed == 120_000
-    assert found.verdict is Verdict.EXACT, lines(found)
+    assert found.verdict is Verdict.EXACT, "\n".join(lines(found))
     assert {each.target for each in found.happened} == targets
     assert any("rows written" in line for line in lines(found))
 
@@ -46,7 +46,7 @@ def test_of_a_flow_each_row_and_the_state_are_exact_whoever_is_killed(tmp_path: 
     found = run(options, tmp_path)
     assert found.written is not None
     assert found.written.confirmed == 120_000
-    assert found.verdict is Verdict.EXACT, lines(found)
+    assert found.verdict is Verdict.EXACT, "\n".join(lines(found))
     assert {each.target for each in found.happened} == targets
     assert "through Spark, local, a flow of two stages" in lines(found)
 
@@ -63,7 +63,7 @@ def test_on_a_cluster_the_sealed_sink_writes_each_row_once_while_executors_die(t
         spark=pipeline,
     )
     found = run(options, tmp_path)
-    assert found.verdict is Verdict.EXACT, lines(found)
+    assert found.verdict is Verdict.EXACT, "\n".join(lines(found))
     assert "exitStatus 137" in (tmp_path / "pipeline" / "cluster" / "worker.log").read_text(), "no executor died"
     assert "through Spark, on a cluster, the sealed sink" in lines(found)
     assert _those_that_know(tmp_path) == [], "of the cluster nothing is left"

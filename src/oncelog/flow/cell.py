@@ -10,6 +10,7 @@ After it has ended, its driver closes its connections and waits for no answers. 
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
+from typing import Final
 
 from oncelog.clock import Now
 from oncelog.error_codes import ErrorCodes as Code
@@ -26,6 +27,8 @@ from oncelog.slots.messages import Answer, Delivered, Failed, Found, NeedIdentit
 from oncelog.slots.replay import PartitionReplay, Slot
 from oncelog.slots.states import Event as Verdict
 from oncelog.slots.verdicts import verdict_of
+
+MOST_READ_BACK: Final = 10_000  # records at a time, where they are of several batches
 
 
 class Cell(Holding):
@@ -204,7 +207,7 @@ class Cell(Holding):
         for batch, found_at in self.comparing[1:]:
             follows = batch.place == first.place and batch.identity == first.identity
             follows = follows and batch.first_sequence == sequence_after(first.first_sequence, records)
-            if follows and records + batch.record_count <= self.limits.run_records:
+            if follows and records + batch.record_count <= MOST_READ_BACK:
                 self.being_read.append(batch)
                 records += batch.record_count
             else:
