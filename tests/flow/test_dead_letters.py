@@ -87,7 +87,7 @@ def test_a_flow_has_a_place_for_those_of_all_its_inputs_and_what_is_behind_them(
     ("broken", "says"),
     [
         (BROKEN[1], "DecodeError: .*"),
-        (BROKEN[2], "ValueError: an unlucky one"),
+        (BROKEN[2], r"ValueError: an unlucky one \(test_dead_letters.py, line \d+\)"),
         (BROKEN[3], "ValueError: it has no key"),
         (BROKEN[5], "ValueError: it has no value"),
     ],

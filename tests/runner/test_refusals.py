@@ -22,12 +22,14 @@ def refused(flow: Flow, properties: dict[str, Any], **how: Any) -> str:
     return str(found.value)
 
 
-def test_a_topic_that_is_missing(billing: Billing) -> None:
+def test_topics_that_are_missing_are_named_with_the_command_that_makes_them(billing: Billing) -> None:
+    orders, sums = billing.orders.name, billing.sums.name
     assert refused(billing.flow(), billing.properties) == (
-        f"topic {billing.orders.name}, which flow {billing.name} reads, is not there: make it first, with 2 partitions"
+        f"flow {billing.name} misses topics: {orders}, which it reads; {sums}, which it writes. Make them first, for "
+        f"example with `oncelog topics create -p 2 {orders} {sums}`"
     )
     billing.make_topics(billing.orders)
-    assert f"topic {billing.sums.name}, which flow {billing.name} writes" in refused(billing.flow(), billing.properties)
+    assert f"misses topics: {sums}, which it writes. Make" in refused(billing.flow(), billing.properties)
 
 
 def test_a_topic_with_other_partitions(billing: Billing) -> None:

@@ -28,6 +28,14 @@ TIMER: Final = b"timer@"  # in the place of a source
 COMMIT: Final = b"commit@"
 
 
+def _line_of(error: Exception) -> str:
+    """Where the user's own code came to it; nothing where none was under way, as with a codec of ours."""
+    at = error.__traceback__
+    while at is not None and at.tb_frame.f_globals.get("__name__", "").partition(".")[0] == "oncelog":
+        at = at.tb_next
+    return "" if at is None else f" ({at.tb_frame.f_code.co_filename.rpartition('/')[2]}, line {at.tb_lineno})"
+
+
 class Route:
     """The partitions of one output topic, and what is on its way to each."""
 
@@ -265,7 +273,7 @@ class PartWork(Work):
             where, remedy = f"the timer of {self.key!r} at {self.time_ms}", "Mend the function"
         if self._source == COMMIT:
             where, remedy = f"the update that commit {self.offset} writes for {self.key!r}", "Mend the function"
-        return Unworkable(f"{where}: {type(error).__name__}: {error}. {remedy}")
+        return Unworkable(f"{where}: {type(error).__name__}: {error}{_line_of(error)}. {remedy}")
 
     def _by_time(self, input: int, records: Records, most: int) -> Iterator[Row]:
         """What is due comes between the records, in the order of time and key: when the next one is asked for."""

@@ -64,10 +64,10 @@ async def ready(cluster: Cluster, layout: Layout) -> Found:
     for name, count in counts.items():
         if count:
             _check_count(layout, name, count, journals)
-        elif name in layout.sources or name in layout.targets:
-            _refuse_missing(layout, name)
         else:
             missing.append(name)
+    if users := [name for name in missing if name in layout.sources | layout.targets]:
+        _refuse_missing(layout, users)
     forget_after_ms = await memory_ms(cluster)
     wanted = wanted_topics(layout, forget_after_ms)
     for name in missing:
@@ -138,12 +138,15 @@ def _check_count(layout: Layout, name: str, count: int, journals: dict[str, int]
         )
 
 
-def _refuse_missing(layout: Layout, name: str) -> None:
-    count = layout.partitions[name]
-    what = "reads" if name in layout.sources else "writes"
+def _refuse_missing(layout: Layout, names: Sequence[str]) -> None:
+    does = [f"{name}, which it {'reads' if name in layout.sources else 'writes'}" for name in names]
+    counts = {
+        layout.partitions[name]: [each for each in names if layout.partitions[each] == layout.partitions[name]]
+        for name in names
+    }
+    makes = [f"`oncelog topics create -p {count} {' '.join(each)}`" for count, each in sorted(counts.items())]
     raise FlowRefused(
-        f"topic {name}, which flow {layout.flow} {what}, is not there: make it first, with {count} "
-        f"partition{'s' * (count > 1)}"
+        f"flow {layout.flow} misses topics: {'; '.join(does)}. Make them first, for example with {' and '.join(makes)}"
     )
 
 
