@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from oncelog.client import AdminClient
+from oncelog.client.admin import AlterConfig, ConfigResource, ResourceType
 from oncelog.embedded import Server
 from oncelog.flow import Flow, FlowRefused, Topic, json_of, text
 from tests.runner.flows import Billing, Order, Owed, make_topic
@@ -54,6 +56,35 @@ def test_a_journal_of_somebody_else_s(billing: Billing) -> None:
     assert f"the journal oncelog.flow.{billing.name}.orders has cleanup.policy=delete" in refused(
         billing.flow(), billing.properties
     )
+
+
+def test_what_compaction_could_take_from_under_a_flow_is_told(
+    billing: Billing, caplog: pytest.LogCaptureFixture
+) -> None:
+    billing.make_topics(billing.orders, billing.sums)
+    billing.flow().run(billing.properties, until="end")
+    assert not caplog.messages  # outputs that are not compacted, and journals as a flow makes them
+
+    set_config(billing, billing.sums.name, "cleanup.policy", "compact")
+    set_config(billing, f"oncelog.flow.{billing.name}.orders", "delete.retention.ms", "60000")
+    billing.flow().run(billing.properties, until="end")
+    assert [said.partition(".")[0] for said in sorted(caplog.messages, reverse=True)] == [
+        f"topic {billing.sums.name} is compacted and has min",
+        "the journal oncelog",
+    ]
+
+    caplog.clear()
+    set_config(billing, billing.sums.name, "min.compaction.lag.ms", "86400000")
+    set_config(billing, f"oncelog.flow.{billing.name}.orders", "delete.retention.ms", "86400000")
+    billing.flow().run(billing.properties, until="end")
+    assert not caplog.messages
+
+
+def set_config(billing: Billing, topic: str, name: str, value: str) -> None:
+    resource = ConfigResource(ResourceType.TOPIC, topic, [AlterConfig(name, value)])
+    with AdminClient(billing.properties) as admin:
+        for future in admin.incremental_alter_configs([resource]).values():
+            future.result(30)
 
 
 def test_a_run_with_an_end_does_not_become_one_without(billing: Billing) -> None:

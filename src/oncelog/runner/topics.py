@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -31,12 +31,15 @@ SETTLE_S: Final = 1.0
 PAUSE_S: Final = 0.1
 CLUSTER_DEFAULT: Final = -1  # replicas
 UNKNOWN_MEMORY_MS: Final = 60 * MINUTE_MS  # where a broker does not say for how long it remembers a producer
+LEAST_TOMBSTONES_MS: Final = 24 * 60 * MINUTE_MS  # as Kafka has it; longer than any restore of a cell
+LEAST_LAG_MS: Final = 24 * 60 * MINUTE_MS  # of compacted outputs: longer than most outages
 BEFORE_MAX: Final = "message.timestamp.before.max.ms"  # Kafka 3.6 and newer
 MOST_BATCH_BYTES: Final = 16 << 20  # of a commit
 COMMIT_RECORD_BYTES: Final = 64 << 10  # what a commit has beside the state's entries
 POSITION_BYTES: Final = 120  # and for each output partition
 JOURNAL: Final = {
     "cleanup.policy": "compact",
+    "delete.retention.ms": str(LEAST_TOMBSTONES_MS),
     "max.message.bytes": str(MOST_BATCH_BYTES),
     "message.timestamp.type": "CreateTime",
     "min.cleanable.dirty.ratio": "0.1",
@@ -83,7 +86,8 @@ async def ready(cluster: Cluster, layout: Layout) -> Found:
         )
     metadata = await brokers.refresh(names)
     ids = {name: str(metadata.topics[name].topic_id or "") for name in names}
-    commit_bytes = await _check_journals(cluster, journals, forget_after_ms, len(missing) < len(names))
+    outputs = layout.between | layout.targets
+    commit_bytes = await _check_configs(cluster, journals, outputs, forget_after_ms, len(missing) < len(names))
     positions = max(sum(sink.partitions for sink in stage.part.sinks) for stage in layout.stages)
     room = commit_bytes - COMMIT_RECORD_BYTES - positions * POSITION_BYTES
     if room <= 0:
@@ -171,9 +175,12 @@ async def _create(cluster: Cluster, topic: NewTopic) -> KafkaException | None:
     return outcome if isinstance(outcome, KafkaException) else None
 
 
-async def _check_journals(cluster: Cluster, journals: dict[str, int], forget_after_ms: int, may_be_others: bool) -> int:
-    """That they keep what is written, as far as we may know. How large a commit may be."""
-    resources = [ConfigResource(ResourceType.TOPIC, name) for name in journals]
+async def _check_configs(
+    cluster: Cluster, journals: dict[str, int], outputs: Iterable[str], forget_after_ms: int, may_be_others: bool
+) -> int:
+    """That journals keep what is written, as far as we may know, and outputs what a replay compares with. How large a
+    commit may be."""
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in (*journals, *outputs)]
     found = await describe_configs(cluster.brokers, resources, Timeouts(MAKING_MS))
     sizes = [MOST_BATCH_BYTES]
     for resource, entries in found.items():
@@ -182,20 +189,48 @@ async def _check_journals(cluster: Cluster, journals: dict[str, int], forget_aft
                 raise entries
             sizes.append(1_000_000)
             continue
-        policy = entries["cleanup.policy"].value
-        if policy != "compact":
-            raise FlowRefused(
-                f"the journal {resource.name} has cleanup.policy={policy}, and would lose the flow's state: set it to "
-                "compact"
-            )
-        sizes.append(int(entries["max.message.bytes"].value or 1_000_000))
-        before = entries.get(BEFORE_MAX)
-        if may_be_others and before is not None and int(before.value or 0) > forget_after_ms // 2:
+        configs = {name: entry.value or "" for name, entry in entries.items()}
+        if resource.name not in journals:
+            _check_output(resource.name, configs)
+            continue
+        _check_journal(resource.name, configs)
+        sizes.append(int(configs["max.message.bytes"] or 1_000_000))
+        most_ms = forget_after_ms // 2
+        if may_be_others and int(configs.get(BEFORE_MAX) or 0) > most_ms:
             _log.warning(
                 "the journal %s has %s=%s: set it to %s, so that a process that slept is kept out",
                 resource.name,
                 BEFORE_MAX,
-                before.value,
-                forget_after_ms // 2,
+                configs[BEFORE_MAX],
+                most_ms,
             )
     return min(sizes)
+
+
+def _check_journal(name: str, configs: Mapping[str, str]) -> None:
+    policy, tombstones_ms = configs["cleanup.policy"], configs.get("delete.retention.ms")
+    if policy != "compact":
+        raise FlowRefused(
+            f"the journal {name} has cleanup.policy={policy}, and would lose the flow's state: set it to compact"
+        )
+    if tombstones_ms and int(tombstones_ms) < LEAST_TOMBSTONES_MS:
+        _log.warning(
+            "the journal %s has delete.retention.ms=%s: where a restore takes longer than that, state that was removed "
+            "may come back. Set it to %s",
+            name,
+            tombstones_ms,
+            LEAST_TOMBSTONES_MS,
+        )
+
+
+def _check_output(name: str, configs: Mapping[str, str]) -> None:
+    lag_ms = configs.get("min.compaction.lag.ms")
+    if "compact" in configs["cleanup.policy"] and lag_ms and int(lag_ms) < LEAST_LAG_MS:
+        _log.warning(
+            "topic %s is compacted and has min.compaction.lag.ms=%s. What the flow wrote behind its last commit is "
+            "read back after a crash; where compaction took some of it by then, the cell stops. Set it above your "
+            "longest outage: %s is a day",
+            name,
+            lag_ms,
+            LEAST_LAG_MS,
+        )
