@@ -257,13 +257,19 @@ def commit(cell: Holding) -> Event:
     plan = next_plan(cell)
     if cell.is_time_to_be_told:
         for index, source in enumerate(cell.sources):
-            cell.work.mark(index, source.end_mark_ms)
+            cell.work.mark(index, source.mark_by_time_ms)
         cell.has_progress = True
     if cell.wants_to_leave and cell.has_moved:
         cell.has_progress = True  # those who wait for its end see that it is there
     if not cell.has_progress and plan is None:
         return Event.LEFT if cell.wants_to_leave else Event.COMMITTED
     cell.number += 1
+    changes = cell.entries.leave()
+    try:
+        cell.to_tell = cell.work.told(cell.number, changes)
+    except Unworkable as error:
+        cell.why = f"{cell.stage.title}: {error}"
+        return Event.IMPOSSIBLE
     entry = Commit(
         number=cell.number,
         nonce=cell.holder.nonce,
@@ -273,7 +279,7 @@ def commit(cell: Holding) -> Event:
             for each, source, mark_ms in zip(cell.stage.inputs, cell.sources, cell.work.marks, strict=True)
         ],
         outputs=[_output_position(cell, each) for each in cell.stage.outputs],
-        watermark_ms=cell.work.watermark_ms,
+        watermark_ms=_told_watermark_ms(cell),
         metrics={LATE: cell.work.late} if cell.work.late else {},
         plan=plan,
     )
@@ -287,14 +293,15 @@ def commit(cell: Holding) -> Event:
     cell.changed_bytes, cell.has_progress, cell.committed_ms = 0, False, cell.now.monotonic_ms
     cell.held_under_way = [held_of(cell.number, index, *each) for index, each in enumerate(cell.held)]
     cell.held.clear()
-    changes = cell.entries.leave()
-    try:
-        cell.to_tell = cell.work.told(cell.number, changes)
-    except Unworkable as error:
-        cell.why = f"{cell.stage.title}: {error}"
-        return Event.IMPOSSIBLE
     cell.append([*cell.held_under_way, entry], cell.now.wall_ms, changes)
     return Event.PLANNED if plan or cell.held_under_way or cell.to_tell else Event.COMMITTED
+
+
+def _told_watermark_ms(cell: Holding) -> int:
+    """To those who read its outputs: what this commit lets go out stands behind it, and is older."""
+    last, behind = cell.journal.commit, (*cell.held, *cell.to_tell.items())
+    times = (min(outputs.times) for _, outputs in behind if outputs.times)
+    return max(min(times, default=cell.work.watermark_ms), last.watermark_ms if last else -1)
 
 
 def next_plan(cell: Holding) -> Plan | None:

@@ -257,7 +257,7 @@ class Holding:
         if self.stage.has_plan or not self.stage.tells_time or self.wants_to_leave:
             return False
         marks = zip(self.work.marks, self.sources, strict=True)
-        return min(max(mark_ms, source.end_mark_ms) for mark_ms, source in marks) >= self.due_by_time_ms
+        return min(max(mark_ms, source.mark_by_time_ms) for mark_ms, source in marks) >= self.due_by_time_ms
 
     @property
     def has_moved(self) -> bool:

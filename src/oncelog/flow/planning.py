@@ -78,6 +78,11 @@ class Source:
         return self.end_seen_ms - self.input.wait_ms if is_at_end else -1
 
     @property
+    def mark_by_time_ms(self) -> int:
+        """Behind what is taken, beside what its records say. -1 where nothing does."""
+        return max(self.mark_at(self.position), self.end_mark_ms)
+
+    @property
     def position(self) -> int:
         """All before it is taken, or was no record."""
         return self.next_offset if self.left else max(self.next_offset, self.fetched_to)

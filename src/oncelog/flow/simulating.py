@@ -83,7 +83,7 @@ def simulate(
         raise ValueError(f'crashes={crashes!r}: False, True or "everywhere" was expected')
     sent, duties = tuple(sent), duties_of(program)
     _check_sent(program, sent)
-    search = Search(duties, lambda some: _topics(duties, program, some), end)
+    search = Search(duties, lambda some: topics_of(duties, program, some), end)
     try:
         calm = search.calm(sent)
         if crashes:
@@ -127,7 +127,7 @@ def _check_sent(program: Program, sent: Sequence[Sent]) -> None:
             raise ValueError(f"{each.topic.name}: a record is sent at {each.at_ms}: times are milliseconds since 1970")
 
 
-def _topics(duties: Sequence[Duty], program: Program, sent: Sequence[Sent]) -> Topics:
+def topics_of(duties: Sequence[Duty], program: Program, sent: Sequence[Sent]) -> Topics:
     topics = {place: Log() for duty in duties for place in duty.leaders}
     for topic in _sources(program).values():
         for partition in range(topic.partitions):
