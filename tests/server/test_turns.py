@@ -62,6 +62,26 @@ def most_in_one_turn(happened: list[str]) -> int:
     return max(len(each) for each in "".join(one[0] for one in happened).split("t"))
 
 
+def test_others_have_turns_between_topics_of_which_no_offset_is_asked(
+    server: Server, short_turns: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    happened: list[str] = []
+    new = Call.new
+
+    def watched(self: Call, *arguments: Any, **values: Any) -> Any:
+        happened.append("look")
+        asyncio.get_running_loop().call_soon(happened.append, "turn")
+        return new(self, *arguments, **values)
+
+    monkeypatch.setattr(Call, "new", watched)
+    with RawConnection(server.bootstrap_servers) as raw:
+        topics = [{"name": f"nowhere-{number}", "partitions": []} for number in range(5)]
+        answer = raw.call("list_offsets", 8, replica_id=-1, isolation_level=0, topics=topics)
+    assert [each.name for each in answer.topics] == [each["name"] for each in topics]
+    assert happened.count("look") == 6
+    assert most_in_one_turn(happened) <= 2
+
+
 @pytest.mark.parametrize("timestamp_ms", [0, 1, -3])
 def test_others_have_turns_between_looks_for_times(server: Server, turns: list[str], timestamp_ms: int) -> None:
     with RawConnection(server.bootstrap_servers) as raw:

@@ -38,14 +38,15 @@ async def handle(request: Any, call: Call) -> Any:
             if each.partition_index in of_topic:
                 twice.add((topic.name, each.partition_index))
             of_topic[each.partition_index] = each
-    topics = []
-    for name, of_topic in asked.items():
-        partitions = await call.each(
-            ((name, each) for each in of_topic.values()),
-            lambda each: _answer(*each, call, is_twice=(each[0], each[1].partition_index) in twice),
-        )
-        topics.append(call.new("ListOffsetsTopicResponse", name=name, partitions=partitions))
-    return call.new("ListOffsetsResponse", topics=tuple(topics))
+    topics = await call.each(asked.items(), lambda each: _topic(*each, twice, call))
+    return call.new("ListOffsetsResponse", topics=topics)
+
+
+async def _topic(name: str, asked: dict[int, Any], twice: set[tuple[str, int]], call: Call) -> Any:
+    partitions = await call.each(
+        asked.values(), lambda each: _answer(name, each, call, is_twice=(name, each.partition_index) in twice)
+    )
+    return call.new("ListOffsetsTopicResponse", name=name, partitions=partitions)
 
 
 async def _answer(name: str, asked: Any, call: Call, *, is_twice: bool) -> Any:
