@@ -14,7 +14,9 @@ from oncelog.flow.register import (
     FlowRegister,
     Identity,
     Order,
+    Reset,
     Run,
+    Stopped,
     encoded,
     subject_of,
 )
@@ -62,7 +64,6 @@ def test_of_controls_that_were_asked_for_at_once_one_counts() -> None:
         Control(nonce="a", number=1, order=Order.PAUSE),
         Control(nonce="b", number=1, order=Order.STOP),
         Control(nonce="c", number=2, order=Order.RUN),
-        Control(nonce="d", number=5, order=Order.STOP),  # it saw what is not there
     )
     assert (register.number, register.order) == (2, Order.RUN)
     assert register.outcome(("control", 1), "b") is Outcome.OTHERS
@@ -80,6 +81,68 @@ def test_what_is_damaged_is_refused_and_what_is_foreign_passed_over() -> None:
     register = FlowRegister()
     register.read([Record(0, b"hello", b"world")])
     assert register.next_offset == 1
+
+
+# --- what is forgotten
+
+KEPT = 5
+
+
+def begun(log: "SharedLog", known: FlowRegister, *entries: FlowEntry) -> None:
+    """As whoever begins something does it."""
+    known.read(log.after(known.next_offset))
+    outdated = known.outdated
+    for attempt, entry in enumerate(entries, 1):
+        log.append(*encoded(entry, attempt))
+    for key in outdated:
+        log.append(key, None)
+    known.read(log.after(known.next_offset))
+
+
+@pytest.fixture
+def long_lived(monkeypatch: pytest.MonkeyPatch) -> tuple["SharedLog", FlowRegister]:
+    """Begun and ended a hundred times, with an attempt that did not count each time."""
+    monkeypatch.setattr("oncelog.flow.register.MOST_KEPT", KEPT)
+    log, known = SharedLog(), FlowRegister()
+    begun(log, known, Identity(nonce="i", parts=PARTS), Cells(nonce="c", stage="orders", cells=2))
+    begun(log, known, Reset(nonce="of one stage", journals={"orders": "a"}, starts={}))
+    for number in range(1, 101):
+        run, order = f"r{number}", Order.PAUSE if number % 2 else Order.RUN
+        begun(log, known, *(Run(nonce=f"{run}{who}", run=run, code="7", ends={"orders": [who]}) for who in range(2)))
+        begun(log, known, Finished(nonce=run, run=run), Stopped(nonce=run, start=run))
+        begun(log, known, Control(nonce=run, number=number, order=order))
+        begun(log, known, Reset(nonce=run, journals={"totals": run}, starts={}))
+        if number % 7 == 0:
+            log.compact()
+    return log, known
+
+
+def test_of_what_comes_and_goes_the_newest_stand(long_lived: tuple["SharedLog", FlowRegister]) -> None:
+    log, known = long_lived
+    log.compact()
+    late = FlowRegister()
+    late.read(log.after(0))
+    for each in (known, late):
+        names = [run.run for run in each.runs]
+        assert names[-KEPT:] == [f"r{number}" for number in range(101 - KEPT, 101)]
+        assert all(run.ends == {"orders": [0]} for run in each.runs)
+        assert each.is_finished("r100") and not each.is_finished("r50")
+        assert each.is_stopped("r100") and not each.is_stopped("r50")
+        assert (each.number, each.order) == (100, Order.RUN)
+        assert each.resets["orders"].nonce == "of one stage" and each.resets["totals"].nonce == "r100"
+        assert each.identity is not None and each.cells("orders") == 2
+        assert len(each.lasting) < 8 * KEPT and len(each.keys) < 8 * KEPT
+    assert known.lasting == late.lasting
+    assert sum(record.value is not None for record in log.records) < 8 * KEPT
+
+
+def test_a_run_whose_name_was_forgotten_is_a_new_one(long_lived: tuple["SharedLog", FlowRegister]) -> None:
+    log, known = long_lived
+    assert known.run("r1") is None
+    begun(log, known, Run(nonce="new", run="r1", code="7", ends={"orders": [9]}))
+    late = FlowRegister()
+    late.read(log.after(0))
+    assert known.run("r1") == late.run("r1") and known.runs[-1].ends == {"orders": [9]}
 
 
 # --- several processes begin one flow at once
@@ -116,7 +179,7 @@ class SharedLog:
         self.records: list[Record] = []
         self.end = 0
 
-    def append(self, key: bytes, value: bytes) -> None:
+    def append(self, key: bytes, value: bytes | None) -> None:
         self.records.append(Record(self.end, key, value))
         self.end += 1
 

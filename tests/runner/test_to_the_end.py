@@ -1,7 +1,11 @@
 """A flow on a real server, up to where its input ends."""
 
+import json
+
+import pytest
+
 from oncelog.flow import Context, Flow
-from tests.runner.flows import Billing, Order, Owed
+from tests.runner.flows import Billing, Order, Owed, everything
 
 
 def test_one_stage_writes_each_record_once(servers: str, topic: str) -> None:
@@ -42,6 +46,21 @@ def test_a_run_that_is_finished_is_not_repeated_and_has_the_ends_of_its_first_st
     billing.check(30)
     billing.flow().run(billing.properties, until="end", run_id="evening")
     billing.check(50)
+
+
+def test_a_flow_remembers_its_newest_runs(servers: str, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("oncelog.flow.register.MOST_KEPT", 2)
+    billing = Billing(topic, servers)
+    billing.make_topics()
+    for day in range(5):
+        billing.flow().run(billing.properties, until="end", run_id=f"day {day}")
+    register = everything(servers, f"oncelog.flow.{billing.name}")
+    removed = {key for key, value in register if not value}
+    left = sorted(json.loads(value)["run"] for key, value in register if key not in removed and key[:1] in b"re")
+    assert left == ["day 2", "day 2", "day 3", "day 3", "day 4", "day 4"]  # the next one to begin removes a day
+    billing.send(range(20))
+    billing.flow().run(billing.properties, until="end", run_id="day 4")  # which is finished
+    assert not billing.written()
 
 
 def test_an_input_that_is_read_twice_is_read_twice(servers: str, topic: str) -> None:

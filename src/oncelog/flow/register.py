@@ -3,6 +3,9 @@
 Many may write to it; of facts that exclude each other the first counts. A fact's key is its own, since compaction keeps
 the last record of a key. A control is the next one of a numbered chain: who asks for a pause says which control it was
 that it saw last, so of two that were asked for at once one counts, and the other is told.
+
+Runs come and go for as long as a flow lives. Of each kind of fact that does the newest `MOST_KEPT` stand; who begins a
+run removes those before, with all attempts that did not count, so no later one of these counts instead.
 """
 
 from collections.abc import Sequence
@@ -15,6 +18,7 @@ from oncelog.flow.formats import MOST_PLACES, Count, Entry, Kinds, Name, Nonce
 from oncelog.slots.register import Fact, Record, Register, Subject, key_of_attempt
 
 FLOW: Final[Subject] = ("flow",)
+MOST_KEPT: Final = 1_000
 
 
 class Identity(Entry, frozen=True, kw_only=True):
@@ -117,6 +121,7 @@ class FlowRegister(Register):
         self.number = 0  # of the newest control that counts
         self.order = Order.RUN
         self.resets: dict[str, Reset] = {}  # the newest one, by stage
+        self._passing: dict[bytes, Subject] = {}  # what was written of facts that are forgotten some day, by key
 
     def owns(self, key: bytes) -> bool:
         return _KINDS.knows(key)
@@ -126,11 +131,19 @@ class FlowRegister(Register):
             return None
         entry = _KINDS.decoded(record.key, record.value)
         assert isinstance(entry, FlowEntry)
-        return Fact(entry, entry.nonce, (subject_of(entry),))
+        subject = subject_of(entry)
+        if not isinstance(entry, Identity | Cells):
+            self._passing[record.key] = subject
+        return Fact(entry, entry.nonce, (subject,))
 
     def admits(self, fact: Fact, subject: Subject) -> bool:
-        """A control follows the newest one."""
-        return not isinstance(fact.content, Control) or fact.content.number == self.number + 1
+        """A control follows the newest one; those between may be removed."""
+        return not isinstance(fact.content, Control) or fact.content.number > self.number
+
+    def removed(self, key: bytes) -> None:
+        subject = self._passing.pop(key, None)
+        if subject is not None:
+            self.lasting.pop(subject, None)
 
     def counted(self, fact: Fact, won: Sequence[Subject], offset: int) -> None:
         if isinstance(fact.content, Control):
@@ -174,6 +187,16 @@ class FlowRegister(Register):
 
     def is_finished(self, run: str) -> bool:
         return self._content(("finished", run)) is not None
+
+    @property
+    def outdated(self) -> list[bytes]:
+        """The keys of what can be removed, in one go."""
+        kept: set[Subject] = set()
+        for kind in ("run", "stopped", "control", "reset"):
+            kept.update([subject for subject in self.lasting if subject[0] == kind][-MOST_KEPT:])
+        kept |= {subject_of(reset) for reset in self.resets.values()}
+        kept |= {("finished", run) for kind, run in kept if kind == "run"}
+        return [key for key, subject in self._passing.items() if subject not in kept][:MOST_KEPT]
 
     def is_stopped(self, start: str) -> bool:
         return self._content(("stopped", start)) is not None

@@ -1,5 +1,6 @@
 """What a process that starts a flow agrees upon with all others, in the flow's register."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 from uuid import uuid4
@@ -59,7 +60,7 @@ class Agreement:
         stands = self._known.run(run)
         if stands is None:
             ends = await self._ends() if until_end else None
-            await self._say(Run(nonce=nonce, run=run, code=self._layout.code, ends=ends))
+            await self._say(Run(nonce=nonce, run=run, code=self._layout.code, ends=ends), self._known.outdated)
             stands = self._known.run(run)
             assert stands is not None
         if run_id is not None and (stands.ends is not None) != until_end:
@@ -119,9 +120,9 @@ class Agreement:
                 )
         return stands.nonce
 
-    async def _say(self, entry: FlowEntry) -> None:
+    async def _say(self, entry: FlowEntry, removed: Collection[bytes] = ()) -> None:
         """Whether it counts is seen in what was read afterwards."""
-        self._known = await self._topic.append(self._known, [encoded(entry)])
+        self._known = await self._topic.append(self._known, [encoded(entry), *((key, None) for key in removed)])
 
     async def _ends(self) -> dict[str, list[int]]:
         """Of what the flow does not feed itself, as they are now."""

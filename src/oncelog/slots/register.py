@@ -88,6 +88,9 @@ class Register:
     def counted(self, fact: Fact, won: Sequence[Subject], offset: int) -> None:
         """It counts, for these of its subjects."""
 
+    def removed(self, key: bytes) -> None:
+        """The record of the plan's that had it."""
+
     def belongs(self, fact: Fact) -> bool:
         """Whether it is a fact of this register at all: not of one that had the same place before."""
         return True
@@ -117,6 +120,7 @@ class Register:
             if record.key is not None and self.owns(record.key):
                 if record.value is None:
                     self.keys.pop(record.key, None)
+                    self.removed(record.key)
                 else:
                     self.keys[record.key] = None
                     fact = self.fact_of(record) if record.offset >= from_offset else None
