@@ -41,7 +41,7 @@ def test_each_row_of_a_pipeline_is_there_once_whoever_is_killed(tmp_path: Path) 
 def test_of_a_flow_each_row_and_the_state_are_exact_whoever_is_killed(tmp_path: Path) -> None:
     targets = frozenset({Target.DRIVER, Target.EXECUTOR, Target.RESPONSES, Target.SERVER})
     options = Options(
-        messages=120_000, rate=10_000, partitions=2, targets=targets, every=12_000, spark=Pipeline(sink="flow")
+        messages=120_000, rate=5_000, partitions=2, targets=targets, every=12_000, spark=Pipeline(sink="flow")
     )
     found = run(options, tmp_path)
     assert found.written is not None
