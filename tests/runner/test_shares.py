@@ -2,17 +2,21 @@
 
 from collections.abc import Mapping
 from time import monotonic
+from typing import Any
 from uuid import uuid4
 
 import pytest
 
-from oncelog.client.door import LoopThread
+from oncelog.client.door import Input, LoopThread
+from oncelog.embedded import Server
 from oncelog.flow import Flow
 from oncelog.flow.errors import FlowFailed
 from oncelog.flow.formats import Tenancy
+from oncelog.runner.cluster import Cluster
 from oncelog.runner.engine import Engine, Share
 from oncelog.runner.run import Run
 from tests.runner.flows import Billing, Owed
+from tests.waiting import until
 
 HALVES: tuple[Mapping[str, list[int]], ...] = (
     {"orders": [0], "{}-by-customer": [1]},
@@ -57,6 +61,32 @@ def test_what_one_start_began_ends_when_the_register_says_so(servers: str, topic
     thread.stop()
 
 
+def test_the_commits_of_others_are_looked_for_from_the_end_of_their_journals(
+    own_server: Server, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    billing = Billing(topic, own_server.bootstrap_servers)
+    billing.make_topics()
+    billing.send(range(100))
+    billing.flow().run(billing.properties, until="end")
+    monkeypatch.setattr("oncelog.runner.elsewhere.TAIL_RECORDS", 1)  # where goodbye stands, and no commit
+    monkeypatch.setattr("oncelog.runner.elsewhere.TAIL_GROWTH", 2)
+    read: list[int] = []
+    reads = Cluster.read
+
+    def reading(cluster: Cluster, partition: tuple[str, int], offset: int, *about: Any, **how: Any) -> Input:
+        read.append(offset)
+        return reads(cluster, partition, offset, *about, **how)
+
+    monkeypatch.setattr(Cluster, "read", reading)
+    share = Share({}, Tenancy(1, 0), follows_all=True)
+    driver = Run(Engine(billing.flow(), billing.properties, "noon", until_end=True, share=share))
+    until(lambda: driver.last_progress is not None and driver.last_progress["stages"]["orders"]["commits"] > 0, "looks")
+    driver.stop()
+    assert read and min(read) > 0 and len(read) > 5, read
+    last = driver.last_progress
+    assert last is not None and all(stage["commits"] >= stage["cells"] for stage in last["stages"].values())
+
+
 def test_processes_that_share_by_a_group_take_over_from_one_that_leaves(servers: str, topic: str) -> None:
     billing = Billing(topic, servers)
     billing.make_topics()
@@ -93,7 +123,7 @@ def test_a_member_whose_cell_cannot_go_on_ends_with_words_and_keeps_nothing_from
     billing.send(range(20))
     flow = Flow(topic, version="1")
     flow.read(billing.orders).map(lambda order: Owed(1 // (order.amount - 1))).write(billing.sums)
-    for until in (None, "end"):
-        run = flow.start(billing.properties, share=True, until=until)
+    for ends in (None, "end"):
+        run = flow.start(billing.properties, share=True, until=ends)
         with pytest.raises(FlowFailed, match=r"ZeroDivisionError.*otherwise=Dead"):
             run.await_termination(60)

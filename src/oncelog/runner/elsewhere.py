@@ -1,4 +1,7 @@
-"""A cell that another process holds: what it has committed, as its journal says, and whether it is at its end."""
+"""A cell that another process holds: what it has committed, as its journal says, and whether it is at its end.
+
+The last commit stands near the journal's end, however large the state before it is: it is looked for from there.
+"""
 
 import logging
 from typing import Final
@@ -11,16 +14,21 @@ from oncelog.runner.cluster import Cluster
 _log: Final = logging.getLogger("oncelog.flow")
 
 MOST_RECORDS: Final = 10_000  # that are looked at without a pause
+TAIL_RECORDS: Final = 1_000  # of the journal, at the first try
+TAIL_GROWTH: Final = 8
 
 
 class CellElsewhere:
-    def __init__(self, cluster: Cluster, stage: Stage, ends: list[int | None]) -> None:
+    def __init__(self, cluster: Cluster, stage: Stage, ends: list[int | None], journal_end: int) -> None:
+        self._cluster = cluster
         self.stage = stage
         self.ends = ends
         self.commit: Commit | None = None
         self.began_at = [each.log_start for each in stage.inputs]  # where its inputs stood when it was first looked at
         self.lives = self.state_entries = 0  # which nobody tells
-        self._reading = cluster.read(stage.journal, 0, self._look, self._failed, None)
+        self._journal_end = journal_end
+        self._tail = TAIL_RECORDS
+        self._read_tail()
 
     def high_watermark(self, index: int) -> int:
         """Of an input: nobody tells."""
@@ -41,11 +49,19 @@ class CellElsewhere:
     def close(self) -> None:
         self._reading.end()
 
+    def _read_tail(self) -> None:
+        self._since = max(0, self._journal_end - self._tail)
+        self._tail *= TAIL_GROWTH
+        self._reading = self._cluster.read(self.stage.journal, self._since, self._look, self._failed, None)
+
     def _look(self) -> None:
         while (piece := self._reading.take(MOST_RECORDS)) is not None:
             for key, value in zip(piece.keys, piece.values, strict=True):
                 if key == COMMIT and value is not None:
                     self._take(value)
+        if self.commit is None and self._since > 0 and self._reading.is_at_end:
+            self._reading.end()
+            self._read_tail()
 
     def _take(self, value: bytes) -> None:
         """The number of a commit tells which is the newer one: what an older holder wrote late is passed over."""

@@ -4,10 +4,11 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.client import KafkaException
-from oncelog.client.door import Brokers, Member, Tasks, ToCommit, commit_offsets
+from oncelog.client.door import Brokers, Member, Tasks, ToCommit, commit_offsets, end_offsets
 from oncelog.flow.description import Limits
 from oncelog.flow.errors import FlowFailed, FlowRefused
 from oncelog.flow.formats import Tenancy
@@ -19,7 +20,7 @@ from oncelog.runner.cluster import Cluster, check_properties
 from oncelog.runner.elsewhere import CellElsewhere
 from oncelog.runner.encoding import Encoding
 from oncelog.runner.holder import CellHolder
-from oncelog.runner.layout import Layout, StageLayout
+from oncelog.runner.layout import Layout, StageLayout, TopicIds
 from oncelog.runner.life import CLOCK
 from oncelog.runner.progress import Progress
 
@@ -122,18 +123,7 @@ class Engine:
                 )
                 for cell in share.cells.get(layout.name, ())
             ]
-        for layout in self.layout.stages:
-            feeds = not self.layout.between.isdisjoint(each.name for each in layout.part.sinks)
-            if feeds or share.follows_all or layout.part.files is not None:
-                self._elsewhere[layout.name] = [
-                    CellElsewhere(
-                        self._cluster,
-                        layout.stage(self.layout.flow, cell, ids[layout.name]),
-                        self._ends_of(layout, cell),
-                    )
-                    for cell in range(layout.cells)
-                    if cell not in share.cells.get(layout.name, ())
-                ]
+        await self._follow_others(share, ids)
         self._obey()
         for holder in self._every:
             holder.begin()
@@ -141,6 +131,25 @@ class Engine:
         self._tasks.begin(self._tell_groups_now_and_then())
         self._tasks.begin(self._tell_time_now_and_then())
         self._tasks.begin(self._look_at_the_register(share.start))
+
+    async def _follow_others(self, share: Share, ids: Mapping[str, TopicIds]) -> None:
+        """The cells of stages whose time or end is asked for, where others hold them."""
+        for layout in self.layout.stages:
+            feeds = not self.layout.between.isdisjoint(each.name for each in layout.part.sinks)
+            if not (feeds or share.follows_all or layout.part.files is not None):
+                continue
+            cells = [cell for cell in range(layout.cells) if cell not in share.cells.get(layout.name, ())]
+            journals = [(layout.journal, cell) for cell in cells]
+            found = await self._cluster.patiently(partial(end_offsets, self.brokers, journals))
+            self._elsewhere[layout.name] = [
+                CellElsewhere(
+                    self._cluster,
+                    layout.stage(self.layout.flow, cell, ids[layout.name]),
+                    self._ends_of(layout, cell),
+                    found[layout.journal, cell],
+                )
+                for cell in cells
+            ]
 
     def _open_places(self) -> None:
         files = {each.name: each.part.files.url for each in self.layout.stages if each.part.files is not None}
