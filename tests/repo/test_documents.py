@@ -11,6 +11,7 @@ from tests.repo.tree import ROOT, project_files, read
 SHORT_PAGE = "docs/consumers.md"
 LINK = re.compile(r"\]\((?!\w+:)([^)#\s]*)(?:#([^)\s]*))?\)")
 PAGES_WITH_CODE = [page for page in pages() if any(block.is_run for block in blocks(page))]
+FROM = re.compile(r"from (examples/\S+\.py)$")
 EXAMPLE = """
 ```bash
 echo hello
@@ -40,6 +41,14 @@ def test_a_block_that_is_not_run_says_why() -> None:
         block.where for page in pages() for block in blocks(page) if block.not_run is not None and not block.not_run
     ]
     assert not silent
+
+
+def test_what_a_page_shows_of_an_example_stands_in_it() -> None:
+    shown = [
+        (block, taken[1]) for page in pages() for block in blocks(page) if (taken := FROM.match(block.not_run or ""))
+    ]
+    assert shown
+    assert not [block.where for block, example in shown if block.text not in read(example)]
 
 
 def test_readme_shows_how_to_run_and_to_test() -> None:

@@ -7,7 +7,7 @@ from oncelog.flow.description import Holder, Input, Limits, OutputPlace, Stage
 from oncelog.flow.errors import FlowFailed, FlowRefused
 from oncelog.flow.flows import Flow, Run
 from oncelog.flow.operations.windows import Window
-from oncelog.flow.program import Dead, Topic, Upgrade
+from oncelog.flow.program import Dead, Sent, Topic, Upgrade
 from oncelog.flow.scope import Context
 from oncelog.flow.simulating import Stopped
 
@@ -24,6 +24,7 @@ __all__ = [
     "Limits",
     "OutputPlace",
     "Run",
+    "Sent",
     "Stage",
     "Stopped",
     "Topic",
