@@ -159,6 +159,8 @@ def test_topics_with_nothing_to_tell_are_gone_through_one_at_a_time(broker: Any)
     for name in ("oncelog_producer_fenced_total", "oncelog_topic_partition_damaged_places"):
         (family,) = [each for each in FAMILIES if each.name == name]
         assert list(family.samples(broker)) == [None] * 20
+    (family,) = [each for each in FAMILIES if each.name == "oncelog_partitions_offline"]
+    assert list(family.samples(broker)) == [*[None] * 20, ("", 0)]
 
 
 def test_what_producers_were_told_is_summed_by_topic_and_silence_is_left_out(broker: Any) -> None:

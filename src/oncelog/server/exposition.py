@@ -56,7 +56,11 @@ def _broker_info(broker: Broker) -> Iterator[Sample]:
 
 
 def _partitions_offline(broker: Broker) -> Iterator[Sample]:
-    yield "", sum(each.log.offline is not None for topic in broker.topics.all() for each in topic.partitions)
+    offline = 0
+    for topic in broker.topics.all():
+        yield None
+        offline += sum(each.log.offline is not None for each in topic.partitions)
+    yield "", offline
 
 
 def _damaged(broker: Broker) -> Iterator[Sample]:
