@@ -1,13 +1,18 @@
 """What a start makes of the files it finds."""
 
 import logging
+from copy import deepcopy
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from oncelog.log.checking import check_partition
 from oncelog.log.checkpoint import Checkpointer
 from oncelog.log.config import LogConfig
+from oncelog.log.disk import RealDisk
 from oncelog.log.errors import LogStorageError
+from oncelog.log.names import SNAPSHOT, offsets_of
 from oncelog.log.partition import PartitionLog
 from oncelog.producers import Decision
 from oncelog.records.header import check_produced, read_header
@@ -125,6 +130,47 @@ def test_a_missing_segment_takes_the_partition_offline() -> None:
         found.unlink(f"{FOLDER}/{base:020d}.log")
         log = open_log(found)
         assert log.offline is not None and str(base) in log.offline
+
+
+def test_a_first_segment_that_is_missing_right_below_a_recovery_point_is_missed() -> None:
+    """Retention leaves a snapshot with the same name where it takes segments away."""
+    disk = MemoryDisk()
+    log = open_log(disk)
+    while len(log.segments) == 1:
+        log.checkpoint(NOW)
+        put(log, b"x" * 20)
+    base = log.segments[1].base_offset
+    assert base in offsets_of(disk.listdir(FOLDER), SNAPSHOT)
+    found = disk.crash(keep_all=True)
+    assert open_log(deepcopy(found)).offline is None
+    found.unlink(FIRST_LOG)
+    assert check_partition(found, FOLDER).damage == [f"the segments before offset {base} are missing"]
+    log = open_log(found)
+    assert log.offline is not None and f"lacks the segments before {base}" in log.offline
+
+
+@pytest.mark.parametrize("number", [0, 1, -1], ids=["closed", "the last that is closed", "active"])
+def test_a_folder_in_the_place_of_an_index_takes_the_partition_offline_as_a_check_says(
+    tmp_path: Path, number: int
+) -> None:
+    folder = f"{tmp_path}/orders-0"
+    log = open_log(RealDisk(), folder=folder)
+    while len(log.segments) < 3:
+        put(log, b"x" * 20)
+    path = log.segments[number].index.path
+    log.close()
+    Path(path).unlink()
+    Path(path).mkdir()
+    name = Path(path).name
+    damage = check_partition(RealDisk(), folder).damage
+    assert damage == [f"{name} is a folder. Move it away; the index is made anew"]
+    log = open_log(RealDisk(), folder=folder)
+    assert log.offline is not None and name in log.offline and "Move it away" in log.offline
+    log.close()
+    Path(path).rmdir()
+    log = open_log(RealDisk(), folder=folder)
+    assert log.offline is None
+    log.close()
 
 
 def test_without_a_good_snapshot_the_bad_byte_below_it_is_still_damage() -> None:

@@ -1,18 +1,20 @@
 """What is forgotten, and what never is."""
 
 import errno
+from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from itertools import islice, pairwise
 
 import pytest
 
+from oncelog.log.checking import check_partition
 from oncelog.log.errors import LogStorageError, OffsetOutOfRange
 from oncelog.log.partition import PartitionLog
 from oncelog.log.steps import at_once
 from oncelog.producers import Decision
 from tests.log.memory_disk import MemoryDisk
-from tests.log.support import LEASED, OTHER_LEASED, SMALL, START_MS, at, open_log, put, values_in
+from tests.log.support import FOLDER, LEASED, OTHER_LEASED, SMALL, START_MS, at, open_log, put, values_in
 from tests.log.test_compaction_steps import NotingDisk
 
 SECOND_MS = 1000
@@ -46,6 +48,38 @@ def test_a_log_that_is_wholly_too_old_becomes_empty() -> None:
     assert put(log, b"x").base_offset == 60
     log = open_log(disk.crash(keep_all=True), log.config)
     assert values_in(log) == [b"x"]
+
+
+def test_a_kill_while_segments_go_one_after_the_other_leaves_a_log_that_can_be_opened() -> None:
+    disk = MemoryDisk()
+    log = filled(disk, retention_ms=20 * SECOND_MS)
+    before = log.segments.bases
+    beginnings = set()
+    for wait in log.maintaining(at(60 * SECOND_MS)):
+        if wait is not None:
+            wait()
+        found = deepcopy(disk).crash(keep_all=True)
+        assert check_partition(found, FOLDER).damage == []
+        opened = open_log(found, log.config)
+        assert opened.offline is None
+        assert values_in(opened)[-1] == b"59"
+        beginnings.add(opened.segments[0].base_offset)
+    assert len(beginnings) > 3 and beginnings == {base for base in before if base <= log.log_start_offset}
+
+
+def test_a_flush_that_began_before_segments_went_does_not_write_over_what_says_so() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk, replace(SMALL, retention_ms=1))
+    plans = []
+    while len(log.segments) == 1:
+        plans.append(log.begin_flush(at(0)))
+        put(log, b"x" * 20)
+    base = log.segments[1].base_offset
+    assert plans[-1].snapshot.point.offset == base
+    log.delete_before(base)
+    for plan in plans:
+        plan.write_snapshot()
+    assert open_log(disk.crash(keep_all=True), log.config).offline is None
 
 
 def test_the_oldest_segments_go_when_the_log_is_too_large() -> None:

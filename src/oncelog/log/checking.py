@@ -33,7 +33,7 @@ from oncelog.log.names import (
     snapshot_path,
     swap_of,
 )
-from oncelog.log.recovery import gaps_below, known_of
+from oncelog.log.recovery import gaps_below, is_noted_beginning, known_of
 from oncelog.log.search import first_whole, whole_behind
 from oncelog.log.verdict import Ending, damage_of
 from oncelog.producers import CorruptSnapshot
@@ -135,7 +135,7 @@ class _Check:
                 )
             return
         first = pieces[0].base_offset
-        if first > checked.start_offset and first not in offsets_of(self._names, SNAPSHOT):
+        if not is_noted_beginning(self._disk, self._folder, self._names, first, checked.start_offset):
             checked.damaged(f"the segments before offset {first} are missing")
         checked.start_offset = max(checked.start_offset, first)
         for number, piece in enumerate(pieces):
@@ -242,6 +242,8 @@ class _Check:
         size_bytes = self._disk.size(piece.log_path)
         self._checked.size_bytes += size_bytes
         index = _IndexCheck(self._disk, piece.index_path)
+        if index.is_folder:
+            self._checked.damaged(f"{_name(piece.index_path)} is a folder. Move it away; the index is made anew")
         max_timestamp_ms, position = -1, 0
         file = self._disk.open(piece.log_path)
         try:
@@ -259,7 +261,7 @@ class _Check:
             index.ended(self._expected, size_bytes, max_timestamp_ms)
         else:
             index.reached(self._known.point_offset)
-        if index.is_wrong:
+        if index.is_wrong and not index.is_folder:
             self._checked.note(f"{_name(piece.index_path)} is missing or wrong; it is made anew where it is needed")
 
     def _batches(
@@ -348,10 +350,13 @@ class _IndexCheck:
     """Whether each entry of an index speaks of a batch that is there."""
 
     def __init__(self, disk: Disk, path: str) -> None:
+        data, self.is_folder = b"", False
         try:
             data = read_whole(disk, path) if disk.exists(path) else b""
-        except OSError:  # as good as none
-            data = b""
+        except IsADirectoryError:
+            self.is_folder = True
+        except OSError:
+            pass  # as good as none
         self._entries = ENTRY.iter_unpack(data[: len(data) // ENTRY_BYTES * ENTRY_BYTES])
         self._next = next(self._entries, None)
         self.is_wrong = self._next is not None and self._next[1] < 0 and self._next != HEAD

@@ -66,6 +66,8 @@ class Flusher:
         self._producers = producers
         self._health = health
         self.point_offset = point_offset  # where the newest recovery point stands; -1 where there is none
+        self._moving = threading.Lock()
+        self._beginning = -1  # the offset of the last snapshot that lets the log begin there
         self._noting = threading.Lock()
         self._noted_offset = flushed_offset
         self._durably_noted_offset = -1
@@ -147,15 +149,20 @@ class Flusher:
         )
 
     def move_point(self, snapshot: Snapshot, segment_bases: list[int]) -> None:
-        if snapshot.point.offset < self.point_offset:
-            return  # a later plan was faster, and compaction may have changed what this one's positions mean
-        write_snapshot(self._disk, self.folder, snapshot)
-        self.point_offset = snapshot.point.offset
-        drop_old(self._disk, self.folder, segment_bases)
+        with self._moving:
+            offset = snapshot.point.offset
+            if offset < self.point_offset or offset == self._beginning:
+                return  # a later plan was faster, and compaction may have changed what this one's positions mean
+            write_snapshot(self._disk, self.folder, snapshot)
+            self.point_offset = offset
+            drop_old(self._disk, self.folder, segment_bases)
 
-    def note_point(self, offset: int) -> None:
-        """A snapshot that was written for another reason is a recovery point, too."""
-        self.point_offset = max(self.point_offset, offset)
+    def note_beginning(self, snapshot: Snapshot) -> None:
+        """That the log may begin there from now on. It is a recovery point, too, and no flush writes over it."""
+        with self._moving:
+            write_snapshot(self._disk, self.folder, snapshot)
+            self._beginning = snapshot.point.offset
+            self.point_offset = max(self.point_offset, self._beginning)
 
     def forget_point(self) -> None:
         self.point_offset = -1

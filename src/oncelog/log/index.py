@@ -140,13 +140,16 @@ class Index:
         self._tail = (array("q"), array("q"), array("q"))
 
     def _keep_stored(self, entries: int) -> None:
-        """Where the disk refuses the cut, the next write goes over what should be gone; a start notices the rest."""
+        """Where the disk refuses the cut, the next write goes over what should be gone; a start notices the rest. What
+        is in the place of the file would refuse every write."""
         self._stored = entries
         self._handles.drop_page(self.path)
         try:
             file = self._handles.get(self.path, create=True)
             if file.size() != entries * ENTRY_BYTES:
                 file.truncate(entries * ENTRY_BYTES)
+        except IsADirectoryError:
+            raise
         except OSError:
             self._handles.forget(self.path)
 

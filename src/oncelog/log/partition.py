@@ -86,6 +86,8 @@ class PartitionLog:
             failure = error
             if isinstance(error, Damaged) or (isinstance(error, OSError) and error.errno == errno.EIO):
                 failure = LogStorageError(f"{error}. {what_to_do(folder)}")
+            elif isinstance(error, IsADirectoryError):
+                failure = LogStorageError(f"{error}: it is in the place of a file. Move it away; an index is made anew")
         parts = Parts(disk, folder, config, producers, handles, checkpointer, found, replicated=replicated)
         log = cls(topic, partition, parts, found, now)
         if is_new:

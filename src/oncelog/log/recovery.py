@@ -73,6 +73,22 @@ def gaps_below(disk: Disk, folder: str, names: Sequence[str], known: Known) -> i
     return max(known.point_offset, noted)
 
 
+def is_noted_beginning(disk: Disk, folder: str, names: Sequence[str], first_base: int, stored_start: int) -> bool:
+    """Whether something says that the segments before were removed.
+
+    Before retention removes segments, one by one, it leaves a snapshot that names the first one that stays by its
+    beginning. One of a flush may have the same offset, and names it by the end of the segment before.
+    """
+    if first_base <= stored_start:
+        return True
+    for offset in offsets_of(names, SNAPSHOT):
+        if offset >= first_base:
+            snapshot = snapshots.read_snapshot(disk, folder, offset)
+            if offset == first_base if snapshot is None else snapshot.point.base_offset == offset:
+                return True
+    return False
+
+
 @dataclass(slots=True)
 class Recovered:
     segments: list[Segment] = field(default_factory=list)
@@ -166,9 +182,8 @@ class Recovery:
         return found
 
     def _check_beginning(self, first_base: int, stored_start: int) -> None:
-        """Retention leaves a note before it removes a log's first segments: a snapshot."""
-        noted = first_base <= stored_start or first_base in offsets_of(self._names, SNAPSHOT)
-        if not noted and not self._replicated:
+        noted = self._replicated or is_noted_beginning(self._disk, self._folder, self._names, first_base, stored_start)
+        if not noted:
             raise LogStorageError(
                 f"{self._folder} lacks the segments before {first_base}, and nothing says that they were removed. "
                 f"Restore them from a copy, or put the line {first_base} into {self._folder}/{START_FILE} to go on "

@@ -119,7 +119,7 @@ def _keeping_producers(log: Parts, gone: list[Segment], now: Now) -> Steps[bool]
     yield log.flusher.flush
     if not _are_first(log, gone):
         return False
-    write = partial(snapshots.write_snapshot, log.disk, log.folder, _snapshot_at(log, first_offset, now))
+    write = partial(log.flusher.note_beginning, _snapshot_at(log, first_offset, now))
     try:
         yield write
     except OSError as error:
@@ -131,7 +131,6 @@ def _keeping_producers(log: Parts, gone: list[Segment], now: Now) -> Steps[bool]
         for segment in gone:
             segment.index.cut_to_entries(0)
         yield write
-    log.flusher.note_point(first_offset)
     return _are_first(log, gone)
 
 
