@@ -162,6 +162,22 @@ def test_what_stands_already_is_compared_in_few_reads_however_many_batches_it_is
     assert len(reads) <= 2, "the first, and all that were found while it was read"
 
 
+def test_a_function_that_does_not_repeat_is_named_as_what_to_mend(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It hangs on the order of a set, say, which is another one in the next process."""
+    world = calm()
+    first = Process(world)
+    assert drive(world, first, lambda: any(world.logs[place].batches for place in OUTPUTS))
+    first.is_over = True
+
+    def others(each: ReadBack) -> list[Slot]:
+        return [slot._replace(value=b"another") for slot in World.slots(world, each)]
+
+    monkeypatch.setattr(world, "slots", others)
+    words = why_it_stops(world)
+    assert "where b'another' stands" in words and "nothing more is written" in words
+    assert words.endswith("hang on PYTHONHASHSEED. `simulate(crashes=True)` and `check_hash_seeds` find it")
+
+
 # --- what does not fit
 
 

@@ -1,8 +1,11 @@
 """`oncelog flow`: what is said of flows from outside, by their registers and journals."""
 
 import json
+import os
 import shlex
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -110,6 +113,31 @@ def test_a_flow_that_is_stopped_by_a_signal_says_so_by_its_exit_code(
         process.kill()
     told = oncelog("flow describe", billing.name, "-J").json
     assert all(cell["holder"]["has_left"] for stage in told["stages"] for cell in stage["cells"])
+
+
+@pytest.mark.parametrize("seed", [None, "7"])
+def test_hashes_are_the_same_in_each_process_that_runs_a_flow(
+    own_server: Server, topic: str, written: Written, tmp_path: Path, seed: str | None
+) -> None:
+    """Under the seed that Spark gives its workers, or the one that somebody chose."""
+    billing = Billing(topic, own_server.bootstrap_servers)
+    billing.make_topics()
+    billing.send(range(1))
+    module, _, _ = written(billing).partition(":")
+    with (tmp_path / f"{module}.py").open("a") as code:
+        code.write(
+            "from oncelog.flow import Flow\n"
+            "from tests.runner.flows import Owed\n"
+            "flow = Flow(billing.name, version='1')\n"
+            "flow.read(billing.orders).map(lambda _: Owed(hash('anna'))).write(billing.sums)\n"
+        )
+    around = {name: value for name, value in os.environ.items() if name != "PYTHONHASHSEED"}
+    own = around if seed is None else {**around, "PYTHONHASHSEED": seed}
+    command = [sys.executable, "-m", "oncelog", "flow", "run", f"{module}:flow", "--until", "end"]
+    subprocess.run([*command, "-b", billing.servers], env=own, check=True, timeout=60, capture_output=True)
+    known = {**around, "PYTHONHASHSEED": seed or "0"}
+    found = subprocess.check_output([sys.executable, "-c", "print(hash('anna'))"], env=known, timeout=60)
+    assert [owed.amount for _, owed in billing.written()] == [int(found)]
 
 
 def test_what_is_printed_makes_the_topics_that_the_flow_would_make(servers: str, topic: str, written: Written) -> None:

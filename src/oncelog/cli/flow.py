@@ -23,6 +23,7 @@ from oncelog.cli._flows import (
 from oncelog.cli._groups import ListsAtFirst
 from oncelog.cli._options import SERVERS, Connecting, connecting, formatted
 from oncelog.cli._output import emit
+from oncelog.cli._pinning import pin_hashes
 
 if TYPE_CHECKING:
     from oncelog.client.types import NewTopic
@@ -51,6 +52,7 @@ def run(to: Connecting, until: str | None, run_id: str | None, target: str) -> N
 
     Exit codes: 0 it came to its end, 1 refused or failed, 2 wrong usage, 130 Ctrl-C, 143 SIGTERM.
     """
+    pin_hashes()
     flow = loaded(target)
     level = logging.WARNING if sys.stderr.isatty() else logging.INFO  # a terminal has the line of progress
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")

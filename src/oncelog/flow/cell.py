@@ -29,6 +29,10 @@ from oncelog.slots.states import Event as Verdict
 from oncelog.slots.verdicts import verdict_of
 
 MOST_READ_BACK: Final = 10_000  # records at a time, where they are of several batches
+DIFFERS: Final = (
+    "A function gives something else for the same input: by the clock, by chance, or by the order of a set or hash(), "
+    "which hang on PYTHONHASHSEED. `simulate(crashes=True)` and `check_hash_seeds` find it"
+)
 
 
 class Cell(Holding):
@@ -83,7 +87,8 @@ class Cell(Holding):
             replay.ended()
             replay.dropped()
         except (CannotTell, Differs) as error:
-            self.why = f"{self.stage.title}: {error}"
+            remedy = f". {DIFFERS}" if isinstance(error, Differs) else ""
+            self.why = f"{self.stage.title}: {error}{remedy}"
             happen(self, Event.IMPOSSIBLE)
             return
         self._compare_next()
