@@ -62,6 +62,7 @@ def open_log(
     leader_epoch: int | None = None,
     folder: str = FOLDER,
     stayed_up: bool = False,
+    owner: str = "",
 ) -> PartitionLog:
     return PartitionLog.open(
         disk,
@@ -74,6 +75,7 @@ def open_log(
         replicated=replicated,
         leader_epoch=leader_epoch,
         stayed_up=stayed_up,
+        owner=owner,
     )
 
 

@@ -173,6 +173,42 @@ def test_a_folder_in_the_place_of_an_index_takes_the_partition_offline_as_a_chec
     log.close()
 
 
+def test_a_folder_that_belongs_to_another_is_not_opened_and_not_touched() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk, owner="orders/0")
+    put(log, b"x")
+    log.close()
+    found = disk.crash(keep_all=True)
+    for owner in ("orders/1", "payments/0"):
+        found.open(f"{FOLDER}/left.tmp", create=True).pwritev([b"x"], 0)  # a start would remove it
+        log = open_log(found, owner=owner)
+        assert log.offline is not None
+        assert f"{FOLDER} belongs to orders/0 (topic id/partition) and stands in the place of {owner}" in log.offline
+        assert check_partition(found, FOLDER, owner=owner).damage == [log.offline]
+        with pytest.raises(LogStorageError):
+            put(log, b"y")
+        log.close()
+        assert f"{FOLDER}/left.tmp".rpartition("/")[2] in found.listdir(FOLDER)
+    assert check_partition(found, FOLDER, owner="orders/0").damage == []
+    log = open_log(found, owner="orders/0")
+    assert values_in(log) == [b"x"]
+    log.close()
+    found.unlink(f"{FOLDER}/leader-epoch")  # what the message names
+    assert values_in(open_log(found, owner="payments/0")) == [b"x"]
+
+
+def test_a_folder_that_says_not_whose_it_is_is_taken_for_what_it_is_named() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk)
+    put(log, b"x")
+    log.close()
+    found = disk.crash(keep_all=True)
+    log = open_log(found, owner="orders/0")
+    assert (log.offline, values_in(log), log.leader_epoch) == (None, [b"x"], 1)
+    log.close()
+    assert open_log(found, owner="orders/1").offline is not None
+
+
 def test_without_a_good_snapshot_the_bad_byte_below_it_is_still_damage() -> None:
     disk = MemoryDisk()
     log = filled(disk, 60, checkpoint_at=49, config=LARGE)

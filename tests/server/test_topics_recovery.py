@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from oncelog.cluster.checking import check_folder
 from oncelog.log.disk import Disk, RealDisk
 from oncelog.log.steps import at_once
 from oncelog.server.errors import ErrorCode, KafkaError
@@ -59,6 +60,33 @@ def test_a_folder_that_went_missing_stops_the_start_and_says_what_to_do(topics: 
         open_topics(tmp_path)
     (tmp_path / "elsewhere").rename(tmp_path / "a-0")
     assert state(open_topics(tmp_path)) == state(topics)
+
+
+def test_folders_that_changed_places_are_not_served(topics: Topics, tmp_path: Path) -> None:
+    first, second = (topics.create(name, 2, {}, NOW) for name in "ab")
+    for topic in (first, second):
+        append(topic.partitions[0], topic.name.encode())
+    before = state(topics)
+    topics.close()
+
+    def swap(one: str, other: str) -> None:
+        (tmp_path / one).rename(tmp_path / "between")
+        (tmp_path / other).rename(tmp_path / one)
+        (tmp_path / "between").rename(tmp_path / other)
+
+    for one, other in (("a-0", "b-0"), ("a-0", "a-1")):
+        swap(one, other)
+        again = open_topics(tmp_path)
+        offline = {log.folder.rpartition("/")[2]: log.offline for log in again.logs() if log.offline is not None}
+        assert set(offline) == {one, other}
+        assert f"stands in the place of {first.id}/0" in offline[one]
+        damaged = {checked.name: checked.damage for checked in check_folder(RealDisk(), str(tmp_path))}
+        assert {name: each for name, each in damaged.items() if name.endswith(("-0", "-1")) and each} == {
+            name: [why] for name, why in offline.items()
+        }
+        again.close()
+        swap(one, other)
+    assert state(open_topics(tmp_path)) == before
 
 
 def test_a_damaged_log_of_topics_stops_the_start(topics: Topics, tmp_path: Path) -> None:

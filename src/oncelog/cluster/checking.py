@@ -12,7 +12,7 @@ from oncelog.log.disk import Disk
 from oncelog.records.errors import InvalidRecord
 from oncelog.records.header import BatchHeader
 from oncelog.records.read import Record, records_of
-from oncelog.server.folders import Folders
+from oncelog.server.folders import METADATA_ID, Folders, owner_of
 from oncelog.server.metadata_log import Definition, definitions_in
 from oncelog.server.names import METADATA_TOPIC
 from oncelog.server.process import boot_id
@@ -45,7 +45,8 @@ def check_folder(disk: Disk, folder: str) -> Iterator[Checked]:
             checked = Checked(f"{name}-{index}")
             checked.damaged("it is no folder")
         else:
-            checked = check_partition(disk, path, stayed_up=stayed_up)
+            owner = owner_of(definitions[name].id, index) if (name, index) in wanted else ""
+            checked = check_partition(disk, path, stayed_up=stayed_up, owner=owner)
             is_deleting = name in definitions and definitions[name].is_deleting
             if (name, index) not in wanted and not is_deleting:
                 checked.note("no topic knows it; a server leaves it alone where it holds records, and removes it else")
@@ -85,7 +86,8 @@ def check_metadata(disk: Disk, folders: Folders, stayed_up: bool) -> tuple[Check
         return checked, {}
     definitions: dict[str, Definition] = {}
     try:
-        checked = check_partition(disk, folders.path(METADATA_TOPIC, 0), take, stayed_up=stayed_up)
+        path, owner = folders.path(METADATA_TOPIC, 0), owner_of(METADATA_ID, 0)
+        checked = check_partition(disk, path, take, stayed_up=stayed_up, owner=owner)
         definitions = definitions_in(records)
     except (InvalidRecord, ValueError, KeyError, TypeError) as damage:
         checked = Checked(METADATA)

@@ -95,19 +95,24 @@ class Unreadable(NamedTuple):
     reason: str
 
 
-def check_partition(disk: Disk, folder: str, on_batch: OnBatch | None = None, *, stayed_up: bool = False) -> Checked:
-    """`on_batch` is called with every batch that is whole; `stayed_up` as in `PartitionLog.open`."""
+def check_partition(
+    disk: Disk, folder: str, on_batch: OnBatch | None = None, *, stayed_up: bool = False, owner: str = ""
+) -> Checked:
+    """`on_batch` is called with every batch that is whole; `stayed_up` and `owner` as in `PartitionLog.open`."""
     checked = Checked(folder.rpartition("/")[2])
     try:
-        _Check(disk, folder, checked, on_batch, stayed_up).run()
+        _Check(disk, folder, checked, on_batch, stayed_up, owner).run()
     except OSError as error:
         checked.damaged(f"cannot be read: {error}")
     return checked
 
 
 class _Check:
-    def __init__(self, disk: Disk, folder: str, checked: Checked, on_batch: OnBatch | None, stayed_up: bool) -> None:
+    def __init__(
+        self, disk: Disk, folder: str, checked: Checked, on_batch: OnBatch | None, stayed_up: bool, owner: str
+    ) -> None:
         self._disk = disk
+        self._owner = owner
         self._folder = folder
         self._checked = checked
         self._on_batch = on_batch
@@ -199,8 +204,13 @@ class _Check:
             return 0
 
     def _check_small_files(self) -> None:
-        if EPOCH_FILE in self._names and notes.read_epoch(self._disk, self._folder) < 0:
-            self._checked.note(f"{EPOCH_FILE} holds no epoch; a start goes by the batches")
+        if EPOCH_FILE in self._names:
+            opened = notes.read_opened(self._disk, self._folder)
+            wrong = notes.what_is_wrong_with_owner(self._folder, opened, self._owner)
+            if wrong:
+                self._checked.damaged(wrong)
+            if opened.epoch < 0:
+                self._checked.note(f"{EPOCH_FILE} holds no epoch; a start goes by the batches")
         if FLUSHED_FILE in self._names and self._known.flushed_offset < 0:
             self._checked.note(f"{FLUSHED_FILE} is not what was written; a start does without it")
         if CLEANER_FILE in self._names:

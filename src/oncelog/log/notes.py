@@ -3,10 +3,14 @@
 Where the log starts is nowhere else, and a start believes it as far as to remove what lies before, so it has a check
 sum: `150 2c1b9d4e`. A person who has to write one leaves the sum out; the line feed shows that nothing is cut off.
 
+`leader-epoch` says besides whose folder it is, so that one that was copied to the place of another is not served there.
+
 `flushed` says up to where flushes that answers waited for had brought the log to the disk. It is written over in place
 after each of them, and never says more than is true. It comes to the disk itself where it first passes the recovery
 point or a segment's beginning; after that a power failure may leave an older one.
 """
+
+from typing import NamedTuple
 
 from crc32c import crc32c
 
@@ -60,12 +64,39 @@ def _offset_in(data: bytes) -> int | None:
     return int(offset)
 
 
-def read_epoch(disk: Disk, folder: str) -> int:
-    """-1 for what cannot be one: batches and snapshots name every epoch that holds a record."""
-    data = read_whole(disk, f"{folder}/{EPOCH_FILE}").strip()
-    epoch = int(data) if data.isdigit() and len(data) <= 10 else -1
-    return epoch if epoch <= LATEST_EPOCH else -1
+class Opened(NamedTuple):
+    """What the last start noted."""
+
+    epoch: int = -1  # -1 for what cannot be one: batches and snapshots name every epoch that holds a record
+    owner: str = ""  # empty where nothing says it, as in folders of earlier versions
+
+
+def write_opened(disk: Disk, folder: str, opened: Opened) -> None:
+    owner = f" {opened.owner} {_crc(opened.owner.encode())}" if opened.owner else ""
+    replace_file(disk, f"{folder}/{EPOCH_FILE}", f"{opened.epoch}{owner}\n".encode(), durable=False)
+
+
+def read_opened(disk: Disk, folder: str) -> Opened:
+    noted, _, rest = read_whole(disk, f"{folder}/{EPOCH_FILE}").strip().partition(b" ")
+    owner, _, check = rest.rpartition(b" ")
+    epoch = int(noted) if noted.isdigit() and len(noted) <= 10 else -1
+    is_whole = check.decode("latin-1") == _crc(owner)
+    return Opened(epoch if epoch <= LATEST_EPOCH else -1, owner.decode("latin-1") if is_whole else "")
+
+
+def what_is_wrong_with_owner(folder: str, opened: Opened, owner: str) -> str:
+    """Empty where nothing is."""
+    if not opened.owner or not owner or opened.owner == owner:
+        return ""
+    return (
+        f"{folder} belongs to {opened.owner} (topic id/partition) and stands in the place of {owner}. Nothing in it is "
+        f"changed. Put the right folder there; to serve this one in its place, remove {folder}/{EPOCH_FILE}"
+    )
 
 
 def _sum_of(offset: int) -> str:
-    return f"{crc32c(b'%d' % offset):08x}"
+    return _crc(b"%d" % offset)
+
+
+def _crc(data: bytes) -> str:
+    return f"{crc32c(data):08x}"

@@ -10,13 +10,13 @@ from oncelog.log import compaction, lookup, retention, truncation
 from oncelog.log.appender import Appender
 from oncelog.log.checkpoint import Behind, Checkpointer
 from oncelog.log.config import Flush, LogConfig
-from oncelog.log.disk import Disk, replace_file
+from oncelog.log.disk import Disk
 from oncelog.log.epochs import LeaderEpochs
 from oncelog.log.errors import Damaged, LogStorageError, OffsetOutOfRange
 from oncelog.log.flush import Flusher, FlushPlan
 from oncelog.log.handles import Handles
 from oncelog.log.lookup import TimestampOffset
-from oncelog.log.names import EPOCH_FILE
+from oncelog.log.notes import Opened, write_opened
 from oncelog.log.parts import Parts
 from oncelog.log.recovery import Recovered, Recovery
 from oncelog.log.segments import Segments
@@ -66,10 +66,12 @@ class PartitionLog:
         leader_epoch: int | None = None,
         replicated: bool = False,
         stayed_up: bool = False,
+        owner: str = "",
     ) -> Self:
         """`handles` and `checkpointer` are shared by all logs of a data folder; one that stands alone has its own.
 
-        `stayed_up`: the machine has run on since the log was written, so what was not flushed is there, too.
+        `stayed_up`: the machine has run on since the log was written, so what was not flushed is there, too. `owner`
+        says whose folder it is to be; one that another log was opened in before is not opened.
 
         Never raises for what is on the disk: a damaged partition comes back with `offline` saying why.
         """
@@ -80,7 +82,7 @@ class PartitionLog:
             if is_new:
                 disk.mkdir(folder)
             interval_bytes = config.least_interval_bytes
-            recovery = Recovery(disk, folder, handles, producers, interval_bytes, now, replicated, stayed_up)
+            recovery = Recovery(disk, folder, handles, producers, interval_bytes, now, replicated, stayed_up, owner)
             found = recovery.run()
         except (OSError, LogStorageError) as error:
             failure = error
@@ -95,12 +97,12 @@ class PartitionLog:
         try:
             if failure is not None:
                 raise failure
-            log._begin(found, leader_epoch)
+            log._begin(found, Opened(leader_epoch or 0, owner))
         except (OSError, LogStorageError) as error:
             log.go_offline(str(error), readable=False)
         return log
 
-    def _begin(self, found: Recovered, leader_epoch: int | None) -> None:
+    def _begin(self, found: Recovered, opened: Opened) -> None:
         parts = self._parts
         if not found.segments:
             parts.segments.add(found.log_start_offset)
@@ -110,7 +112,7 @@ class PartitionLog:
         unflushed = found.unflushed_segments
         parts.unsynced.note_closed(parts.segments.closed[-unflushed:] if unflushed else ())
         parts.checkpointer.register(self)
-        self._open_epoch(max(found.latest_epoch + 1, leader_epoch or 0))
+        self._open_epoch(Opened(max(found.latest_epoch + 1, opened.epoch), opened.owner))
         # After a kill the tail may be in memory only. With flush=every nothing below the high watermark may be lost,
         # and a duplicate of what is there is answered at once.
         if found.started_over or (found.scanned_bytes and self.config.flush is Flush.EVERY):
@@ -118,13 +120,13 @@ class PartitionLog:
         if found.read_only is not None:
             self.go_offline(found.read_only)
 
-    def _open_epoch(self, leader_epoch: int) -> None:
+    def _open_epoch(self, opened: Opened) -> None:
         """A start is a new epoch, even if nothing will be appended in it: then only this file tells."""
-        self.begin_epoch(leader_epoch)
+        self.begin_epoch(opened.epoch)
         try:
-            replace_file(self._parts.disk, f"{self.folder}/{EPOCH_FILE}", f"{leader_epoch}\n".encode(), durable=False)
+            write_opened(self._parts.disk, self.folder, opened)
         except OSError as error:
-            logger.warning("%s: cannot note leader epoch %d: %s", self.folder, leader_epoch, error)
+            logger.warning("%s: cannot note leader epoch %d: %s", self.folder, opened.epoch, error)
 
     # What it is
 

@@ -38,7 +38,7 @@ from oncelog.log.names import (
     offsets_of,
     snapshot_path,
 )
-from oncelog.log.notes import read_epoch, read_flushed, read_start
+from oncelog.log.notes import Opened, read_flushed, read_opened, read_start, what_is_wrong_with_owner
 from oncelog.log.replay import replay_header
 from oncelog.log.search import whole_behind
 from oncelog.log.segment import Segment
@@ -115,8 +115,11 @@ class Recovery:
         now: Now,
         replicated: bool,
         stayed_up: bool,
+        owner: str,
     ) -> None:
         self._disk = disk
+        self._owner = owner
+        self._opened = Opened()
         self._replicated = replicated
         self._stayed_up = stayed_up
         self._folder = folder
@@ -147,7 +150,7 @@ class Recovery:
             # A kill while the log started over: its producers are still those of the snapshot.
             last = self._newest_snapshot()
             found.started_over = last is not None
-            found.latest_epoch = max(self._noted_epoch(), -1 if last is None else last.epochs.latest)
+            found.latest_epoch = max(self._opened.epoch, -1 if last is None else last.epochs.latest)
             return found
         snapshot = self._newest_snapshot()
         point = None if snapshot is None else snapshot.point
@@ -163,7 +166,7 @@ class Recovery:
                 f"{self._folder} lacks the segment {point.base_offset} that held offset {point.offset}. "
                 + what_to_do(self._folder, point.base_offset)
             )
-        found.latest_epoch = max(found.epochs.latest, self._noted_epoch())
+        found.latest_epoch = max(found.epochs.latest, self._opened.epoch)
         # What follows comes out of the batches; an epoch that was opened last may hold none at all.
         found.epochs.cut_end(point.offset if point is not None else bases[0])
         known = bases.index(point.base_offset) if point is not None else 0
@@ -192,6 +195,10 @@ class Recovery:
 
     def _tidy(self) -> None:
         names = self._disk.listdir(self._folder)
+        self._opened = read_opened(self._disk, self._folder) if EPOCH_FILE in names else Opened()
+        wrong = what_is_wrong_with_owner(self._folder, self._opened, self._owner)
+        if wrong:
+            raise LogStorageError(wrong)
         if finish_swaps(self._disk, self._folder, names):
             names = self._disk.listdir(self._folder)
         logs = set(offsets_of(names, LOG))
@@ -208,10 +215,6 @@ class Recovery:
         if START_FILE not in self._names:
             return 0
         return read_start(self._disk, self._folder)
-
-    def _noted_epoch(self) -> int:
-        """The last one that was opened, unless a power failure took the note; then nothing is left of that epoch."""
-        return read_epoch(self._disk, self._folder) if EPOCH_FILE in self._names else -1
 
     def _segment(self, base_offset: int) -> Segment:
         segment = Segment(self._handles, self._folder, base_offset)

@@ -15,6 +15,14 @@ _PARTITION_FOLDER = re.compile(r"(?P<topic>.+)-(?P<index>0|[1-9][0-9]{0,8})")
 _DELETED = re.compile(r"deleted\.[0-9a-f]{32}\.[0-9]+")
 
 
+METADATA_ID = UUID(int=1)  # as in Kafka
+
+
+def owner_of(topic_id: UUID, index: int) -> str:
+    """What a partition's folder says of whose it is: a name may come again, an id does not."""
+    return f"{topic_id}/{index}"
+
+
 class Folders:
     def __init__(self, disk: Disk, data_dir: str) -> None:
         self.disk = disk

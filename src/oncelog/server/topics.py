@@ -23,7 +23,7 @@ from oncelog.log.steps import Steps, at_once
 from oncelog.producers import ProducerMap
 from oncelog.server import topic_configs, topic_rules
 from oncelog.server.errors import ErrorCode, KafkaError, Unsettled
-from oncelog.server.folders import Folders
+from oncelog.server.folders import METADATA_ID, Folders, owner_of
 from oncelog.server.metadata_log import DamagedMetadata, Definition, MetadataLog
 from oncelog.server.names import METADATA_TOPIC, RESERVED_TOPICS
 from oncelog.server.process import open_files_limit
@@ -70,7 +70,7 @@ class Topics:
         self._removing = threading.Lock()
         self.checkpointer = Checkpointer(settings.oncelog_recovery_max_bytes)
         try:
-            self._metadata = MetadataLog(self._open_log(METADATA_TOPIC, 0, METADATA_CONFIG, now))
+            self._metadata = MetadataLog(self._open_log(METADATA_TOPIC, METADATA_ID, 0, METADATA_CONFIG, now))
         except DamagedMetadata as damage:
             raise DataFolderError(f"the log that says which topics there are cannot be read: {damage}") from damage
         self._restore_settings()
@@ -319,7 +319,8 @@ class Topics:
 
     def _make(self, topic: Topic, index: int, now: Now) -> Partition:
         self._make_room(topic.name, index)
-        log = self._open_log(topic.name, index, topic_configs.log_config(self.settings, topic.configs), now)
+        config = topic_configs.log_config(self.settings, topic.configs)
+        log = self._open_log(topic.name, topic.id, index, config, now)
         if log.offline is not None:
             log.abandon()
             raise LogStorageError(log.offline)
@@ -337,7 +338,7 @@ class Topics:
             )
         self._folders.remove(name, index)
 
-    def _open_log(self, topic: str, index: int, config: LogConfig, now: Now) -> PartitionLog:
+    def _open_log(self, topic: str, topic_id: UUID, index: int, config: LogConfig, now: Now) -> PartitionLog:
         folder = self._folders.path(topic, index)
         return PartitionLog.open(
             self._disk,
@@ -350,6 +351,7 @@ class Topics:
             handles=self._handles,
             checkpointer=self.checkpointer,
             stayed_up=self._stayed_up,
+            owner=owner_of(topic_id, index),
         )
 
     def _open_topic(self, definition: Definition, now: Now) -> None:
@@ -361,7 +363,7 @@ class Topics:
                     f"the folder {self._folders.path(topic.name, index)} is missing: put it back, "
                     "or make an empty one to go on without its records"
                 )
-            topic.partitions.append(Partition(topic, index, self._open_log(topic.name, index, config, now)))
+            topic.partitions.append(Partition(topic, index, self._open_log(topic.name, topic.id, index, config, now)))
         self._register(topic)
 
     def _restore_settings(self) -> None:
