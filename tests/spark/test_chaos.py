@@ -52,6 +52,24 @@ def test_of_a_flow_each_row_and_the_state_are_exact_whoever_is_killed(tmp_path: 
 
 
 @pytest.mark.thorough
+def test_on_a_cluster_a_flow_goes_on_while_executors_die(tmp_path: Path) -> None:
+    pipeline = Pipeline(sink="flow", is_cluster=True)
+    options = Options(
+        messages=100_000,
+        rate=5_000,
+        partitions=2,
+        targets=frozenset({Target.EXECUTOR}),
+        every=25_000,
+        spark=pipeline,
+    )
+    found = run(options, tmp_path)
+    assert found.verdict is Verdict.EXACT, "\n".join(lines(found))
+    assert "exitStatus 137" in (tmp_path / "pipeline" / "cluster" / "worker.log").read_text(), "no executor died"
+    assert "through Spark, on a cluster, a flow of two stages" in lines(found)
+    assert _those_that_know(tmp_path) == [], "of the cluster nothing is left"
+
+
+@pytest.mark.thorough
 def test_on_a_cluster_the_sealed_sink_writes_each_row_once_while_executors_die(tmp_path: Path) -> None:
     pipeline = Pipeline(sink="sealed", is_cluster=True, rows_a_batch=80_000)
     options = Options(

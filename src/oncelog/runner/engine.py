@@ -74,7 +74,7 @@ class Engine:
         self._tasks = Tasks()
         self._failures: list[str] = []
         self._is_stopping = False
-        self._is_outranked = False
+        self.outranked_by: Tenancy | None = None
         self._committed: dict[str, dict[tuple[str, int], int]] = {}  # to groups, by stage
         self._hours: dict[str, Hours] = {}  # of files, by stage
         self._told_ms: dict[str, int] = {}  # the time, by topic
@@ -265,8 +265,8 @@ class Engine:
 
     def _outranked(self, holder: CellHolder) -> None:
         """The newest start has the flow; all else ends, so that its cells have one home."""
-        if not self._is_outranked:
-            self._is_outranked = True
+        if self.outranked_by is None:
+            self.outranked_by = holder.newest
             self._failures.append(f"{holder.stage.title} {OUTRANKED}: a flow runs in one process at a time")
             self.stop()
 

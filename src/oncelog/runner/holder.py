@@ -73,6 +73,12 @@ class CellHolder:
         return None if self._cell is None else self._cell.journal.commit
 
     @property
+    def newest(self) -> Tenancy | None:
+        """Of all that have taken it over, as far as is known here."""
+        last = None if self._cell is None else self._cell.journal.take_over
+        return None if last is None else last.tenancy
+
+    @property
     def began_at(self) -> list[int]:
         """Where its inputs stood at first; nothing before that was read from the journal."""
         if not self._began_at and self._life is not None:

@@ -1,16 +1,21 @@
 """A flow in Spark's tasks: to its end, from tenant to tenant, stopped, killed."""
 
+import json
 import os
 import signal
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from time import monotonic
 from typing import Any
 
 import pytest
 
 from oncelog.chaos.process_tree import command_of
+from oncelog.clock import wall_s
 from oncelog.flow.errors import FlowRefused
 from oncelog.runner.layout import Layout
 from oncelog.spark.flows.driving import shared_out
+from oncelog.spark.flows.tenant import Tenant
 from tests.lives.processes import children
 from tests.peers.server_process import ServerProcess
 from tests.runner.flows import Billing
@@ -64,6 +69,24 @@ def test_a_session_with_one_slot_is_refused(billing: Billing) -> None:
 
     with pytest.raises(FlowRefused, match="has one slot, and a flow leaves one free"):
         billing.flow().start(billing.properties, spark=One())
+
+
+@pytest.mark.parametrize(("later_ms", "failure"), [(0, ""), (1, "a run that started later")])
+def test_a_task_that_lost_its_cells_is_not_tried_again(billing: Billing, later_ms: int, failure: str) -> None:
+    """To another task of its driver, or to a driver that started later: then its own has to know."""
+    billing.send(range(20))
+    layout, until_s = Layout(billing.flow()), wall_s() + 60
+    (cells,) = shared_out(layout, 1)
+    first = Tenant(billing.flow(), billing.properties, "", False, cells, 1_000, 1, until_s, 0.0, "")
+    with ThreadPoolExecutor(1) as beside:
+        outcome = beside.submit(first, 0)
+        billing.wait_for(20)
+        second = replace(first, started_ms=1_000 + later_ms, attempt=2, until_s=wall_s() + 3)
+        second(0)
+        is_complete, stopped, why = json.loads(outcome.result())
+    assert (is_complete, stopped) == (False, [])
+    assert failure in why
+    assert bool(why) is bool(failure)
 
 
 @pytest.mark.thorough
