@@ -42,7 +42,7 @@ def rows(place: Path) -> list[dict[str, Any]]:
     return found
 
 
-def filing(topic: str, place: Path) -> Flow:
+def filing(topic: str, place: Path | str) -> Flow:
     flow = Flow(f"{topic}-flow", version="1")
     flow.read(Topic(topic, raw, json_of(Order), partitions=2), name="orders").files(str(place))
     return flow
