@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from oncelog.cli._endings import failure, nearest
+from oncelog.cli._flow_trials import ends_with_2_where_it_cannot, lines_of_trial, told_of_trial
 from oncelog.cli._flows import (
     flow_argument,
     loaded,
@@ -31,6 +32,19 @@ if TYPE_CHECKING:
 
 LIST_COLUMNS = ("flow", "stages", "cells", "order", "runs", "open_runs", "code")
 CELL_COLUMNS = ("stage", "cell", "input", "next_offset", "end", "lag", "commit", "watermark", "state", "held", "holder")
+TRIAL_COLUMNS = (
+    "stage",
+    "cell",
+    "from_commit",
+    "commits",
+    "records",
+    "outputs",
+    "same",
+    "gone",
+    "new",
+    "moved",
+    "states_differ",
+)
 SIGNALLED = 128
 
 
@@ -243,6 +257,58 @@ def _to_make(servers: str, topic: "NewTopic") -> str:
     for name, value in topic.config.items():
         words += ["--config", f"{name}={value}"]
     return shlex.join(words)
+
+
+@command.command(name="try")
+@connecting
+@formatted
+@click.option("--stage", "only", metavar="S", multiple=True, help="Only this one; all of the flow's if not given.")
+@click.option(
+    "--records",
+    metavar="N",
+    type=click.IntRange(min=1, max=10_000_000),
+    default=100_000,
+    show_default=True,
+    help="So many in and out of a cell at most, the newest; one commit at least.",
+)
+@click.option("--ignore-state", is_flag=True, help="Compare outputs only, as where states have another shape now.")
+@click.option("--show", metavar="N", type=click.IntRange(0, 100), default=10, show_default=True, help="Of each cell.")
+@flow_argument
+@ends_with_2_where_it_cannot
+@speaks_of_flows
+def try_(
+    to: Connecting, form: str, only: tuple[str, ...], records: int, ignore_state: bool, show: int, target: str
+) -> None:
+    """Run the functions of FLOW over what the flow of its name has committed, and compare; nothing is written.
+
+    From a commit in the journal on, the same input goes through them in the same order. Shown is which outputs would
+    be others than those that stand in the topics, and which states.
+
+    Exit codes: 0 the same, 1 something differs, 2 it cannot be tried.
+    """
+    from oncelog.runner.trying import trials
+
+    pin_hashes()
+    flow = loaded(target)
+    stages = [each.name for each in flow.parts]
+    for each in only:
+        if each not in stages:
+            raise failure(f"flow {flow.name} has no stage {each}{nearest(each, stages)}; it has {', '.join(stages)}")
+
+    async def asked(look: "Looking") -> list[dict[str, Any]]:
+        register = await register_of(look, flow.name)
+        return [told_of_trial(each, show) async for each in trials(look, flow, register, only or stages, records)]
+
+    cells = looked(to, asked)
+    if not any(each["commits"] for each in cells):
+        raise failure(f"flow {flow.name} has nothing to try it on: its journals keep no two commits of a cell")
+    differs = any(each["outputs_differ"] or (each["states_differ"] and not ignore_state) for each in cells)
+    emit(form, {"flow": flow.name, "code": flow.code, "differs": differs, "cells": cells}, cells, TRIAL_COLUMNS)
+    if form == "table":
+        for line in (line for each in cells for line in lines_of_trial(each)):
+            click.echo(line)
+    if differs:
+        raise SystemExit(1)
 
 
 @command.command()

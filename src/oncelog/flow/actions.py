@@ -6,7 +6,7 @@ Where one finds that something else has happened by what it did, it returns that
 from collections.abc import Sequence
 from typing import Final
 
-from oncelog.flow.description import OutputPlace
+from oncelog.flow.description import OutputPlace, Stage
 from oncelog.flow.formats import (
     TAKE_OVER,
     Claim,
@@ -183,7 +183,7 @@ def restore(cell: Holding) -> Event | None:
     if commit is not None:
         cell.number = commit.number
         positions = {(each.topic, each.partition): each for each in commit.outputs}
-        cell.why = _other_inputs(cell, commit) or _other_outputs(cell, commit)
+        cell.why = other_inputs(cell.stage, commit) or other_outputs(cell.stage, commit)
         if cell.why:
             return Event.IMPOSSIBLE
         if commit.plan is not None:
@@ -209,14 +209,15 @@ def restore(cell: Holding) -> Event | None:
     return None
 
 
-def _other_inputs(cell: Holding, commit: Commit) -> str:
-    title, partition = cell.stage.title, cell.stage.cell
-    if len(commit.inputs) != len(cell.stage.inputs):
+def other_inputs(stage: Stage, commit: Commit) -> str:
+    """Why they are not those that were committed; empty where they are."""
+    title, partition = stage.title, stage.cell
+    if len(commit.inputs) != len(stage.inputs):
         return (
-            f"{title}: it was committed with {len(commit.inputs)} inputs and has {len(cell.stage.inputs)} now. Give "
+            f"{title}: it was committed with {len(commit.inputs)} inputs and has {len(stage.inputs)} now. Give "
             "the changed flow another name"
         )
-    for now, then in zip(cell.stage.inputs, commit.inputs, strict=True):
+    for now, then in zip(stage.inputs, commit.inputs, strict=True):
         if now.topic_id != then.topic_id:
             return (
                 f"{title}: its input {now.topic} was deleted and made again since the last commit ({then.topic_id} is "
@@ -231,14 +232,14 @@ def _other_inputs(cell: Holding, commit: Commit) -> str:
     return ""
 
 
-def _other_outputs(cell: Holding, commit: Commit) -> str:
+def other_outputs(stage: Stage, commit: Commit) -> str:
     for then in commit.outputs:
         place = then.topic, then.partition
-        topic_id = next((each.topic_id for each in cell.stage.outputs if each.place == place), None)
+        topic_id = next((each.topic_id for each in stage.outputs if each.place == place), None)
         if topic_id is None or topic_id != then.topic_id:
             now = "is not among its outputs now" if topic_id is None else f"is another topic now ({topic_id})"
             return (
-                f"{cell.stage.title}: it has filled {then.filled} slots of {then.topic}-{then.partition} "
+                f"{stage.title}: it has filled {then.filled} slots of {then.topic}-{then.partition} "
                 f"({then.topic_id}), which {now}. Give the changed flow another name"
             )
     return ""

@@ -104,20 +104,11 @@ class Agreement:
             await self._say(Identity(nonce=uuid4().hex, parts=layout.parts))
         stands = self._known.identity
         assert stands is not None
-        if [tuple(each) for each in stands.parts] != layout.parts:
-            raise FlowRefused(
-                f"the name {layout.flow} belongs to another flow of this cluster: it has the stages "
-                f"{_described(stands.parts)}, and this one {_described(layout.parts)}. Give this one another name"
-            )
+        check_is_this_flow(layout, self._known)
         for stage in layout.stages:
             if self._known.cells(stage.name) is None:
                 await self._say(Cells(nonce=uuid4().hex, stage=stage.name, cells=stage.cells))
-            cells = self._known.cells(stage.name)
-            if cells != stage.cells:
-                raise FlowRefused(
-                    f"flow {layout.flow}, stage {stage.name} has {cells} cells, for ever, and its inputs have "
-                    f"{stage.cells} partitions now. Give the flow another name"
-                )
+        check_is_this_flow(layout, self._known)
         return stands.nonce
 
     async def _say(self, entry: FlowEntry, removed: Collection[bytes] = ()) -> None:
@@ -131,6 +122,23 @@ class Agreement:
         is_committed = self._cluster.reading.isolation_level == "read_committed"
         found = await end_offsets(self._cluster.brokers, places, read_committed=is_committed)
         return {name: [found[name, index] for index in range(layout.partitions[name])] for name in layout.sources}
+
+
+def check_is_this_flow(layout: Layout, register: FlowRegister) -> None:
+    """As far as its register says already what it is."""
+    stands = register.identity
+    if stands is not None and [tuple(each) for each in stands.parts] != layout.parts:
+        raise FlowRefused(
+            f"the name {layout.flow} belongs to another flow of this cluster: it has the stages "
+            f"{_described(stands.parts)}, and this one {_described(layout.parts)}. Give this one another name"
+        )
+    for stage in layout.stages:
+        cells = register.cells(stage.name)
+        if cells not in (None, stage.cells):
+            raise FlowRefused(
+                f"flow {layout.flow}, stage {stage.name} has {cells} cells, for ever, and its inputs have "
+                f"{stage.cells} partitions now. Give the flow another name"
+            )
 
 
 def _described(parts: list[tuple[str, str, str]]) -> str:

@@ -63,14 +63,7 @@ async def ready(cluster: Cluster, layout: Layout) -> Found:
     journals = {stage.journal: stage.cells for stage in layout.stages}
     names = [*layout.partitions, *journals]
     counts = await _counts(cluster, names, layout.sources | layout.targets)
-    missing: list[str] = []
-    for name, count in counts.items():
-        if count:
-            _check_count(layout, name, count, journals)
-        else:
-            missing.append(name)
-    if users := [name for name in missing if name in layout.sources | layout.targets]:
-        _refuse_missing(layout, users)
+    missing = check_counts(layout, counts)
     forget_after_ms = await memory_ms(cluster)
     wanted = wanted_topics(layout, forget_after_ms)
     for name in missing:
@@ -126,6 +119,20 @@ async def _counts(cluster: Cluster, names: Sequence[str], wanted: Iterable[str])
         if all(counts[name] for name in wanted) or monotonic_s() >= give_up_s:
             return counts
         await asyncio.sleep(PAUSE_S)
+
+
+def check_counts(layout: Layout, counts: dict[str, int]) -> list[str]:
+    """Of partitions, by topic. Which of the flow's own topics are missing; FlowRefused where one is as it cannot be."""
+    journals = {stage.journal: stage.cells for stage in layout.stages}
+    missing: list[str] = []
+    for name, count in counts.items():
+        if count:
+            _check_count(layout, name, count, journals)
+        else:
+            missing.append(name)
+    if users := [name for name in missing if name in layout.sources | layout.targets]:
+        _refuse_missing(layout, users)
+    return missing
 
 
 def _check_count(layout: Layout, name: str, count: int, journals: dict[str, int]) -> None:

@@ -6,10 +6,10 @@ from collections import Counter, deque
 from collections.abc import Iterable
 from typing import Any, Final
 
+from oncelog.flow.folding import Fold
 from oncelog.flow.formats import Range
 from oncelog.flow.held import outputs_of
 from oncelog.flow.journal import Journal
-from oncelog.flow.messages import EMPTY, Records
 from oncelog.flow.program import Part
 from oncelog.flow.running import PartWork
 from oncelog.flow.simulation.duties import Duty
@@ -22,7 +22,6 @@ from oncelog.slots.replay import Output
 Rows = list[tuple[str, dict[str, Any]]]  # by the folder of their hour
 Folded = tuple[dict[bytes, bytes], dict[Place, list[Output]], Rows]
 EVERYTHING: Final = 1 << 62
-MOST_TIMERS: Final = 1_000  # at a time
 
 
 def check(duty: Duty, topics: Topics, files: Files) -> None:
@@ -113,23 +112,7 @@ def _read(duty: Duty, topics: Topics) -> tuple[Journal, list[Range], dict[Place,
 
 
 def fold(duty: Duty, topics: Topics, order: Iterable[Range]) -> Folded:
-    work, state = PartWork(duty.part, duty.stage.cell), dict[bytes, bytes]()
-    work.begin(state, [-1] * len(duty.inputs))
-    outputs: dict[Place, list[Output]] = {}
-    rows: Rows = []
-
-    def run(index: int, records: Records) -> int:
-        changes, written, count, _, files = work.run(index, records, MOST_TIMERS)
-        rows.extend((each.folder, row) for each in files for row in each.rows.to_pylist())
-        for place, found in written.items():
-            outputs.setdefault(place, []).extend(found.each())
-        for key, value in changes.items():
-            if value is None:
-                state.pop(key, None)
-            else:
-                state[key] = value
-        return count
-
+    folded = Fold(PartWork(duty.part, duty.stage.cell), {}, [-1] * len(duty.inputs))
     taken = [0] * len(duty.inputs)
     for each in order:
         place = duty.inputs[each.input]
@@ -137,12 +120,11 @@ def fold(duty: Duty, topics: Topics, order: Iterable[Range]) -> Folded:
             raise Stopped(
                 f"{duty.stage.title}: the plans pass over offset {taken[each.input]} of {place.topic}-{place.partition}"
             )
-        while (records := topics[place].records(taken[each.input], each.end)).offsets:
-            taken[each.input] += run(each.input, records)
-        work.mark(each.input, each.mark_ms)
-        while work.next_timer_ms is not None and work.next_timer_ms <= work.watermark_ms:
-            run(0, EMPTY)
+        records = topics[place].records(taken[each.input], each.end)
+        taken[each.input] += len(records.offsets)
+        folded.take(each.input, records)
+        folded.mark(each.input, each.mark_ms)
     for place, position in zip(duty.inputs, taken, strict=True):
         if position != topics[place].end:
             raise Stopped(f"{duty.stage.title}: {place.topic}-{place.partition} was read up to offset {position} only")
-    return state, outputs, rows
+    return folded.state, folded.outputs, folded.rows

@@ -1,0 +1,59 @@
+"""A cell's input through the user's functions once, without a stop: what its outputs and its state must come to."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from oncelog.flow.messages import EMPTY, Outputs, Records
+from oncelog.flow.running import PartWork
+from oncelog.slots import Place
+from oncelog.slots.replay import Output
+
+MOST_TIMERS: Final = 1_000  # at a time
+
+ByPlace = dict[Place, list[Output]]
+
+
+class Fold:
+    def __init__(self, work: PartWork, state: dict[bytes, bytes], marks: Sequence[int]) -> None:
+        """From this state on, which it changes."""
+        self.work, self.state = work, state
+        self.outputs: ByPlace = {}
+        self.held: ByPlace = {}
+        self.changes: dict[bytes, bytes | None] = {}
+        self.rows: list[tuple[str, dict[str, Any]]] = []  # of files, by the folder of their hour
+        work.begin(state, marks)
+
+    def take(self, index: int, records: Records) -> None:
+        while records.offsets:
+            records = records.part(self._run(index, records))
+
+    def mark(self, index: int, mark_ms: int) -> None:
+        """And what is due by it."""
+        self.work.mark(index, mark_ms)
+        while self.work.next_timer_ms is not None and self.work.next_timer_ms <= self.work.watermark_ms:
+            self._run(0, EMPTY)
+
+    def commit(self, number: int) -> ByPlace:
+        """What is sent when a commit of all that was done stands in the journal. What follows belongs to the next."""
+        sent, self.outputs, self.held = self.held, {}, {}
+        add(sent, self.work.told(number, self.changes).items())
+        self.changes = {}
+        return sent
+
+    def _run(self, index: int, records: Records) -> int:
+        changes, outputs, taken, held, files = self.work.run(index, records, MOST_TIMERS)
+        self.rows.extend((each.folder, row) for each in files for row in each.rows.to_pylist())
+        add(self.outputs, outputs.items())
+        add(self.held, held)
+        self.changes.update(changes)
+        for key, value in changes.items():
+            if value is None:
+                self.state.pop(key, None)
+            else:
+                self.state[key] = value
+        return taken
+
+
+def add(found: ByPlace, more: Iterable[tuple[Place, Outputs]]) -> None:
+    for place, outputs in more:
+        found.setdefault(place, []).extend(outputs.each())

@@ -1,0 +1,134 @@
+"""`oncelog flow try`: other code over what a flow has committed, with an exit code for CI."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import ModuleType
+
+import pytest
+
+from oncelog.client import Consumer, TopicPartition
+from oncelog.flow import Context, Flow
+from oncelog.flow.program import Program
+from tests.cli.running import Oncelog, Said
+from tests.runner.flows import Billing, Order, Owed, book
+
+Step = Callable[[Owed, Order, Context[str]], tuple[Owed | None, list[Owed]]]
+Tried = Callable[..., Said]
+
+
+@dataclass(frozen=True)
+class Counted:
+    amount: int = 0
+    times: int = 0
+
+
+def doubled(owed: Owed, order: Order, at: Context[str]) -> tuple[Owed | None, list[Owed]]:
+    """Of one customer, from somewhere on."""
+    total = Owed(owed.amount + order.amount * (2 if order.customer == "c3" and owed.amount > 10 else 1))
+    return total, [total]
+
+
+def failing(owed: Owed, order: Order, at: Context[str]) -> tuple[Owed | None, list[Owed]]:
+    if order.customer == "c3":
+        raise ValueError("not this one")
+    return book(owed, order, at)
+
+
+def counting(counted: Counted, order: Order, at: Context[str]) -> tuple[Counted | None, list[Owed]]:
+    after = Counted(counted.amount + order.amount, counted.times + 1)
+    return after, [Owed(after.amount)]
+
+
+def flow(billing: Billing, step: Step = book) -> Flow:
+    made = Flow(billing.name, version="2")
+    grouped = made.read(billing.orders, name="orders").through(billing.between, key=lambda order: order.customer)
+    grouped.step("owed", Owed, step).write(billing.sums)
+    return made
+
+
+@pytest.fixture
+def billing(servers: str, topic: str) -> Billing:
+    """Two runs of it are over."""
+    found = Billing(topic, servers)
+    found.make_topics()
+    for numbers in (range(30), range(30, 60)):
+        found.send(numbers)
+        found.flow().run(found.properties, until="end")
+    return found
+
+
+@pytest.fixture
+def tried(monkeypatch: pytest.MonkeyPatch) -> Tried:
+    def run(billing: Billing, program: Program, *options: str) -> Said:
+        module = ModuleType("tried_flow")
+        vars(module)["flow"] = program
+        monkeypatch.setitem(sys.modules, "tried_flow", module)
+        return Oncelog(billing.servers).run("flow try", "tried_flow:flow", *options)
+
+    return run
+
+
+def ends(billing: Billing) -> list[tuple[int, int] | None]:
+    """Of all that the flow writes."""
+    with Consumer(billing.properties) as consumer:
+        names = [name for name in consumer.list_topics().topics if billing.name in name]
+        places = [TopicPartition(name, at) for name in sorted(names) for at in range(1)]
+        return [consumer.get_watermark_offsets(place, timeout=30) for place in places]
+
+
+def test_the_same_code_gives_0_and_nothing_is_written(billing: Billing, tried: Tried) -> None:
+    before = ends(billing)
+    said = tried(billing, flow(billing), "-J")
+    assert said.code == 0, said
+    cells = said.json["cells"]
+    assert said.json["differs"] is False and sum(each["states_differ"] for each in cells) == 0
+    assert sum(each["records"] for each in cells) == sum(each["outputs"] for each in cells) == 120
+    assert sum(each["same"] for each in cells) == 120
+    assert ends(billing) == before
+
+
+def test_what_would_be_written_otherwise_gives_1_and_is_shown(billing: Billing, tried: Tried) -> None:
+    said = tried(billing, flow(billing, doubled), "-J")
+    assert said.code == 1
+    differ = [each for cell in said.json["cells"] for each in cell["differences"]]
+    assert differ and {each["stands"]["key"] for each in differ} == {each["comes"]["key"] for each in differ} == {"c3"}
+    (state,) = [each for cell in said.json["cells"] for each in cell["states"]]
+    assert (state["step"], state["key"]) == ("owed", "c3") and state["stands"] != state["comes"]
+    lines = tried(billing, flow(billing, doubled), "--show", "1").lines
+    assert sum("would be" in line for line in lines) == 2
+    assert tried(billing, flow(billing, doubled), "--stage", "orders").code == 0
+
+
+def test_a_new_shape_of_the_state_alone_can_be_passed_over(billing: Billing, tried: Tried) -> None:
+    made = Flow(billing.name, version="2")
+    grouped = made.read(billing.orders, name="orders").through(billing.between, key=lambda order: order.customer)
+    grouped.step("owed", Counted, counting).write(billing.sums)
+    assert tried(billing, made).code == 1
+    said = tried(billing, made, "--ignore-state", "-J")
+    assert (said.code, said.json["differs"]) == (0, False)
+
+
+def test_a_record_at_which_the_new_code_stops_is_named(billing: Billing, tried: Tried) -> None:
+    said = tried(billing, flow(billing, failing))
+    (line,) = [line for line in said.lines if "the new code stops" in line]
+    assert said.code == 1 and billing.between.name in line and "ValueError: not this one" in line
+
+
+def test_what_cannot_be_tried_gives_2(billing: Billing, tried: Tried) -> None:
+    other = Billing(f"{billing.name}-x", billing.servers)
+    for program, why in (
+        (flow(other), "there is no flow"),
+        (billing.copy(), "belongs to another flow"),
+        (_calling(billing), "to try it would be to call"),
+    ):
+        said = tried(billing, program)
+        assert said.code == 2 and why in said.refusal, said
+    assert "no stage other" in tried(billing, flow(billing), "--stage", "other").refusal
+
+
+def _calling(billing: Billing) -> Flow:
+    made = Flow(billing.name, version="2")
+    grouped = made.read(billing.orders, name="orders").through(billing.between, key=lambda order: order.customer)
+    grouped.call(lambda order, at: Owed(order.amount)).write(billing.sums)
+    return made
