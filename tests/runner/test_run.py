@@ -41,6 +41,12 @@ def test_a_run_works_until_it_is_stopped_and_another_one_goes_on(billing: Billin
     assert another.id == run.id and another.run_id != run.run_id
 
 
+def test_the_log_names_the_run_that_begins(billing: Billing, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", "oncelog.flow"):
+        billing.flow().run(billing.properties, until="end", run_id="noon")
+    assert caplog.messages[0] == f"flow {billing.name} begins: run noon"
+
+
 def test_progress_says_what_was_taken_and_what_is_left(billing: Billing) -> None:
     billing.send(range(30))
     run = billing.flow().start(billing.properties)

@@ -26,6 +26,7 @@ class Progress:
 
     def began(self, flow_id: str, run_id: str) -> None:
         self._about |= {"id": flow_id, "runId": run_id}
+        _log.info("flow %s begins: run %s", self._about["name"], run_id)
 
     def look(self, holders: Mapping[str, Sequence[CellHolder | CellElsewhere]]) -> None:
         now_s = monotonic_s()
