@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from importlib import import_module
 from typing import Any, Protocol
 
+from oncelog.flow.backfilling import Place, beside
 from oncelog.flow.program import Program, Sent
 from oncelog.flow.simulating import SEEDS, Crashes, Simulated, simulate
 
@@ -74,6 +75,23 @@ class Flow(Program):
         room = "oncelog.runner" if spark is None else "oncelog.spark.flows"
         started: Run = import_module(room).start(self, properties, until=until, run_id=run_id, **options)
         return started
+
+    def backfill(
+        self,
+        name: str,
+        properties: Mapping[str, Any],
+        *,
+        into: Mapping[Place, Place],
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+        spark: Any = None,
+        **options: Any,
+    ) -> None:
+        """Another run of the same flow, beside the live one: over what its inputs got since a time and before another
+        (from their start, up to now), into other topics, with state of its own. `into` says where all that it writes
+        goes instead. Called again with the same name it goes on, and one that is finished is not repeated."""
+        other = beside(self, name, into, since_ms=since_ms, until_ms=until_ms)
+        other.run(properties, spark=spark, until="end", run_id=name, **options)
 
     def simulate(
         self,

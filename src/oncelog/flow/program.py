@@ -403,6 +403,8 @@ class Program:
         """`otherwise`: where records go that cannot be worked on. Without it the cell stops at one."""
         self.name, self.version, self.otherwise = name, version, otherwise
         self.codecs: list[str] = []
+        self.since_ms: int | None = None  # of its inputs: what the log had before is left out
+        self.until_ms: int | None = None  # where it comes to an end: it ends where they had this time, else now
         self._begun: dict[str, Part] = {}
         self._names: set[str] = set()
 
@@ -441,6 +443,9 @@ class Program:
     ) -> Stream[Any, Any]:
         part = self._begun[self.claim_name(name)] = Part(self.name, name, branches, Node(repeats=repeats), files)
         return Stream(self, part, part.root)
+
+    def become(self, parts: Iterable[Part]) -> None:
+        self._begun = {part.name: part for part in parts}
 
     def claim_state(self, name: str, codec: Codec[S]) -> Codec[S]:
         self.claim_name(name)

@@ -37,12 +37,14 @@ class Cells(Entry, frozen=True, kw_only=True):
 
 
 class Run(Entry, frozen=True, kw_only=True):
-    """A run is begun. With ends it is over where every input is read up to its end, and a retry is the same run."""
+    """A run is begun. With ends it is over where every input is read up to its end, and a retry is the same run. With
+    starts what the inputs hold before them is left out."""
 
     nonce: Nonce
     run: Name
     code: Name
     ends: Annotated[dict[str, list[Count]], msgspec.Meta(max_length=MOST_PLACES)] | None = None  # topic: by partition
+    starts: Annotated[dict[str, list[Count]], msgspec.Meta(max_length=MOST_PLACES)] | None = None
 
 
 class Finished(Entry, frozen=True, kw_only=True):

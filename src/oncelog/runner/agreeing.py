@@ -39,6 +39,7 @@ class Agreed:
     run_id: str
     ends: dict[str, list[int]] | None  # of a run that comes to an end, for inputs that the flow does not feed itself
     is_finished: bool
+    starts: dict[str, list[int]]  # of inputs that are read from later on than they begin
 
 
 class Agreement:
@@ -59,8 +60,10 @@ class Agreement:
         run, nonce = run_id or uuid4().hex, uuid4().hex
         stands = self._known.run(run)
         if stands is None:
-            ends = await self._ends() if until_end else None
-            await self._say(Run(nonce=nonce, run=run, code=self._layout.code, ends=ends), self._known.outdated)
+            ends = await self._offsets(self._layout.until_ms) if until_end else None
+            starts = None if self._layout.since_ms is None else await self._offsets(self._layout.since_ms)
+            entry = Run(nonce=nonce, run=run, code=self._layout.code, ends=ends, starts=starts)
+            await self._say(entry, self._known.outdated)
             stands = self._known.run(run)
             assert stands is not None
         if run_id is not None and (stands.ends is not None) != until_end:
@@ -68,7 +71,7 @@ class Agreement:
             raise FlowRefused(
                 f"flow {self._layout.flow}: run {run_id} was begun {kind}, and goes on so. Give this one another run_id"
             )
-        return Agreed(flow_id, run, stands.ends, self._known.is_finished(run))
+        return Agreed(flow_id, run, stands.ends, self._known.is_finished(run), stands.starts or {})
 
     async def finish(self, run_id: str) -> None:
         await self._say(Finished(nonce=uuid4().hex, run=run_id))
@@ -115,12 +118,16 @@ class Agreement:
         """Whether it counts is seen in what was read afterwards."""
         self._known = await self._topic.append(self._known, [encoded(entry), *((key, None) for key in removed)])
 
-    async def _ends(self) -> dict[str, list[int]]:
-        """Of what the flow does not feed itself, as they are now."""
+    async def _offsets(self, time_ms: int | None) -> dict[str, list[int]]:
+        """Of what the flow does not feed itself: where a time is; their ends, as they are now, where none is given or
+        nothing is of that time or later."""
         layout = self._layout
         places = [(name, index) for name in sorted(layout.sources) for index in range(layout.partitions[name])]
         is_committed = self._cluster.reading.isolation_level == "read_committed"
         found = await end_offsets(self._cluster.brokers, places, read_committed=is_committed)
+        if time_ms is not None:
+            then = await end_offsets(self._cluster.brokers, places, time_ms, read_committed=is_committed)
+            found |= {place: offset for place, offset in then.items() if offset >= 0}
         return {name: [found[name, index] for index in range(layout.partitions[name])] for name in layout.sources}
 
 

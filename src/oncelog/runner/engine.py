@@ -101,7 +101,8 @@ class Engine:
             _log.info("flow %s: run %s is finished already", self.layout.flow, self.agreed.run_id)
             self.done.set()
             return
-        ids = {each.name: found.ids.after(self.agreement.reset_of(each.name), each.name) for each in self.layout.stages}
+        begun = found.ids.since(self.agreed.starts)
+        ids = {each.name: begun.after(self.agreement.reset_of(each.name), each.name) for each in self.layout.stages}
         limits = Limits(forget_after_ms=found.forget_after_ms, commit_bytes=found.commit_bytes)
         every = {layout.name: range(layout.cells) for layout in self.layout.stages}
         share = self._share or Share(every, Tenancy(CLOCK.now().wall_ms, 0))

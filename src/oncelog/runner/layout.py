@@ -1,6 +1,6 @@
 """A flow as it stands in a cluster: its stages, their topics, who feeds whom. Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -70,11 +70,16 @@ class TopicIds:
     def after(self, reset: Reset | None, stage: str) -> "TopicIds":
         """For a stage that was to begin anew: its inputs may be read from later on than they begin."""
         starts = {} if reset is None else reset.starts[stage]
+        return self.since(
+            {topic: start.offsets for topic, start in starts.items() if start.topic_id == self.id_of(topic)}
+        )
+
+    def since(self, starts: Mapping[str, Sequence[int]]) -> "TopicIds":
+        """By topic and partition."""
         later = {
             (topic, cell): max(offset, self.log_starts.get((topic, cell), 0))
-            for topic, start in starts.items()
-            if start.topic_id == self.id_of(topic)
-            for cell, offset in enumerate(start.offsets)
+            for topic, offsets in starts.items()
+            for cell, offset in enumerate(offsets)
         }
         return TopicIds(self.ids, self.log_starts | later)
 
@@ -83,6 +88,7 @@ class Layout:
     def __init__(self, program: Program) -> None:
         self.flow = program.name
         self.code = program.code
+        self.since_ms, self.until_ms = program.since_ms, program.until_ms
         self.register = PREFIX + program.name
         self.stages = [
             StageLayout(part, f"{self.register}.{part.name}", program.tells_time(part)) for part in program.parts

@@ -1,0 +1,90 @@
+"""A flow beside itself: the same functions over input that was, and names of its own for what it writes and keeps."""
+
+from collections.abc import Mapping
+from copy import copy
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from oncelog.flow.program import Branch, Dead, Node, Part, Program, Topic
+
+P = TypeVar("P", bound=Program)
+
+Place = Topic[Any, Any] | Dead | str  # a topic, by its name too, or the URL of files
+
+
+class Moved:
+    """Where each topic of a flow is, beside it."""
+
+    def __init__(self, program: Program, name: str, into: Mapping[Place, Place]) -> None:
+        self._program, self._name = program, name
+        self._into = {_name_of(there): here for there, here in into.items()}
+        parts = program.parts
+        written = {sink.name for part in parts for sink in part.sinks}
+        read = {branch.source.name for part in parts for branch in part.branches}
+        self._between = written & read
+        urls = {part.files.url for part in parts if part.files is not None}
+        due = (written - read) | urls
+        flow = f"flow {program.name}, backfill {name}"
+        if missing := ", ".join(sorted(due - self._into.keys())):
+            raise ValueError(f"{flow}: what the flow writes to {missing} goes where? Say it, `into={{there: here}}`")
+        if foreign := self._into.keys() - due:
+            raise ValueError(f"{flow}: the flow does not write {', '.join(sorted(foreign))}. Leave it out of `into`")
+        if live := {_name_of(here) for here in self._into.values()} & (written | read | urls):
+            raise ValueError(f"{flow}: {', '.join(sorted(live))} is the flow's own. Write into another place")
+
+    def topic(self, topic: Topic[Any, Any]) -> Topic[Any, Any]:
+        if topic.name in self._between:
+            return replace(topic, name=f"{topic.name}-{self._name}")
+        found = self._into.get(topic.name)
+        if isinstance(found, Topic):
+            if (found.key.name, found.value.name) != (topic.key.name, topic.value.name):
+                raise ValueError(
+                    f"flow {self._program.name}, backfill {self._name}: {found.name} has other keys or values than "
+                    f"{topic.name}. Give it the same codecs"
+                )
+            return found
+        if isinstance(found, Dead):
+            return replace(topic, name=found.name, partitions=found.partitions)
+        return topic if found is None else replace(topic, name=found)
+
+    def part(self, part: Part) -> Part:
+        return replace(
+            part,
+            flow=name_beside(part.flow, self._name),
+            branches=tuple(self._branch(branch) for branch in part.branches),
+            root=self._node(part.root),
+            files=part.files and part.files._replace(url=_name_of(self._into[part.files.url])),
+        )
+
+    def _branch(self, branch: Branch) -> Branch:
+        dead = None if branch.otherwise is None else self.topic(branch.otherwise.topic)
+        otherwise = None if dead is None else Dead(dead.name, dead.partitions)
+        return branch._replace(source=self.topic(branch.source), otherwise=otherwise)
+
+    def _node(self, node: Node) -> Node:
+        own = copy(node)
+        own.sinks = [sink._replace(topic=self.topic(sink.topic)) for sink in node.sinks]
+        own.children = [self._node(child) for child in node.children]
+        return own
+
+
+def _name_of(place: Place) -> str:
+    return place if isinstance(place, str) else place.name
+
+
+def name_beside(flow: str, name: str) -> str:
+    return f"{flow}-{name}"
+
+
+def beside(
+    program: P, name: str, into: Mapping[Place, Place], *, since_ms: int | None = None, until_ms: int | None = None
+) -> P:
+    """What it passes `through` are topics of its own too. `since_ms` and `until_ms`: of its inputs that were, by the
+    times that the log has for them."""
+    if since_ms is not None and until_ms is not None and since_ms >= until_ms:
+        raise ValueError(f"flow {program.name}, backfill {name}: nothing is since {since_ms} and before {until_ms}")
+    moved, found = Moved(program, name, into), copy(program)
+    found.name = name_beside(program.name, name)
+    found.become([moved.part(part) for part in program.parts])
+    found.since_ms, found.until_ms = since_ms, until_ms
+    return found
