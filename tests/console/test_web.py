@@ -239,7 +239,10 @@ async def test_one_look_is_made_after_the_other_and_none_for_who_is_gone(monkeyp
     assert (statuses[0], statuses[4], made) == (200, 200, 4)
 
 
-def test_too_many_at_a_time_are_told_so(console: Console, caplog: pytest.LogCaptureFixture) -> None:
+def test_too_many_at_a_time_are_told_so(
+    console: Console, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "SILENT_S", 1e9)
     waiting = [socket.create_connection(("127.0.0.1", console.port)) for _ in range(MOST_CONNECTIONS)]
     try:
         found = ask(console, "/api/overview")
@@ -247,6 +250,31 @@ def test_too_many_at_a_time_are_told_so(console: Console, caplog: pytest.LogCapt
         assert caplog.text == "", "and not the server's log, which anyone could fill so"
     finally:
         for each in waiting:
+            each.close()
+
+
+def test_the_connection_that_has_been_silent_for_longest_makes_room(
+    console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "SILENT_S", 0)
+    page = http.client.HTTPConnection("127.0.0.1", console.port, timeout=30)
+    page.connect()
+    silent = []
+    try:
+        for _ in range(MOST_CONNECTIONS - 1):
+            silent.append(socket.create_connection(("127.0.0.1", console.port), timeout=30))
+        until(lambda: len(console.connections) == MOST_CONNECTIONS, "all of them to be there")
+        page.request("GET", "/api/faults")  # it came first, and has asked last
+        assert page.getresponse().read()
+        kept = page.sock
+        assert ask(console, "/api/overview").status == 200
+        with suppress(ConnectionResetError):
+            assert silent[0].recv(1) == b""
+        page.request("GET", "/api/faults")
+        assert page.getresponse().read() and page.sock is kept
+    finally:
+        page.close()
+        for each in silent:
             each.close()
 
 

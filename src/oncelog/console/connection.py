@@ -5,6 +5,7 @@ made of is counted before it is parsed, and parsing has its turns as other long 
 """
 
 import asyncio
+from time import monotonic  # the time of a loop stands still while many connections come
 from typing import Any, Final
 
 import h11
@@ -21,6 +22,7 @@ MOST_OPEN: Final = 2 * MOST_CONNECTIONS  # more are not told anything: files are
 MOST_REQUEST_BYTES: Final = 16 << 10
 MOST_REQUEST_LINES: Final = 100
 PATIENCE_S: Final = 15.0  # a page asks once a second, and is answered in milliseconds
+SILENT_S: Final = 2.0  # who has asked nothing for so long makes room where there are too many
 
 TOO_MUCH: Final = f"send a GET without a body, of at most {MOST_REQUEST_BYTES:,} bytes and {MOST_REQUEST_LINES} lines"
 TOO_MANY: Final = (
@@ -47,13 +49,28 @@ class Connection(H11Protocol):
         self._unread = b""  # of a request that waits for its turn
         self._counted: Any = None  # the request before the one that is counted
         self._bytes = self._lines = 0
+        self._asked_s = monotonic()  # when it last began to ask, or to be there
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
         if len(self.connections) > MOST_OPEN:
             transport.abort()
-        else:
-            self._look_later()
+            return
+        self._look_later()
+        if len(self.connections) > MOST_CONNECTIONS:
+            self._make_room()
+
+    @property
+    def _is_answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _make_room(self) -> None:
+        """Connections that ask nothing keep nobody out: the one that has been silent for longest goes."""
+        others = [each for each in self.connections if isinstance(each, Connection) and not each._is_answering]
+        silent = min(others, key=lambda each: each._asked_s, default=self)
+        if monotonic() - silent._asked_s >= SILENT_S:
+            self.connections.discard(silent)  # now: it may be told later that it is lost than the new one is read
+            silent.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._look is not None:
@@ -83,7 +100,10 @@ class Connection(H11Protocol):
         if not self.transport.is_closing():
             is_busy = len(self.connections) > MOST_CONNECTIONS or len(self.tasks) >= MOST_CONNECTIONS
             self.app = _refuse_many if is_busy else self.config.loaded_app
+            before = self.cycle
             super().data_received(data)
+            if self.cycle is not before:
+                self._asked_s = monotonic()
 
     def send_400_response(self, msg: str) -> None:
         self._end_with(TOO_MUCH)

@@ -6,7 +6,7 @@ of its server only starting and stopping are used, so nothing happens while nobo
 
 import logging
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 
@@ -57,6 +57,10 @@ class Console:
 
     async def stop(self) -> None:
         await self._server.shutdown(sockets=self._sockets)
+
+    @property
+    def connections(self) -> Collection[object]:
+        return self._server.server_state.connections
 
     @property
     def address(self) -> str:
