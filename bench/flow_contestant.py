@@ -16,6 +16,8 @@ from oncelog.chaos.process_tree import end_session, session_of
 from tests.peers.jars import MissingPeer, cache_folder, jars, java, spark_connector_jars
 
 OURS = "oncelog"
+OURS_SHARED = "oncelog-shared"
+OURS_SPARK = "oncelog-spark"
 STREAMS = "streams"
 QUIX = "quixstreams"
 QUIX_FAST = "quixstreams-fast"
@@ -85,6 +87,8 @@ def bytewax() -> Path:
 
 KINDS = {
     OURS: Kind("oncelog", program("ours"), 1_000_000),
+    OURS_SHARED: Kind("oncelog, two processes", program("ours_shared"), 1_000_000),
+    OURS_SPARK: Kind("oncelog on Spark", program("ours_spark"), 1_000_000),
     STREAMS: Kind("Kafka Streams `exactly_once_v2`", streams, 400_000),
     QUIX: Kind("quixstreams, exactly once", program("quix", quix), 200_000),
     QUIX_FAST: Kind("quixstreams, a commit every 0.1 s", program("quix", quix), 100_000),
@@ -131,7 +135,7 @@ class Contestant(Life):
         self.end()
 
     def begin(self) -> None:
-        ours = [str(ROOT / "src")] if self.name == OURS else []
+        ours = [str(ROOT / "src")] if self.name.startswith(OURS) else []
         variables = {**os.environ, **self._work.variables(), "PYTHONPATH": os.pathsep.join([str(ROOT), *ours])}
         variables["PYSPARK_PYTHON"] = sys.executable
         pipeline = self._work.pipeline

@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any
 
 from bench.command import write_between
-from bench.flow_contestant import BYTEWAX, KINDS, OURS, QUIX, QUIX_FAST, SPARK, STREAMS
+from bench.flow_contestant import BYTEWAX, KINDS, OURS, OURS_SHARED, OURS_SPARK, QUIX, QUIX_FAST, SPARK, STREAMS
 from bench.spark_page import Found, of
 from bench.spark_plot import Plot, Series
 from bench.table import number
@@ -27,6 +27,7 @@ class Line:
     at_most: Mapping[str, float] = field(default_factory=dict)
     below: float | None = None  # ours itself
     above: float | None = None
+    of: str = OURS
 
 
 LINES = (
@@ -41,6 +42,8 @@ LINES = (
     Line("the same: p99, ms", "latency", "p99_ms", below=15),
     Line("the same: cores", "latency", "cores"),
     Line("latency with a plan: p99, ms", "latency_planned", "p99_ms", below=40),
+    Line("a task of Spark after the other: the slowest record, ms", "hand_over", "most_ms", below=50, of=OURS_SPARK),
+    Line("the same: p99, ms", "hand_over", "p99_ms"),
     Line("kill -9, started again: s to the first output", "kill", "first_output_s", below=2),
     Line("the same: records twice", "kill", "twice"),
     Line("the same: records missing", "kill", "missing"),
@@ -52,7 +55,7 @@ LINES = (
     Line("the same: memory, MB", "cells", "peak_mb"),
     *(Line(f"{what} times ten: processor s a million", "growth", what) for what in ("usual", *GROWN)),
 )
-COLUMNS = (OURS, STREAMS, QUIX, QUIX_FAST, BYTEWAX, SPARK)
+COLUMNS = (OURS, OURS_SHARED, OURS_SPARK, STREAMS, QUIX, QUIX_FAST, BYTEWAX, SPARK)
 
 
 def ratio(line: Line, found: Found, kind: str) -> float | None:
@@ -70,7 +73,7 @@ def goal_of(line: Line, found: Found) -> tuple[str, str]:
             reached = ratio(line, found, kind)
             met = None if reached is None else reached >= bound if sign == "≥" else reached <= bound
             goals.append((f"{sign} {bound:.3g}x {kind}", met))
-    own = of(found, line.row, OURS, line.figure)
+    own = of(found, line.row, line.of, line.figure)
     if line.below is not None:
         goals.append((f"≤ {line.below:g}", median(own) <= line.below if own else None))
     if line.above is not None:

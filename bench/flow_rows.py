@@ -9,7 +9,19 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.flow_contestant import BYTEWAX, KINDS, OURS, QUIX, QUIX_FAST, SPARK, STREAMS, Contestant, Work
+from bench.flow_contestant import (
+    BYTEWAX,
+    KINDS,
+    OURS,
+    OURS_SHARED,
+    OURS_SPARK,
+    QUIX,
+    QUIX_FAST,
+    SPARK,
+    STREAMS,
+    Contestant,
+    Work,
+)
 from bench.flow_watch import Latency, Outputs, audit, percentiles_ms, send, views
 from bench.spark_world import World
 from tests.raw import RawConnection
@@ -200,6 +212,11 @@ def latency_planned(field: Field, kind: str) -> Figures:
     return latency(field, kind, "planned" if kind == OURS else "count")
 
 
+def hand_over(field: Field, kind: str) -> Figures:
+    """While one task of Spark follows another every few seconds; the slowest record waited for that."""
+    return latency(field, kind, "handed_over")
+
+
 def kill(field: Field, kind: str) -> Figures:
     """kill -9 in the midst; the same started again over what it left. Then everything is counted."""
     records = field.records(kind)
@@ -251,10 +268,11 @@ def restore_copy(field: Field, kind: str) -> Figures:
 
 
 ROWS: list[Row] = [
-    Row("count", (OURS, STREAMS, QUIX, BYTEWAX, SPARK), count),
+    Row("count", (OURS, OURS_SHARED, OURS_SPARK, STREAMS, QUIX, BYTEWAX, SPARK), count),
     Row("regroup", (OURS, STREAMS, QUIX, BYTEWAX), regroup),
     Row("latency", (OURS, STREAMS, QUIX_FAST, BYTEWAX), latency),
     Row("latency_planned", (OURS,), latency_planned),
+    Row("hand_over", (OURS_SPARK,), hand_over),
     Row("kill", (OURS, STREAMS, QUIX), kill, once=True),
     Row("restore", (OURS, STREAMS), restore, once=True),
     Row("restore_copy", (OURS, STREAMS), restore_copy, once=True),
