@@ -58,6 +58,8 @@ if TYPE_CHECKING:
     from oncelog.client.producer.buffers import Buffers as Buffers
     from oncelog.client.producer.bulk import BulkSend as BulkSend
     from oncelog.client.producer.encoding import BatchEncoder as BatchEncoder
+    from oncelog.client.producer.encoding import compiled_loops as compiled_loops
+    from oncelog.client.producer.encoding import fetch_compiled_loops as fetch_compiled_loops
     from oncelog.client.producer.requests import Requests as Requests
     from oncelog.client.producer.requests import take_ids as take_ids
     from oncelog.client.properties import ConsumerSettings as ConsumerSettings
@@ -194,7 +196,7 @@ _HOMES: Final = {
     ),
     "oncelog.client.producer.buffers": ("Buffers",),
     "oncelog.client.producer.bulk": ("BulkSend",),
-    "oncelog.client.producer.encoding": ("BatchEncoder",),
+    "oncelog.client.producer.encoding": ("BatchEncoder", "compiled_loops", "fetch_compiled_loops"),
     # Settings.
     "oncelog.client.properties": (
         "ConsumerSettings",

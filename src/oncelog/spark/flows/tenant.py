@@ -14,6 +14,7 @@ from oncelog.clock import wall_s
 from oncelog.flow.errors import FlowFailed
 from oncelog.flow.formats import Tenancy
 from oncelog.flow.program import Program
+from oncelog.runner.encoding import load_loops
 from oncelog.runner.engine import Engine, Share
 from oncelog.runner.run import Run
 
@@ -40,6 +41,8 @@ class Tenant:
     start: str
 
     def __call__(self, _: int) -> str:
+        if self.yields_until_s:
+            load_loops()  # while the one before it is at work
         tenancy = Tenancy(self.started_ms, self.attempt * MOST_TRIES + _tries())
         share = Share(self.cells, tenancy, int(self.yields_until_s * 1000), start=self.start)
         engine = Engine(self.program, self.properties, self.run_id, until_end=self.until_end, share=share)
