@@ -10,6 +10,7 @@ from oncelog.client import Admin, Consumer, KafkaError, KafkaException, NewTopic
 from oncelog.flow import Flow, Sent, Topic
 
 MOST_SHOWN = 12
+COMPACTED = {"ranks.customers"}  # tables
 
 
 def show(flow: Flow, sent: Iterable[Sent], *outputs: Topic[Any, Any]) -> None:
@@ -42,7 +43,10 @@ def send(properties: Mapping[str, str], sent: Iterable[Sent], outputs: Iterable[
     topics = {topic.name: topic for topic in (*outputs, *(each.topic for each in records))}
     keep = {"retention.ms": "-1"}  # these records are of 2023
     with Admin(properties) as admin:
-        wanted = [NewTopic(topic.name, topic.partitions, -1, config=keep) for topic in topics.values()]
+        wanted = [
+            NewTopic(name, topic.partitions, -1, config={"cleanup.policy": "compact"} if name in COMPACTED else keep)
+            for name, topic in topics.items()
+        ]
         for future in admin.create_topics(wanted).values():
             failure = future.exception()
             is_there = isinstance(failure, KafkaException) and failure.error.code() == KafkaError.TOPIC_ALREADY_EXISTS

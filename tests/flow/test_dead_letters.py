@@ -6,7 +6,7 @@ from itertools import count
 import pytest
 
 from oncelog.flow import Context, Dead, Flow, Stopped, Topic, json_of, optional, text
-from oncelog.flow.program import Sent
+from oncelog.flow.topics import Sent
 
 
 @dataclass(frozen=True)

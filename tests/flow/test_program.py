@@ -170,6 +170,7 @@ def test_records_without_keys_are_taken_where_the_key_may_be_null() -> None:
 
 WRONG = """
 from oncelog.flow import Flow
+from tests.flow.test_join import customers, orders, rank, rank_all, ranked
 from tests.flow.test_program import Owed, balances, book, events, ledger
 
 flow = Flow("f", version="1")
@@ -181,6 +182,14 @@ flow.read(balances).step("owed5", Owed, book).write(balances)  # takes other rec
 flow.read(ledger).through(ledger, key=lambda event: event.amount)  # another key
 flow.read(events, name="5").call(lambda event, at: event.amount).write(balances)  # another value
 flow.read(events, name="6").merge("7", flow.read(balances, name="8")).write(balances)  # one of two
+table = flow.table(customers)
+flow.read(orders, name="9").join(table, rank).write(ranked)
+flow.read(orders, name="10").join(table, rank_all, left=True).write(ranked)
+flow.read(orders, name="11").join(table, rank, left=True).write(ranked)  # there may be no row
+flow.read(orders, name="12").join(table, rank).write(balances)  # another value
+flow.read(balances, name="13").join(table, rank).write(ranked)  # other records
+flow.read(orders, name="14").join(flow.table(ledger), rank).write(ranked)  # other rows
+flow.read(orders, name="15").join(customers, rank).write(ranked)  # a topic is no table
 """
 
 
@@ -191,5 +200,5 @@ def test_mypy_finds_a_wrong_write_and_a_misspelt_field(tmp_path: Path) -> None:
     checked = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     found = [line.partition("wrong.py:")[2] for line in checked.stdout.splitlines() if "wrong.py:" in line]
     lines = {int(each.partition(":")[0]) for each in found if " error: " in each}
-    assert lines == {7, 8, 9, 10, 11, 12, 13}, checked.stdout + checked.stderr
+    assert lines == {8, 9, 10, 11, 12, 13, 14, 18, 19, 20, 21, 22}, checked.stdout + checked.stderr
     assert any('has no attribute "custmer"' in each for each in found)

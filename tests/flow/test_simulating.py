@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from oncelog.flow import Context, Flow, Stopped, Topic, Window, json_of, one_of, text
-from oncelog.flow.program import Sent
 from oncelog.flow.simulating import Simulated
 from oncelog.flow.simulation.world import World
+from oncelog.flow.topics import Sent
 from tests.depth import deeper, scaled
 from tests.flow.mutants import MUTANTS, Mutant
 

@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from oncelog.flow import Context, Dead, Flow, Topic, json_of, text
+from oncelog.flow import Context, Dead, Flow, Sent, Topic, json_of, text
 from oncelog.flow.formats import COMMIT, Commit, InputPosition, OutputPosition, Plan, Range, decoded
 from oncelog.flow.messages import JournalBatch
 from oncelog.flow.operations.windows import Window
-from oncelog.flow.program import Program, Sent
+from oncelog.flow.program import Program
 from oncelog.flow.simulating import topics_of
 from oncelog.flow.simulation.chance import Dice, faults_of
 from oncelog.flow.simulation.duties import Duty, duties_of

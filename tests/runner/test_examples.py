@@ -181,11 +181,25 @@ def offered(example: ModuleType, sent: Sequence[Sent], found: Written) -> None:
     assert by_key((key, offer.order) for key, offer in offers) == by_key(decoded(sent, example.orders))
 
 
+def ranked(example: ModuleType, sent: Sequence[Sent], found: Written) -> None:
+    """Each order once, with a row that its customer had, and never with an older one than the order before."""
+    rows = by_key(decoded([each for each in sent if each.value is not None], example.customers))
+    for customer, came in by_key(decoded(sent, example.orders)).items():
+        told = [each for key, each in found["ranks.ranked"] if key == customer]
+        assert [each.id for each in told] == [order.id for order in came]
+        met = [each.customer for each in told if each.customer is not None]
+        assert all(row in rows[customer] for row in met)
+        assert met == sorted(met, key=lambda row: row.since_day)
+    assert all(each.customer for key, each in found["ranks.ranked"] if key == "anna")
+    assert not any(each.customer for key, each in found["ranks.ranked"] if key == "carla")
+
+
 CHECKS: dict[str, Callable[[ModuleType, Sequence[Sent], Written], None]] = {
     "changelog": balances,
     "merge_log": numbered,
     "parquet_files": filed,
     "service_calls": offered,
+    "table_join": ranked,
     "timers": reminded,
     "windows": warmest,
 }

@@ -15,6 +15,7 @@ from oncelog.flow.formats import (
     InputPosition,
     OutputPosition,
     Plan,
+    PlannedRows,
     TakeOver,
     decoded,
     encoded,
@@ -22,8 +23,8 @@ from oncelog.flow.formats import (
 from oncelog.flow.held import held_of
 from oncelog.flow.holding import Entries, Holding
 from oncelog.flow.journal import Journal
-from oncelog.flow.messages import AppendClaim, End, Ended, JournalBatch, NeedPids, Unworkable
-from oncelog.flow.planning import Source
+from oncelog.flow.messages import AppendClaim, End, Ended, JournalBatch, NeedPids, Records, Unworkable
+from oncelog.flow.planning import Source, rows_size
 from oncelog.flow.states import Event
 from oncelog.slots import Identity
 
@@ -192,6 +193,11 @@ def restore(cell: Holding) -> Event | None:
     cell.sources = [Source(input, start) for input, start in zip(cell.stage.inputs, starts, strict=True)]
     if cell.plan_left and cell.stage.collect is not None:
         cell.sources[0].plan_to(cell.plan_left[0].end, cell.now)
+    for rows in cell.journal.rows:
+        records = Records(rows.offsets, rows.keys, rows.values, rows.times)
+        end = max(each.end for each in cell.plan_left if each.input == rows.input)
+        cell.sources[rows.input].add(records, end, cell.now)
+        cell.rows_bytes += rows_size(records)
     cell.work.begin(cell.entries, [each.mark_ms for each in commit.inputs] if commit else [-1] * len(starts))
     cell.work.late = int(commit.metrics.get(LATE, 0)) if commit else 0
     for place in cell.places:
@@ -264,6 +270,15 @@ def commit(cell: Holding) -> Event:
         cell.has_progress = True  # those who wait for its end see that it is there
     if not cell.has_progress and plan is None:
         return Event.LEFT if cell.wants_to_leave else Event.COMMITTED
+    rows = cell.rows_of(plan.ranges if plan else ())
+    cell.rows_bytes = sum(rows_size(records) for _, records in rows)
+    if rows and cell.changed_bytes + cell.rows_bytes > cell.limits.commit_bytes:
+        input, records = rows[0]
+        cell.why = (
+            f"{cell.stage.title}: the row at offset {records.offsets[0]} of {cell.stage.inputs[input].topic} does not "
+            f"fit a commit of {cell.limits.commit_bytes} bytes. Raise the journal's max.message.bytes"
+        )
+        return Event.IMPOSSIBLE
     cell.number += 1
     changes = cell.entries.leave()
     try:
@@ -294,7 +309,8 @@ def commit(cell: Holding) -> Event:
     cell.changed_bytes, cell.has_progress, cell.committed_ms = 0, False, cell.now.monotonic_ms
     cell.held_under_way = [held_of(cell.number, index, *each) for index, each in enumerate(cell.held)]
     cell.held.clear()
-    cell.append([*cell.held_under_way, entry], cell.now.wall_ms, changes)
+    cell.rows_under_way = [_planned(cell.number, *each) for each in rows]
+    cell.append([*cell.held_under_way, *cell.rows_under_way, entry], cell.now.wall_ms, changes)
     return Event.PLANNED if plan or cell.held_under_way or cell.to_tell else Event.COMMITTED
 
 
@@ -303,6 +319,17 @@ def _told_watermark_ms(cell: Holding) -> int:
     last, behind = cell.journal.commit, (*cell.held, *cell.to_tell.items())
     times = (min(outputs.times) for _, outputs in behind if outputs.times)
     return max(min(times, default=cell.work.watermark_ms), last.watermark_ms if last else -1)
+
+
+def _planned(number: int, input: int, records: Records) -> PlannedRows:
+    return PlannedRows(
+        number=number,
+        input=input,
+        offsets=list(records.offsets),
+        keys=list(records.keys),
+        values=list(records.values),
+        times=list(records.times),
+    )
 
 
 def next_plan(cell: Holding) -> Plan | None:
@@ -326,13 +353,14 @@ def note_commit(cell: Holding, base_offset: int, timestamp_ms: int) -> None:
     commit, journal = cell.under_way, cell.journal
     assert commit is not None
     cell.proven_ms = max(cell.proven_ms, timestamp_ms)
-    records = len(cell.entries.under_way) + len(cell.held_under_way) + 1
+    records = len(cell.entries.under_way) + len(cell.held_under_way) + len(cell.rows_under_way) + 1
     cell.is_copy_sound = cell.is_copy_sound and base_offset == journal.next_offset
     journal.next_offset, journal.commit = base_offset + records, commit
     journal.changes = cell.entries.under_way
     cell.entries.stored()
     cell.under_way = None
     journal.held, cell.held_under_way = cell.held_under_way, []
+    journal.rows, cell.rows_under_way = cell.rows_under_way, []
     cell.send_from_commit(journal.held, cell.to_tell)
     cell.to_tell = {}
 

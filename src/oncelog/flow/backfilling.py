@@ -5,7 +5,8 @@ from copy import copy
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from oncelog.flow.program import Branch, Dead, Node, Part, Program, Topic
+from oncelog.flow.program import Branch, Node, Part, Program
+from oncelog.flow.topics import Dead, Topic
 
 P = TypeVar("P", bound=Program)
 
@@ -20,7 +21,7 @@ class Moved:
         self._into = {_name_of(there): here for there, here in into.items()}
         parts = program.parts
         written = {sink.name for part in parts for sink in part.sinks}
-        read = {branch.source.name for part in parts for branch in part.branches}
+        read = {branch.source.name for part in parts for branch in part.inputs}
         self._between = written & read
         urls = {part.files.url for part in parts if part.files is not None}
         due = (written - read) | urls
@@ -59,10 +60,18 @@ class Moved:
     def _branch(self, branch: Branch) -> Branch:
         dead = None if branch.otherwise is None else self.topic(branch.otherwise.topic)
         otherwise = None if dead is None else Dead(dead.name, dead.partitions)
-        return branch._replace(source=self.topic(branch.source), otherwise=otherwise)
+        operations = tuple(self._with_table(node) for node in branch.operations)
+        return branch._replace(source=self.topic(branch.source), operations=operations, otherwise=otherwise)
+
+    def _with_table(self, node: Node) -> Node:
+        if node.table is None:
+            return node
+        own = copy(node)
+        own.table = self._branch(node.table)
+        return own
 
     def _node(self, node: Node) -> Node:
-        own = copy(node)
+        own = copy(self._with_table(node))
         own.sinks = [sink._replace(topic=self.topic(sink.topic)) for sink in node.sinks]
         own.children = [self._node(child) for child in node.children]
         return own

@@ -17,7 +17,7 @@ from oncelog.error_codes import ErrorCodes as Code
 from oncelog.flow.formats import Unreadable
 from oncelog.flow.holding import Holding
 from oncelog.flow.messages import Action, Fetch, JournalBatch, Outputs, ReadBack, Records, Unworkable
-from oncelog.flow.planning import Source
+from oncelog.flow.planning import Source, rows_size
 from oncelog.flow.states import Event, State
 from oncelog.flow.table import happen
 from oncelog.producers.sequences import sequence_after
@@ -96,7 +96,10 @@ class Cell(Holding):
     def seen(self, input: int, end_offset: int, now: Now) -> None:
         """The input has records up to here, though they were not fetched."""
         self.now = now
-        self.sources[input].see(end_offset, now)
+        source = self.sources[input]
+        if source.input.is_table and source.load_to is None and end_offset >= 0:
+            source.load_to = end_offset
+        source.see(end_offset, now)
 
     def rows_written(self, size_bytes: int, now: Now) -> None:
         self.now = now
@@ -271,7 +274,8 @@ class Cell(Holding):
         except Unworkable as error:
             self._cannot_go_on(f"{error}")
             return True
-        added = self.fits(changes, held)
+        rows_bytes = rows_size(records.part(0, taken)) if source.input.is_table else 0
+        added = self.fits(changes, held, rows_bytes)
         if added is None:
             self.work.undo()
             if self.changed_bytes and self.stage.collect is None:
@@ -286,6 +290,7 @@ class Cell(Holding):
             return True
         if taken:
             source.take(taken)
+        self.rows_bytes -= rows_bytes
         self.entries.changed.update(changes)
         self.changed_bytes += added
         self.has_progress = True

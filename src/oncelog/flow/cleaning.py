@@ -4,7 +4,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from oncelog.flow.flows import Flow
-from oncelog.flow.program import MOST_IDS, Dead, Topic
+from oncelog.flow.program import MOST_IDS
+from oncelog.flow.topics import Dead, Topic
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -19,6 +19,7 @@ class Input:
     log_start: int = 0
     wait_ms: int = 0  # for records that are older than what came before them
     is_derived: bool = False  # the flow's own: its marks are those of the cells that write it
+    is_table: bool = False  # a plan's rows of it stand in the commit: compaction may take them
 
 
 @dataclass(frozen=True, slots=True)

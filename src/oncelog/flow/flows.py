@@ -5,8 +5,9 @@ from importlib import import_module
 from typing import Any, Protocol
 
 from oncelog.flow.backfilling import Place, beside
-from oncelog.flow.program import Program, Sent
+from oncelog.flow.program import Program
 from oncelog.flow.simulating import SEEDS, Crashes, Simulated, simulate
+from oncelog.flow.topics import Sent
 
 
 class Run(Protocol):

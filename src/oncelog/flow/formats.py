@@ -14,7 +14,7 @@ except ImportError as missing:
     raise ImportError("oncelog.flow needs msgspec, which is not installed: pip install 'oncelog[flow]'") from missing
 
 VERSION: Final = 1
-CLAIM, TAKE_OVER, COMMIT, HELD, GOODBYE, STATE = b"c", b"t", b"k", b"o", b"g", b"s"
+CLAIM, TAKE_OVER, COMMIT, HELD, ROWS, GOODBYE, STATE = b"c", b"t", b"k", b"o", b"r", b"g", b"s"
 
 TIME: Final = b"oncelog.time"  # header of an output: its event time, in milliseconds
 SOURCE: Final = b"oncelog.source"  # and the record that caused it: topic, partition, offset
@@ -25,7 +25,7 @@ MOST_CHAINED: Final = 1_000  # journal pids, each good for 32,767 take-overs
 MOST_PLACES: Final = 20_000  # inputs, or outputs, of one cell
 MOST_RANGES: Final = 10_000  # of one plan
 MOST_METRICS: Final = 64
-MOST_HELD: Final = 1_000_000  # outputs in one record
+MOST_HELD: Final = 1_000_000  # outputs in one record, or rows
 
 Name = Annotated[str, msgspec.Meta(max_length=249)]
 Nonce = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
@@ -134,6 +134,18 @@ class Held(Entry, frozen=True, kw_only=True):
     headers: Annotated[dict[Name, Column], msgspec.Meta(max_length=MOST_METRICS)] = {}
 
 
+class PlannedRows(Entry, frozen=True, kw_only=True):
+    """What a plan takes of one table. Compaction may take it from the table's topic before a replay comes. Others of
+    the same key are those of older commits."""
+
+    number: Count  # of the commit with the plan
+    input: Count
+    offsets: Annotated[list[Count], msgspec.Meta(max_length=MOST_HELD)]
+    keys: Cells
+    values: Cells
+    times: Annotated[list[int], msgspec.Meta(max_length=MOST_HELD)]
+
+
 class Goodbye(Entry, frozen=True, kw_only=True):
     """This holder sends nothing any more."""
 
@@ -175,17 +187,22 @@ class Kinds:
 
 _encode: Final = msgspec.json.Encoder().encode
 _version: Final = msgspec.json.Decoder(Entry)
-_JOURNAL: Final = Kinds("journal", {CLAIM: Claim, TAKE_OVER: TakeOver, COMMIT: Commit, HELD: Held, GOODBYE: Goodbye})
+_JOURNAL: Final = Kinds(
+    "journal", {CLAIM: Claim, TAKE_OVER: TakeOver, COMMIT: Commit, HELD: Held, ROWS: PlannedRows, GOODBYE: Goodbye}
+)
 
 decoded: Final = _JOURNAL.decoded  # any of them but a state entry
 
 
 def encoded(entry: Entry) -> tuple[bytes, bytes]:
-    """A claim has a key of its own, and what is held is numbered; of each other kind there is one at a time."""
+    """A claim has a key of its own, what is held is numbered, and each table has its rows; of each other kind there is
+    one at a time."""
     return _JOURNAL.encoded(entry, own_key_of(entry))
 
 
 def own_key_of(entry: Entry) -> bytes:
     if isinstance(entry, Held):
         return b"%d" % entry.index
+    if isinstance(entry, PlannedRows):
+        return b"%d" % entry.input
     return b"%d" % entry.journal_pid if isinstance(entry, Claim) else b""

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from oncelog.clock import Now
 from oncelog.flow.description import COMMIT_OVERHEAD_BYTES, Holder, Limits, Stage
-from oncelog.flow.formats import STATE, Commit, Entry, Held, Plan, Range, encoded
+from oncelog.flow.formats import STATE, Commit, Entry, Held, Plan, PlannedRows, Range, encoded
 from oncelog.flow.held import outputs_of, size_of
 from oncelog.flow.journal import NO_FENCE, Journal
-from oncelog.flow.messages import Action, Ended, FinishFiles, HourRows, Outputs, ReadJournal, Work, WriteRows
+from oncelog.flow.messages import Action, Ended, FinishFiles, HourRows, Outputs, ReadJournal, Records, Work, WriteRows
 from oncelog.flow.planning import Source, collected, plan_of
 from oncelog.flow.states import State
 from oncelog.producers.sequences import sequence_after
@@ -123,12 +123,14 @@ class Holding:
         self.run_records = limits.run_records
         self.waiting_bytes = 0  # of outputs that are not acknowledged
         self.changed_bytes = 0
+        self.rows_bytes = 0  # of what the plan takes of tables, and is not taken yet
         self.has_progress = False
         self.committed_ms = now.monotonic_ms
         self.number = 0
         self.under_way: Commit | None = None
         self.held: list[tuple[Place, Outputs]] = []  # for the next commit
         self.held_under_way: list[Held] = []  # in one that is not acknowledged yet
+        self.rows_under_way: list[PlannedRows] = []
         self.to_tell: Mapping[Place, Outputs] = {}  # what follows from that one
         self.wants_to_leave = False
 
@@ -229,17 +231,28 @@ class Holding:
 
     # --- commits
 
-    def fits(self, changes: Mapping[bytes, bytes | None], held: Sequence[tuple[Place, Outputs]] = ()) -> int | None:
-        """How many bytes they add to the commit; None where that is too much."""
+    def fits(
+        self, changes: Mapping[bytes, bytes | None], held: Sequence[tuple[Place, Outputs]] = (), rows_bytes: int = 0
+    ) -> int | None:
+        """How many bytes they add to the commit; None where that is too much, beside what is left of the plan's
+        rows when so many bytes of them are taken."""
         cells = sum(map(len, changes)) + sum(map(len, filter(None, changes.values())))
         added = cells + len(changes) * COMMIT_OVERHEAD_BYTES + sum(size_of(outputs) for _, outputs in held)
-        return added if self.changed_bytes + added <= self.limits.commit_bytes else None
+        left = self.rows_bytes - rows_bytes
+        return added if self.changed_bytes + added + left <= self.limits.commit_bytes else None
 
     def plan(self, most: int | None = None) -> Plan | None:
         marks, due_ms = self.work.marks, self.due_by_time_ms
         if self.stage.collect is not None:
             return collected(self.sources[0], self.now, self.stage.collect, marks, due_ms)
-        return plan_of(self.sources, self.now, self.limits, marks, due_ms, most)
+        return plan_of(self.sources, self.now, self.limits, marks, due_ms, most, self.changed_bytes)
+
+    def rows_of(self, ranges: Sequence[Range]) -> list[tuple[int, Records]]:
+        """What these take of tables, that is at hand."""
+        ends = {each.input: each.end for each in ranges if self.stage.inputs[each.input].is_table}
+        found = ((input, self.sources[input]) for input in ends)
+        rows = [(input, source.next(source.before(ends[input]))) for input, source in found]
+        return [(input, records) for input, records in rows if records.offsets]
 
     @property
     def due_by_time_ms(self) -> float:

@@ -11,7 +11,7 @@ record, since a tombstone that compaction took would not be missed.
 
 from collections.abc import Sequence
 
-from oncelog.flow.formats import STATE, Claim, Commit, Entry, Goodbye, Held, TakeOver, decoded
+from oncelog.flow.formats import STATE, Claim, Commit, Entry, Goodbye, Held, PlannedRows, TakeOver, decoded
 from oncelog.flow.messages import JournalBatch
 
 Fence = tuple[int, int]  # place in the chain, epoch
@@ -28,6 +28,7 @@ class Journal:
         self.is_left = False  # goodbye was said behind it
         self.commit: Commit | None = None
         self.held: list[Held] = []  # what that commit holds
+        self.rows: list[PlannedRows] = []  # what its plan takes of tables
         self.changes: dict[bytes, bytes | None] = {}  # and what it changed of the state
         self.state: dict[bytes, bytes] = {}
 
@@ -94,6 +95,7 @@ class Journal:
                 self.commit = entry
                 self.changes = {key[1:]: value for _, key, value in batch.records if key and key[:1] == STATE}
                 self.held = [each for each in entries if isinstance(each, Held) and each.number == entry.number]
+                self.rows = [each for each in entries if isinstance(each, PlannedRows) and each.number == entry.number]
             elif isinstance(entry, Goodbye):
                 self.is_left = True
         for _, key, value in batch.records:

@@ -1,5 +1,6 @@
 """Which records a step takes next, where a stage has several inputs: those with the least time, of what is at hand. An
-input that is empty is waited for a while. Pure: the answer goes into the log before it is acted upon.
+input that is empty is waited for a while. A table is read before all else, as far as it goes when its cell begins; from
+then on it is not waited for where it is at its end. Pure: the answer goes into the log before it is acted upon.
 """
 
 from bisect import bisect_left
@@ -13,6 +14,8 @@ from oncelog.flow.formats import MOST_RANGES, Plan, Range
 from oncelog.flow.messages import EMPTY, Records
 
 MOST_HEARD: Final = 1_000
+LOADED_MS: Final = 1 << 62  # the mark of a table that was read to its end: it keeps no time back
+ROW_BYTES: Final = 64  # of a row in a commit, beside key and value
 
 
 class Source:
@@ -28,6 +31,7 @@ class Source:
         self.empty_since_ms: int | None = None  # when it was found to be at its end
         self.end_seen_ms = -1  # by the wall clock: when that was seen last
         self.seen_to = self.planned_to = next_offset  # so far there are records, and so far a plan has them
+        self.load_to: int | None = None  # so far a table is read, before all else
         self.waits_since_ms: int | None = None  # when the first of those that no plan has was seen
         self.heard: deque[tuple[int, int]] = deque()  # of those who write it: behind this offset comes nothing older
 
@@ -68,7 +72,8 @@ class Source:
         return max((mark_ms for behind, mark_ms in self.heard if behind <= offset), default=-1)
 
     def records_before_a_mark(self, at: int, most: int) -> int:
-        behind = next((behind for behind, _ in self.heard if behind > self.records.offsets[at]), None)
+        marks = [behind for behind, _ in self.heard] if self.load_to is None else [self.load_to]
+        behind = next((behind for behind in marks if behind > self.records.offsets[at]), None)
         return most if behind is None else min(most, bisect_left(self.records.offsets, behind, at) - at)
 
     @property
@@ -91,6 +96,14 @@ class Source:
     def left(self) -> int:
         return len(self.records.offsets) - self.at
 
+    def is_loaded_at(self, head: int) -> bool:
+        """Whether a table whose first records up to here are taken is read so far that others may be joined with it."""
+        return self.load_to is not None and self.offset_at(head) >= self.load_to
+
+    def offset_at(self, head: int) -> int:
+        """All before it is among the first records up to here, or is no record."""
+        return self.records.offsets[head] if head < len(self.records.offsets) else self.fetched_to
+
     def before(self, offset: int) -> int:
         """How many of those that are left."""
         return bisect_left(self.records.offsets, offset, self.at) - self.at
@@ -104,22 +117,34 @@ class Source:
 
 
 def plan_of(
-    sources: Sequence[Source], now: Now, limits: Limits, marks: Sequence[int], due_ms: float, most: int | None = None
+    sources: Sequence[Source],
+    now: Now,
+    limits: Limits,
+    marks: Sequence[int],
+    due_ms: float,
+    most: int | None = None,
+    changed_bytes: int = 0,
 ) -> Plan | None:
     """None while there is nothing to plan, or somebody is waited for. Where no record is there, a plan is worth making
-    if it brings the watermark to what is due."""
+    if it brings the watermark to what is due. The commit has `changed_bytes` beside the plan and its rows."""
     ended = [index for index, source in enumerate(sources) if _is_over(source, now.monotonic_ms, limits.wait_ms)]
     heads = [source.at for source in sources]
     ranges: list[Range] = []
     left = most or limits.plan_records
+    room = limits.commit_bytes // 2 - changed_bytes
     while left and len(ranges) < MOST_RANGES - len(sources):
-        waiting = _heads(sources, heads, ended)
+        waiting = _heads(sources, heads, ended, marks)
         if not waiting:
             break
-        index = waiting[0][1]
+        (_, rank), *others = waiting
+        index = rank % len(sources)
         source, at = sources[index], heads[index]
-        before = waiting[1] if len(waiting) > 1 else None
-        taken = _run(source.records.times, at, index, before, source.records_before_a_mark(at, left))
+        before = others[0] if others else None
+        taken = _run(source.records.times, at, rank, before, source.records_before_a_mark(at, left))
+        if source.input.is_table:
+            taken, room = _fitting(source.records, at, taken, room, is_first=not (ranges or changed_bytes))
+            if not taken:
+                break
         heads[index] += taken
         left -= taken
         end = source.records.offsets[heads[index] - 1] + 1
@@ -154,35 +179,63 @@ def _watermark(ranges: Sequence[Range], marks: Sequence[int]) -> int:
     return min(reached)
 
 
-def _heads(sources: Sequence[Source], heads: Sequence[int], ended: Sequence[int]) -> list[tuple[int, int]]:
-    """The times of the next records and whose they are, the first one first; none while one is waited for."""
+def _heads(
+    sources: Sequence[Source], heads: Sequence[int], ended: Sequence[int], marks: Sequence[int]
+) -> list[tuple[int, int]]:
+    """The times of the next records and whose they are, the first one first; none while one is waited for. At the same
+    time a row comes first, so a table is counted from below zero. While one is loaded no others have a turn."""
     waiting = []
-    for index, (source, head) in enumerate(zip(sources, heads, strict=True)):
+    loading = [
+        index
+        for index, (source, head) in enumerate(zip(sources, heads, strict=True))
+        if source.input.is_table and marks[index] < LOADED_MS and not source.is_loaded_at(head)
+    ]
+    for index in loading or range(len(sources)):
+        source, head = sources[index], heads[index]
         if head < len(source.records.times):
-            waiting.append((source.records.times[head], index))
-        elif index not in ended:
+            waiting.append((source.records.times[head], index - len(sources) * source.input.is_table))
+        elif index not in ended and not loading:
             return []
     return sorted(waiting)
 
 
+def _fitting(records: Records, at: int, most: int, room: int, *, is_first: bool) -> tuple[int, int]:
+    """How many of these rows a commit has room for, and what is left of it then. The first one is tried in any case."""
+    for taken in range(most):
+        room -= rows_size(records.part(at + taken, at + taken + 1))
+        if room < 0 and not (is_first and taken == 0):
+            return taken, 0
+    return most, room
+
+
+def rows_size(records: Records) -> int:
+    """At most so many bytes of a commit."""
+    cells = sum(len(cell) for column in (records.keys, records.values) for cell in column if cell is not None)
+    return cells * 4 // 3 + ROW_BYTES * len(records.offsets)
+
+
 def _mark(source: Source, head: int) -> tuple[int, int]:
     """Where the plan gets to, and the mark of this input there."""
+    if source.input.is_table:
+        return source.offset_at(head), LOADED_MS if source.is_loaded_at(head) else -1
     if head < len(source.records.offsets):
         offset = source.records.offsets[head]
         return offset, source.mark_at(offset)
     return source.fetched_to, max(source.mark_at(source.fetched_to), source.end_mark_ms)
 
 
-def _run(times: Sequence[int], at: int, index: int, before: tuple[int, int] | None, most: int) -> int:
+def _run(times: Sequence[int], at: int, rank: int, before: tuple[int, int] | None, most: int) -> int:
     """How many come in a row, before the first one of another input."""
     end = min(len(times), at + most)
     if before is None:
         return end - at
     place = at + 1
-    while place < end and (times[place], index) < before:
+    while place < end and (times[place], rank) < before:
         place += 1
     return place - at
 
 
 def _is_over(source: Source, now_ms: int, wait_ms: int) -> bool:
+    if source.input.is_table:
+        return source.empty_since_ms is not None
     return source.empty_since_ms is not None and now_ms - source.empty_since_ms >= wait_ms

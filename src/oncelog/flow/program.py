@@ -7,25 +7,25 @@
 `mypy --strict` finds a `write` to a topic of other types. Functions are pure, `(state, value, at) -> (state, outputs)`.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
+from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar, cast, overload
 
 from crc32c import crc32c
 
-from oncelog.flow.codecs import Codec, json_of, kind_of, optional, raw, shape_of
+from oncelog.flow.codecs import Codec, json_of, kind_of, shape_of
 from oncelog.flow.description import Collect
 from oncelog.flow.operations.call import calling
 from oncelog.flow.operations.dedup import in_header, without_known_ids, without_lower_offsets
+from oncelog.flow.operations.join import MOST_ROWS, joined, kept
 from oncelog.flow.operations.state import with_state, with_timers
 from oncelog.flow.operations.totals import add, count_columns, latest_columns, one, replace, sum_columns, totals
 from oncelog.flow.operations.windows import Window, in_time, windows
 from oncelog.flow.operations.windows import late as late_ones
 from oncelog.flow.scope import Context, Make, Push, Scope
 from oncelog.flow.stepping import Old
-from oncelog.records.murmur2 import murmur2
-from oncelog.slots.comparing import Headers
+from oncelog.flow.topics import Dead, Topic
 from oncelog.slots.limits import MINUTE_MS
 
 K = TypeVar("K")
@@ -35,6 +35,7 @@ V2 = TypeVar("V2")
 N = TypeVar("N", int, float)
 S = TypeVar("S")
 S2 = TypeVar("S2")
+T = TypeVar("T")
 
 MOST_IDS: Final = 1_000_000
 
@@ -44,46 +45,6 @@ OTHER: Final = "another"
 EVERY_MS: Final = 10 * MINUTE_MS  # six files an hour for each partition that has records
 FILE_RECORDS: Final = 1_000_000
 MOST_FILE_RECORDS: Final = 100_000_000
-
-
-class Sent(NamedTuple):
-    """A record for `simulate`."""
-
-    topic: "Topic[Any, Any]"
-    key: bytes | None
-    value: bytes | None
-    at_ms: int
-    headers: Headers = ()
-
-
-@dataclass(frozen=True)
-class Topic(Generic[K, V]):
-    name: str
-    key: Codec[K]
-    value: Codec[V]
-    partitions: int = 1
-
-    def sent(self, key: K, value: V, at_ms: int = 0, headers: Headers = ()) -> Sent:
-        data = None if value is None and self.value.takes_null else self.value.encode(value)
-        raw = None if key is None and self.key.takes_null else self.key.encode(key)
-        return Sent(self, raw, data, at_ms, headers)
-
-    def partition_of(self, key: bytes) -> int:
-        """As Java's producer places it."""
-        return murmur2(key) % self.partitions
-
-
-@dataclass(frozen=True)
-class Dead:
-    """Where records go that cannot be worked on: they do not decode, have no key or no value, or a function raises. Key
-    and value stay as they were, and headers say which record it was, which stage gave it up, and why."""
-
-    name: str
-    partitions: int = 1
-
-    @property
-    def topic(self) -> Topic[bytes, bytes | None]:
-        return Topic(self.name, raw, optional(raw), self.partitions)
 
 
 @dataclass(frozen=True)
@@ -122,9 +83,12 @@ class Node:
         asks_for_time: bool = False,
         repeats: bool = True,
         gives: Any = None,
+        table: "Branch | None" = None,
     ) -> None:
-        """`gives`: where it looks at one record and keeps no state, which type its results are: SAME, OTHER or one."""
+        """`gives`: where it looks at one record and keeps no state, which type its results are: SAME, OTHER or one.
+        `table`: whose rows it looks at."""
         self.make = make
+        self.table = table
         self.before = before
         self.asks_for_time = asks_for_time
         self.tells_at_commits = False  # or what comes before it does
@@ -133,8 +97,8 @@ class Node:
         self.children: list[Node] = []
         self.sinks: list[Sink] = []
 
-    def then(self, make: Make, *, gives: Any = None, **how: bool) -> "Node":
-        child = Node(make, self, gives=gives, **how)
+    def then(self, make: Make, *, gives: Any = None, table: "Branch | None" = None, **how: bool) -> "Node":
+        child = Node(make, self, gives=gives, table=table, **how)
         child.tells_at_commits = self.tells_at_commits
         self.children.append(child)
         return child
@@ -150,6 +114,10 @@ class Node:
         """Itself, and what follows."""
         return (self, *(node for child in self.children for node in child.below))
 
+    @property
+    def writes(self) -> bool:
+        return any(node.sinks for node in self.below)
+
 
 class Branch(NamedTuple):
     """An input, and what happens to its records before they meet those of others."""
@@ -160,6 +128,15 @@ class Branch(NamedTuple):
     is_derived: bool = False
     otherwise: Dead | None = None
     has_headers: bool = False  # that operations look at
+    is_table: bool = False  # its records are rows, that the others are joined with
+
+
+@dataclass(frozen=True)
+class Table(Generic[K, V]):
+    """The last value of each key of a topic, for streams to be joined with."""
+
+    name: str
+    branch: Branch
 
 
 @dataclass(frozen=True)
@@ -168,7 +145,7 @@ class Part:
 
     flow: str
     name: str
-    branches: tuple[Branch, ...]  # several: their order is planned
+    branches: tuple[Branch, ...]
     root: Node  # what happens to all of them
     files: FileSink | None = None
 
@@ -180,17 +157,32 @@ class Part:
 
     @property
     def dead(self) -> tuple[Topic[Any, Any], ...]:
-        return tuple(branch.otherwise.topic for branch in self.branches if branch.otherwise)
+        return tuple(branch.otherwise.topic for branch in self.inputs if branch.otherwise)
+
+    @property
+    def nodes(self) -> Iterator[Node]:
+        """Its operations, those of each branch first."""
+        for branch in self.branches:
+            yield from branch.operations
+        yield from self.root.below
+
+    @property
+    def inputs(self) -> tuple[Branch, ...]:
+        """Several: their order is planned. Tables come last."""
+        tables = dict.fromkeys(node.table for node in self.nodes if node.table and self._is_at_work(node))
+        return (*self.branches, *tables)
+
+    def _is_at_work(self, node: Node) -> bool:
+        return node.writes or any(node in branch.operations for branch in self.branches)
 
     @property
     def asks_for_time(self) -> bool:
-        before = (node for branch in self.branches for node in branch.operations)
-        return self.files is not None or any(node.asks_for_time for node in (*before, *self.root.below))
+        return self.files is not None or any(node.asks_for_time for node in self.nodes)
 
     @property
     def has_plan(self) -> bool:
         """What it does hangs on more than the order of one input."""
-        return len(self.branches) > 1 or self.asks_for_time or self.files is not None
+        return len(self.inputs) > 1 or self.asks_for_time or self.files is not None
 
     @property
     def collect(self) -> Collect | None:
@@ -203,8 +195,8 @@ class Stream(Generic[K, V]):
     def __init__(self, flow: "Program", part: Part, node: Node) -> None:
         self._flow, self._part, self._node = flow, part, node
 
-    def _then(self, make: Make, *, gives: Any = None, **how: bool) -> "Stream[Any, Any]":
-        return Stream(self._flow, self._part, self._node.then(make, gives=gives, **how))
+    def _then(self, make: Make, *, gives: Any = None, table: Branch | None = None, **how: bool) -> "Stream[Any, Any]":
+        return Stream(self._flow, self._part, self._node.then(make, gives=gives, table=table, **how))
 
     def map(self, function: Callable[[V], V2]) -> "Stream[K, V2]":
         return self._then(lambda then, _: lambda key, value: then(key, function(value)), gives=OTHER)
@@ -339,6 +331,31 @@ class Stream(Generic[K, V]):
         repeats = self._node.repeats and other._node.repeats
         return self._flow.begin(name, branches, repeats=repeats)
 
+    @overload
+    def join(self, table: Table[K, T], function: Callable[[V, T], V2]) -> "Stream[K, V2]": ...
+    @overload
+    def join(
+        self, table: Table[K, T], function: Callable[[V, T | None], V2], *, left: Literal[True]
+    ) -> "Stream[K, V2]": ...
+    def join(self, table: Table[K, Any], function: Callable[[V, Any], V2], *, left: bool = False) -> "Stream[K, V2]":
+        """With the row that a table has for the key. Without one a record goes no further; with `left` the function
+        gets None for it. Which rows are there by then is planned, so a crash changes nothing of it."""
+        self._refuse_behind_totals(f"join with {table.name}")
+        what, of_table = f"flow {self._flow.name}: join with {table.name}", table.branch.source
+        for source in (branch.source for branch in self._part.branches):
+            if source.partitions != of_table.partitions:
+                raise ValueError(
+                    f"{what}: {source.name} has {source.partitions} partitions and {of_table.name} has "
+                    f"{of_table.partitions}, so a key's records and its row would be in different cells. Bring the "
+                    "stream to the table's number with `through` first"
+                )
+            if source.key.name != of_table.key.name:
+                raise ValueError(
+                    f"{what}: keys of {source.name} are written as {source.key.name} and those of {of_table.name} as "
+                    f"{of_table.key.name}, so they would never be equal. Write both in one way (`through`)"
+                )
+        return self._then(joined(table.name, of_table.value, function, is_left=left), table=table.branch)
+
     def through(self, topic: Topic[K2, V], key: Callable[[V], K2]) -> "Stream[K2, V]":
         """Records change partition by another key: here one stage ends and another begins."""
         self._end(Sink(topic, key, tells_source=True))
@@ -437,6 +454,16 @@ class Program:
         self.codecs += [topic.key.name, topic.value.name]
         branch = Branch(topic, wait_ms=wait_ms, otherwise=otherwise or self.otherwise, has_headers=headers)
         return self.begin(name or topic.name, (branch,))
+
+    def table(
+        self, topic: Topic[K, V], *, name: str | None = None, most: int = MOST_ROWS, otherwise: Dead | None = None
+    ) -> Table[K, V]:
+        """The last value of each key of a compacted topic, for streams to be joined with; a null value deletes. A
+        partition has `most` rows at most, which are state of its cell."""
+        name = name or topic.name
+        self.codecs.append(topic.key.name)
+        keeps = Node(kept(name, self.claim_state(name, topic.value), most))
+        return Table(name, Branch(topic, (keeps,), otherwise=otherwise or self.otherwise, is_table=True))
 
     def begin(
         self, name: str, branches: tuple[Branch, ...], *, repeats: bool = True, files: FileSink | None = None

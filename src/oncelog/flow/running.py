@@ -123,7 +123,7 @@ class PartWork(Work):
         self._title = f"{part.flow}/{part.name}"
         self._dead = {
             branch: Letters(Place(branch.otherwise.name, cell % branch.otherwise.partitions))
-            for branch in part.branches
+            for branch in part.inputs
             if branch.otherwise
         }
         self.trail: Trail | None = [] if self._dead else None
@@ -135,7 +135,7 @@ class PartWork(Work):
         self._routes: dict[tuple[str, bool], Route] = {}
         self._rows = None if part.files is None else rows_of(part.files, part.branches[0], cell, self, self.trail)
         shared = self._behind(part.root) if self._rows is None else self._rows.push
-        self._inputs = [self._input(branch, cell, shared) for branch in part.branches]
+        self._inputs = [self._input(branch, cell, shared) for branch in part.inputs]
 
     def begin(self, state: Mapping[bytes, bytes], marks: Sequence[int]) -> None:
         super().begin(state, marks)
@@ -164,7 +164,7 @@ class PartWork(Work):
             else:
                 self._run(input, records, records.rows())
                 taken = len(records.offsets)
-                if taken and not branch.is_derived:
+                if taken and _tells_time(branch):
                     self.mark(input, max(records.times) - branch.wait_ms)
             changes: dict[bytes, bytes | None] = {}
             for states in self._states.values():
@@ -191,7 +191,8 @@ class PartWork(Work):
             return
         branch, self._source, push = self._inputs[input]
         decode_key, decode_value = branch.source.key.decode, branch.source.value.decode
-        takes_null_key, takes_null = branch.source.key.takes_null, branch.source.value.takes_null
+        takes_null_key = branch.source.key.takes_null
+        takes_null = branch.is_table or branch.source.value.takes_null
         trail = self.trail
         self._records = records
         columnar = self._columnar.get(push)
@@ -287,7 +288,7 @@ class PartWork(Work):
             yield row
             self._taken += 1
             mark_ms = row[3] - branch.wait_ms
-            if mark_ms > self.marks[input] and not branch.is_derived:
+            if mark_ms > self.marks[input] and _tells_time(branch):
                 self.mark(input, mark_ms)
             if any(states.due and states.due[0][0] <= self.watermark_ms for states in self._timed):
                 fired += self._fire(most - fired)
@@ -368,7 +369,7 @@ class PartWork(Work):
         return RunInput(branch, f"{branch.source.name}/{cell}/".encode(), push)
 
     def _behind(self, node: Node) -> Push:
-        ways = [self._behind(child) for child in node.children if any(each.sinks for each in child.below)]
+        ways = [self._behind(child) for child in node.children if child.writes]
         ways += [self._emit(sink, is_held=not node.repeats) for sink in node.sinks]
         then = ways[0] if len(ways) == 1 else _each_of(ways)
         return then if node.make is None else node.make(then, self)
@@ -402,6 +403,11 @@ def rows_of(sink: FileSink, branch: Branch, cell: int, scope: Scope, trail: Trai
     from oncelog.flow.filing import Rows, Shape
 
     return Rows(Shape(sink.kind, branch.source.key.name), cell, scope, trail, is_plain=not branch.operations)
+
+
+def _tells_time(branch: Branch) -> bool:
+    """By its records."""
+    return not branch.is_derived and not branch.is_table
 
 
 def _as_it_is(value: bytes) -> bytes:

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeVar, cast
 
 from oncelog.flow.codecs import raw
-from oncelog.flow.program import Program, Sent, Topic
+from oncelog.flow.program import Program
 from oncelog.flow.simulation.duties import Duty, duties_of
 from oncelog.flow.simulation.engine import Stopped
 from oncelog.flow.simulation.searching import Broken, Search
 from oncelog.flow.simulation.topics import Files, Log, Topics
+from oncelog.flow.topics import Sent, Topic
 from oncelog.slots import Place
 from oncelog.slots.comparing import Headers
 
@@ -104,7 +105,7 @@ def _journals(duties: Sequence[Duty]) -> set[Place]:
 
 
 def _sources(program: Program) -> dict[str, Topic[Any, Any]]:
-    return {branch.source.name: branch.source for part in program.parts for branch in part.branches}
+    return {branch.source.name: branch.source for part in program.parts for branch in part.inputs}
 
 
 def _check_sent(program: Program, sent: Sequence[Sent]) -> None:

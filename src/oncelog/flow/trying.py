@@ -163,8 +163,9 @@ def why_not(part: Part) -> str | None:
     """What of a stage cannot be tried."""
     if part.files is not None:
         return "it writes files, and those are not compared"
-    nodes = (*(node for branch in part.branches for node in branch.operations), *part.root.below)
-    if not all(node.repeats or node.tells_at_commits for node in nodes):
+    if any(branch.is_table for branch in part.inputs):
+        return "it joins with a table, whose topic may lack rows by now that were met"
+    if not all(node.repeats or node.tells_at_commits for node in part.nodes):
         return "it has a `call`, and to try it would be to call"
     return None
 

@@ -31,7 +31,7 @@ class StageLayout:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        return tuple(branch.source.name for branch in self.part.branches)
+        return tuple(branch.source.name for branch in self.part.inputs)
 
     def stage(self, flow: str, cell: int, ids: "TopicIds", *, until_end: bool = False) -> Stage:
         places = [Place(sink.name, index) for sink in self.part.sinks for index in range(sink.partitions)]
@@ -47,8 +47,9 @@ class StageLayout:
                     ids.log_starts.get((branch.source.name, cell), 0),
                     wait_ms=branch.wait_ms,
                     is_derived=branch.is_derived,
+                    is_table=branch.is_table,
                 )
-                for branch in self.part.branches
+                for branch in self.part.inputs
             ),
             outputs=tuple(OutputPlace(place, ids.id_of(place.topic)) for place in places),
             has_plan=self.part.has_plan,
@@ -133,7 +134,7 @@ class Layout:
                 raise FlowRefused(
                     f"the name of topic {stage.journal} is longer than {MOST_LETTERS} letters: shorten it"
                 )
-            topics = [*(branch.source for branch in stage.part.branches), *stage.part.sinks]
+            topics = [*(branch.source for branch in stage.part.inputs), *stage.part.sinks]
             for topic in topics:
                 known = self.partitions.setdefault(topic.name, topic.partitions)
                 if known != topic.partitions:

@@ -382,9 +382,9 @@ class Life:
     # --- input
 
     def _see(self, index: int, reading: Input) -> None:
-        """How far an input goes whose records are collected."""
-        if self._stage.collect is not None:
-            end, high = self._ends[index], reading.high_watermark
+        """How far an input goes whose records are collected, or a table."""
+        if self._stage.collect is not None or self._stage.inputs[index].is_table:
+            end, high = self._ends[index], reading.position if reading.is_at_end else reading.high_watermark
             self.cell.seen(index, high if end is None else min(high, end), self._now())
             self.wake()
 
@@ -397,6 +397,7 @@ class Life:
             return
         if reading is None or from_offset != self._given[index]:
             reading = self._begin_input(index, from_offset)
+            self._see(index, reading)
         piece = reading.take(self.most_records)
         if self.is_over or self._is_another_topic():
             return
@@ -421,7 +422,7 @@ class Life:
             partial(self._feed, index),
             self._input_failed,
             self._ends[index],
-            has_headers=self._part.branches[index].has_headers,
+            has_headers=self._part.inputs[index].has_headers,
             keeps_telling=self._asks_for_time and not self._stage.inputs[index].is_derived,
         )
         return found

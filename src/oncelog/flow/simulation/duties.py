@@ -28,6 +28,10 @@ class Duty:
     def inputs(self) -> list[Place]:
         return [Place(each.topic, self.stage.cell) for each in self.stage.inputs]
 
+    @property
+    def tables(self) -> list[Place]:
+        return [Place(each.topic, self.stage.cell) for each in self.stage.inputs if each.is_table]
+
 
 def duties_of(program: Program) -> list[Duty]:
     """Those of a part come behind those that write what it reads."""
@@ -53,7 +57,7 @@ def _in_order(program: Program) -> Iterator[Part]:
 
 
 def _writers(part: Part, among: list[Part]) -> frozenset[str]:
-    read = {branch.source.name for branch in part.branches}
+    read = {branch.source.name for branch in part.inputs}
     return frozenset(each.name for each in among if any(sink.name in read for sink in each.sinks))
 
 
@@ -66,8 +70,14 @@ def _duty(program: Program, part: Part, cell: int) -> Duty:
         cell=cell,
         journal=journal,
         inputs=tuple(
-            Input(branch.source.name, "id", wait_ms=branch.wait_ms, is_derived=branch.is_derived)
-            for branch in part.branches
+            Input(
+                branch.source.name,
+                "id",
+                wait_ms=branch.wait_ms,
+                is_derived=branch.is_derived,
+                is_table=branch.is_table,
+            )
+            for branch in part.inputs
         ),
         has_plan=part.has_plan,
         collect=part.collect and Collect(min(part.collect.every_ms, MOST_COLLECTED_MS), part.collect.records),

@@ -2,6 +2,7 @@
 functions once, without a stop. Its outputs are that, in each partition, and so is its state.
 """
 
+from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Iterable
 from typing import Any, Final
@@ -10,24 +11,26 @@ from oncelog.flow.folding import Fold
 from oncelog.flow.formats import Range
 from oncelog.flow.held import outputs_of
 from oncelog.flow.journal import Journal
+from oncelog.flow.messages import Records, Row
 from oncelog.flow.program import Part
 from oncelog.flow.running import PartWork
 from oncelog.flow.simulation.duties import Duty
 from oncelog.flow.simulation.engine import Stopped
 from oncelog.flow.simulation.story import shown
-from oncelog.flow.simulation.topics import Files, Topics
+from oncelog.flow.simulation.topics import Files, Log, Topics
 from oncelog.slots import Place
 from oncelog.slots.replay import Output
 
 Rows = list[tuple[str, dict[str, Any]]]  # by the folder of their hour
 Folded = tuple[dict[bytes, bytes], dict[Place, list[Output]], Rows]
+Tables = dict[int, Records]  # the rows of those inputs that are tables
 EVERYTHING: Final = 1 << 62
 
 
 def check(duty: Duty, topics: Topics, files: Files) -> None:
-    journal, order, held = _read(duty, topics)
+    journal, order, held, tables = _read(duty, topics)
     title = duty.stage.title
-    state, outputs, rows = fold(duty, topics, order)
+    state, outputs, rows = fold(duty, topics, order, tables)
     _check_files(duty, files, rows)
     for output in duty.stage.outputs:
         place = output.place
@@ -42,8 +45,7 @@ def check(duty: Duty, topics: Topics, files: Files) -> None:
 
 def _repeats(part: Part) -> bool:
     """Whether its state hangs on no service and no chance."""
-    before = [node for branch in part.branches for node in branch.operations]
-    return all(node.repeats for node in (*before, *part.root.below))
+    return all(node.repeats for node in part.nodes)
 
 
 def _check_files(duty: Duty, files: Files, expected: Rows) -> None:
@@ -72,6 +74,15 @@ def _without(stands: list[Output], held: list[Output], where: str) -> list[Outpu
     return rest
 
 
+def _check_rows(title: str, place: Place, rows: Records, log: Log) -> None:
+    """All that compaction leaves were taken."""
+    taken, due = dict(zip(rows.keys, rows.values, strict=True)), log.rows
+    missed = [key for key in due if taken.get(key) != due[key]]
+    if missed:
+        where = f"{title}: of {place.topic}-{place.partition}"
+        raise Stopped(f"{where} the row {missed[0]!r} was taken as {_bytes(taken.get(missed[0]))}")
+
+
 def _compare(where: str, stands: list[Output], expected: list[Output]) -> None:
     if stands == expected:
         return
@@ -90,11 +101,12 @@ def _bytes(value: bytes | None) -> str:
     return "missing" if value is None else repr(value)
 
 
-def _read(duty: Duty, topics: Topics) -> tuple[Journal, list[Range], dict[Place, list[Output]]]:
-    """What its journal comes to, in which order the input was taken by its plans, and what was sent from its commits.
-    What is left of a plan stands in the next commit again."""
+def _read(duty: Duty, topics: Topics) -> tuple[Journal, list[Range], dict[Place, list[Output]], Tables]:
+    """What its journal comes to, in which order the input was taken by its plans, what was sent from its commits, and
+    which rows of tables stand there. What is left of a plan stands in the next commit again."""
     journal, order, pending, seen = Journal(), list[Range](), list[Range](), None
     held: dict[Place, list[Output]] = {}
+    rows: dict[int, dict[int, Row]] = {index: {} for index, input in enumerate(duty.stage.inputs) if input.is_table}
     work = PartWork(duty.part, duty.stage.cell)
     for batch in topics[duty.stage.journal].journal(0):
         journal.read([batch])
@@ -104,27 +116,44 @@ def _read(duty: Duty, topics: Topics) -> tuple[Journal, list[Range], dict[Place,
         told = work.told(seen.number, journal.changes)
         for place, outputs in (*map(outputs_of, journal.held), *told.items()):
             held.setdefault(place, []).extend(outputs.each())
+        for each in journal.rows:
+            found = zip(each.offsets, each.keys, each.values, each.times, strict=True)
+            rows[each.input].update((row[0], row) for row in found)
         due = seen.plan.ranges if seen.plan else []
         left = len(due) if due and pending[-len(due) :] == due else 0
         order += pending[: len(pending) - left]
         pending = list(due)
-    return journal, order + pending if duty.stage.has_plan else [Range(0, 0, EVERYTHING)], held
+    tables = {index: _records(found[offset] for offset in sorted(found)) for index, found in rows.items()}
+    return journal, order + pending if duty.stage.has_plan else [Range(0, 0, EVERYTHING)], held, tables
 
 
-def fold(duty: Duty, topics: Topics, order: Iterable[Range]) -> Folded:
+def _records(rows: Iterable[Row]) -> Records:
+    offsets, keys, values, times = list(zip(*rows, strict=True)) or ((), (), (), ())
+    return Records(offsets, keys, values, times)
+
+
+def fold(duty: Duty, topics: Topics, order: Iterable[Range], tables: Tables) -> Folded:
     folded = Fold(PartWork(duty.part, duty.stage.cell), {}, [-1] * len(duty.inputs))
     taken = [0] * len(duty.inputs)
     for each in order:
         place = duty.inputs[each.input]
-        if each.first > taken[each.input]:
+        rows = tables.get(each.input)
+        if rows is None and each.first > taken[each.input]:
             raise Stopped(
                 f"{duty.stage.title}: the plans pass over offset {taken[each.input]} of {place.topic}-{place.partition}"
             )
-        records = topics[place].records(taken[each.input], each.end)
-        taken[each.input] += len(records.offsets)
-        folded.take(each.input, records)
+        due = _due(topics[place], rows, taken[each.input], each.end)
+        taken[each.input] += len(due.offsets)
+        folded.take(each.input, due)
         folded.mark(each.input, each.mark_ms)
-    for place, position in zip(duty.inputs, taken, strict=True):
-        if position != topics[place].end:
+    for index, (place, position) in enumerate(zip(duty.inputs, taken, strict=True)):
+        if index in tables:
+            _check_rows(duty.stage.title, place, tables[index], topics[place])
+        elif position != topics[place].end:
             raise Stopped(f"{duty.stage.title}: {place.topic}-{place.partition} was read up to offset {position} only")
     return folded.state, folded.outputs, folded.rows
+
+
+def _due(log: Log, rows: Records | None, taken: int, end: int) -> Records:
+    """What a range takes of an input, behind so many records."""
+    return log.records(taken, end) if rows is None else rows.part(taken, bisect_left(rows.offsets, end))

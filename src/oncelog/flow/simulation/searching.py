@@ -5,7 +5,6 @@ which much happens at once. What fails is made smaller, and told.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from oncelog.flow.program import Sent
 from oncelog.flow.simulation.chance import Dice, Fault, Kind, faults_of
 from oncelog.flow.simulation.duties import Duty
 from oncelog.flow.simulation.engine import Stopped
@@ -13,6 +12,7 @@ from oncelog.flow.simulation.fold import check
 from oncelog.flow.simulation.returning import Returning
 from oncelog.flow.simulation.topics import Topics
 from oncelog.flow.simulation.world import World
+from oncelog.flow.topics import Sent
 
 LATE: Final = 37  # what is late arrives at a turn below it
 ONE_IN: Final = 3  # changes, in runs by chance

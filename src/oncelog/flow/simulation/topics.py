@@ -76,6 +76,7 @@ class Log:
         self._producers: dict[int, KnownProducer] = {}
         self._offsets, self._times, self._headers = list[int](), list[int](), list[Headers]()
         self._keys, self._values = list[bytes | None](), list[bytes | None]()
+        self._gone: frozenset[int] = frozenset()  # offsets that compaction took
         self._is_shared = False
 
     def fork(self) -> "Log":
@@ -131,6 +132,11 @@ class Log:
         self._offsets.extend(range(self.end, len(self._keys)))
         self.end = len(self._keys)
 
+    def compact(self, end: int) -> None:
+        """Of what stands before this offset a key keeps its last record."""
+        last = {key: offset for offset, key in enumerate(self._keys[:end])}
+        self._gone |= frozenset(range(end)).difference(last.values())
+
     def _part(self) -> None:
         self._is_shared = False
         self.batches = list(self.batches)
@@ -150,9 +156,16 @@ class Log:
 
     def records(self, first: int, end: int) -> Records:
         here = slice(first, min(end, self.end))
-        return Records(
-            self._offsets[here], self._keys[here], self._values[here], self._times[here], self._headers[here]
-        )
+        columns = self._offsets, self._keys, self._values, self._times, self._headers
+        if self._gone:
+            there = [offset for offset in range(self.end)[here] if offset not in self._gone]
+            return Records(*([column[offset] for offset in there] for column in columns))  # type: ignore[arg-type]
+        return Records(*(column[here] for column in columns))  # type: ignore[arg-type]
+
+    @property
+    def rows(self) -> dict[bytes | None, bytes | None]:
+        """The last value of each key."""
+        return dict(zip(self._keys, self._values, strict=True))
 
     def journal(self, from_offset: int) -> list[JournalBatch]:
         return [each.as_journal for each in self._from(from_offset)]

@@ -97,6 +97,18 @@ class World:
         """Up to where it can be read."""
         return self._hidden.get(place, self.topics[place].end)
 
+    def shown_at_first(self, place: Place) -> int:
+        """Up to where a table is read before the streams are: without dice, the rows that are no younger than all
+        records of these."""
+        if self.dice is not None:
+            return self.shown(place)
+        tables = {place for duty in self.all_duties for place in duty.tables}
+        times = [log.records(0, 1).times for each, log in self.topics.items() if each not in tables]
+        first_ms = min((times[0] for times in times if times), default=None)
+        rows = self.topics[place].records(0, self.topics[place].end)
+        later = (at for at, ms in zip(rows.offsets, rows.times, strict=True) if first_ms is not None and ms > first_ms)
+        return next(later, self.topics[place].end)
+
     @property
     def present_ms(self) -> int:
         """In the time of events: that of the end, where all inputs have come to theirs. Before, records say it."""
@@ -281,6 +293,8 @@ class World:
 
     def begin(self, duty: Duty, tenancy: Tenancy | None = None) -> None:
         self.holders += 1
+        for place in duty.tables if self.turns else ():  # who follows finds less than who came first
+            self.topics[place].compact(self.shown(place))
         engine = Engine(self, duty, self.holders, tenancy or Tenancy(0, self.holders))
         self.engines.append(engine)
         self.tell(engine, "begins")
