@@ -217,7 +217,7 @@ def test_a_log_that_cannot_tell_its_producers_after_a_cut_takes_no_more_appends(
         log.producers.clear()
         raise LogStorageError("damaged")
 
-    monkeypatch.setattr("oncelog.log.stored_producers.replay_segments", fail)
+    monkeypatch.setattr("oncelog.log.stored_producers.replaying", fail)
     with pytest.raises(LogStorageError):
         log.truncate_to(10)
     with pytest.raises(LogStorageError, match="cannot be cut back"):

@@ -5,14 +5,16 @@ from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from itertools import islice, pairwise
+from typing import Any
 
 import pytest
 
 from oncelog.log.checking import check_partition
 from oncelog.log.errors import LogStorageError, OffsetOutOfRange
 from oncelog.log.partition import PartitionLog
+from oncelog.log.replay import replay_header
 from oncelog.log.steps import at_once
-from oncelog.producers import Decision
+from oncelog.producers import Decision, ProducerMap
 from tests.log.memory_disk import MemoryDisk
 from tests.log.support import FOLDER, LEASED, OTHER_LEASED, SMALL, START_MS, at, open_log, put, values_in
 from tests.log.test_compaction_steps import NotingDisk
@@ -80,6 +82,37 @@ def test_a_flush_that_began_before_segments_went_does_not_write_over_what_says_s
     for plan in plans:
         plan.write_snapshot()
     assert open_log(disk.crash(keep_all=True), log.config).offline is None
+
+
+def test_what_producers_were_is_found_in_steps_and_by_threads_while_others_append(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("oncelog.log.replay.BATCHES_IN_A_STEP", 2)
+    read: list[str] = []
+    replay = replay_header
+
+    def noted(*arguments: Any) -> None:
+        read.append("b")
+        replay(*arguments)
+
+    disk = MemoryDisk()
+    log = filled(disk, retention_ms=20 * SECOND_MS)
+    monkeypatch.setattr("oncelog.log.replay.replay_header", noted)
+    appended = 59
+    for wait in log.maintaining(at(60 * SECOND_MS)):
+        read.append("|")
+        if wait is not None:
+            before = len(read)
+            wait()
+            assert len(read) == before, "nothing of the log is read by a thread"
+        put(log, b"more", pid=LEASED, sequence=appended, timestamp_ms=START_MS + 60 * SECOND_MS)
+        appended += 1
+    assert read.count("b") == log.log_start_offset
+    assert max(map(len, "".join(read).split("|"))) == 2
+    for opened in (log, open_log(disk.crash(keep_all=True), log.config)):
+        assert opened.offline is None
+        assert put(opened, b"again", pid=LEASED, sequence=appended - 1).decision is Decision.DUPLICATE
+        assert opened.producers.highwater(OTHER_LEASED) == (0, 0)
 
 
 def test_the_oldest_segments_go_when_the_log_is_too_large() -> None:
@@ -169,11 +202,11 @@ def test_producers_are_known_after_a_snapshot_that_could_not_be_made(monkeypatch
     for number in range(30):
         put(log, b"%d" % number, pid=LEASED, sequence=number)
 
-    def fail(*_: object) -> None:
-        log.producers.clear()
+    def fail(producers: ProducerMap, *_: object) -> None:
+        producers.clear()
         raise OSError(errno.EIO, "cannot be read")
 
-    monkeypatch.setattr("oncelog.log.stored_producers.replay_segments", fail)
+    monkeypatch.setattr("oncelog.log.stored_producers.replaying", fail)
     with pytest.raises(LogStorageError):
         log.delete_before(20)
     assert log.producers.highwater(LEASED) == (0, 29)

@@ -4,8 +4,11 @@ from collections.abc import Iterable
 
 from oncelog.clock import Now
 from oncelog.log.segment import Segment
+from oncelog.log.steps import Pauses
 from oncelog.producers import ProducerMap
 from oncelog.records.header import CONTROL, BatchHeader
+
+BATCHES_IN_A_STEP = 500  # a millisecond or two
 
 
 def replay_header(producers: ProducerMap, header: BatchHeader, now: Now) -> None:
@@ -27,10 +30,11 @@ def replay_header(producers: ProducerMap, header: BatchHeader, now: Now) -> None
         )
 
 
-def replay_segments(
+def replaying(
     producers: ProducerMap, segments: Iterable[Segment], from_offset: int, to_offset: int, now: Now
-) -> None:
+) -> Pauses:
     """Every batch of the range, by headers alone."""
+    count = 0
     for segment in segments:
         if segment.end_offset <= from_offset:
             continue
@@ -41,3 +45,6 @@ def replay_segments(
             if header.base_offset >= to_offset:
                 return
             replay_header(producers, header, now)
+            count += 1
+            if count % BATCHES_IN_A_STEP == 0:
+                yield

@@ -115,11 +115,13 @@ def _start_by_size(log: Parts) -> int:
 def _keeping_producers(log: Parts, gone: list[Segment], now: Now) -> Steps[bool]:
     """A snapshot at the first offset that stays: a reader that begins there, such as a log cut back, knows them all.
     Whether it is there, and what goes still stands first."""
-    first_offset = gone[-1].end_offset
     yield log.flusher.flush
     if not _are_first(log, gone):
         return False
-    write = partial(log.flusher.note_beginning, _snapshot_at(log, first_offset, now))
+    snapshot = yield from _snapshot_behind(log, gone, now)
+    if snapshot is None:
+        return False
+    write = partial(log.flusher.note_beginning, snapshot)
     try:
         yield write
     except OSError as error:
@@ -134,9 +136,12 @@ def _keeping_producers(log: Parts, gone: list[Segment], now: Now) -> Steps[bool]
     return _are_first(log, gone)
 
 
-def _snapshot_at(log: Parts, offset: int, now: Now) -> snapshots.Snapshot:
-    """At a segment's beginning."""
-    point = snapshots.RecoveryPoint(offset, offset, 0, 0, -1)
+def _snapshot_behind(log: Parts, gone: list[Segment], now: Now) -> Steps[snapshots.Snapshot | None]:
+    """At the beginning of the segment that follows; None where others have taken them away meanwhile."""
+    producers = yield from log.stored_producers.encoding_end_of(gone, partial(_are_first, log, gone), now)
+    if producers is None:
+        return None
+    offset = gone[-1].end_offset
     epochs = log.epochs.copy()
     epochs.cut_end(offset)
-    return snapshots.Snapshot(point, epochs, log.stored_producers.encoded_at(offset, now))
+    return snapshots.Snapshot(snapshots.RecoveryPoint(offset, offset, 0, 0, -1), epochs, producers)

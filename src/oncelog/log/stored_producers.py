@@ -3,11 +3,15 @@
 That is how they are known again after a failed append or a cut, and as they were at an earlier offset.
 """
 
+from collections.abc import Callable, Sequence
+
 from oncelog.clock import Now
 from oncelog.log import snapshots
 from oncelog.log.disk import Disk
-from oncelog.log.replay import replay_segments
+from oncelog.log.replay import replaying
+from oncelog.log.segment import Segment
 from oncelog.log.segments import Segments
+from oncelog.log.steps import Steps, at_once
 from oncelog.producers import CorruptSnapshot, ProducerMap
 
 
@@ -21,17 +25,19 @@ class StoredProducers:
 
     def rebuild(self, next_offset: int, now: Now) -> None:
         """The map as it was there."""
-        producers = self._map
+        start = self._adopt_snapshot(self._map, self._segments[0].base_offset, next_offset, now)
+        at_once(replaying(self._map, self._segments, start, next_offset, now))
+
+    def _adopt_snapshot(self, producers: ProducerMap, base_offset: int, up_to_offset: int, now: Now) -> int:
+        """Up to where it knows them."""
         producers.clear()
-        start = self._segments[0].base_offset
-        for snapshot in snapshots.newest_first(self._disk, self._folder, next_offset):
+        for snapshot in snapshots.newest_first(self._disk, self._folder, up_to_offset):
             try:
                 producers.decode(snapshot.producers, now)
             except CorruptSnapshot:
                 continue
-            start = snapshot.point.offset
-            break
-        replay_segments(producers, self._segments, start, next_offset, now)
+            return snapshot.point.offset
+        return base_offset
 
     def restore(self, next_offset: int, now: Now) -> None:
         """After an append that failed. Those that fail next find the log's end still there, and need not read it."""
@@ -47,11 +53,20 @@ class StoredProducers:
     def end_moved(self) -> None:
         self._at_end = None
 
-    def encoded_at(self, offset: int, now: Now) -> bytes:
-        """As they were at an earlier offset. The map is lent for it."""
-        as_of_now = self._map.encode(now)
-        try:
-            self.rebuild(offset, now)
-            return self._map.encode(now)
-        finally:  # also where the disk cannot be read: a producer that is missing would be taken for a new one
-            self._map.decode(as_of_now, now)
+    def encoding_end_of(
+        self, segments: Sequence[Segment], still_holds: Callable[[], bool], now: Now
+    ) -> Steps[bytes | None]:
+        """As they were at the end of the log's first segments; None where these no longer are the first ones. They are
+        found in a map of their own: others append meanwhile."""
+        producers, end_offset = self._map.another(), segments[-1].end_offset
+        starts: list[int] = []
+        encoded: list[bytes] = []
+        yield lambda: starts.append(self._adopt_snapshot(producers, segments[0].base_offset, end_offset, now))
+        pauses = replaying(producers, segments, starts[0], end_offset, now)
+        while still_holds():
+            try:
+                yield next(pauses)
+            except StopIteration:
+                yield lambda: encoded.append(producers.encode(now))
+                return encoded[0]
+        return None

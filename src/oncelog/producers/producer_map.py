@@ -42,13 +42,25 @@ class LiveProducer(NamedTuple):
 
 
 class ProducerMap:
-    __slots__ = ("_kafka", "_leased", "duplicates", "fenced", "full", "out_of_order", "run", "trimmed", "unknown")
+    __slots__ = (
+        "_bounds",
+        "_kafka",
+        "_leased",
+        "duplicates",
+        "fenced",
+        "full",
+        "out_of_order",
+        "run",
+        "trimmed",
+        "unknown",
+    )
 
     def __init__(
         self, grants: Grants | None = None, limits: ProducerLimits | None = None, ceilings: Ceilings | None = None
     ) -> None:
         limits, ceilings = limits or ProducerLimits(), ceilings or Ceilings()
         grants, lifetime_ms = grants or AnyGrant(), limits.lease_lifetime_ms
+        self._bounds = grants, limits
         self._leased = LeasedProducers(grants, lifetime_ms, limits.lease_entries, ceilings.leases)
         self._kafka = KafkaProducers(limits.kafka_expiration_ms, limits.kafka_entries, ceilings.kafka)
         self.run = Run(self._kafka)
@@ -59,6 +71,10 @@ class ProducerMap:
         self.unknown = 0
         self.fenced = 0
         self.full = 0
+
+    def another(self) -> "ProducerMap":
+        """An empty one for the same log, which counts below no ceiling of all logs."""
+        return ProducerMap(*self._bounds)
 
     def judge(self, pid: int, generation: int, first_sequence: int, record_count: int, now: Now) -> Judgement:
         """The decision and its detail (see `Decision`); changes nothing but the counters of refusals."""
