@@ -89,6 +89,10 @@ class Outputs:
                 raise RuntimeError(f"{contestant.name}: {self.seen} outputs of {count} in {patience_s:g} s:\n{said}")
         return time.monotonic()
 
+    def until_time(self, until_s: float) -> None:
+        while time.monotonic() < until_s:
+            self.look()
+
     def until_quiet(self, quiet_s: float) -> None:
         last, since_s = self.seen, time.monotonic()
         while time.monotonic() - since_s < quiet_s:

@@ -76,6 +76,14 @@ class World:
     def port(self) -> int:
         return int(self.servers.rpartition(":")[2])
 
+    def kill_server(self) -> bool:
+        """kill -9, and it is started again over what it left; False where it is not a process of ours."""
+        if not isinstance(self._server, OncelogProcess):
+            return False
+        self._server.kill()
+        self._server.start()
+        return True
+
     def server_cpu_s(self) -> float:
         """Of the server's process; not to be told apart from the bench's own where it is embedded."""
         return cpu_seconds(self._server.pid) if isinstance(self._server, ApacheKafka | OncelogProcess) else 0.0
