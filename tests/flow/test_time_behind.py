@@ -18,7 +18,8 @@ from tests.depth import deeper, scaled
 
 clicks = Topic("clicks", text, json_of(int), partitions=2)  # all of them come to one partition
 END_MS = 100
-SENT = [clicks.sent("anna", number, 3 * number) for number in range(20)]
+WAIT_MS = 10
+SENT = [clicks.sent("anna", number, 3 * (number ^ 3)) for number in range(20)]  # four at a time from the last one on
 EMPTY_FOR_EVER = 1 - clicks.partition_of(b"anna")
 
 
@@ -46,7 +47,7 @@ windows = Topic("windows", text, json_of(Window[Seen]))
 
 def flow_of(stage: Callable[[Clicks], Clicks]) -> Flow:
     flow = Flow("f", version="1")
-    behind = stage(flow.read(clicks)).through(topic("last"), key=str)
+    behind = stage(flow.read(clicks, wait_ms=WAIT_MS)).through(topic("last"), key=str)
     behind.window("seen", Seen, lambda seen, _: Seen(seen.count + 1), size_ms=10).write(windows)
     return flow
 

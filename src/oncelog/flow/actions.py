@@ -315,10 +315,10 @@ def commit(cell: Holding) -> Event:
 
 
 def _told_watermark_ms(cell: Holding) -> int:
-    """To those who read its outputs: what this commit lets go out stands behind it, and is older."""
+    """To those who read its outputs: what this commit lets go out stands behind it, and may be older."""
     last, behind = cell.journal.commit, (*cell.held, *cell.to_tell.items())
     times = (min(outputs.times) for _, outputs in behind if outputs.times)
-    return max(min(times, default=cell.work.watermark_ms), last.watermark_ms if last else -1)
+    return max(min([cell.work.watermark_ms, *times]), last.watermark_ms if last else -1)
 
 
 def _planned(number: int, input: int, records: Records) -> PlannedRows:
