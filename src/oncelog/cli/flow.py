@@ -4,11 +4,13 @@ import json
 import logging
 import shlex
 import sys
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from oncelog.cli._endings import failure, nearest
+from oncelog.cli._flow_metrics import metrics_address, served
 from oncelog.cli._flow_trials import ends_with_2_where_it_cannot, lines_of_trial, told_of_trial
 from oncelog.cli._flows import (
     flow_argument,
@@ -57,9 +59,10 @@ def command() -> None:
 @connecting
 @click.option("--until", type=click.Choice(["end"]), help="Up to where the inputs end now; without it, until Ctrl-C.")
 @click.option("--run-id", metavar="ID", help="A retry with the same ID is the same run, and ends where it was to end.")
+@click.option("--metrics", metavar="HOST:PORT", help="Serve Prometheus text at /metrics there.")
 @flow_argument
 @speaks_of_flows
-def run(to: Connecting, until: str | None, run_id: str | None, target: str) -> None:
+def run(to: Connecting, until: str | None, run_id: str | None, metrics: str | None, target: str) -> None:
     """Run the flow FLOW of the module MODULE in this process.
 
     On Ctrl-C and SIGTERM it commits and says goodbye, within three seconds; the next start goes on from there.
@@ -70,7 +73,10 @@ def run(to: Connecting, until: str | None, run_id: str | None, target: str) -> N
     flow = loaded(target)
     level = logging.WARNING if sys.stderr.isatty() else logging.INFO  # a terminal has the line of progress
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    signalled = flow.start(to.properties, until=until, run_id=run_id).work()
+    address = None if metrics is None else metrics_address(metrics)
+    started = flow.start(to.properties, until=until, run_id=run_id)
+    with nullcontext() if address is None else served(started, *address):
+        signalled = started.work()
     if signalled is not None:
         raise SystemExit(SIGNALLED + signalled)
 

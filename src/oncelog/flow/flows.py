@@ -1,6 +1,6 @@
 """A flow, as users have it in hand."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Protocol
 
@@ -33,6 +33,12 @@ class Run(Protocol):
 
     @property
     def recent_progress(self) -> list[dict[str, Any]]: ...
+
+    @property
+    def cells(self) -> Sequence[Any]: ...
+
+    @property
+    def is_paused(self) -> bool: ...
 
     def exception(self) -> Exception | None: ...
 

@@ -26,6 +26,7 @@ class CellElsewhere:
         self.commit: Commit | None = None
         self.began_at = [each.log_start for each in stage.inputs]  # where its inputs stood when it was first looked at
         self.lives = self.state_entries = 0  # which nobody tells
+        self.is_stopped = False  # nor this
         self._journal_end = journal_end
         self._tail = TAIL_RECORDS
         self._read_tail()

@@ -68,6 +68,11 @@ class CellHolder:
         return self.end is not None
 
     @property
+    def is_stopped(self) -> bool:
+        """A person has to look at it."""
+        return self.end is not None and self.end.how is End.STOPPED
+
+    @property
     def commit(self) -> Commit | None:
         """The last one that is known to stand in the journal."""
         return None if self._cell is None else self._cell.journal.commit

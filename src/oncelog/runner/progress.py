@@ -4,9 +4,10 @@ import logging
 from collections import deque
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from oncelog.clock import monotonic_s, wall_s
+from oncelog.flow.actions import LATE
 from oncelog.runner.elsewhere import CellElsewhere
 from oncelog.runner.holder import CellHolder
 
@@ -16,8 +17,25 @@ KEPT: Final = 100
 LINE_EVERY_S: Final = 60.0
 
 
+class CellProgress(NamedTuple):
+    """A cell, by its last commit that is known here."""
+
+    stage: str
+    cell: int
+    records: int  # taken since this process began to look at it
+    lag: int | None  # None: not known here, as where another process holds it
+    commits: int  # since the flow began, as are the next two
+    written: int
+    late: int
+    watermark_ms: int  # -1: none yet
+    state: int  # entries; 0 where another process holds it
+    lives: int  # of a holder in this process
+    is_stopped: bool  # a person has to look at it
+
+
 class Progress:
     def __init__(self, flow: str) -> None:
+        self.cells: Sequence[CellProgress] = ()  # as they were when they were looked at last
         self.recent: deque[dict[str, Any]] = deque(maxlen=KEPT)
         self._about: dict[str, Any] = {"name": flow}
         self._since_s = self._line_s = monotonic_s()
@@ -30,7 +48,9 @@ class Progress:
 
     def look(self, holders: Mapping[str, Sequence[CellHolder | CellElsewhere]]) -> None:
         now_s = monotonic_s()
-        stages = {stage: self._stage(each) for stage, each in holders.items()}
+        cells = {stage: [_cell(stage, each) for each in every] for stage, every in holders.items()}
+        stages = {stage: _sums(each) for stage, each in cells.items()}
+        self.cells = [each for every in cells.values() for each in every]
         taken = sum(stage["records"] for stage in stages.values())
         since_s = max(now_s - self._since_s, 0.001)
         rows, self._records, self._since_s = taken - self._records, taken, now_s
@@ -47,27 +67,6 @@ class Progress:
             self._line_s = now_s
             _log.info("%s", self.line)
 
-    def _stage(self, holders: Sequence[CellHolder | CellElsewhere]) -> dict[str, Any]:
-        records = lag = commits = 0
-        is_lag_known = True
-        for holder in holders:
-            commit = holder.commit
-            commits += 0 if commit is None else commit.number
-            for index, began_at in enumerate(holder.began_at):
-                position = began_at if commit is None else commit.inputs[index].next_offset
-                records += position - began_at
-                end = holder.high_watermark(index)
-                is_lag_known = is_lag_known and end >= 0
-                lag += max(0, end - position)
-        return {
-            "cells": len(holders),
-            "records": records,
-            "lag": lag if is_lag_known else None,
-            "commits": commits,
-            "state": sum(holder.state_entries for holder in holders),
-            "lives": sum(holder.lives for holder in holders),
-        }
-
     @property
     def line(self) -> str:
         """Of the last look, in words."""
@@ -82,3 +81,42 @@ class Progress:
         ]
         name = f"{last['name']} (paused)" if self.is_paused else last["name"]
         return f"flow {name}: {last['processedRowsPerSecond']:,.0f} records/s; " + "; ".join(parts)
+
+
+def _cell(stage: str, holder: CellHolder | CellElsewhere) -> CellProgress:
+    commit, records, lag = holder.commit, 0, 0
+    is_lag_known = True
+    for index, began_at in enumerate(holder.began_at):
+        position = began_at if commit is None else commit.inputs[index].next_offset
+        records += position - began_at
+        end = holder.high_watermark(index)
+        is_lag_known = is_lag_known and end >= 0
+        lag += max(0, end - position)
+    return CellProgress(
+        stage,
+        holder.stage.cell,
+        records,
+        lag if is_lag_known else None,
+        0 if commit is None else commit.number,
+        0 if commit is None else sum(each.filled for each in commit.outputs),
+        0 if commit is None else int(commit.metrics.get(LATE, 0)),
+        -1 if commit is None else commit.watermark_ms,
+        holder.state_entries,
+        holder.lives,
+        holder.is_stopped,
+    )
+
+
+def _sums(cells: Sequence[CellProgress]) -> dict[str, Any]:
+    lags = [each.lag for each in cells if each.lag is not None]
+    return {
+        "cells": len(cells),
+        "records": sum(each.records for each in cells),
+        "lag": sum(lags) if len(lags) == len(cells) else None,
+        "commits": sum(each.commits for each in cells),
+        "written": sum(each.written for each in cells),
+        "late": sum(each.late for each in cells),
+        "state": sum(each.state for each in cells),
+        "lives": sum(each.lives for each in cells),
+        "watermark": min((each.watermark_ms for each in cells), default=-1),
+    }

@@ -4,7 +4,7 @@ import asyncio
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, Protocol
 
@@ -15,7 +15,7 @@ from oncelog.flow.program import Program
 from oncelog.runner.agreeing import Agreed
 from oncelog.runner.engine import Engine
 from oncelog.runner.layout import Layout
-from oncelog.runner.progress import Progress
+from oncelog.runner.progress import CellProgress, Progress
 from oncelog.runner.sharing import SharingEngine
 from oncelog.waiting import until_set
 
@@ -120,6 +120,15 @@ class Run:
     def recent_progress(self) -> list[dict[str, Any]]:
         """A look each second, the last hundred of them."""
         return list(self._engine.progress.recent)
+
+    @property
+    def cells(self) -> Sequence[CellProgress]:
+        """Each of them as it was at the last look; of a run with `share` those of other processes, too."""
+        return self._engine.progress.cells
+
+    @property
+    def is_paused(self) -> bool:
+        return self._engine.progress.is_paused
 
     def exception(self) -> FlowFailed | None:
         """Which of its cells have stopped so far that nobody asked to, and why; the others go on. None where all is

@@ -3,45 +3,18 @@
 Text is made family by family in an iterator: a server with ten thousand partitions serves others in between.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable, Iterator
 
 from oncelog.server.api import apis
 from oncelog.server.broker import Broker
+from oncelog.server.metrics_text import Family, Sample, labels, lines_of
 from oncelog.server.process import PROCESS
 from oncelog.server.topics import Partition, Topic
 
-Sample = tuple[str, float] | None  # the labels as text, and the value; None for a look that found nothing to tell
-Labels = str
-
-_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
-
-
-@dataclass(frozen=True, slots=True)
-class Family:
-    name: str
-    kind: Literal["counter", "gauge"]
-    help: str
-    samples: Callable[[Broker], Iterable[Sample]]
-
 
 def exposition(broker: Broker) -> Iterator[str]:
-    """Lines of text. They are read from a living server: each line is true, two lines may be a moment apart. An empty
-    one is the moment in which others may be served, also where very many groups have nothing to tell."""
-    for family in FAMILIES:
-        yield f"# HELP {family.name} {family.help}\n# TYPE {family.name} {family.kind}\n"
-        for sample in family.samples(broker):
-            yield "" if sample is None else f"{family.name}{sample[0]} {_number(sample[1])}\n"
-
-
-def labels(**pairs: object) -> Labels:
-    inside = ",".join(f'{name}="{str(value).translate(_ESCAPES)}"' for name, value in pairs.items())
-    return f"{{{inside}}}"
-
-
-def _number(value: float) -> str:
-    return str(int(value)) if value == int(value) else repr(value)
+    """They are read from a living server: each line is true, two lines may be a moment apart."""
+    return lines_of(FAMILIES, broker)
 
 
 # The server
@@ -168,13 +141,13 @@ def _sum_of_commits(column: int) -> Callable[[Broker], Iterator[Sample]]:
     return samples
 
 
-def _process_family(name: str, is_counter: bool, text: str, value: Callable[[], float]) -> Family:
+def _process_family(name: str, is_counter: bool, text: str, value: Callable[[], float]) -> Family[Broker]:
     return Family(name, "counter" if is_counter else "gauge", text, lambda broker: [("", value())])
 
 
 _OFFSET, _LAG = 2, 3
 
-FAMILIES = (
+FAMILIES: tuple[Family[Broker], ...] = (
     Family("kafka_brokers", "gauge", "Number of brokers.", _brokers),
     Family("kafka_broker_info", "gauge", "Where clients reach this node; the value says nothing.", _broker_info),
     Family("kafka_topic_partitions", "gauge", "Number of partitions of this topic.", _topic_partitions),

@@ -14,7 +14,7 @@ those of kafka_exporter, so that its dashboards and alerts work as they are. Our
 
 What producers were told is counted by topic since the start of the server, and a topic for which there is nothing to
 tell is left out. Text is made as fast as a scraper takes it; a scrape that takes longer than ten seconds is cut, and at
-most sixteen run at a time.
+most sixteen run at a time. A running flow has [metrics of its own](flow.md#metrics).
 """
 
 LABELS = {

@@ -1,0 +1,88 @@
+"""What a running flow tells a scraper."""
+
+import re
+import signal
+import socket
+from pathlib import Path
+from urllib.request import urlopen
+
+from oncelog.embedded import Server
+from tests.cli.running import Oncelog, ended
+from tests.repo.tree import ROOT
+from tests.runner.flows import Billing
+from tests.runner.test_commands import Written
+from tests.runner.test_commands import written as written
+from tests.server.test_metrics import Samples, parse
+from tests.waiting import until
+
+FLOW = "oncelog_flow_"
+
+
+def scraped(address: str) -> str:
+    with urlopen(f"http://{address}/metrics", timeout=30) as answer:
+        return str(answer.read().decode())
+
+
+def total(samples: Samples, name: str, stage: str) -> float:
+    return sum(
+        value for (family, pairs), value in samples.items() if family == FLOW + name and dict(pairs)["stage"] == stage
+    )
+
+
+def test_how_far_each_cell_is_what_it_wrote_and_which_one_stopped(
+    own_server: Server, topic: str, written: Written
+) -> None:
+    billing = Billing(topic, own_server.bootstrap_servers)
+    billing.make_topics()
+    behind = billing.between.name
+    process = Oncelog(billing.servers).start("flow run", written(billing), "--metrics", "127.0.0.1:0")
+    try:
+        assert process.stderr is not None
+        address = next(line for line in process.stderr if b"metrics on" in line).decode().split()[-1]
+        billing.send(range(40))
+        until(lambda: total(parse(scraped(address)), "written_total", behind) == 40, "40 sums told")
+        text = scraped(address)
+        found = parse(text)
+        billing.send_raw("o1", b"no order")
+        until(lambda: total(parse(scraped(address)), "stopped", "orders") == 1, "the stop of a cell")
+        process.send_signal(signal.SIGTERM)
+        assert ended(process).code == 1, "a cell has stopped"
+    finally:
+        process.kill()
+    for stage, cells in (("orders", 2), (behind, 3)):
+        assert total(found, "records_total", stage) == total(found, "written_total", stage) == 40
+        assert total(found, "lag", stage) == total(found, "stopped", stage) == 0
+        assert total(found, "lives_total", stage) == cells and total(found, "commits_total", stage) >= 1
+    assert total(found, "state_entries", behind) == billing.customers
+    assert found[f"{FLOW}paused", (("flow", billing.name),)] == 0
+    families = dict(re.findall(r"# TYPE (\S+) (\S+)", text))
+    assert len(found) <= 2 + (len(families) - 2) * 5, "a line for each cell, and no more"
+    page = Path(ROOT, "docs", "flow.md").read_text()
+    told = dict(re.findall(r"# HELP (\S+) (.+)", text))
+    assert told and all(f"| `{name}` | {families[name]} | {said} |" in page for name, said in told.items())
+
+
+def test_an_address_that_is_taken_ends_the_flow(own_server: Server, topic: str, written: Written) -> None:
+    billing = Billing(topic, own_server.bootstrap_servers)
+    billing.make_topics()
+    oncelog = Oncelog(billing.servers)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        said = oncelog.run("flow run", written(billing), "--metrics", address)
+    assert said.code == 1 and f"--metrics {address} cannot be listened on" in said.err
+    told = oncelog("flow describe", billing.name, "-J").json
+    assert all(cell["holder"]["has_left"] for stage in told["stages"] for cell in stage["cells"])
+    assert "expected HOST:PORT" in oncelog.run("flow run", written(billing), "--metrics", "here").err
+
+
+def test_a_run_in_python_has_the_same(own_server: Server, topic: str) -> None:
+    billing = Billing(topic, own_server.bootstrap_servers)
+    billing.make_topics()
+    run = billing.flow().start(billing.properties)
+    billing.send(range(10))
+    billing.wait_for(10)
+    run.stop()
+    cells = [each for each in run.cells if each.stage == billing.between.name]
+    assert len(cells) == 3 and sum(each.written for each in cells) == sum(each.records for each in cells) == 10
+    stages = run.last_progress and run.last_progress["stages"]
+    assert stages and stages[billing.between.name]["written"] == 10 and not run.is_paused
