@@ -80,6 +80,35 @@ def test_what_compaction_could_take_from_under_a_flow_is_told(
     assert not caplog.messages
 
 
+def test_a_table_whose_rows_may_go(billing: Billing, caplog: pytest.LogCaptureFixture) -> None:
+    billing.make_topics()
+    flow = Flow(billing.name, version="1")
+    table = Topic(f"{billing.name}-table", text, json_of(Owed), partitions=2)
+    make_topic(billing.servers, table.name, 2)
+    flow.read(billing.orders).join(flow.table(table), lambda order, owed: owed).write(billing.sums)
+    caplog.set_level("WARNING", "oncelog.flow")
+    flow.run(billing.properties, until="end")
+    assert [said.partition(":")[0] for said in caplog.messages] == [
+        f"topic {table.name} is read as a table and has cleanup.policy=delete"
+    ]
+    caplog.clear()
+    set_config(billing, table.name, "cleanup.policy", "compact")
+    flow.run(billing.properties, until="end")
+    assert not caplog.messages
+    set_config(billing, table.name, "delete.retention.ms", "60000")
+    flow.run(billing.properties, until="end")
+    assert "has delete.retention.ms=60000: a flow that stands still for longer keeps rows" in caplog.text
+
+
+def test_a_table_that_the_flow_writes_itself(billing: Billing) -> None:
+    flow = Flow(billing.name, version="1")
+    table = flow.table(billing.sums)
+    flow.read(billing.orders).join(table, lambda order, owed: owed).write(billing.sums)
+    assert refused(flow, billing.properties) == (
+        f"flow {billing.name} writes topic {billing.sums.name} and reads it as a table. Join with it in another flow"
+    )
+
+
 def set_config(billing: Billing, topic: str, name: str, value: str) -> None:
     resource = ConfigResource(ResourceType.TOPIC, topic, [AlterConfig(name, value)])
     with AdminClient(billing.properties) as admin:

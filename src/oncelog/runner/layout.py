@@ -44,7 +44,7 @@ class StageLayout:
                 Input(
                     branch.source.name,
                     ids.id_of(branch.source.name),
-                    ids.log_starts.get((branch.source.name, cell), 0),
+                    (ids.begins if branch.is_table else ids.log_starts).get((branch.source.name, cell), 0),
                     wait_ms=branch.wait_ms,
                     is_derived=branch.is_derived,
                     is_table=branch.is_table,
@@ -63,7 +63,8 @@ class TopicIds:
     """What a cluster says of topics."""
 
     ids: dict[str, str] = field(default_factory=dict)
-    log_starts: dict[tuple[str, int], int] = field(default_factory=dict)
+    log_starts: dict[tuple[str, int], int] = field(default_factory=dict)  # or where inputs begin that begin later
+    begins: dict[tuple[str, int], int] = field(default_factory=dict)  # where tables do: all rows count
 
     def id_of(self, topic: str) -> str:
         return self.ids.get(topic, "")
@@ -82,7 +83,7 @@ class TopicIds:
             for topic, offsets in starts.items()
             for cell, offset in enumerate(offsets)
         }
-        return TopicIds(self.ids, self.log_starts | later)
+        return TopicIds(self.ids, self.log_starts | later, self.begins)
 
 
 class Layout:
@@ -95,6 +96,8 @@ class Layout:
             StageLayout(part, f"{self.register}.{part.name}", program.tells_time(part)) for part in program.parts
         ]
         self.partitions: dict[str, int] = {}  # of every topic of users'
+        every = [branch for stage in self.stages for branch in stage.part.inputs]
+        self.tables = {branch.source.name for branch in every if branch.is_table}
         self._check()
         fed = {sink.name for stage in self.stages for sink in stage.part.sinks}
         read = {name for stage in self.stages for name in stage.inputs}
@@ -130,6 +133,11 @@ class Layout:
         if "." in self.flow:
             raise FlowRefused(f"flow {self.flow}: a dot stands before the name of a stage. Give the flow another name")
         for stage in self.stages:
+            own = next((sink.name for sink in stage.part.sinks if sink.name in self.tables), None)
+            if own is not None:
+                raise FlowRefused(
+                    f"flow {self.flow} writes topic {own} and reads it as a table. Join with it in another flow"
+                )
             if len(stage.journal) > MOST_LETTERS:
                 raise FlowRefused(
                     f"the name of topic {stage.journal} is longer than {MOST_LETTERS} letters: shorten it"

@@ -79,8 +79,7 @@ async def ready(cluster: Cluster, layout: Layout) -> Found:
         )
     metadata = await brokers.refresh(names)
     ids = {name: str(metadata.topics[name].topic_id or "") for name in names}
-    outputs = layout.between | layout.targets
-    commit_bytes = await _check_configs(cluster, journals, outputs, forget_after_ms, len(missing) < len(names))
+    commit_bytes = await _check_configs(cluster, journals, layout, forget_after_ms, len(missing) < len(names))
     positions = max(sum(sink.partitions for sink in stage.part.sinks) for stage in layout.stages)
     room = commit_bytes - COMMIT_RECORD_BYTES - positions * POSITION_BYTES
     if room <= 0:
@@ -88,7 +87,7 @@ async def ready(cluster: Cluster, layout: Layout) -> Found:
             f"a commit of flow {layout.flow} may have {commit_bytes} bytes, and names {positions} output partitions. "
             "Raise max.message.bytes of its journals"
         )
-    return Found(TopicIds(ids, starts), forget_after_ms, room)
+    return Found(TopicIds(ids, starts, starts), forget_after_ms, room)
 
 
 async def memory_ms(cluster: Cluster) -> int:
@@ -183,22 +182,25 @@ async def _create(cluster: Cluster, topic: NewTopic) -> KafkaException | None:
 
 
 async def _check_configs(
-    cluster: Cluster, journals: dict[str, int], outputs: Iterable[str], forget_after_ms: int, may_be_others: bool
+    cluster: Cluster, journals: dict[str, int], layout: Layout, forget_after_ms: int, may_be_others: bool
 ) -> int:
-    """That journals keep what is written, as far as we may know, and outputs what a replay compares with. How large a
-    commit may be."""
-    resources = [ConfigResource(ResourceType.TOPIC, name) for name in (*journals, *outputs)]
+    """That journals keep what is written, as far as we may know, outputs what a replay compares with, and tables their
+    rows. How large a commit may be."""
+    names = {*journals, *layout.between, *layout.targets, *layout.tables}
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in sorted(names)]
     found = await describe_configs(cluster.brokers, resources, Timeouts(MAKING_MS))
     sizes = [MOST_BATCH_BYTES]
     for resource, entries in found.items():
         if isinstance(entries, KafkaException):
             if entries.error.code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 raise entries
-            sizes.append(1_000_000)
+            if resource.name in journals:
+                sizes.append(1_000_000)
             continue
         configs = {name: entry.value or "" for name, entry in entries.items()}
         if resource.name not in journals:
-            _check_output(resource.name, configs)
+            check = _check_table if resource.name in layout.tables else _check_output
+            check(resource.name, configs)
             continue
         _check_journal(resource.name, configs)
         sizes.append(int(configs["max.message.bytes"] or 1_000_000))
@@ -224,6 +226,25 @@ def _check_journal(name: str, configs: Mapping[str, str]) -> None:
         _log.warning(
             "the journal %s has delete.retention.ms=%s: where a restore takes longer than that, state that was removed "
             "may come back. Set it to %s",
+            name,
+            tombstones_ms,
+            LEAST_TOMBSTONES_MS,
+        )
+
+
+def _check_table(name: str, configs: Mapping[str, str]) -> None:
+    policy, tombstones_ms = configs["cleanup.policy"], configs.get("delete.retention.ms")
+    if policy != "compact":
+        _log.warning(
+            "topic %s is read as a table and has cleanup.policy=%s: rows that retention takes are missing where "
+            "the flow begins anew. Set it to compact",
+            name,
+            policy,
+        )
+    elif tombstones_ms and int(tombstones_ms) < LEAST_TOMBSTONES_MS:
+        _log.warning(
+            "topic %s is read as a table and has delete.retention.ms=%s: a flow that stands still for longer keeps "
+            "rows that were deleted meanwhile. Set it above your longest outage: %s is a day",
             name,
             tombstones_ms,
             LEAST_TOMBSTONES_MS,
