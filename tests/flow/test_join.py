@@ -12,7 +12,8 @@ from oncelog.flow.description import Input, Limits
 from oncelog.flow.formats import Plan, Range
 from oncelog.flow.holding import Holding
 from oncelog.flow.journal import Journal
-from oncelog.flow.messages import EMPTY, Records
+from oncelog.flow.messages import EMPTY, Records, Unworkable
+from oncelog.flow.operations.join import SAMPLED, TableRows
 from oncelog.flow.planning import LOADED_MS, Source, plan_of
 from oncelog.flow.simulation import engine
 from oncelog.flow.simulation.duties import LIMITS
@@ -269,6 +270,22 @@ def test_other_numbers_of_partitions_and_other_keys_are_refused() -> None:
         stream.join(flow.table(replace(customers, key=json_of(str)), name="2"), rank)
     with pytest.raises(ValueError, match="join with 3 stands behind something that is told at commits"):
         stream.count("n").join(flow.table(customers, name="3"), lambda count, row: rank(Order(count), row))
+
+
+def test_keys_of_another_partitioner_stop_the_cell() -> None:
+    here = [name for name in map(str, range(200)) if customers.partition_of(name.encode()) == 0][:SAMPLED]
+    there = next(name for name in map(str, range(200)) if customers.partition_of(name.encode()) == 1)
+    keys = [name.encode() for name in here]
+    for first, other in (("keys", "stream_keys"), ("stream_keys", "keys")):
+        rows = TableRows("customers", customers.value, None, 0, 2)
+        for key in [*keys, keys[0]]:
+            rows.look_at(key, getattr(rows, first))
+        with pytest.raises(Unworkable, match=rf"would place the key b'{there}' of the other side elsewhere"):
+            rows.look_at(there.encode(), getattr(rows, other))
+    rows = TableRows("customers", customers.value, None, 0, 2)
+    for key in (*keys[1:], there.encode()):  # by another partitioner, on both sides
+        rows.look_at(key, rows.keys)
+        rows.look_at(key, rows.stream_keys)
 
 
 def test_a_table_that_nothing_is_written_of_is_no_input() -> None:

@@ -354,7 +354,9 @@ class Stream(Generic[K, V]):
                     f"{what}: keys of {source.name} are written as {source.key.name} and those of {of_table.name} as "
                     f"{of_table.key.name}, so they would never be equal. Write both in one way (`through`)"
                 )
-        return self._then(joined(table.name, of_table.value, function, is_left=left), table=table.branch)
+        return self._then(
+            joined(table.name, of_table.value, of_table.partitions, function, is_left=left), table=table.branch
+        )
 
     def through(self, topic: Topic[K2, V], key: Callable[[V], K2]) -> "Stream[K2, V]":
         """Records change partition by another key: here one stage ends and another begins."""
@@ -462,7 +464,7 @@ class Program:
         partition has `most` rows at most, which are state of its cell."""
         name = name or topic.name
         self.codecs.append(topic.key.name)
-        keeps = Node(kept(name, self.claim_state(name, topic.value), most))
+        keeps = Node(kept(name, self.claim_state(name, topic.value), topic.partitions, most))
         return Table(name, Branch(topic, (keeps,), otherwise=otherwise or self.otherwise, is_table=True))
 
     def begin(

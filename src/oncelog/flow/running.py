@@ -107,7 +107,7 @@ class PartWork(Work):
     """One for each life of a cell."""
 
     def __init__(self, part: Part, cell: int) -> None:
-        self._cell = cell
+        self.cell = cell
         self.key = b""
         self.time_ms = 0
         self.watermark_ms = -1
@@ -376,7 +376,7 @@ class PartWork(Work):
 
     def _emit(self, sink: Sink, *, is_held: bool) -> Push:
         topic, key_of, tells_source = sink.topic, sink.key, sink.tells_source
-        route = self._routes.setdefault((topic.name, is_held), Route(sink, self._cell, is_held=is_held))
+        route = self._routes.setdefault((topic.name, is_held), Route(sink, self.cell, is_held=is_held))
         encode_key, encode_value, takes_null = topic.key.encode, topic.value.encode, topic.value.takes_null
         trail = self.trail
 

@@ -55,6 +55,7 @@ class Context(Generic[K]):
 
 
 class Scope(Protocol):
+    cell: int
     key: bytes  # of the record, as it came
     time_ms: int
     watermark_ms: int
