@@ -1,10 +1,13 @@
 """How keys, values and states become bytes: typed, by msgspec."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar, cast, overload
 
 import msgspec
+from msgspec import inspect
+
+MARK: Final = "__msgspec_cache__"
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -82,9 +85,40 @@ def kind_of(codec: Codec[Any]) -> Any:
 
 
 def _decoder(kind: type[T]) -> Callable[[bytes], T]:
-    return msgspec.json.Decoder(kind).decode
+    decode = msgspec.json.Decoder(kind).decode
+    info_of(kind)
+    return decode
 
 
 def shape_of(kind: type[Any]) -> str:
     """What a change of its fields changes."""
-    return msgspec.json.encode(msgspec.json.schema(kind), order="deterministic").decode()
+    schema = msgspec.json.schema(kind)
+    info_of(kind)
+    return msgspec.json.encode(schema, order="deterministic").decode()
+
+
+def info_of(kind: Any) -> inspect.Type:
+    """What msgspec knows of a type, without a mark that it leaves in classes: what has one cannot be sent to another
+    process, as the classes of a script are where Spark's tasks do the work."""
+    found = inspect.type_info(kind)
+    for each in _classes(found, set()):
+        if MARK in vars(each):
+            delattr(each, MARK)
+    return found
+
+
+def _classes(found: object, seen: set[int]) -> Iterator[type[Any]]:
+    """Of users', at whatever depth of a type."""
+    if id(found) in seen:
+        return
+    seen.add(id(found))
+    if isinstance(found, tuple):
+        parts = found
+    elif isinstance(found, inspect.Type | inspect.Field):
+        parts = tuple(getattr(found, name) for name in found.__struct_fields__)
+    else:
+        parts = ()
+    if isinstance(kind := getattr(found, "cls", None), type):
+        yield kind
+    for part in parts:
+        yield from _classes(part, seen)

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec import inspect
 
-from oncelog.flow.codecs import raw, text
+from oncelog.flow.codecs import info_of, raw, text
 from oncelog.flow.holding import HOUR_MS
 from oncelog.flow.messages import HourRows, Records, Unworkable
 from oncelog.flow.scope import Scope
@@ -61,14 +61,14 @@ class Shape:
 
     def __init__(self, kind: Any, key: str) -> None:
         """`key`: the name of the codec of the keys."""
-        about = inspect.type_info(kind)
+        found = info_of(kind)
         self.is_bytes = kind is bytes and key == raw.name
         self._fields: list[tuple[str, str, Column]] = []
-        if isinstance(about, inspect.DataclassType | inspect.StructType):
+        if isinstance(found, inspect.DataclassType | inspect.StructType):
             self._fields = [
-                (each.name, each.encode_name, _column(each.type, each.encode_name)) for each in about.fields
+                (each.name, each.encode_name, _column(each.type, each.encode_name)) for each in found.fields
             ]
-        self._value = _column(about, "value") if not self._fields else None
+        self._value = _column(found, "value") if not self._fields else None
         names = [name for _, name, _ in self._fields] or ["value"]
         place = PLACE if not self._fields else tuple(f"kafka_{name}" for name in PLACE)
         taken = {"hour", *place} & set(names)

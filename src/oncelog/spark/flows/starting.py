@@ -1,12 +1,18 @@
 """How a flow is begun on Spark."""
 
+import copyreg
 from collections.abc import Mapping
+from dataclasses import MISSING
 from typing import Any
 
 from oncelog.flow.errors import FlowRefused
 from oncelog.flow.program import Program
 from oncelog.runner.run import Run, has_end
 from oncelog.spark.flows.driving import TENURE_S, SparkEngine, slots_for
+
+# The classes of a script are sent to tasks by value, and with them what says that a field has no default. It must
+# arrive as what it is: a copy would be taken for a default.
+copyreg.pickle(type(MISSING), lambda _: "MISSING")
 
 
 def start(
