@@ -83,6 +83,21 @@ class Flow(Program):
         started: Run = import_module(room).start(self, properties, until=until, run_id=run_id, **options)
         return started
 
+    def stream(
+        self,
+        properties: Mapping[str, Any],
+        *,
+        spark: Any,
+        until: str | None = None,
+        run_id: str | None = None,
+        **options: Any,
+    ) -> Any:
+        """On Spark as a real StreamingQuery, which this returns: a batch is a tenancy (`tenure=`, 60 seconds), with
+        `until="end"` the only one, by `availableNow`. `start` with a session serves those who need no query better."""
+        return import_module("oncelog.spark.flows").stream(
+            self, properties, spark=spark, until=until, run_id=run_id, **options
+        )
+
     def backfill(
         self,
         name: str,

@@ -1,5 +1,6 @@
-"""Flows on Spark: `flow.run(properties, spark=session)` leads here."""
+"""Flows on Spark: `flow.run(properties, spark=session)` and `flow.stream` lead here."""
 
 from oncelog.spark.flows.starting import start
+from oncelog.spark.flows.streaming import stream
 
-__all__ = ["start"]
+__all__ = ["start", "stream"]

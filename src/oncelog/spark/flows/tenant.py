@@ -41,6 +41,11 @@ class Tenant:
     start: str
 
     def __call__(self, _: int) -> str:
+        outcome, _stages = self.hold()
+        return json.dumps(outcome)
+
+    def hold(self) -> tuple[Outcome, dict[str, Any]]:
+        """What came of it, and how far each stage got meanwhile."""
         if self.yields_until_s:
             load_loops()  # while the one before it is at work
         tenancy = Tenancy(self.started_ms, self.attempt * MOST_TRIES + _tries())
@@ -56,7 +61,8 @@ class Tenant:
             failed = None  # the driver has begun another one meanwhile, which goes on
         elif failed is not None and newest is None and not engine.stopped:
             raise failed  # Spark tries again; where another driver has the flow, it would do so for nothing
-        return json.dumps(Outcome(engine.is_complete, engine.stopped, str(failed or "")))
+        last = run.last_progress or {"stages": {}}
+        return Outcome(engine.is_complete, engine.stopped, str(failed or "")), last["stages"]
 
 
 def _tries() -> int:
