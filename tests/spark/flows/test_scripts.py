@@ -1,15 +1,19 @@
 """What a script defines, its classes too, is sent to Spark's tasks by value."""
 
 import pickle
+import subprocess
+import sys
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
+from threading import Lock
 from typing import Any, NamedTuple
 
 import pytest
 
-import oncelog.spark.flows  # noqa: F401  as where a flow is started on Spark
-from oncelog.flow import Context, Flow, Topic, json_of, text
+import oncelog.spark.flows
+from oncelog.flow import Context, Flow, FlowRefused, Topic, json_of, text
+from tests.repo.tree import ROOT
 
 
 def sent_over(program: Flow) -> Flow:
@@ -52,3 +56,27 @@ def test_a_flow_arrives_with_its_classes(tmp_path: Path) -> None:
     assert (value.lines[0].place.row, value.notes) == (1, [])
     with pytest.raises(ValueError, match="missing required field `lines`"):
         codec.decode(b"{}")
+
+
+def test_what_cannot_be_sent_is_refused_at_once() -> None:
+    lock = Lock()
+
+    def locked(line: str) -> str:
+        with lock:
+            return line
+
+    lines, seen = Topic("lines", text, text), Topic("seen", text, text)
+    flow = Flow("f", version="1")
+    flow.read(lines).map(locked).write(seen)
+    with pytest.raises(FlowRefused, match=r"flow f cannot be sent to Spark's tasks: .*lock.* Let its functions make"):
+        oncelog.spark.flows.start(flow, {"bootstrap.servers": "nowhere:1"}, spark=None, tasks=1)
+
+
+@pytest.mark.thorough
+def test_a_script_runs_in_sparks_tasks() -> None:
+    command = [sys.executable, str(ROOT / "examples/flows/timers.py"), "--spark"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+    assert sorted(done.stdout.splitlines()) == [
+        "reminders.reminders: bert Reminder(amount=7)",
+        "reminders.reminders: carla Reminder(amount=1)",
+    ], done.stderr

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import MISSING
 from typing import Any
 
+from pyspark import cloudpickle
+
 from oncelog.flow.errors import FlowRefused
 from oncelog.flow.program import Program
 from oncelog.runner.run import Run, has_end
@@ -27,6 +29,13 @@ def start(
 ) -> Run:
     if tasks is not None and tasks < 1:
         raise FlowRefused(f"flow {program.name}: tasks={tasks} holds no cell. Say 1 or more")
+    try:
+        cloudpickle.dumps(program)
+    except Exception as error:
+        raise FlowRefused(
+            f"flow {program.name} cannot be sent to Spark's tasks: {error}. Let its functions make what they need "
+            "(connections, locks, clients) where they run"
+        ) from error
     engine = SparkEngine(
         program,
         properties,
