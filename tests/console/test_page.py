@@ -7,10 +7,12 @@ import pytest
 
 from oncelog.console.faults import Fault
 from oncelog.console.limits import WHOLE_BYTES
+from oncelog.flow import Flow, Topic, raw
 from tests.console.browser import DESKTOP, PHONE, Browser, chromium
 from tests.console.served import Served
 from tests.console.stage import SCRIPT, Stage
 from tests.peers.jars import MissingPeer, need_or_skip
+from tests.runner.flows import make_topic
 
 SINK = "oncelog.sink.orders-by-customer"
 # Where to go, the heading that is there, and something that only the answered view says.
@@ -28,6 +30,8 @@ VIEWS = {
     "group?group=billing": ("billing", "Nobody is in it"),
     "spark": ("Spark queries", "orders-by-customer"),
     f"sink?topic={SINK}": ("orders-by-customer", "totals/3: 6,000"),
+    "flows": ("Flows", "invoices"),
+    "flow?topic=oncelog.flow.invoices": ("invoices", "left"),
     "faults": ("Faults", "kill -9"),
     "topic?topic=nowhere": ("Not there", "no such topic"),
 }
@@ -49,6 +53,11 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         stage.sink()
         stage.group("billing", "orders", {partition: 30 - partition for partition in range(6)})
         stage.close()
+        make_topic(f"127.0.0.1:{server.port}", "bills", 1)
+        make_topic(f"127.0.0.1:{server.port}", "sums", 1)
+        invoices = Flow("invoices", version="1")
+        invoices.read(Topic("bills", raw, raw)).write(Topic("sums", raw, raw))
+        invoices.run({"bootstrap.servers": f"127.0.0.1:{server.port}"}, until="end")
         server.faults.add(Fault(at_ms=1_700_000_000_000, kind="server", words="kill -9 after 1,000 messages"))
         yield server
         assert "Traceback" not in server.log_text(), server.log_text()[-4000:]

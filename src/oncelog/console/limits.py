@@ -16,6 +16,9 @@ MOST_MEMBERS: Final = 100
 MOST_FAULTS: Final = 200
 MOST_OFFLINE: Final = 20
 MOST_SINKS: Final = 20  # of a table: each is a topic that is read
+MOST_FLOWS: Final = 20  # of a table: the register of each is read
+MOST_FLOW_CELLS: Final = 20  # of a table: the end of the journal of each is read
+MOST_REGISTER_BATCHES: Final = 2_000
 MOST_STATES_AND_MARKS: Final = 2_000  # records of a sink's topic that are looked back over
 MOST_STATE_BYTES: Final = 1 << 20  # of one of them: a thread that parses it lets nobody else work
 

@@ -1,9 +1,10 @@
 """The page's addresses: its files, and the views as JSON. Only GET; nothing can be changed from here."""
 
 import json
-from asyncio import Lock
+from asyncio import Lock, to_thread
 from collections.abc import Awaitable, Callable
 from hashlib import sha256
+from importlib import import_module
 from importlib.resources import files
 from typing import Any, Final
 
@@ -48,6 +49,19 @@ def _views(broker: Broker, faults: Faults) -> dict[str, View]:
     async def overview_now(query: Query) -> dict[str, Any]:
         return await overview.overview(broker, faults)
 
+    def of_flows(name: str) -> View:
+        """Imported when it is first asked for: the page is there without the extra [flow]."""
+
+        async def view(query: Query) -> dict[str, Any]:
+            try:
+                module = await to_thread(import_module, "oncelog.console.flows")
+            except ImportError as missing:
+                raise Refused(501, str(missing)) from missing
+            found: dict[str, Any] = await getattr(module, name)(broker, query)
+            return found
+
+        return view
+
     return {
         "/api/overview": overview_now,
         "/api/topics": on_broker(topics.topics_view),
@@ -60,6 +74,8 @@ def _views(broker: Broker, faults: Faults) -> dict[str, View]:
         "/api/group": on_broker(groups.group_view),
         "/api/sinks": on_broker(sinks.sinks_view),
         "/api/sink": on_broker(sinks.sink_view),
+        "/api/flows": of_flows("flows_view"),
+        "/api/flow": of_flows("flow_view"),
         "/api/faults": faults_now,
     }
 
