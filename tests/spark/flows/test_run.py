@@ -90,6 +90,17 @@ def test_a_task_that_lost_its_cells_is_not_tried_again(billing: Billing, later_m
 
 
 @pytest.mark.thorough
+def test_a_backfill_runs_in_sparks_tasks(spark: Any, billing: Billing) -> None:
+    billing.send(range(500))
+    again = Billing(billing.name, billing.servers)
+    again.sums = replace(billing.sums, name=f"{billing.name}-again")
+    again.make_topics(again.sums)
+    billing.flow().backfill("may", billing.properties, into={billing.sums: again.sums}, spark=spark)
+    again.check(500)
+    assert billing.count() == 0
+
+
+@pytest.mark.thorough
 def test_killed_workers_repeat_nothing(spark: Any, billing: Billing) -> None:
     run = billing.flow().start(billing.properties, spark=spark, tenure=60)
     sent = 0
