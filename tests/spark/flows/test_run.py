@@ -81,9 +81,11 @@ def test_a_task_that_lost_its_cells_is_not_tried_again(billing: Billing, later_m
     with ThreadPoolExecutor(1) as beside:
         outcome = beside.submit(first, 0)
         billing.wait_for(20)
-        second = replace(first, started_ms=1_000 + later_ms, attempt=2, until_s=wall_s() + 3)
+        second = replace(first, started_ms=1_000 + later_ms, attempt=2, until_end=True)
         second(0)
+        billing.send(range(20, 40))  # which the first one takes and cannot commit
         is_complete, stopped, why = json.loads(outcome.result())
+    assert wall_s() < until_s
     assert (is_complete, stopped) == (False, [])
     assert failure in why
     assert bool(why) is bool(failure)
