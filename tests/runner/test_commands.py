@@ -67,7 +67,10 @@ def test_a_flow_is_run_to_its_end_listed_and_described(billing: Billing, written
     assert sum(cell["state_entries"] for cell in second["cells"]) == billing.customers
     assert sum(each["slots"] for cell in second["cells"] for each in cell["outputs"]) == 40
     assert all(cell["holder"]["has_left"] and not cell["holder"]["may_be_at_work"] for cell in first["cells"])
-    assert all(line.split()[-1] == "left" for line in oncelog("flow describe", billing.name).lines[1:6])
+    assert sum(cell["written"] for cell in first["cells"]) == 40 and not any(cell["late"] for cell in first["cells"])
+    head, *lines = oncelog("flow describe", billing.name).lines
+    assert all(line.split()[-2:] == [billing.flow().code, "left"] for line in lines[:5])
+    assert "WRITTEN" in head and "LATE" in head
 
 
 def test_who_is_at_work_is_described(own_server: Server, topic: str) -> None:

@@ -114,6 +114,8 @@ def moment(time_ms: int | None) -> str | None:
 
 
 def told_of_cell(look: "CellLook") -> dict[str, Any]:
+    from oncelog.flow.actions import LATE
+
     journal = look.journal
     commit, taken = journal.commit, journal.take_over
     return {
@@ -141,6 +143,8 @@ def told_of_cell(look: "CellLook") -> dict[str, Any]:
         ],
         "state_entries": len(journal.state),
         "state_bytes": sum(len(key) + len(value) for key, value in journal.state.items()),
+        "written": sum(each.filled for each in commit.outputs) if commit else 0,
+        "late": int(commit.metrics.get(LATE, 0)) if commit else 0,
         "held": sum(len(each.keys) for each in journal.held),
         "metrics": dict(commit.metrics) if commit else {},
     }

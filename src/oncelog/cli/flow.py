@@ -33,7 +33,22 @@ if TYPE_CHECKING:
     from oncelog.runner.looking import Looking
 
 LIST_COLUMNS = ("flow", "stages", "cells", "order", "runs", "open_runs", "code")
-CELL_COLUMNS = ("stage", "cell", "input", "next_offset", "end", "lag", "commit", "watermark", "state", "held", "holder")
+CELL_COLUMNS = (
+    "stage",
+    "cell",
+    "input",
+    "next_offset",
+    "end",
+    "lag",
+    "commit",
+    "watermark",
+    "written",
+    "late",
+    "state",
+    "held",
+    "code",
+    "holder",
+)
 TRIAL_COLUMNS = (
     "stage",
     "cell",
@@ -161,8 +176,11 @@ def _rows(stage: dict[str, Any]) -> list[dict[str, Any]]:
             "lag": each["lag"],
             "commit": cell["commit"],
             "watermark": moment(cell["watermark_ms"]),
+            "written": cell["written"],
+            "late": cell["late"],
             "state": cell["state_entries"],
             "held": cell["held"],
+            "code": cell["code"],
             "holder": _holder(cell["holder"]),
         }
         for cell in stage["cells"]
