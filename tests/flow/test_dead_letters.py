@@ -1,11 +1,14 @@
 """Records that cannot be worked on: they go to a topic of their own, whole, or the cell stops and says what to do."""
 
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
+from typing import Any
 
 import pytest
 
-from oncelog.flow import Context, Dead, Flow, Stopped, Topic, json_of, optional, text
+from oncelog.flow import Context, Dead, Flow, Stopped, Topic, json_of, optional, raw, text
 from oncelog.flow.topics import Sent
 
 
@@ -99,6 +102,23 @@ def test_without_one_the_cell_stops_and_says_what_to_do(broken: Sent, says: str)
     )
     with pytest.raises(Stopped, match=words):
         summing().simulate([BROKEN[0], broken])
+
+
+@pytest.mark.parametrize(
+    ("function", "says"),
+    [
+        (lambda order: sys.exit(3), r"SystemExit: 3 \(test_dead_letters.py, line \d+\)"),
+        (lambda order: order.amount, "TypeError: 'int' object where bytes were expected"),
+    ],
+    ids=["exit", "no bytes"],
+)
+def test_a_function_that_ends_the_process_or_gives_no_bytes_stops_its_cell(
+    function: Callable[[Order], Any], says: str
+) -> None:
+    flow = Flow("f", version="1")
+    flow.read(orders).map(function).write(Topic("out", text, raw))
+    with pytest.raises(Stopped, match=f"the record at offset 0 of orders: {says}"):
+        flow.simulate([orders.sent("a", Order(1))])
 
 
 def test_a_null_value_is_none_where_that_was_said() -> None:

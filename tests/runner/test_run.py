@@ -9,10 +9,10 @@ import pytest
 from oncelog.chaos.life import Life
 from oncelog.client import Consumer, TopicPartition
 from oncelog.embedded import Server
-from oncelog.flow import FlowFailed
+from oncelog.flow import Flow, FlowFailed
 from oncelog.flow.formats import GOODBYE
 from tests.repo.tree import ROOT
-from tests.runner.flows import Billing, everything
+from tests.runner.flows import Billing, Order, Owed, everything
 from tests.waiting import until
 
 STOPS_WITHIN_S = 3.0
@@ -100,6 +100,18 @@ def test_a_record_that_cannot_be_worked_on_stops_its_cell_and_no_other(billing: 
     assert f"{billing.name}, stage orders, cell 0: the record at offset 0 of {billing.orders.name}" in str(failure)
     with pytest.raises(FlowFailed, match="stage orders, cell 0"):
         run.await_termination()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_run_whose_loop_is_stopped_under_it_has_failed(billing: Billing) -> None:
+    def interrupted(order: Order) -> Owed:
+        raise KeyboardInterrupt
+
+    billing.send([1])
+    flow = Flow(billing.name, version="1")
+    flow.read(billing.orders).map(interrupted).write(billing.sums)
+    with pytest.raises(FlowFailed, match="its loop was stopped under it"):
+        flow.run(billing.properties, until="end")
 
 
 def test_the_start_that_comes_later_has_the_flow(billing: Billing) -> None:

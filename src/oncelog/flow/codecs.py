@@ -39,8 +39,15 @@ class Optional(Codec[T]):
         return True
 
 
+def _as_bytes(value: bytes) -> bytes:
+    """`bytes(3)` are three zeros."""
+    if not isinstance(value, bytes):
+        raise TypeError(f"{type(value).__name__!r} object where bytes were expected")
+    return value
+
+
 text: Final[Codec[str]] = Codec("text", str.encode, bytes.decode)
-raw: Final[Codec[bytes]] = Codec("raw", bytes, bytes)
+raw: Final[Codec[bytes]] = Codec("raw", _as_bytes, bytes)
 
 
 def json_of(kind: type[T]) -> Codec[T]:

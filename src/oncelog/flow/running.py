@@ -26,9 +26,10 @@ MOST_KNOWN: Final = 100_000  # keys whose partition is
 MOST_ERROR: Final = 1_000  # letters of what an exception says
 TIMER: Final = b"timer@"  # in the place of a source
 COMMIT: Final = b"commit@"
+RAISED: Final = (Exception, SystemExit)  # by functions; `sys.exit` would stop the loop with all its cells
 
 
-def _line_of(error: Exception) -> str:
+def _line_of(error: BaseException) -> str:
     """Where the user's own code came to it; nothing where none was under way, as with a codec of ours."""
     at = error.__traceback__
     while at is not None and at.tb_frame.f_globals.get("__name__", "").partition(".")[0] == "oncelog":
@@ -171,7 +172,7 @@ class PartWork(Work):
                 changes |= states.changes()
         except Unworkable:
             raise
-        except Exception as error:
+        except RAISED as error:
             raise self._unworkable(error) from error
         routes = self._routes.values()
         outputs = {place: each for route in routes if not route.is_held for place, each in route.outputs()}
@@ -210,7 +211,7 @@ class PartWork(Work):
                     self.key, self._item = key, None if key is None else decode_key(key)  # type: ignore[assignment]
                     push(self._item, None if value is None else decode_value(value))
                 return
-            except Exception as error:
+            except RAISED as error:
                 self._bury(error, 0)
 
     def _run_columns(self, columnar: Columnar, records: Records, takes_null: bool) -> bool:
@@ -219,7 +220,7 @@ class PartWork(Work):
             return False
         try:
             columnar.run(records)
-        except Exception:
+        except RAISED:
             for states in self._states.values():
                 states.undo()
             return False
@@ -239,7 +240,7 @@ class PartWork(Work):
                 for self.key, total in totals.told(changes):
                     self._item = totals.decode_key(self.key)
                     then(self._item, total)
-        except Exception as error:
+        except RAISED as error:
             raise self._unworkable(error) from error
         return {place: each for route in self._routes.values() for place, each in route.outputs()}
 
@@ -249,10 +250,10 @@ class PartWork(Work):
         behind = len(self.trail or ())
         try:
             work()
-        except Exception as error:
+        except RAISED as error:
             self._bury(error, behind)
 
-    def _bury(self, error: Exception, behind: int) -> None:
+    def _bury(self, error: BaseException, behind: int) -> None:
         """What was done since then is taken back."""
         letters, trail = self._dead.get(self._branch), self.trail
         if letters is None or trail is None or self._source == TIMER or isinstance(error, Unworkable):
@@ -267,7 +268,7 @@ class PartWork(Work):
         letters.rows.append((self._records.keys[at], self._records.values[at], *headers))
         trail.append((letters.rows.pop,))
 
-    def _unworkable(self, error: Exception) -> Unworkable:
+    def _unworkable(self, error: BaseException) -> Unworkable:
         where = f"the record at offset {self.offset} of {self._branch.source.name}"
         remedy = "Mend the function or the codec, or give such records a topic of their own (`otherwise=Dead(...)`)"
         if self._source == TIMER:

@@ -84,6 +84,9 @@ class Run:
         except Exception as failure:
             self._exception = FlowFailed(f"flow {self.name}: {type(failure).__name__}: {failure}")
             self._exception.__cause__ = failure
+        except BaseException:
+            self._exception = FlowFailed(f"flow {self.name}: its loop was stopped under it. Start the flow again")
+            raise
         finally:
             self._ended.set()
 
