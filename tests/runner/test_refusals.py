@@ -58,6 +58,25 @@ def test_a_journal_of_somebody_else_s(billing: Billing) -> None:
     )
 
 
+def test_a_journal_that_somebody_removed_is_not_made_anew(billing: Billing) -> None:
+    """Its outputs would be written again, and counted twice behind it."""
+    billing.make_topics()
+    billing.send(range(20))
+    billing.flow().run(billing.properties, until="end")
+    journal = f"oncelog.flow.{billing.name}.orders"
+    with AdminClient(billing.properties) as admin:
+        admin.delete_topics([journal])[journal].result(30)
+    for _ in range(2):
+        assert f"flow {billing.name}: its journal {journal} is not there any more" in refused(
+            billing.flow(), billing.properties
+        )
+    billing.check(20)
+    asked = ["flow", "reset", billing.name, "-b", billing.servers]
+    subprocess.run([sys.executable, "-m", "oncelog", *asked], check=True, capture_output=True)
+    billing.flow().run(billing.properties, until="end")
+    assert len(billing.written()) == 40
+
+
 def test_what_compaction_could_take_from_under_a_flow_is_told(
     billing: Billing, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -51,6 +51,14 @@ class Agreement:
         )
         self._known = FlowRegister()
 
+    async def kept(self) -> set[str]:
+        """Journals that must be there: they are made before the register knows of their cells, and a reset removes
+        them."""
+        if await self._topic.exists():
+            self._known = await self._topic.read(self._known)
+        begun = {each.stage for each in self._known.stages} - self._known.resets.keys()
+        return {stage.journal for stage in self._layout.stages if stage.name in begun}
+
     async def begin(self, run_id: str | None, *, until_end: bool) -> Agreed:
         if not await self._topic.exists():
             await self._topic.create()

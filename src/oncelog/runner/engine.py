@@ -89,8 +89,8 @@ class Engine:
         try:
             self._open_places()
             await self._cluster.start()
-            found = await topics.ready(self._cluster, self.layout)
             self.agreement = Agreement(self._cluster, self.layout)
+            found = await topics.ready(self._cluster, self.layout, await self.agreement.kept())
             self.agreed = await self.agreement.begin(self._run_id, until_end=self._until_end)
             self.agreement.check_resets(found.ids)
         except BaseException:

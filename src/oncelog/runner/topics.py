@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -57,13 +57,20 @@ class Found:
     commit_bytes: int
 
 
-async def ready(cluster: Cluster, layout: Layout) -> Found:
-    """All topics are as they should be, made where they may be; or FlowRefused."""
+async def ready(cluster: Cluster, layout: Layout, kept: Collection[str]) -> Found:
+    """All topics are as they should be, made where they may be; or FlowRefused. `kept`: journals that are not made
+    anew."""
     brokers = cluster.brokers
     journals = {stage.journal: stage.cells for stage in layout.stages}
     names = [*layout.partitions, *journals]
-    counts = await _counts(cluster, names, layout.sources | layout.targets)
+    counts = await _counts(cluster, names, {*layout.sources, *layout.targets, *kept})
     missing = check_counts(layout, counts)
+    if lost := [name for name in missing if name in kept]:
+        raise FlowRefused(
+            f"flow {layout.flow}: its journal {', '.join(lost)} is not there any more, and with it what was read, "
+            "written and kept as state. Begun anew, the flow writes all of its outputs again: where that is meant, say "
+            f"`oncelog flow reset {layout.flow}` first"
+        )
     forget_after_ms = await memory_ms(cluster)
     wanted = wanted_topics(layout, forget_after_ms)
     for name in missing:
