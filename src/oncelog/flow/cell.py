@@ -77,6 +77,7 @@ class Cell(Holding):
         """What stands where this one would have sent."""
         self.now = now
         batches, self.being_read = self.being_read, []
+        self.waiting_bytes -= sum(len(batch.data) for batch in batches)
         replay = PartitionReplay(*place, sum(batch.record_count for batch in batches))
         for batch in batches:
             assert batch.place == place and isinstance(batch.payload, Outputs)
@@ -200,11 +201,12 @@ class Cell(Holding):
         if batch.place == self.stage.journal:
             happen(self, Event.STORED, action.base_offset, batch.max_timestamp_ms)
             return
-        self.waiting_bytes -= len(batch.data)
-        if action.was_in_doubt:
-            self.comparing.append((batch, action.base_offset))
-            if not self.being_read:
-                self._compare_next()
+        if not action.was_in_doubt:
+            self.waiting_bytes -= len(batch.data)
+            return
+        self.comparing.append((batch, action.base_offset))
+        if not self.being_read:
+            self._compare_next()
 
     def _compare_next(self) -> None:
         """All that follow each other are one question: what another holder sent may be a thousand small batches."""

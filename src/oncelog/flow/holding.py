@@ -121,7 +121,7 @@ class Holding:
         self.comparing: list[tuple[Batch, int]] = []  # found in the log, from where on
         self.being_read: list[Batch] = []  # of these, and read back now: batches of one place that follow each other
         self.run_records = limits.run_records
-        self.waiting_bytes = 0  # of outputs that are not acknowledged
+        self.waiting_bytes = 0  # of outputs that are not acknowledged, or not compared with what stands there
         self.changed_bytes = 0
         self.rows_bytes = 0  # of what the plan takes of tables, and is not taken yet
         self.has_progress = False

@@ -10,6 +10,7 @@ run removes those before, with all attempts that did not count, so no later one 
 
 from collections.abc import Sequence
 from enum import Enum
+from itertools import islice
 from typing import Annotated, Final
 
 import msgspec
@@ -198,7 +199,9 @@ class FlowRegister(Register):
             kept.update([subject for subject in self.lasting if subject[0] == kind][-MOST_KEPT:])
         kept |= {subject_of(reset) for reset in self.resets.values()}
         kept |= {("finished", run) for kind, run in kept if kind == "run"}
-        return [key for key, subject in self._passing.items() if subject not in kept][:MOST_KEPT]
+        gone = dict.fromkeys(subject for subject in self._passing.values() if subject not in kept)
+        now = set(islice(gone, MOST_KEPT))  # each with all its attempts, or one that did not count would from then on
+        return [key for key, subject in self._passing.items() if subject in now]
 
     def is_stopped(self, start: str) -> bool:
         return self._content(("stopped", start)) is not None

@@ -38,7 +38,7 @@ class PartitionLog:
         self.topic = topic
         self.partition = partition
         self.recovered = recovered  # what the start found; empty for a log that could not be opened
-        self.config = parts.config
+        self.config = parts.config  # which `configure` changes; an attribute, as each batch that comes in asks for it
         self._parts = parts
         self._health = parts.health
         self._extent = parts.extent

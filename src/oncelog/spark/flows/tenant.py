@@ -56,11 +56,12 @@ class Tenant:
             run.await_termination(max(0.0, self.until_s - wall_s()))
         run.stop()
         failed = run.exception()
-        newest = engine.outranked_by
-        if newest is not None and newest.started_ms == self.started_ms:
+        newest, last_of_mine = engine.outranked_by, Tenancy(self.started_ms, (self.attempt + 1) * MOST_TRIES - 1)
+        if newest is not None and newest.started_ms == self.started_ms and newest > last_of_mine:
             failed = None  # the driver has begun another one meanwhile, which goes on
-        elif failed is not None and newest is None and not engine.stopped:
-            raise failed  # Spark tries again; where another driver has the flow, it would do so for nothing
+        elif failed is not None and not engine.stopped and (newest is None or newest < last_of_mine):
+            # Spark tries again, unless another try of this one is at work already: a success would have it killed.
+            raise failed
         last = run.last_progress or {"stages": {}}
         return Outcome(engine.is_complete, engine.stopped, str(failed or "")), last["stages"]
 
