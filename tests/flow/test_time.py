@@ -11,6 +11,7 @@ from oncelog.flow.formats import Range
 from oncelog.flow.messages import EMPTY, Records, Stepped, Unworkable
 from oncelog.flow.planning import Source, plan_of
 from oncelog.flow.running import PartWork
+from oncelog.flow.stepping import MOST_TIMERS, TimedStates
 
 
 @dataclass(frozen=True)
@@ -224,3 +225,10 @@ def test_a_stage_tells_the_time_to_those_behind_it_that_ask() -> None:
     assert [flow.tells_time(each) for each in (first, asks, other)] == [True, False, False]
     assert [each.has_plan for each in (first, asks, other)] == [False, True, False]
     assert replace(LIMITS).tell_time_every_ms == 1_000
+
+
+def test_timers_beyond_the_bound_are_refused_at_the_first_of_them() -> None:
+    states = TimedStates("owed", json_of(Owed))
+    with pytest.raises(ValueError, match=f"more than {MOST_TIMERS} timers"):
+        states.add(b"anna", list(range(3 * MOST_TIMERS)), ())
+    assert len(states.due) == MOST_TIMERS + 1

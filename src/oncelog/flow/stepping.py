@@ -141,8 +141,8 @@ class TimedStates(StepStates):
             if time_ms not in known:
                 known = (*known, time_ms)
                 heappush(self.due, (time_ms, key))
-        if len(known) > MOST_TIMERS:
-            raise ValueError(f"a key has more than {MOST_TIMERS} timers. Set one, and the next one when it fires")
+            if len(known) > MOST_TIMERS:
+                raise ValueError(f"a key has more than {MOST_TIMERS} timers. Set one, and the next one when it fires")
         return known
 
     def next(self) -> tuple[int, bytes] | None:
