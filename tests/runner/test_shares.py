@@ -8,6 +8,7 @@ from uuid import uuid4
 import pytest
 
 from oncelog.client.door import Input, LoopThread
+from oncelog.clock import SystemClock
 from oncelog.embedded import Server
 from oncelog.flow import Flow
 from oncelog.flow.errors import FlowFailed
@@ -18,6 +19,7 @@ from oncelog.runner.run import Run
 from tests.runner.flows import Billing, Owed
 from tests.waiting import until
 
+HOUR_MS = 3_600_000
 HALVES: tuple[Mapping[str, list[int]], ...] = (
     {"orders": [0], "{}-by-customer": [1]},
     {"orders": [1], "{}-by-customer": [0, 2]},
@@ -41,6 +43,24 @@ def test_two_processes_come_to_the_end_together(servers: str, topic: str) -> Non
         run.await_termination(60)
         assert not run.is_active
     billing.check(500)
+
+
+def test_members_take_over_from_a_process_whose_clock_was_an_hour_ahead(servers: str, topic: str) -> None:
+    billing = Billing(topic, servers)
+    billing.make_topics()
+    every = {"orders": range(2), f"{topic}-by-customer": range(3)}
+    share = Share(every, Tenancy(SystemClock().now().wall_ms + HOUR_MS, 0))
+    ahead = Run(Engine(billing.flow(), billing.properties, None, until_end=False, share=share))
+    billing.send(range(20))
+    billing.wait_for(20)
+    ahead.stop()
+    with pytest.raises(FlowFailed, match=r"a run that started later \(in 3\d\d\d s by this clock"):
+        billing.flow().run(billing.properties)
+    member = billing.flow().start(billing.properties, share=True)
+    billing.send(range(20, 50))
+    billing.wait_for(50)
+    member.stop()
+    billing.check(50)
 
 
 def test_what_one_start_began_ends_when_the_register_says_so(servers: str, topic: str) -> None:

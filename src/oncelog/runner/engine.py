@@ -268,7 +268,9 @@ class Engine:
         """The newest start has the flow; all else ends, so that its cells have one home."""
         if self.outranked_by is None:
             self.outranked_by = holder.newest
-            self._failures.append(f"{holder.stage.title} {OUTRANKED}: a flow runs in one process at a time")
+            ahead_ms = 0 if holder.newest is None else holder.newest.started_ms - CLOCK.now().wall_ms
+            clocks = f" (in {ahead_ms / 1000:.0f} s by this clock: one of the two is wrong)" if ahead_ms > 0 else ""
+            self._failures.append(f"{holder.stage.title} {OUTRANKED}{clocks}: a flow runs in one process at a time")
             self.stop()
 
     def _find_ends(self) -> None:

@@ -24,7 +24,7 @@ PROTOCOL_TYPE: Final = "oncelog.flow"  # so that no consumer joins by mistake
 # Ranges: the cells of one number of all stages come to one member, whose outputs then have a short way.
 STRATEGY: Final = "range"
 POLL_EVERY_S: Final = 1.0
-AGAIN_S: Final = 1.0  # where clocks differ, a cell may have been held by one whose clock is ahead
+AGAIN_S: Final = 1.0  # where clocks differ, a cell may have been held by a process whose clock is ahead
 
 Partition = tuple[str, int]
 
@@ -100,12 +100,13 @@ class SharingEngine(WatchingEngine):
         else:
             _log.warning("flow %s: %s", self.layout.flow, error.str())
 
-    async def _hold(self) -> None:
+    async def _hold(self, above_ms: int = 0) -> None:
+        """`above_ms`: the start of a process that held some of them, whose clock may be ahead."""
         cells: dict[str, list[int]] = {}
         for journal, cell in sorted(self._held):
             cells.setdefault(self._stages[journal], []).append(cell)
         # A later assignment has a later time.
-        share = Share(cells, Tenancy(CLOCK.now().wall_ms, 0))
+        share = Share(cells, Tenancy(max(CLOCK.now().wall_ms, above_ms + 1), 0))
         engine = Engine(self._program, self._properties, self.agreed.run_id, until_end=self._until_end, share=share)
         await engine.begin(self._wake)
         self._engine = engine
@@ -123,8 +124,9 @@ class SharingEngine(WatchingEngine):
             await asyncio.sleep(AGAIN_S)
             if self._engine is engine:
                 await self._let_go()
+                before = engine.outranked_by
                 try:
-                    await self._hold()
+                    await self._hold(0 if before is None else before.started_ms)
                 except (FlowRefused, KafkaException) as refused:
                     self._failures.append(str(refused))
                     self.done.set()
