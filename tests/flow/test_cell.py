@@ -234,7 +234,10 @@ def test_what_was_compacted_away_since_the_first_read_lets_all_be_read_anew() ->
         ({"inputs": (Input("in0", "id", log_start=1_000),)}, "retention took what was not read yet"),
         ({"inputs": (Input("in0", "id"), Input("in1", "id"))}, "committed with 1 inputs and has 2 now"),
         ({"outputs": (OutputPlace(OUTPUTS[0], "id"),)}, "which is not among its outputs now"),
-        ({"outputs": tuple(OutputPlace(place, "other") for place in OUTPUTS)}, "which is another topic now (other)"),
+        (
+            {"outputs": tuple(OutputPlace(place, "other") for place in OUTPUTS)},
+            "was deleted and made again (id is other now)",
+        ),
     ],
 )
 def test_topics_that_do_not_fit_the_last_commit_are_refused_by_name(change: dict[str, object], words: str) -> None:

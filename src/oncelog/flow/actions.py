@@ -242,11 +242,16 @@ def other_outputs(stage: Stage, commit: Commit) -> str:
     for then in commit.outputs:
         place = then.topic, then.partition
         topic_id = next((each.topic_id for each in stage.outputs if each.place == place), None)
-        if topic_id is None or topic_id != then.topic_id:
-            now = "is not among its outputs now" if topic_id is None else f"is another topic now ({topic_id})"
+        if topic_id is None:
             return (
                 f"{stage.title}: it has filled {then.filled} slots of {then.topic}-{then.partition} "
-                f"({then.topic_id}), which {now}. Give the changed flow another name"
+                f"({then.topic_id}), which is not among its outputs now. Give the changed flow another name"
+            )
+        if topic_id != then.topic_id:
+            return (
+                f"{stage.title}: its output {then.topic}, of which it has filled {then.filled} slots in partition "
+                f"{then.partition}, was deleted and made again ({then.topic_id} is {topic_id} now). `oncelog flow "
+                "reset` begins anew, and writes what the inputs hold"
             )
     return ""
 

@@ -231,6 +231,8 @@ class Cell(Holding):
         self.why = f"{self.stage.title}: {place.topic}-{place.partition} answers {code} {action.message or ''}".rstrip()
         event = verdict_of(code).event
         is_final = event is Verdict.TOO_LARGE or code == Code._INCONSISTENT
+        if event is Verdict.TOO_LARGE and place != self.stage.journal:
+            self.why += f". Raise max.message.bytes of {place.topic}, or have the flow write smaller records"
         if place != self.stage.journal and event is Verdict.REFUSED:
             is_final = True  # in the journal it may be the time that is refused
         happen(self, Event.IMPOSSIBLE if is_final else Event.REFUSED)
