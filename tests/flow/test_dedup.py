@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pytest
 
 from oncelog.flow import Context, Flow, Stopped, Topic, Upgrade, cleanup, json_of, text
-from oncelog.flow.messages import Outputs, Records
+from oncelog.flow.messages import Outputs, Records, Unworkable
 from oncelog.flow.operations.dedup import Ids
 from oncelog.flow.running import PartWork
 from oncelog.flow.topics import Sent
@@ -169,6 +169,14 @@ def test_a_state_of_another_shape_is_upgraded_when_its_key_comes_and_is_gone_und
     assert run(flow, state, 0) == [b'{"amount":7,"currency":"EUR"}']
     assert list(state) == [b"cents\0bert"]
     assert run(flow, state, 1) == [b'{"amount":1,"currency":"EUR"}'], "what went does not come back from the old name"
+
+
+def test_a_state_of_which_its_type_knows_no_field_is_not_read_as_an_empty_one() -> None:
+    flow = Flow("f", version="2")
+    flow.read(messy).step("money", Money, add).write(Topic("out", text, json_of(Money)))
+    with pytest.raises(Unworkable, match=r"has the fields cents, of which .* give the step another name"):
+        run(flow, {b"money\0anna": b'{"cents":500}'}, 2)
+    assert run(flow, {b"money\0anna": b"{}"}, 2) == [b'{"amount":2,"currency":"EUR"}'], "all of it are defaults"
 
 
 def test_a_state_that_goes_with_its_first_record_goes_under_its_old_name_too() -> None:

@@ -56,6 +56,17 @@ def json_of(kind: type[T]) -> Codec[T]:
     return Codec(f"json {shape_of(kind)}", encode, _decoder(kind), (json_of, (kind,)))
 
 
+def foreign_fields(codec: Codec[Any], stored: bytes) -> list[str]:
+    """Those of a stored object, where its type knows none of them and would make an empty one of it; else nothing."""
+    kind = kind_of(codec)
+    try:
+        known = {each.encode_name for each in inspect.type_info(kind).fields}  # type: ignore[attr-defined]
+    except (AttributeError, TypeError):
+        return []  # what has no fields cannot be mistaken so
+    found = msgspec.json.decode(stored)
+    return sorted(found) if isinstance(found, dict) and known.isdisjoint(found) else []
+
+
 def optional(codec: Codec[T]) -> Codec[T | None]:
     """For values that may be null, and for keys of records that may have none."""
     encode = cast(Callable[[T | None], bytes], codec.encode)

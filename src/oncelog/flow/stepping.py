@@ -11,7 +11,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from oncelog.flow.codecs import Codec
+from oncelog.flow.codecs import Codec, foreign_fields
+from oncelog.flow.messages import Unworkable
 
 MOST_KNOWN: Final = 100_000  # keys whose state is kept as an object
 MOST_TIMERS: Final = 1_000  # of one key
@@ -46,6 +47,7 @@ class StepStates:
         self.objects: dict[bytes, Any] = {}  # None: there is none
         self.before: dict[bytes, Any] = {}  # as it stood when this run of records began
         self._committed: Mapping[bytes, bytes] = {}
+        self._is_of_this_shape = False  # what is kept; until the first is looked at
 
     def begin(self, committed: Mapping[bytes, bytes]) -> None:
         """A life."""
@@ -64,9 +66,19 @@ class StepStates:
             )
         stands = self._committed.get(self.prefix + key)
         if stands is not None:
-            return self.decode(stands, self.codec.decode)
+            return self.decode(stands, self.codec.decode if self._is_of_this_shape else self._first)
         stood = None if self.old is None else self._committed.get(self.old.prefix + key)
         return None if stood is None else self.decode(stood, self._upgraded)
+
+    def _first(self, stored: bytes) -> Any:
+        """In a life: msgspec takes fields with defaults for absent ones, so another type would read as an empty one."""
+        if foreign := foreign_fields(self.codec, stored):
+            raise Unworkable(
+                f"what the step {self.name!r} has kept has the fields {', '.join(foreign)}, of which the type of its "
+                "state has none now: give the step another name, and `upgrade=` what stands under this one"
+            )
+        self._is_of_this_shape = True
+        return self.codec.decode(stored)
 
     def _upgraded(self, stored: bytes) -> Any:
         assert self.old is not None
