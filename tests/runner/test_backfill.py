@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from oncelog.flow import Flow, FlowFailed
+from oncelog.flow import Flow, FlowFailed, FlowRefused
 from tests.runner.flows import Billing, Order, Owed, everything, make_topic
 
 THEN_MS = 1_700_000_000_000
@@ -31,6 +31,8 @@ def test_a_backfill_writes_beside_the_live_flow_what_was_between_two_times(billi
         billing.flow().backfill(
             "may", billing.properties, into={billing.sums: again}, since_ms=THEN_MS + 20, until_ms=THEN_MS + 50
         )
+    with pytest.raises(FlowRefused, match=f"begun for the times {THEN_MS + 20} to {THEN_MS + 50}, and goes on so"):
+        billing.flow().backfill("may", billing.properties, into={billing.sums: again}, since_ms=THEN_MS + 50)
     billing.send_at(range(THEN_MS + 100, THEN_MS + 110))
     billing.wait_for(110)
     live.stop()

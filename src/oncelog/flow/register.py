@@ -46,6 +46,8 @@ class Run(Entry, frozen=True, kw_only=True):
     code: Name
     ends: Annotated[dict[str, list[Count]], msgspec.Meta(max_length=MOST_PLACES)] | None = None  # topic: by partition
     starts: Annotated[dict[str, list[Count]], msgspec.Meta(max_length=MOST_PLACES)] | None = None
+    since_ms: int | None = None  # the times that these were asked for
+    until_ms: int | None = None
 
 
 class Finished(Entry, frozen=True, kw_only=True):

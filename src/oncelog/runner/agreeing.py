@@ -70,10 +70,23 @@ class Agreement:
         if stands is None:
             ends = await self._offsets(self._layout.until_ms) if until_end else None
             starts = None if self._layout.since_ms is None else await self._offsets(self._layout.since_ms)
-            entry = Run(nonce=nonce, run=run, code=self._layout.code, ends=ends, starts=starts)
+            entry = Run(
+                nonce=nonce,
+                run=run,
+                code=self._layout.code,
+                ends=ends,
+                starts=starts,
+                since_ms=self._layout.since_ms,
+                until_ms=self._layout.until_ms,
+            )
             await self._say(entry, self._known.outdated)
             stands = self._known.run(run)
             assert stands is not None
+        if (stands.since_ms, stands.until_ms) != (self._layout.since_ms, self._layout.until_ms):
+            raise FlowRefused(
+                f"flow {self._layout.flow}: run {run} was begun for the times {_times(stands.since_ms)} to "
+                f"{_times(stands.until_ms)}, and goes on so. Give this one another name"
+            )
         if run_id is not None and (stands.ends is not None) != until_end:
             kind = 'with until="end"' if stands.ends is not None else "without an end"
             raise FlowRefused(
@@ -154,6 +167,10 @@ def check_is_this_flow(layout: Layout, register: FlowRegister) -> None:
                 f"flow {layout.flow}, stage {stage.name} has {cells} cells, for ever, and its inputs have "
                 f"{stage.cells} partitions now. Give the flow another name"
             )
+
+
+def _times(time_ms: int | None) -> str:
+    return "open" if time_ms is None else str(time_ms)
 
 
 def _described(parts: list[tuple[str, str, str]]) -> str:
