@@ -1,5 +1,6 @@
 """The log against a dumb list, through any life that hypothesis thinks of."""
 
+import re
 from dataclasses import dataclass, field, replace
 
 import hypothesis.strategies as st
@@ -7,6 +8,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from oncelog.log.config import LogConfig
+from oncelog.log.cutting import cut_back
 from oncelog.log.partition import PartitionLog
 from oncelog.producers import Decision
 from tests.depth import scaled
@@ -159,6 +161,8 @@ class LogMachine(RuleBasedStateMachine):
         self.start_again(may_lose=True)
 
     def start_again(self, may_lose: bool = False) -> None:
+        if may_lose:
+            self.give_up_what_was_torn()
         self.log = self.opened()
         assert may_lose or self.log.leader_epoch > self.epoch
         self.epoch = self.log.leader_epoch
@@ -168,6 +172,17 @@ class LogMachine(RuleBasedStateMachine):
                 self.dumb.sequence_offsets = self.dumb.sequence_offsets[: self.known_sequences()]
             self.forget_from(self.log.next_offset)
         assert self.log.log_start_offset == self.dumb.start
+
+    def give_up_what_was_torn(self) -> None:
+        """Somebody was told that a flush had come to its end, and appends behind that waited for none: then batches
+        behind a hole are left for a person to decide about, who does here as the words say."""
+        log = open_log(self.disk, self.config, at(self.ms))
+        told = (
+            None if log.offline is None else re.search(r"Whole batches follow it .* --cut orders-0:(\d+)`", log.offline)
+        )
+        if told is not None:
+            assert int(told[1]) >= self.dumb.flushed_end, log.offline
+            cut_back(self.disk, log.folder, int(told[1]))
 
     def known_sequences(self) -> int:
         known = self.log.producers.highwater(LEASED)
