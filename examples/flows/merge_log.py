@@ -1,4 +1,4 @@
-"""Merge log: orders and payments in one order, which stays the same whoever goes on after a crash.
+"""Merge log: orders and payments in one order, which stays the same after a crash.
 
     python examples/flows/merge_log.py [--servers HOST:PORT] [--spark]
 

@@ -3,6 +3,7 @@
 import pickle
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -58,7 +59,8 @@ def test_a_flow_arrives_with_its_classes(tmp_path: Path) -> None:
         codec.decode(b"{}")
 
 
-def test_what_cannot_be_sent_is_refused_at_once() -> None:
+@pytest.mark.parametrize("begin", [oncelog.spark.flows.start, oncelog.spark.flows.stream])
+def test_what_cannot_be_sent_is_refused_at_once(begin: Callable[..., object]) -> None:
     lock = Lock()
 
     def locked(line: str) -> str:
@@ -69,7 +71,7 @@ def test_what_cannot_be_sent_is_refused_at_once() -> None:
     flow = Flow("f", version="1")
     flow.read(lines).map(locked).write(seen)
     with pytest.raises(FlowRefused, match=r"flow f cannot be sent to Spark's tasks: .*lock.* Let its functions make"):
-        oncelog.spark.flows.start(flow, {"bootstrap.servers": "nowhere:1"}, spark=None, tasks=1)
+        begin(flow, {"bootstrap.servers": "nowhere:1"}, spark=None, tasks=1)
 
 
 @pytest.mark.thorough

@@ -1,5 +1,5 @@
 """The `_SUCCESS` of an hour: every cell has committed that it waits for no older record, so its files are all there.
-Whoever notices writes it; records that are late come in files of their own."""
+The first process that notices writes it; records that are late come in files of their own."""
 
 from typing import Final
 

@@ -17,6 +17,20 @@ from oncelog.spark.flows.driving import TENURE_S, SparkEngine, slots_for
 copyreg.pickle(type(MISSING), lambda _: "MISSING")
 
 
+def tasks_for(program: Program, spark: Any, tasks: int | None) -> int:
+    """How many at a time, of a flow that can be sent to them."""
+    if tasks is not None and tasks < 1:
+        raise FlowRefused(f"flow {program.name}: tasks={tasks} holds no cell. Say 1 or more")
+    try:
+        cloudpickle.dumps(program)
+    except Exception as error:
+        raise FlowRefused(
+            f"flow {program.name} cannot be sent to Spark's tasks: {error}. Let its functions make what they need "
+            "(connections, locks, clients) where they run"
+        ) from error
+    return tasks or slots_for(spark, program.name)
+
+
 def start(
     program: Program,
     properties: Mapping[str, Any],
@@ -27,22 +41,13 @@ def start(
     tasks: int | None = None,
     tenure: float = TENURE_S,
 ) -> Run:
-    if tasks is not None and tasks < 1:
-        raise FlowRefused(f"flow {program.name}: tasks={tasks} holds no cell. Say 1 or more")
-    try:
-        cloudpickle.dumps(program)
-    except Exception as error:
-        raise FlowRefused(
-            f"flow {program.name} cannot be sent to Spark's tasks: {error}. Let its functions make what they need "
-            "(connections, locks, clients) where they run"
-        ) from error
     engine = SparkEngine(
         program,
         properties,
         run_id,
         until_end=has_end(until),
         spark=spark,
-        tasks=tasks or slots_for(spark, program.name),
+        tasks=tasks_for(program, spark, tasks),
         tenure_s=tenure,
     )
     return Run(engine)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.client.door import LoopThread
 from oncelog.clock import wall_s
-from oncelog.flow.errors import FlowFailed, FlowRefused
+from oncelog.flow.errors import FlowFailed
 from oncelog.flow.formats import Tenancy
 from oncelog.flow.program import Program
 from oncelog.runner.agreeing import Agreed
@@ -20,7 +20,8 @@ from oncelog.runner.engine import Engine, Share
 from oncelog.runner.layout import Layout
 from oncelog.runner.life import CLOCK
 from oncelog.runner.run import has_end
-from oncelog.spark.flows.driving import Cells, shared_out, slots_for
+from oncelog.spark.flows.driving import Cells, shared_out
+from oncelog.spark.flows.starting import tasks_for
 from oncelog.spark.flows.tenant import Tenant
 from oncelog.spark.jobs import words_of
 
@@ -85,11 +86,10 @@ def stream(
     tenure: float = TENURE_S,
 ) -> Any:
     """The StreamingQuery."""
-    if tasks is not None and tasks < 1:
-        raise FlowRefused(f"flow {program.name}: tasks={tasks} holds no cell. Say 1 or more")
+    at_once = tasks_for(program, spark, tasks)
     until_end = has_end(until)
     agreed = _agreed(program, properties, run_id, until_end=until_end)
-    cells = shared_out(Layout(program), tasks or slots_for(spark, program.name))
+    cells = shared_out(Layout(program), at_once)
     shares = Shares(program, properties, agreed.run_id, until_end, cells, CLOCK.now().wall_ms, tenure)
     rows = spark.readStream.format("rate-micro-batch").options(rowsPerBatch=len(cells), numPartitions=len(cells)).load()
     held = rows.mapInArrow(shares.tables, SCHEMA)
