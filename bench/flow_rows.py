@@ -83,7 +83,7 @@ class Field:
         app = self.world.new_name(pipeline)
         between, out = f"{app}-between", f"{app}-out"
         self.create(out, out_partitions)
-        if pipeline == "regroup":
+        if pipeline.startswith("regroup"):
             self.create(between, partitions)
         made = Work(
             pipeline,
@@ -101,7 +101,7 @@ class Field:
         finally:
             shutil.rmtree(made.state, ignore_errors=True)
             self.world.delete(out)
-            if pipeline == "regroup":
+            if pipeline.startswith("regroup"):
                 self.world.delete(between)
 
     def outputs(self, work: Work, *, keeps: bool = False) -> Outputs:

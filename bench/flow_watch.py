@@ -17,6 +17,8 @@ import pyarrow.compute as pc
 from bench.flow_contestant import Contestant
 from oncelog.client import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
+Numbers = np.ndarray[Any, np.dtype[np.int64]]
+
 USERS = 10_000
 VALUE_BYTES = 88
 MOST_ROWS = 10_000
@@ -37,8 +39,8 @@ def texts(prefix: bytes, numbers: Any, digits: int, filler: int = 0) -> pa.Array
     return pa.Array.from_buffers(pa.binary(), len(numbers), [None, pa.py_buffer(ends), pa.py_buffer(cells.tobytes())])
 
 
-def send(servers: str, topic: str, keys: Any, users: Any) -> None:
-    """A record for each."""
+def send(servers: str, topic: str, keys: Any, users: Any, times_ms: Any = None) -> None:
+    """A record for each, of the present where no times are given."""
     with Producer({"bootstrap.servers": servers, "partitioner": "murmur2"}) as producer:
         for first in range(0, len(keys), 500_000):
             here = slice(first, first + 500_000)
@@ -46,6 +48,8 @@ def send(servers: str, topic: str, keys: Any, users: Any) -> None:
                 "key": texts(b"p", keys[here], 7),
                 "value": texts(b"", users[here], 8, VALUE_BYTES - 8),
             }
+            if times_ms is not None:
+                columns["timestamp"] = pa.array(times_ms[here])
             producer.send(topic, pa.table(columns)).result(600)
 
 

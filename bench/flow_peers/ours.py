@@ -2,11 +2,14 @@
 
 planned  `count` by a step that could set timers, so its order is written down first
 timers   the same; a record whose user is 00000000 sets a timer that is due in a day
+regroup_timed  a timer for each user and five minutes, too, which tells how many there were, as a number below zero
 """
 
 import logging
+from dataclasses import dataclass
 
 from bench.flow_peers import setting
+from bench.flow_peers.periods import PERIOD_MS
 from oncelog.flow import Context, Flow, Topic, json_of, raw
 
 DAY_MS = 86_400_000
@@ -27,6 +30,25 @@ def nothing(seen: int, _: bytes, at: Context[bytes]) -> tuple[int, list[int]]:
     return seen, []
 
 
+@dataclass(frozen=True)
+class Seen:
+    count: int = 0
+    waiting: tuple[tuple[int, int], ...] = ()  # how many for each timer
+
+
+def count_by_period(seen: Seen, _: bytes, at: Context[bytes]) -> tuple[Seen, list[int]]:
+    waiting, due_ms = dict(seen.waiting), (at.time_ms // PERIOD_MS + 1) * PERIOD_MS
+    waiting[due_ms] = waiting.get(due_ms, 0) + 1
+    at.timer(due_ms)
+    return Seen(seen.count + 1, tuple(waiting.items())), [seen.count + 1]
+
+
+def tell_period(seen: Seen, _: bytes, at: Context[bytes]) -> tuple[Seen, list[int]]:
+    waiting = dict(seen.waiting)
+    told = waiting.pop(at.time_ms, 0)
+    return Seen(seen.count, tuple(waiting.items())), [-told]
+
+
 def user(value: bytes) -> bytes:
     return value[:8]
 
@@ -36,9 +58,11 @@ def flow() -> Flow:
     counts = Topic(setting.out, raw, json_of(int), partitions=setting.out_partitions)
     made = Flow(setting.app, version="1")
     stream = made.read(views, name="views")
-    if setting.pipeline == "regroup":
+    if setting.pipeline.startswith("regroup"):
         stream = stream.through(Topic(setting.between, raw, raw, partitions=setting.partitions), key=user)
-    if setting.pipeline in ("planned", "timers"):
+    if setting.pipeline == "regroup_timed":
+        stream.step("count", Seen, count_by_period, on_timer=tell_period).write(counts)
+    elif setting.pipeline in ("planned", "timers"):
         step = count_or_wait if setting.pipeline == "timers" else count
         stream.step("count", int, step, on_timer=nothing).write(counts)
     else:

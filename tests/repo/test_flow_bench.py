@@ -6,7 +6,9 @@ import pyarrow as pa
 from bench import flow_page
 from bench.flow_contestant import OURS, STREAMS
 from bench.flow_page import Line, goal_of, mark
+from bench.flow_peers.periods import PERIOD_MS
 from bench.flow_rows import ROWS
+from bench.flow_soak import parted, timers_of, timers_wrong
 from bench.flow_watch import Audit, audit, texts
 
 
@@ -38,3 +40,22 @@ def test_an_audit_counts_what_is_twice_missing_and_wrong() -> None:
     assert audit(written((3, 1), (7, 1), (3, 2), (3, 3)), keys) == Audit(0, 0, 0)
     assert audit(written((3, 1), (3, 1), (7, 1), (3, 3)), keys) == Audit(1, 1, 0)
     assert audit(written((3, 1), (7, 1), (7, 2), (3, 2), (3, 3)), keys) == Audit(0, 0, 1)
+
+
+def test_the_soak_finds_a_timer_that_told_twice_or_not_at_all_or_something_else() -> None:
+    users, times_ms = np.array([3, 3, 5, 3]), np.array([0, 1, 2, PERIOD_MS])
+    whose, due = timers_of(users, times_ms)
+    assert (whose.tolist(), due.tolist()) == ([3, 3, 5], [2, 1, 1])
+
+    def wrong(*rows: tuple[str, str]) -> int:
+        counts, told = parted(
+            [pa.table({"key": [k.encode() for k, _ in rows], "value": [v.encode() for _, v in rows]})]
+        )
+        assert len(counts) == sum(not value.startswith("-") and value != "0" for _, value in rows)
+        return timers_wrong(told, whose, due)
+
+    right = ("3", "1"), ("3", "-2"), ("5", "-1"), ("3", "-1")
+    assert wrong(*right) == 0
+    assert wrong(*right, ("5", "-1")) == wrong(*right, ("5", "0")) == wrong(*right[:-1]) == 1
+    assert wrong(("3", "-1"), ("3", "-2"), ("5", "-1")) == 1, "in the wrong order"
+    assert wrong(("3", "-2"), ("3", "-2"), ("5", "-4")) == 2
