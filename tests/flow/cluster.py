@@ -23,7 +23,6 @@ from oncelog.flow.messages import (
 from oncelog.producers.producer_map import FIRST_KAFKA_PID
 from oncelog.slots import Identity, Place
 from oncelog.slots.messages import Found, LookUp
-from oncelog.slots.register import Record
 from oncelog.slots.replay import Slot
 from tests.model.events import WALL_MS
 from tests.model.partition import Partition, Producers, Stored, Wire
@@ -40,6 +39,12 @@ KEYS: Final = b"abc"
 
 
 Pair = tuple[bytes, bytes | None]  # a journal's record
+
+
+def journal_batch(base: int, last: int, identity: Identity, records: Sequence[Pair | None]) -> JournalBatch:
+    """None: compaction took it."""
+    left = [each for each in records if each is not None]
+    return JournalBatch(base, last, identity, [key for key, _ in left], [value for _, value in left])
 
 
 class Breach(AssertionError):
@@ -252,12 +257,7 @@ class Cluster:
 
     def journal(self, from_offset: int) -> list[JournalBatch]:
         return [
-            JournalBatch(
-                base,
-                base + len(wire.records) - 1,
-                Identity(wire.pid, wire.generation),
-                [Record(base + at, *each) for at, each in enumerate(wire.records) if each is not None],
-            )
+            journal_batch(base, base + len(wire.records) - 1, Identity(wire.pid, wire.generation), wire.records)
             for base, wire in self.logs[JOURNAL].batches
             if base + len(wire.records) > from_offset
         ]

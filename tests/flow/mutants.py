@@ -62,7 +62,7 @@ def _forget_what_came_between(_: Any) -> Any:
         own = next((batch for batch in batches if actions.is_own(cell, batch)), None)
         if own is None:
             return Event.OTHERS
-        (entry,) = (formats.decoded(each.key or b"", each.value or b"") for each in own.records)
+        (entry,) = (formats.decoded(key or b"", value or b"") for key, value in own.rows)
         cell.journal.fence = cell.fence
         return Event.OWN if getattr(entry, "successor", None) is None else Event.SUCCESSOR
 
@@ -106,9 +106,7 @@ def _always_joins(real: Any) -> Any:
 
 
 def _any_stands_there(_: Any) -> Any:
-    return lambda cell, batch: (
-        cell.journal.fence_of(batch) == cell.fence and any(each.key == formats.TAKE_OVER for each in batch.records)
-    )
+    return lambda cell, batch: cell.journal.fence_of(batch) == cell.fence and formats.TAKE_OVER in batch.keys
 
 
 # --- commits

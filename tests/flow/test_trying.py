@@ -80,11 +80,12 @@ def past_in(topics: Topics, duty: Duty, batches: list[JournalBatch] | None = Non
 def compacted(batches: list[JournalBatch], dirty: int) -> list[JournalBatch]:
     """All but so many of the last ones."""
     clean = batches[: len(batches) - dirty]
-    newest = {record.key: record.offset for batch in clean for record in batch.records}
-    left = [
-        replace(batch, records=[each for each in batch.records if newest[each.key] == each.offset]) for batch in clean
-    ]
-    return [*(each for each in left if each.records), *batches[len(clean) :]]
+    newest = {key: batch.base_offset + at for batch in clean for at, key in enumerate(batch.keys)}
+    left = []
+    for batch in clean:
+        rows = [row for at, row in enumerate(batch.rows) if newest[row[0]] == batch.base_offset + at]
+        left.append(replace(batch, keys=[key for key, _ in rows], values=[value for _, value in rows]))
+    return [*(each for each in left if each.keys), *batches[len(clean) :]]
 
 
 def trials(program: Program, topics: Topics, most: int = MOST) -> list[Trial]:
@@ -257,7 +258,7 @@ def test_it_goes_on_behind_a_commit_that_is_missing() -> None:
 
 
 def _number(batch: JournalBatch) -> int:
-    found = [decoded(each.key, each.value) for each in batch.records if each.key == COMMIT and each.value]
+    found = [decoded(key, value) for key, value in batch.rows if key == COMMIT and value]
     return found[0].number if found and isinstance(found[0], Commit) else -1
 
 

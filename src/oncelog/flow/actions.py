@@ -169,7 +169,7 @@ def judge_take_over(cell: Holding, batches: Sequence[JournalBatch]) -> Event:
 def is_own(cell: Holding, batch: JournalBatch) -> bool:
     if cell.journal.fence_of(batch) != cell.fence:
         return False
-    entries = [decoded(each.key, each.value) for each in batch.records if each.key == TAKE_OVER and each.value]
+    entries = [decoded(key, value) for key, value in batch.rows if key == TAKE_OVER and value]
     return any(isinstance(entry, TakeOver) and entry.nonce == cell.holder.nonce for entry in entries)
 
 

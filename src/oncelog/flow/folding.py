@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from oncelog.flow.journal import apply
 from oncelog.flow.messages import EMPTY, Outputs, Records
 from oncelog.flow.running import PartWork
 from oncelog.slots import Place
@@ -46,11 +47,7 @@ class Fold:
         add(self.outputs, outputs.items())
         add(self.held, held)
         self.changes.update(changes)
-        for key, value in changes.items():
-            if value is None:
-                self.state.pop(key, None)
-            else:
-                self.state[key] = value
+        apply(changes, self.state)
         return taken
 
 

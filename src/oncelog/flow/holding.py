@@ -9,7 +9,7 @@ from oncelog.clock import Now
 from oncelog.flow.description import COMMIT_OVERHEAD_BYTES, Holder, Limits, Stage
 from oncelog.flow.formats import STATE, Commit, Entry, Held, Plan, PlannedRows, Range, encoded
 from oncelog.flow.held import outputs_of, size_of
-from oncelog.flow.journal import NO_FENCE, Journal
+from oncelog.flow.journal import NO_FENCE, Journal, apply
 from oncelog.flow.messages import Action, Ended, FinishFiles, HourRows, Outputs, ReadJournal, Records, Work, WriteRows
 from oncelog.flow.planning import Source, collected, plan_of
 from oncelog.flow.states import State
@@ -70,10 +70,7 @@ class Entries(Mapping[bytes, bytes]):
         return self.under_way
 
     def stored(self) -> None:
-        gone = [key for key, value in self.under_way.items() if value is None]
-        self.committed.update(self.under_way)  # type: ignore[arg-type]
-        for key in gone:
-            del self.committed[key]
+        apply(self.under_way, self.committed)
         self.under_way = {}
 
 

@@ -9,13 +9,22 @@ The same is applied to what was read before, a copy: then what follows must join
 record, since a tombstone that compaction took would not be missed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from oncelog.flow.formats import STATE, Claim, Commit, Entry, Goodbye, Held, PlannedRows, TakeOver, decoded
 from oncelog.flow.messages import JournalBatch
 
 Fence = tuple[int, int]  # place in the chain, epoch
 NO_FENCE: Fence = (-1, -1)
+
+
+def apply(changes: Mapping[bytes, bytes | None], state: dict[bytes, bytes]) -> None:
+    """None: the entry is removed."""
+    state.update(changes)  # type: ignore[arg-type]
+    if None in changes.values():
+        for key, value in changes.items():
+            if value is None:
+                del state[key]
 
 
 class Journal:
@@ -54,7 +63,7 @@ class Journal:
         self._learn_the_writers(entries)
         has_joined = True
         for batch, found in zip(due, entries, strict=True):
-            is_whole = len(batch.records) == batch.last_offset - batch.base_offset + 1
+            is_whole = len(batch.keys) == batch.last_offset - batch.base_offset + 1
             has_joined = has_joined and is_whole and batch.base_offset == self.next_offset
             self._take(batch, found)
             self.next_offset = batch.last_offset + 1
@@ -62,9 +71,9 @@ class Journal:
 
     def _entries(self, batch: JournalBatch) -> list[Entry]:
         return [
-            decoded(each.key, each.value)
-            for each in batch.records
-            if each.key is not None and each.value is not None and each.key[:1] != STATE
+            decoded(key, value)
+            for key, value in batch.rows
+            if key is not None and value is not None and key[:1] != STATE
         ]
 
     def _learn_the_writers(self, entries: list[list[Entry]]) -> None:
@@ -88,23 +97,17 @@ class Journal:
         if fence is None or not self.admits(fence):
             return
         self.fence = fence
+        changes = {key[1:]: value for key, value in batch.rows if key is not None and key[:1] == STATE}
         for entry in entries:
             if isinstance(entry, TakeOver):
                 self.take_over, self.is_left = entry, False
             elif isinstance(entry, Commit):
-                self.commit = entry
-                self.changes = {key[1:]: value for _, key, value in batch.records if key and key[:1] == STATE}
+                self.commit, self.changes = entry, changes
                 self.held = [each for each in entries if isinstance(each, Held) and each.number == entry.number]
                 self.rows = [each for each in entries if isinstance(each, PlannedRows) and each.number == entry.number]
             elif isinstance(entry, Goodbye):
                 self.is_left = True
-        for _, key, value in batch.records:
-            if key is None or key[:1] != STATE:
-                continue
-            if value is None:
-                self.state.pop(key[1:], None)
-            else:
-                self.state[key[1:]] = value
+        apply(changes, self.state)
 
     def admits(self, fence: Fence) -> bool:
         return fence >= self.fence

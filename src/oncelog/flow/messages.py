@@ -10,7 +10,6 @@ from oncelog.flow.formats import SOURCE, TIME
 from oncelog.slots import Identity, Place
 from oncelog.slots.comparing import Headers
 from oncelog.slots.messages import LookUp, NeedMetadata, Produce
-from oncelog.slots.register import Record
 from oncelog.slots.replay import Output
 
 Row = tuple[int, bytes | None, bytes | None, int]
@@ -70,12 +69,17 @@ EMPTY: Final = Records((), (), (), ())
 
 @dataclass(frozen=True, slots=True)
 class JournalBatch:
-    """As it is read: `records` are those that compaction left, `last_offset` counts those that it took."""
+    """As it is read: keys and values are those that compaction left, `last_offset` counts those that it took."""
 
     base_offset: int
     last_offset: int
     identity: Identity
-    records: Sequence[Record]
+    keys: Sequence[bytes | None]
+    values: Sequence[bytes | None]
+
+    @property
+    def rows(self) -> "zip[tuple[bytes | None, bytes | None]]":
+        return zip(self.keys, self.values, strict=True)
 
 
 class ReadJournal(NamedTuple):

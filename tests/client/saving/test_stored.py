@@ -9,7 +9,6 @@ from oncelog.client.saving import stored
 from oncelog.records.build import build_batch
 from oncelog.records.header import restamp_crc
 from oncelog.slots import Identity, Place
-from oncelog.slots.register import Record
 
 LAST_OFFSET_DELTA = 23  # where it stands in a header
 PLACE = Place("journal", 3)
@@ -35,9 +34,9 @@ def all_of(monkeypatch: pytest.MonkeyPatch, data: bytes, many: int) -> list[stor
 @pytest.mark.parametrize("many", [0, 1_000], ids=["by columns", "plain"])
 def test_what_stands_there(monkeypatch: pytest.MonkeyPatch, many: int) -> None:
     assert all_of(monkeypatch, b"".join(batches()), many) == [
-        stored.StoredBatch(10, 11, Identity(9, 1), [Record(10, b"a", b"1"), Record(11, b"b", None)]),
-        stored.StoredBatch(12, 12, Identity(9, 2), [Record(12, None, b"3")]),
-        stored.StoredBatch(13, 16, Identity(9, 3), []),
+        stored.StoredBatch(10, 11, Identity(9, 1), [b"a", b"b"], [b"1", None]),
+        stored.StoredBatch(12, 12, Identity(9, 2), [None], [b"3"]),
+        stored.StoredBatch(13, 16, Identity(9, 3), [], []),
     ]
 
 

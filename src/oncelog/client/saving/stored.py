@@ -2,7 +2,6 @@
 many."""
 
 from collections.abc import Iterator
-from functools import partial
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -11,19 +10,18 @@ from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.records.header import BatchHeader, headers
 from oncelog.records.read import records_of
 from oncelog.slots import Identity, Place
-from oncelog.slots.register import Record
 
 MANY: Final = 5_000  # records: for less the loops are not loaded
 MOST_BYTES: Final = 1 << 30
-WANTED: Final = frozenset({"offset", "key", "value"})
-_record: Final = partial(tuple.__new__, Record)  # of a tuple: many times as fast as by its name
+WANTED: Final = frozenset({"key", "value"})
 
 
 class StoredBatch(NamedTuple):
     base_offset: int
     last_offset: int
     identity: Identity
-    records: list[Record]
+    keys: list[bytes | None]
+    values: list[bytes | None]
 
 
 def batches_in(place: Place, data: memoryview) -> Iterator[StoredBatch]:
@@ -40,18 +38,17 @@ def batches_in(place: Place, data: memoryview) -> Iterator[StoredBatch]:
 
 
 def _plain(data: memoryview, at: int, header: BatchHeader) -> StoredBatch:
-    records = [Record(*each[4:], *each[:2]) for each in records_of(data, at, limit_bytes=MOST_BYTES)]
+    records = records_of(data, at, limit_bytes=MOST_BYTES)
     identity = Identity(header.producer_id, header.producer_epoch)
-    return StoredBatch(header.base_offset, header.last_offset, identity, records)
+    keys, values = [each.key for each in records], [each.value for each in records]
+    return StoredBatch(header.base_offset, header.last_offset, identity, keys, values)
 
 
 def _by_columns(data: memoryview) -> Iterator[StoredBatch]:
     for columns in columns_of(data, 0, check_crcs=True, wanted=WANTED):
-        assert columns.offset is not None
         count, batches = columns.row_count, columns.batches
         keys, values = (cells_of(column, 0, count) for column in (columns.key, columns.value))
-        records = list(map(_record, zip(columns.offset.tolist(), keys, values, strict=True)))
         about = (batches.base_offset, batches.last_offset, batches.producer_id, batches.producer_epoch)
         rows = pairwise([*batches.first_row.tolist(), count])
         for base, last, pid, epoch, (first, end) in zip(*(each.tolist() for each in about), rows, strict=True):
-            yield StoredBatch(base, last, Identity(pid, epoch), records[first:end])
+            yield StoredBatch(base, last, Identity(pid, epoch), keys[first:end], values[first:end])

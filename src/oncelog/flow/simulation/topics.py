@@ -19,7 +19,6 @@ from oncelog.slots import Identity, Place
 from oncelog.slots.batch import Batch
 from oncelog.slots.comparing import Headers
 from oncelog.slots.messages import Found, LookUp, StoredSpan
-from oncelog.slots.register import Record
 from oncelog.slots.replay import Output, Slot
 
 NOBODYS: Final = Identity(-1, -1)  # without a producer id, as claims are
@@ -57,9 +56,7 @@ class Stored:
     @cached_property
     def as_journal(self) -> JournalBatch:
         wire = self.wire
-        rows = zip(wire.outputs.keys, wire.outputs.values, strict=True)
-        records = [Record(self.base_offset + at, *row) for at, row in enumerate(rows)]
-        return JournalBatch(self.base_offset, self.end - 1, wire.identity, records)
+        return JournalBatch(self.base_offset, self.end - 1, wire.identity, wire.outputs.keys, wire.outputs.values)
 
     @property
     def span(self) -> StoredSpan:
