@@ -1,10 +1,12 @@
 """What a cell's outputs are encoded by."""
 
-from oncelog.client.door import compiled_loops
+from oncelog.client.door import DECODING_LOOPS, compiled_loops
 from oncelog.flow.holding import encoded_rows
 from oncelog.flow.messages import Outputs
 from oncelog.records.header import CRC_FROM
-from oncelog.runner.encoding import MANY, Encoding, load_loops
+from oncelog.runner.encoding import Encoding, load_loops
+
+MANY = 100  # records: enough for the loops
 
 
 def test_loops_are_there_once_they_were_loaded_and_encode_the_same() -> None:
@@ -12,6 +14,6 @@ def test_loops_are_there_once_they_were_loaded_and_encode_the_same() -> None:
     values: list[bytes | None] = [None, b"v"] * (MANY // 2)
     outputs = Outputs(keys, values)
     load_loops()
-    assert compiled_loops() is not None
+    assert compiled_loops() is not None and DECODING_LOOPS.found is not None
     rows, batch = bytes(encoded_rows(outputs, 7)), bytes(Encoding("none", -1)(outputs, 7))
     assert batch[CRC_FROM:] == rows[CRC_FROM:]  # what is before it is stamped when it is sent

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from oncelog.client.admin.values import ConfigSource as ConfigSource
     from oncelog.client.admin.values import ResourceType as ResourceType
     from oncelog.client.consumer.arrow import PartitionColumns as PartitionColumns
+    from oncelog.client.consumer.decoding import DECODING_LOOPS as DECODING_LOOPS
     from oncelog.client.consumer.inputs import Input as Input
     from oncelog.client.consumer.inputs import Inputs as Inputs
     from oncelog.client.consumer.inputs import Piece as Piece
@@ -174,6 +175,7 @@ _HOMES: Final = {
     ),
     # Columns: read, and placed in partitions.
     "oncelog.client.consumer.arrow": ("PartitionColumns",),
+    "oncelog.client.consumer.decoding": ("DECODING_LOOPS",),
     "oncelog.client.consumer.inputs": (
         "Input",
         "Inputs",

@@ -1,21 +1,14 @@
 """Batches of outputs and of journals, by the compiled loops where that is worth it."""
 
-from typing import Final
-
-from oncelog.client.door import BatchEncoder, compiled_loops, fetch_compiled_loops
+from oncelog.client.door import DECODING_LOOPS, BatchEncoder, fetch_compiled_loops
 from oncelog.flow.messages import Outputs
 from oncelog.records.codecs import CODECS
-
-MANY: Final = 100  # records: enough for the loops
 
 
 def load_loops() -> None:
     """Before they are needed: it takes a second, which the first large batch would wait for."""
     fetch_compiled_loops(wait=True)
-    if compiled_loops() is not None:
-        from oncelog.records.columns import decode
-
-        decode(Encoding("none", -1)(Outputs([b"k"] * MANY, [b"v"] * MANY), 0), check_crc=False)
+    DECODING_LOOPS.fetch(wait=True)
 
 
 class Encoding:

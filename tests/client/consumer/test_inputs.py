@@ -3,6 +3,10 @@
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from oncelog.client.consumer import inputs
+from oncelog.client.consumer.decoding import FEW_RECORDS
 from oncelog.client.consumer.inputs import Input
 from oncelog.client.fetching.events import Chunk
 from oncelog.records.build import build_batch
@@ -36,8 +40,8 @@ def chunk_of(*offsets: int, is_damaged_at: int | None = None) -> Chunk:
     return Chunk(cursor, 0, offsets[0], -1, offsets[-1] + 1, len(offsets), batches, [])
 
 
-def input_of(inputs: Any, *chunks: Chunk) -> Input:
-    found = Input(inputs, ("t", 0), 0, None, lambda: None, lambda error: None, keeps_telling=False, has_headers=False)
+def input_of(how: Any, *chunks: Chunk) -> Input:
+    found = Input(how, ("t", 0), 0, None, lambda: None, lambda error: None, keeps_telling=False, has_headers=False)
     found.chunks.extend(chunks)
     return found
 
@@ -52,9 +56,27 @@ def test_small_batches_come_in_one_piece_up_to_as_many_as_are_asked_for() -> Non
 
 
 def test_what_lies_before_damage_comes_first_and_the_damaged_batch_is_asked_for_again() -> None:
-    inputs = Fetched()
-    reading = input_of(inputs, chunk_of(0, 1), chunk_of(2, 3, is_damaged_at=3))
+    how = Fetched()
+    reading = input_of(how, chunk_of(0, 1), chunk_of(2, 3, is_damaged_at=3))
     piece = reading.take(10)
     assert piece is not None and list(piece.offsets) == [0, 1, 2]
-    assert inputs.again_at == [3] and reading.position == 3
+    assert how.again_at == [3] and reading.position == 3
     assert reading.take(10) is None
+
+
+def test_the_first_records_do_not_wait_for_the_compiled_loops_which_are_loaded_behind_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loading: Any = SimpleNamespace(found=None, asked=0)
+    loading.fetch = lambda: setattr(loading, "asked", loading.asked + 1)
+    monkeypatch.setattr(inputs, "DECODING_LOOPS", loading)
+    how: Any = Fetched()
+    many = range(FEW_RECORDS + 1)
+    reading = input_of(how, chunk_of(*many))
+    first = reading.take(FEW_RECORDS)
+    assert first is not None and list(first.offsets) == list(many)[:FEW_RECORDS] and loading.asked == 0
+    assert reading.take(10) is not None and reading.take(10) is None and loading.asked == 1
+    loading.found = "there"
+    monkeypatch.setattr(inputs, "records_from", None)  # nothing is read without them any more
+    again = input_of(how, chunk_of(*many)).take(FEW_RECORDS)
+    assert again is not None and (again.keys, again.values) == (list(first.keys), list(first.values))

@@ -7,12 +7,14 @@ before it is handed out first, then `Damaged` says at which offset it is.
 import importlib.util
 from collections.abc import Iterator, Sequence
 from itertools import islice, repeat
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from oncelog.client.consumer.block import Block, Runs
 from oncelog.client.consumer.message import Source
 from oncelog.client.fetching.batches import without_aborted
 from oncelog.client.fetching.events import Chunk
+from oncelog.client.in_background import InBackground
+from oncelog.records.build import build_batch
 from oncelog.records.header import LOG_APPEND_TIME, BatchHeader, headers
 from oncelog.records.read import Record, batch_header, records_of
 
@@ -28,6 +30,18 @@ MOST_UNFOLDED_BYTES = 1 << 30
 # Rows that become Python values at a time.
 BLOCK_ROWS = 4096
 LAST_OFFSET = (1 << 63) - 1
+
+
+def _load() -> Any:
+    if not HAS_COLUMNS:
+        return None
+    from oncelog.records.columns import decode
+
+    decode(build_batch([(b"k", b"v", ((b"h", b"v"),), 0)]))
+    return decode
+
+
+DECODING_LOOPS = InBackground(_load)
 
 
 class Damaged(Exception):

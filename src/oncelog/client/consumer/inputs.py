@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from oncelog.client.consumer.chunk_readers import Position
 from oncelog.client.consumer.decoding import (
+    DECODING_LOOPS,
     FEW_RECORDS,
-    HAS_COLUMNS,
     LAST_OFFSET,
     Damaged,
     cells_of,
@@ -318,10 +318,13 @@ class _RecordRows(_Rows):
 
 def _rows_of(chunk: Chunk, start_offset: int, stop_at: int, how: "Inputs", *, has_headers: bool) -> Iterator[_Rows]:
     records = committed_records(chunk, start_offset, check_crcs=how.check_crcs)
-    if HAS_COLUMNS and chunk.record_count > FEW_RECORDS:
+    are_many = chunk.record_count > FEW_RECORDS
+    if are_many and DECODING_LOOPS.found is not None:
         for columns in columns_of(records, start_offset, check_crcs=how.check_crcs, end_offset=stop_at):
             yield _ColumnRows(columns, how.time_header, has_headers=has_headers)
         return
     for _, found in records_from(records, start_offset, check_crcs=how.check_crcs):
         rows = [each for each in found if each.offset < stop_at]
         yield _RecordRows(rows, how.time_header, has_headers=has_headers)
+    if are_many:  # once the first are taken, so that nobody who begins waits for the loops
+        DECODING_LOOPS.fetch()

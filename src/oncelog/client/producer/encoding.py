@@ -7,9 +7,9 @@ pay. So they are fetched, in a thread of their own, by the first batch that is l
 import importlib.util
 from collections.abc import Mapping, Sequence
 from itertools import repeat
-from threading import Lock, Thread
 from typing import Any, Final, NamedTuple
 
+from oncelog.client.in_background import InBackground
 from oncelog.client.producer.accumulator import (
     CALLBACK,
     COLUMNS,
@@ -24,7 +24,6 @@ from oncelog.client.producer.accumulator import (
 from oncelog.client.producer.delivery import Records
 from oncelog.records.build import build_batch
 from oncelog.records.codecs import DEFAULT_LEVEL
-from oncelog.waiting import until_ended
 
 WORTH_COMPILED_RECORDS: Final = 50  # below that a call into the loops costs more than pure Python
 WORTH_IMPORT_RECORDS: Final = 2_000
@@ -122,12 +121,13 @@ class BatchEncoder:
         count = len(keys)
         loops = compiled_loops() if count >= WORTH_COMPILED_RECORDS else None
         if loops is None:
-            if count >= WORTH_IMPORT_RECORDS:
-                fetch_compiled_loops()
             columns = [[(name, cell) for cell in cells] for name, cells in headers.items()]
             heads = zip(*columns, strict=True) if columns else repeat(())
             rows = [(key, value, each, timestamp_ms) for key, value, each in zip(keys, values, heads, strict=False)]
-            return build_batch(rows, codec=self._codec, level=self._level)
+            batch = build_batch(rows, codec=self._codec, level=self._level)
+            if count >= WORTH_IMPORT_RECORDS:
+                fetch_compiled_loops()  # behind it, as it would wait for them
+            return batch
         if self._buffers is None:
             self._buffers = loops.Buffers(MOST_KEPT_BYTES)
         sides = [
@@ -212,34 +212,22 @@ def _paired(parts: list[tuple[bytearray, int]], records: Records) -> list[Encode
 # --- the compiled loops, once somebody needs them
 
 
-class _Loops:
-    def __init__(self) -> None:
-        self.module: Any = None
-        self.fetching: Thread | None = None
-        self.lock = Lock()
-
-
-_loops: Final = _Loops()
-
-
 def compiled_loops() -> Any:
-    return _loops.module
+    return _loops.found
 
 
 def fetch_compiled_loops(*, wait: bool = False) -> None:
     """Import them and run them once; a process does this at most once, and not at all without the extra."""
-    with _loops.lock:
-        if _loops.fetching is None:
-            _loops.fetching = Thread(target=_fetch, name="oncelog-loops", daemon=True)
-            _loops.fetching.start()
-    if wait:
-        until_ended(_loops.fetching)
+    _loops.fetch(wait=wait)
 
 
-def _fetch() -> None:
+def _fetch() -> Any:
     if importlib.util.find_spec("numba") is None or importlib.util.find_spec("numpy") is None:
-        return
+        return None
     from oncelog.client.producer import encoding_columns
 
     encoding_columns.warm_up()
-    _loops.module = encoding_columns
+    return encoding_columns
+
+
+_loops: Final = InBackground(_fetch)
