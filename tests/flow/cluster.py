@@ -215,7 +215,9 @@ class Cluster:
                 self.chain.append(entry.successor)
             elif isinstance(entry, Held):
                 self.answers += entry.values
-            elif isinstance(entry, Commit) and self.rules.asks:
+            if isinstance(entry, Commit):
+                self.check_ends(entry)
+            if isinstance(entry, Commit) and self.rules.asks:
                 changes = {each[0][1:]: each[1] for each in wire.records if each[0][:1] == STATE}
                 for outputs in Counting(self.service).told(entry.number, changes).values():
                     self.told += outputs.values
@@ -225,6 +227,12 @@ class Cluster:
                 ranges = entry.plan.ranges if entry.plan else []
                 planned = [record for each in ranges for record in self.taken(each.input, each.first, each.end)]
                 self.order = done + planned
+
+    def check_ends(self, commit: Commit) -> None:
+        """Those who read what was written read up to there. Nobody else writes here, so offsets are slots."""
+        for each in commit.outputs:
+            if each.next_offset != (each.filled or -1):
+                raise Breach(f"{each.filled} records stand, and commit {commit.number} says {each}")
 
     def compact(self) -> None:
         """What has a younger record of its key goes, up to somewhere; and tombstones that stood long enough. The active
@@ -268,7 +276,7 @@ class Cluster:
         spans = log.spans(pid, asked.from_offset, generation)
         known = log.highwater(pid, self.now)
         if known is not None and known[0] == generation:
-            return Found(known[1], generation, spans)
+            return Found(known[1], generation, spans if asked.from_offset >= 0 else ())
         if not self.rules.looks_into_the_log:
             return Found(-1, generation)
         return Found(spans[-1].last_sequence if spans else -1, generation, spans)

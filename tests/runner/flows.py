@@ -129,9 +129,10 @@ class Billing:
         steps = {
             customer: [after - before for before, after in pairwise([0, *each])] for customer, each in sums.items()
         }
-        assert {customer: sorted(each) for customer, each in steps.items()} == {
-            customer: sorted(each) for customer, each in expected.items()
-        }
+        found = {customer: sorted(each) for customer, each in steps.items()}
+        wanted = {customer: sorted(each) for customer, each in expected.items()}
+        counts = {each: (len(found.get(each, [])), len(wanted[each])) for each in wanted}
+        assert found == wanted, f"sums found and wanted: {counts}; the state is {self.state()}"
 
 
 def make_topic(servers: str, name: str, partitions: int) -> None:

@@ -350,7 +350,7 @@ def _output_position(cell: Holding, output: OutputPlace) -> OutputPosition:
     place = output.place
     boundary = cell.sender.boundary(place)
     if boundary is not None:
-        cell.offsets[place] = boundary.next_offset
+        cell.offsets[place] = max(cell.offsets[place], boundary.next_offset)
     return OutputPosition(*place, output.topic_id, cell.filled[place], cell.offsets[place])
 
 

@@ -86,12 +86,14 @@ class Cell(Holding):
         replay.stands(slots)
         try:
             replay.ended()
-            replay.dropped()
+            stand = [each.slot for each in replay.dropped()]
         except (CannotTell, Differs) as error:
             remedy = f". {DIFFERS}" if isinstance(error, Differs) else ""
             self.why = f"{self.stage.title}: {error}{remedy}"
             happen(self, Event.IMPOSSIBLE)
             return
+        # A broker may say that they stand and not where, and a commit says up to where its outputs do.
+        self.offsets[place] = max(self.offsets[place], stand[-1].offset + 1)
         self._compare_next()
 
     def seen(self, input: int, end_offset: int, now: Now) -> None:
