@@ -47,6 +47,19 @@ def test_other_code_waits_for_the_goodbye_of_the_one_before() -> None:
     assert world.now_ms - before_ms < 100
 
 
+@pytest.mark.parametrize("is_at_the_end", [True, False])
+def test_goodbye_names_the_run_whose_end_it_is(is_at_the_end: bool) -> None:
+    world = calm()
+    holder = at_the_end(world)
+    holder.cell.holder = replace(holder.cell.holder, run="noon")
+    holder.cell.leave(world.now, is_at_the_end=is_at_the_end)
+    holder.cell.leave(world.now)  # asked to stop meanwhile
+    assert drive(world, holder, lambda: holder.is_over)
+    (said,) = [each.records[0] for each in world.journal(0)[-1:]]
+    entry = decoded(said.key or b"", said.value or b"")
+    assert isinstance(entry, Goodbye) and entry.ended == ("noon" if is_at_the_end else None)
+
+
 def test_without_a_goodbye_other_code_sends_nothing_before_the_deadline_of_the_one_before() -> None:
     world = calm()
     old = at_the_end(world)

@@ -10,12 +10,14 @@ import pytest
 from oncelog.client.door import Input, LoopThread
 from oncelog.clock import SystemClock
 from oncelog.embedded import Server
-from oncelog.flow import Flow
+from oncelog.flow import Flow, Topic, json_of, text
 from oncelog.flow.errors import FlowFailed
 from oncelog.flow.formats import Tenancy
 from oncelog.runner.cluster import Cluster
 from oncelog.runner.engine import Engine, Share
+from oncelog.runner.life import Life
 from oncelog.runner.run import Run
+from oncelog.slots.messages import Produce
 from tests.runner.flows import Billing, Owed
 from tests.waiting import until
 
@@ -43,6 +45,47 @@ def test_two_processes_come_to_the_end_together(servers: str, topic: str) -> Non
         run.await_termination(60)
         assert not run.is_active
     billing.check(500)
+
+
+def test_the_end_of_a_stage_elsewhere_is_its_goodbye_and_no_commit_before_it(
+    own_server: Server, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Totals are sent behind the commit that holds them, and here only when the other process has looked for long."""
+    billing = Billing(topic, own_server.bootstrap_servers)
+    billing.make_topics()
+    billing.send(range(100))
+    totals = Topic(f"{topic}-totals", text, json_of(int), partitions=1)
+    flow = Flow(topic, version="1")
+    regrouped = flow.read(billing.orders, name="orders").sum("owed", of=lambda order: order.amount)
+    regrouped.through(totals, key=lambda total: str(total)).map(lambda total: Owed(total)).write(billing.sums)
+    looked, held = 0, 0
+    finds, produces = Engine._find_ends, Life._produce
+
+    def finding(engine: Engine) -> None:
+        nonlocal looked
+        looked += 1
+        finds(engine)
+
+    def producing(life: Life, request: Produce) -> None:
+        nonlocal held
+        if request.batches[0].topic == totals.name and not held:
+            held = looked
+        if held and looked < held + 20:
+            life._loop.call_later(0.01, producing, life, request)
+        else:
+            produces(life, request)
+
+    monkeypatch.setattr("oncelog.runner.engine.LOOKS_EVERY_S", 0.01)
+    monkeypatch.setattr(Engine, "_find_ends", finding)
+    monkeypatch.setattr(Life, "_produce", producing)
+    cells: tuple[Mapping[str, list[int]], ...] = ({"orders": [0, 1]}, {totals.name: [0]})
+    for run in [
+        Run(Engine(flow, billing.properties, "run", until_end=True, share=Share(each, Tenancy(1, 0)))) for each in cells
+    ]:
+        run.await_termination(60)
+    assert held
+    amounts = [billing.order(number).amount for number in range(100)]
+    assert sum(owed.amount for _, owed in billing.written()) == sum(amounts)
 
 
 def test_members_take_over_from_a_process_whose_clock_was_an_hour_ahead(servers: str, topic: str) -> None:

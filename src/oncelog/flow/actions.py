@@ -374,7 +374,8 @@ def note_commit(cell: Holding, base_offset: int, timestamp_ms: int) -> None:
 
 
 def say_goodbye(cell: Holding) -> None:
-    cell.append([Goodbye(nonce=cell.holder.nonce)], cell.now.wall_ms)
+    ended = cell.holder.run if cell.is_at_the_end else None
+    cell.append([Goodbye(nonce=cell.holder.nonce, ended=ended)], cell.now.wall_ms)
 
 
 def leave(cell: Holding, *about: object) -> None:

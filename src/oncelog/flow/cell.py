@@ -119,9 +119,10 @@ class Cell(Holding):
         self.why = f"{self.stage.title}: {why}"
         happen(self, Event.IMPOSSIBLE if is_final else Event.REFUSED)
 
-    def leave(self, now: Now) -> None:
-        """Everything is committed and goodbye is said; then it ends."""
-        self.now, self.wants_to_leave = now, True
+    def leave(self, now: Now, *, is_at_the_end: bool = False) -> None:
+        """Everything is committed and goodbye is said; then it ends. Of its run nothing may be left."""
+        if not self.wants_to_leave:
+            self.now, self.wants_to_leave, self.is_at_the_end = now, True, is_at_the_end
 
     # --- what arrives for the sender
 

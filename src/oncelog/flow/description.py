@@ -63,6 +63,7 @@ class Holder:
     tenancy: Tenancy
     code: str  # the flow's version and the fingerprint of its codecs
     yields_until_ms: int = 0  # wall clock: until then the one before it may commit and say goodbye
+    run: str = ""  # that it is part of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -150,6 +150,7 @@ class Goodbye(Entry, frozen=True, kw_only=True):
     """This holder sends nothing any more."""
 
     nonce: Nonce
+    ended: Name | None = None  # the run to whose end all is done, and sent
 
 
 class Kinds:

@@ -129,7 +129,7 @@ class Holding:
         self.held_under_way: list[Held] = []  # in one that is not acknowledged yet
         self.rows_under_way: list[PlannedRows] = []
         self.to_tell: Mapping[Place, Outputs] = {}  # what follows from that one
-        self.wants_to_leave = False
+        self.wants_to_leave = self.is_at_the_end = False
 
     # --- the journal
 

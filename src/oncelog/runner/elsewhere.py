@@ -8,7 +8,7 @@ from typing import Final
 
 from oncelog.client import KafkaError
 from oncelog.flow.description import Stage
-from oncelog.flow.formats import COMMIT, Commit, decoded
+from oncelog.flow.formats import COMMIT, GOODBYE, Commit, Entry, Goodbye, decoded
 from oncelog.runner.cluster import Cluster
 
 _log: Final = logging.getLogger("oncelog.flow")
@@ -19,10 +19,11 @@ TAIL_GROWTH: Final = 8
 
 
 class CellElsewhere:
-    def __init__(self, cluster: Cluster, stage: Stage, ends: list[int | None], journal_end: int) -> None:
+    def __init__(self, cluster: Cluster, stage: Stage, run: str, journal_end: int) -> None:
         self._cluster = cluster
+        self._run = run
         self.stage = stage
-        self.ends = ends
+        self.is_over = False  # a commit at the end of an input is no sign: what follows from it may not be sent yet
         self.commit: Commit | None = None
         self.began_at = [each.log_start for each in stage.inputs]  # where its inputs stood when it was first looked at
         self.lives = self.state_entries = 0  # which nobody tells
@@ -35,18 +36,6 @@ class CellElsewhere:
         """Of an input: nobody tells."""
         return -1
 
-    @property
-    def is_over(self) -> bool:
-        """All that is read up to an end is read up to there."""
-        starts = [each.log_start for each in self.stage.inputs]
-        positions = starts if self.commit is None else [each.next_offset for each in self.commit.inputs]
-        return all(end is not None and at >= end for at, end in zip(positions, self.ends, strict=True))
-
-    def end_at(self, topic: str, offset: int) -> None:
-        for index, each in enumerate(self.stage.inputs):
-            if each.topic == topic and self.ends[index] is None:
-                self.ends[index] = offset
-
     def close(self) -> None:
         self._reading.end()
 
@@ -58,15 +47,16 @@ class CellElsewhere:
     def _look(self) -> None:
         while (piece := self._reading.take(MOST_RECORDS)) is not None:
             for key, value in zip(piece.keys, piece.values, strict=True):
-                if key == COMMIT and value is not None:
-                    self._take(value)
+                if key in (COMMIT, GOODBYE) and value is not None:
+                    self._take(decoded(key, value))
         if self.commit is None and self._since > 0 and self._reading.is_at_end:
             self._reading.end()
             self._read_tail()
 
-    def _take(self, value: bytes) -> None:
+    def _take(self, entry: Entry) -> None:
         """The number of a commit tells which is the newer one: what an older holder wrote late is passed over."""
-        entry = decoded(COMMIT, value)
+        if isinstance(entry, Goodbye):
+            self.is_over = self.is_over or entry.ended == self._run
         if not isinstance(entry, Commit):
             return
         if self.commit is None:

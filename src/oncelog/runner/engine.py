@@ -114,6 +114,7 @@ class Engine:
                     self._cluster,
                     layout.part,
                     layout.stage(self.layout.flow, cell, ids[layout.name], until_end=self._until_end),
+                    run=self.agreed.run_id,
                     code=self.layout.code,
                     tenancy=share.tenancy,
                     yields_until_ms=share.yields_until_ms,
@@ -146,7 +147,7 @@ class Engine:
                 CellElsewhere(
                     self._cluster,
                     layout.stage(self.layout.flow, cell, ids[layout.name]),
-                    self._ends_of(layout, cell),
+                    self.agreed.run_id,
                     found[layout.journal, cell],
                 )
                 for cell in cells
@@ -280,7 +281,8 @@ class Engine:
                 self._tell_time(topic)
                 ends = self._written(topic)
                 for each in self._reading(topic):
-                    each.end_at(topic, ends[each.stage.cell])
+                    if isinstance(each, CellHolder):
+                        each.end_at(topic, ends[each.stage.cell])
 
     def _cells(self, stages: Iterable[StageLayout]) -> list[CellHolder | CellElsewhere]:
         names = [stage.name for stage in stages]

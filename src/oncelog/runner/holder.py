@@ -32,6 +32,7 @@ class CellHolder:
         part: Part,
         stage: Stage,
         *,
+        run: str,
         code: str,
         tenancy: Tenancy,
         yields_until_ms: int,
@@ -46,6 +47,7 @@ class CellHolder:
         self.lives = 0
         self._cluster = cluster
         self._part = part
+        self._run = run
         self._code = code
         self._tenancy = tenancy
         self._yields_until_ms = yields_until_ms
@@ -101,7 +103,7 @@ class CellHolder:
     def begin(self, copy: Journal | None = None) -> None:
         self._timer = None
         self.lives += 1
-        holder = Holder(uuid4().hex, self._tenancy, self._code, self._yields_until_ms)
+        holder = Holder(uuid4().hex, self._tenancy, self._code, self._yields_until_ms, self._run)
         self._cell = Cell(
             self.stage,
             PartWork(self._part, self.stage.cell),

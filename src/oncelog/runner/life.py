@@ -119,9 +119,9 @@ class Life:
         for index in range(len(self._inputs)):
             self._feed(index)
 
-    def leave(self) -> None:
+    def leave(self, *, is_at_the_end: bool = False) -> None:
         if not self.is_over:
-            self.cell.leave(self._now())
+            self.cell.leave(self._now(), is_at_the_end=is_at_the_end)
             self.wake()
 
     def end_at(self, index: int, offset: int) -> None:
@@ -443,7 +443,7 @@ class Life:
         ]
         is_idle = cell.state is State.WORKING and cell.under_way is None and not cell.plan_left
         if all(asked) and is_idle and not cell.wants_to_leave and not cell.is_time_to_be_told:
-            self.leave()
+            self.leave(is_at_the_end=True)
 
     def _input_failed(self, error: KafkaError) -> None:
         if error.code() in PASSING:
