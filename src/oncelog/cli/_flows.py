@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from oncelog.flow import Flow
     from oncelog.flow.register import FlowRegister
     from oncelog.runner.looking import CellLook, Looking
+    from oncelog.runner.unread import Unread
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -147,6 +148,17 @@ def told_of_cell(look: "CellLook") -> dict[str, Any]:
         "late": int(commit.metrics.get(LATE, 0)) if commit else 0,
         "held": sum(len(each.keys) for each in journal.held),
         "metrics": dict(commit.metrics) if commit else {},
+    }
+
+
+def told_of_unread(flow: str, found: "Unread") -> dict[str, Any]:
+    return {
+        "stage": found.of.stage,
+        "topic": found.of.topic,
+        "cells": found.of.cells,
+        "partitions": found.partitions,
+        "records": found.records,
+        "words": found.words(flow),
     }
 
 

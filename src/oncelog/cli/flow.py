@@ -22,6 +22,7 @@ from oncelog.cli._flows import (
     speaks_of_flows,
     told_of_cell,
     told_of_state,
+    told_of_unread,
 )
 from oncelog.cli._groups import ListsAtFirst
 from oncelog.cli._options import SERVERS, Connecting, connecting, formatted
@@ -156,11 +157,14 @@ def describe(to: Connecting, form: str, name: str) -> None:
                 for each in register.runs
             ],
             "stages": [{"stage": stage, "cells": cells} for stage, cells in stages.items()],
+            "unread": [told_of_unread(name, each) for each in await look.unread(register)],
         }
 
     found = looked(to, asked)
     emit(form, found, [row for stage in found["stages"] for row in _rows(stage)], CELL_COLUMNS)
     if form == "table":
+        for each in found["unread"]:
+            click.echo(f"\n{each['words']}")
         click.echo(f"\n{name}: order {found['order']}, {len(found['runs'])} runs, id {found['id']}")
 
 

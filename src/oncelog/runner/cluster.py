@@ -36,11 +36,13 @@ _log: Final = logging.getLogger("oncelog.flow")
 
 FIRST_CONTACT_S: Final = 20.0  # a cluster that was never reached is more likely a wrong address
 # Brokers close what was idle for ten minutes; here it is bounded by less, and a fetch is not held for long, so that an
-# input that is begun meanwhile is soon asked for.
+# input that is begun meanwhile is soon asked for. What becomes of topics is seen sooner than in librdkafka's five
+# minutes.
 _DEFAULTS: Final = {
     "connections.max.idle.ms": "240000",
     "fetch.wait.max.ms": "100",
     "queued.max.messages.kbytes": "16384",
+    "topic.metadata.refresh.interval.ms": "30000",
 }
 # Asking for a topic must not make it: one that was removed would come back, and empty.
 _OWN: Final = {"allow.auto.create.topics": "false"}

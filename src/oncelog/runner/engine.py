@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -23,6 +24,7 @@ from oncelog.runner.holder import CellHolder
 from oncelog.runner.layout import Layout, StageLayout, TopicIds
 from oncelog.runner.life import CLOCK
 from oncelog.runner.progress import Progress
+from oncelog.runner.unread import Known, Unread, unread
 
 if TYPE_CHECKING:
     from oncelog.runner.storing.hours import Hours
@@ -78,6 +80,8 @@ class Engine:
         self._committed: dict[str, dict[tuple[str, int], int]] = {}  # to groups, by stage
         self._hours: dict[str, Hours] = {}  # of files, by stage
         self._told_ms: dict[str, int] = {}  # the time, by topic
+        self._told_counts: dict[str, int] = {}  # of partitions, of topics that have more than they had
+        self._unread: list[Unread] = []
         self.agreed: Agreed
         self.progress = Progress(program.name)
         self.done: asyncio.Event
@@ -90,7 +94,9 @@ class Engine:
             self._open_places()
             await self._cluster.start()
             self.agreement = Agreement(self._cluster, self.layout)
-            found = await topics.ready(self._cluster, self.layout, await self.agreement.kept())
+            kept = await self.agreement.kept()
+            is_part = self._share is not None and any(self._share.cells.values())
+            found = await topics.ready(self._cluster, self.layout, kept, is_part=is_part)
             self.agreed = await self.agreement.begin(self._run_id, until_end=self._until_end)
             self.agreement.check_resets(found.ids)
         except BaseException:
@@ -130,6 +136,7 @@ class Engine:
         for holder in self._every:
             holder.begin()
         self._tasks.begin(self._look_now_and_then())
+        self._tasks.begin(self._look_at_topics_now_and_then())
         self._tasks.begin(self._tell_groups_now_and_then())
         self._tasks.begin(self._tell_time_now_and_then())
         self._tasks.begin(self._look_at_the_register(share.start))
@@ -186,11 +193,14 @@ class Engine:
         return [known[name][cell] if name in known else None for name in layout.inputs]
 
     @property
+    def _follows_all(self) -> bool:
+        return self._share is not None and self._share.follows_all
+
+    @property
     def _shown(self) -> dict[str, list[CellHolder | CellElsewhere]]:
         """Whose progress it tells of."""
-        is_all = self._share is not None and self._share.follows_all
         return {
-            stage: [*holders, *(self._elsewhere.get(stage, ()) if is_all else ())]
+            stage: [*holders, *(self._elsewhere.get(stage, ()) if self._follows_all else ())]
             for stage, holders in self._holders.items()
         }
 
@@ -214,7 +224,7 @@ class Engine:
         try:
             if self._until_end and self._share is None and self.is_complete and not self.agreed.is_finished:
                 await self.agreement.finish(self.agreed.run_id)
-            self.progress.look(self._shown)
+            self._show_progress()
             await self._tasks.close()
             await self._tell_groups()
             await self._close_hours()
@@ -256,14 +266,19 @@ class Engine:
         ended = holder.end
         assert ended is not None
         if ended.how is End.STOPPED:
-            _log.error("%s", ended.why)
-            self._failures.append(ended.why)
+            self._fail(ended.why)
         elif ended.how is End.OUTRANKED:
             self._outranked(holder)
         if self._until_end:
             self._find_ends()
         if all(each.end is not None for each in self._every):
             self.done.set()
+
+    def _fail(self, why: str) -> None:
+        """Told once, though it may be true of several cells."""
+        if why not in self._failures:
+            _log.error("%s", why)
+            self._failures.append(why)
 
     def _outranked(self, holder: CellHolder) -> None:
         """The newest start has the flow; all else ends, so that its cells have one home."""
@@ -350,8 +365,51 @@ class Engine:
             await asyncio.sleep(LOOKS_EVERY_S)
             if self._until_end and self._elsewhere:
                 self._find_ends()
-            self.progress.look(self._shown)
+            self._show_progress()
             await self._close_hours()
+
+    def _show_progress(self) -> None:
+        found: Counter[tuple[str, int]] = Counter()
+        for each in self._unread:
+            found.update({(each.of.stage, index): records for index, records in each.by_partition.items()})
+        self.progress.look(self._shown, found)
+
+    async def _look_at_topics_now_and_then(self) -> None:
+        """Whether one has more partitions than it had. What is in them was not there when a run up to an end began."""
+        inputs = [
+            Known(stage.name, name, stage.cells, name in self.layout.between)
+            for stage in self.layout.stages
+            for name in stage.inputs
+        ]
+        while not self._until_end:
+            await asyncio.sleep(LOOKS_EVERY_S)
+            self._tell_of_more_partitions()
+            try:
+                self._unread = await unread(self.brokers, inputs)
+            except KafkaException as failure:
+                _log.warning("flow %s: new partitions cannot be asked now: %s", self.layout.flow, failure.error.str())
+            for each in self._unread:
+                holders, why = self._holders[each.of.stage], each.words(self.layout.flow)
+                if each.records and (holders or self._follows_all):
+                    self._fail(why)
+                    for holder in holders:
+                        holder.leave(why)
+
+    def _tell_of_more_partitions(self) -> None:
+        topics = self.brokers.metadata.topics
+        for name, count in self.layout.partitions.items():
+            now = len(topics[name].partitions) if name in topics else 0
+            if now > count and now != self._told_counts.get(name):
+                self._told_counts[name] = now
+                uses = "reads and writes" if name in self.layout.between else "reads"
+                _log.warning(
+                    "topic %s has %d partitions now, and flow %s %s the first %d, as it says (`partitions=`)",
+                    name,
+                    now,
+                    self.layout.flow,
+                    "writes" if name in self.layout.targets else uses,
+                    count,
+                )
 
     async def _tell_time_now_and_then(self) -> None:
         told = {sink.name for stage in self.layout.stages if stage.tells_time for sink in stage.part.sinks}
@@ -374,6 +432,9 @@ class Engine:
                 if holder.commit is not None
                 for mine, each in zip(holder.stage.inputs, holder.commit.inputs, strict=True)
             }
+            for each in self._unread if positions else ():
+                if each.of.stage == stage:
+                    positions |= {(each.of.topic, index): start for index, start in each.starts.items()}
             if not positions or self._committed.get(stage) == positions:
                 continue
             group = f"{self.layout.flow}.{stage}"

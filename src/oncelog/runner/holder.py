@@ -63,6 +63,7 @@ class CellHolder:
         self._timer: asyncio.TimerHandle | None = None
         self._tasks = Tasks()
         self._leaves = False
+        self._why = ""  # a person has to look at it when it has left
         self._is_paused = False
 
     @property
@@ -145,9 +146,9 @@ class CellHolder:
         if self._life is not None:
             self._life.pause(is_paused=is_paused)
 
-    def leave(self) -> None:
-        """What is done is committed, and goodbye is said."""
-        self._leaves = True
+    def leave(self, why: str = "") -> None:
+        """What is done is committed, and goodbye is said. `why`: it cannot go on, and a person has to look at it."""
+        self._leaves, self._why = True, self._why or why
         if self._life is not None:
             self._life.leave()
         elif self.end is None and self._timer is not None:
@@ -177,5 +178,5 @@ class CellHolder:
         self._pause_s = min(2 * self._pause_s, MOST_PAUSE_S)
 
     def _finish(self, ended: Ended) -> None:
-        self.end = ended
+        self.end = Ended(End.STOPPED, self._why) if self._why and ended.how is End.LEFT else ended
         self._told(self)

@@ -16,6 +16,7 @@ from oncelog.runner.cluster import Cluster, journal_batches
 from oncelog.runner.layout import PREFIX, Layout
 from oncelog.runner.life import CLOCK
 from oncelog.runner.topics import memory_ms, wanted_topics
+from oncelog.runner.unread import Known, Unread, unread
 from oncelog.slots import Place
 from oncelog.slots.limits import SETTLE_MS
 
@@ -113,6 +114,17 @@ class Looking:
                     for index, name in enumerate(sources[stage.stage])
                 ]
                 yield CellLook(stage.stage, cell, journal, inputs, CLOCK.now().wall_ms)
+
+    async def unread(self, register: FlowRegister) -> list[Unread]:
+        """Of inputs that have more partitions than their stages have cells."""
+        await self.cluster.brokers.refresh()
+        written = {sink for *_, sink in register.identity.parts} if register.identity else set()
+        inputs = [
+            Known(stage.stage, name, stage.cells, name in written)
+            for stage in register.stages
+            for name in register.sources(stage.stage)
+        ]
+        return await unread(self.cluster.brokers, inputs)
 
 
 @dataclass(frozen=True)

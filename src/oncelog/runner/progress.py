@@ -46,11 +46,18 @@ class Progress:
         self._about |= {"id": flow_id, "runId": run_id}
         _log.info("flow %s begins: run %s", self._about["name"], run_id)
 
-    def look(self, holders: Mapping[str, Sequence[CellHolder | CellElsewhere]]) -> None:
+    def look(
+        self, holders: Mapping[str, Sequence[CellHolder | CellElsewhere]], unread: Mapping[tuple[str, int], int] = {}
+    ) -> None:
+        """`unread`: records of partitions that no cell reads, by stage and partition."""
         now_s = monotonic_s()
         cells = {stage: [_cell(stage, each) for each in every] for stage, every in holders.items()}
         stages = {stage: _sums(each) for stage, each in cells.items()}
         self.cells = [each for every in cells.values() for each in every]
+        for (stage, partition), records in unread.items():
+            self.cells = [*self.cells, CellProgress(stage, partition, 0, records, 0, 0, 0, -1, 0, 0, is_stopped=True)]
+            if stages[stage]["lag"] is not None:
+                stages[stage]["lag"] += records
         taken = sum(stage["records"] for stage in stages.values())
         since_s = max(now_s - self._since_s, 0.001)
         rows, self._records, self._since_s = taken - self._records, taken, now_s

@@ -16,7 +16,7 @@ from oncelog.flow.formats import Tenancy
 from oncelog.flow.program import Program
 from oncelog.runner.engine import OUTRANKED, Engine, Share
 from oncelog.runner.life import CLOCK
-from oncelog.runner.watching import Wake, WatchingEngine
+from oncelog.runner.watching import Wake, WatchingEngine, failures
 
 _log: Final = logging.getLogger("oncelog.flow")
 
@@ -76,9 +76,15 @@ class SharingEngine(WatchingEngine):
             await self._let_go()
             await self.finish(is_complete=self._watch.are_all_over)
         finally:
-            await self._watch.close()
+            await self.close_watch()
         if self.failure is not None:
             raise self.failure
+
+    @property
+    def failure(self) -> FlowFailed | None:
+        """Of cells that it still holds beside others, too."""
+        of_cells = None if self._engine is None else self._engine.failure
+        return failures(super().failure, None if OUTRANKED in str(of_cells) else of_cells)
 
     # --- what the group says
 

@@ -57,14 +57,14 @@ class Found:
     commit_bytes: int
 
 
-async def ready(cluster: Cluster, layout: Layout, kept: Collection[str]) -> Found:
+async def ready(cluster: Cluster, layout: Layout, kept: Collection[str], *, is_part: bool) -> Found:
     """All topics are as they should be, made where they may be; or FlowRefused. `kept`: journals that are not made
-    anew."""
+    anew. `is_part`: of a start that found them so, and goes on where one has more partitions since."""
     brokers = cluster.brokers
     journals = {stage.journal: stage.cells for stage in layout.stages}
     names = [*layout.partitions, *journals]
     counts = await _counts(cluster, names, {*layout.sources, *layout.targets, *kept})
-    missing = check_counts(layout, counts)
+    missing = check_counts(layout, counts, layout.partitions if is_part else layout.between if kept else ())
     if lost := [name for name in missing if name in kept]:
         raise FlowRefused(
             f"flow {layout.flow}: its journal {', '.join(lost)} is not there any more, and with it what was read, "
@@ -127,11 +127,15 @@ async def _counts(cluster: Cluster, names: Sequence[str], wanted: Iterable[str])
         await asyncio.sleep(PAUSE_S)
 
 
-def check_counts(layout: Layout, counts: dict[str, int]) -> list[str]:
-    """Of partitions, by topic. Which of the flow's own topics are missing; FlowRefused where one is as it cannot be."""
+def check_counts(layout: Layout, counts: dict[str, int], may_have_more: Collection[str]) -> list[str]:
+    """Of partitions, by topic. Which of the flow's own topics are missing; FlowRefused where one is as it cannot be.
+    What a flow passes through may have got more: it is written and read as before, and what comes to the others is
+    told."""
     journals = {stage.journal: stage.cells for stage in layout.stages}
     missing: list[str] = []
     for name, count in counts.items():
+        if name in may_have_more and count > layout.partitions[name]:
+            continue
         if count:
             _check_count(layout, name, count, journals)
         else:

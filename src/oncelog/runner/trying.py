@@ -37,7 +37,7 @@ async def trials(
     names = [*layout.partitions, *(stage.journal for stage in layout.stages)]
     known = (await brokers.refresh(names)).topics
     counts = {name: len(known[name].partitions) if name in known else 0 for name in names}
-    if missing := check_counts(layout, counts):
+    if missing := check_counts(layout, counts, layout.between):
         raise FlowRefused(f"flow {layout.flow}: {', '.join(missing)} not there: run it first, or it was removed")
     ids = TopicIds({name: str(known[name].topic_id or "") for name in names})
     for stage in layout.stages:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from oncelog.client.door import Tasks
@@ -15,6 +16,12 @@ from oncelog.runner.life import CLOCK
 from oncelog.runner.progress import Progress
 
 Wake = Callable[[Callable[[], None]], object]
+
+
+def failures(*found: FlowFailed | str | None) -> FlowFailed | None:
+    """All of them as one: what several have met is said once."""
+    lines = dict.fromkeys(line for each in found if each for line in str(each).split("\n"))
+    return FlowFailed("\n".join(lines)) if lines else None
 
 
 class WatchingEngine:
@@ -43,7 +50,7 @@ class WatchingEngine:
 
     @property
     def failure(self) -> FlowFailed | None:
-        return FlowFailed("\n".join(dict.fromkeys(self._failures))) if self._failures else None
+        return failures(self._watch.failure, *self._failures)
 
     async def begin_watching(self, wake: Wake) -> bool:
         """Whether there is anything to do: a run that is finished is over at once."""
@@ -52,6 +59,10 @@ class WatchingEngine:
         if self._watch.done.is_set():
             self.done.set()
         return not self.done.is_set()
+
+    async def close_watch(self) -> None:
+        with suppress(FlowFailed):  # which `failure` has
+            await self._watch.close()
 
     async def finish(self, *, is_complete: bool) -> None:
         if self._until_end and is_complete and not self.agreed.is_finished:

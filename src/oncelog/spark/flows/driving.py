@@ -109,7 +109,7 @@ class SparkEngine(WatchingEngine):
         finally:
             await self._tasks.close()
             self._threads.shutdown(wait=False)
-            await self._watch.close()
+            await self.close_watch()
         if self.failure is not None:
             raise self.failure
 
@@ -126,8 +126,9 @@ class SparkEngine(WatchingEngine):
             if following is not None:
                 self._spare.release()
             for stage, cell, why in outcome.stopped:
-                _log.error("%s", why)
-                self._failures.append(why)
+                if why not in self._failures:
+                    _log.error("%s", why)
+                    self._failures.append(why)
                 cells = {name: [each for each in own if (name, each) != (stage, cell)] for name, own in cells.items()}
             if self._is_over(outcome, cells):
                 self._complete += outcome.is_complete
