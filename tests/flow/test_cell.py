@@ -55,8 +55,8 @@ def test_goodbye_names_the_run_whose_end_it_is(is_at_the_end: bool) -> None:
     holder.cell.leave(world.now, is_at_the_end=is_at_the_end)
     holder.cell.leave(world.now)  # asked to stop meanwhile
     assert drive(world, holder, lambda: holder.is_over)
-    (said,) = [each.records[0] for each in world.journal(0)[-1:]]
-    entry = decoded(said.key or b"", said.value or b"")
+    said = world.journal(0)[-1]
+    entry = decoded(said.keys[0] or b"", said.values[0] or b"")
     assert isinstance(entry, Goodbye) and entry.ended == ("noon" if is_at_the_end else None)
 
 
