@@ -1,5 +1,6 @@
 """The cells of a flow in several processes: here several engines, which know of each other by the log alone."""
 
+import asyncio
 from collections.abc import Mapping
 from time import monotonic
 from typing import Any
@@ -7,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from oncelog.client.door import Input, LoopThread
+from oncelog.client.door import Input, LoopThread, Requests
 from oncelog.clock import SystemClock
 from oncelog.embedded import Server
 from oncelog.flow import Flow, Topic, json_of, text
@@ -15,7 +16,7 @@ from oncelog.flow.errors import FlowFailed
 from oncelog.flow.formats import Tenancy
 from oncelog.runner.cluster import Cluster
 from oncelog.runner.engine import Engine, Share
-from oncelog.runner.life import Life
+from oncelog.runner.progress import Progress
 from oncelog.runner.run import Run
 from oncelog.slots.messages import Produce
 from tests.runner.flows import Billing, Owed
@@ -59,25 +60,25 @@ def test_the_end_of_a_stage_elsewhere_is_its_goodbye_and_no_commit_before_it(
     regrouped = flow.read(billing.orders, name="orders").sum("owed", of=lambda order: order.amount)
     regrouped.through(totals, key=lambda total: str(total)).map(lambda total: Owed(total)).write(billing.sums)
     looked, held = 0, 0
-    finds, produces = Engine._find_ends, Life._produce
+    looks, sends = Progress.look, Requests.send
 
-    def finding(engine: Engine) -> None:
+    def looking(progress: Progress, *about: Any) -> None:
         nonlocal looked
         looked += 1
-        finds(engine)
+        looks(progress, *about)
 
-    def producing(life: Life, request: Produce) -> None:
+    def sending(requests: Requests, request: Produce) -> None:
         nonlocal held
         if request.batches[0].topic == totals.name and not held:
             held = looked
         if held and looked < held + 20:
-            life._loop.call_later(0.01, producing, life, request)
+            asyncio.get_running_loop().call_later(0.01, sending, requests, request)
         else:
-            produces(life, request)
+            sends(requests, request)
 
     monkeypatch.setattr("oncelog.runner.engine.LOOKS_EVERY_S", 0.01)
-    monkeypatch.setattr(Engine, "_find_ends", finding)
-    monkeypatch.setattr(Life, "_produce", producing)
+    monkeypatch.setattr(Progress, "look", looking)
+    monkeypatch.setattr(Requests, "send", sending)
     cells: tuple[Mapping[str, list[int]], ...] = ({"orders": [0, 1]}, {totals.name: [0]})
     for run in [
         Run(Engine(flow, billing.properties, "run", until_end=True, share=Share(each, Tenancy(1, 0)))) for each in cells
