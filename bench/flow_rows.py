@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow.dataset as ds
 
 from bench.flow_contestant import (
     BYTEWAX,
@@ -40,6 +41,9 @@ GROWTH = (1, 10)
 GROWN_RECORDS = 1_000_000  # fewer are written in one go, and their rate is that of the reader
 GROWN_KEYS = 10_000
 MANY_CELLS = 100
+FILED = 4  # times what a row takes of records: files are written fast
+FEW_FILED = 1_000
+LOOK_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +150,31 @@ def cells(field: Field, kind: str) -> Figures:
     records = field.records(kind)
     with field.work("count", field.filled(field.records(OURS), KEYS, MANY_CELLS), partitions=MANY_CELLS) as work:
         return rate(field, kind, work, records)
+
+
+def files(field: Field, kind: str) -> Figures:
+    """A topic as Parquet, by a run to its end. What a run of a few records takes, its start, is taken off."""
+    many = field.records(OURS) * FILED
+    took: dict[int, tuple[float, float]] = {}
+    for records in (FEW_FILED, many):
+        with field.work("files", field.filled(records, KEYS)) as work:
+            began_s = time.monotonic()
+            with Contestant(kind, work, field.folder) as contestant:
+                while contestant.is_running:
+                    cpu_s = contestant.cpu_s()
+                    time.sleep(LOOK_S)
+                took[records] = time.monotonic() - began_s, cpu_s
+            written = ds.dataset(work.state / "files", partitioning="hive").to_table(["partition", "offset"])
+            found = written.group_by(["partition", "offset"]).aggregate([]).num_rows
+            if not records == found == written.num_rows:
+                raise AssertionError(f"{written.num_rows} rows of {found} records were written, of {records}")
+    (start_s, start_cpu_s), (all_s, all_cpu_s) = took[FEW_FILED], took[many]
+    rows = many - FEW_FILED
+    return {
+        "records_per_s": rows / (all_s - start_s),
+        "cpu_s": (all_cpu_s - start_cpu_s) / rows * 1e6,
+        "start_s": start_s,
+    }
 
 
 def timers(field: Field, kind: str) -> Figures:
@@ -276,6 +305,7 @@ ROWS: list[Row] = [
     Row("kill", (OURS, STREAMS, QUIX), kill, once=True),
     Row("restore", (OURS, STREAMS), restore, once=True),
     Row("restore_copy", (OURS, STREAMS), restore_copy, once=True),
+    Row("files", (OURS, SPARK), files),
     Row("timers", (OURS,), timers, once=True),
     Row("cells", (OURS,), cells),
     Row("growth", (OURS, STREAMS), growth, once=True),

@@ -2,6 +2,7 @@
 
 planned  `count` by a step that could set timers, so its order is written down first
 timers   the same; a record whose user is 00000000 sets a timer that is due in a day
+files    the source as Parquet, to its end
 regroup_timed  a timer for each user and five minutes, too, which tells how many there were, as a number below zero
 """
 
@@ -58,6 +59,9 @@ def flow() -> Flow:
     counts = Topic(setting.out, raw, json_of(int), partitions=setting.out_partitions)
     made = Flow(setting.app, version="1")
     stream = made.read(views, name="views")
+    if setting.pipeline == "files":
+        stream.files(setting.files)
+        return made
     if setting.pipeline.startswith("regroup"):
         stream = stream.through(Topic(setting.between, raw, raw, partitions=setting.partitions), key=user)
     if setting.pipeline == "regroup_timed":
@@ -72,4 +76,4 @@ def flow() -> Flow:
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO)
-    flow().run({"bootstrap.servers": setting.servers})
+    flow().run({"bootstrap.servers": setting.servers}, until="end" if setting.pipeline == "files" else None)

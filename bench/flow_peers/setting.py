@@ -8,4 +8,5 @@ servers = os.environ["FLOW_SERVERS"]
 app = os.environ["FLOW_APP"]  # group, application, name
 source, between, out = (os.environ[f"FLOW_{which}"] for which in ("IN", "BETWEEN", "OUT"))
 state = os.environ["FLOW_STATE"]
+files = f"{state}/files"
 partitions, out_partitions = int(os.environ["FLOW_PARTITIONS"]), int(os.environ["FLOW_OUT_PARTITIONS"])

@@ -1,4 +1,7 @@
-"""Spark's transformWithState in Python (Row version) between its own connector's source and sink, at least once."""
+"""Spark's transformWithState in Python (Row version) between its own connector's source and sink, at least once.
+
+files    its own connector and its file sink, to the end of the source
+"""
 
 import os
 from collections.abc import Iterator
@@ -44,8 +47,12 @@ spark = (
     .getOrCreate()
 )
 brokers = {"kafka.bootstrap.servers": setting.servers}
-views = spark.readStream.format("kafka").options(**brokers, subscribe=setting.source, startingOffsets="earliest")
-keys = views.option("maxOffsetsPerTrigger", "4000").load().selectExpr("CAST(key AS STRING) key")
-counts = keys.groupBy("key").transformWithState(Count(), COUNTED, "Update", "None")
-writer = counts.writeStream.outputMode("update").format("kafka").options(**brokers, topic=setting.out)
+reader = spark.readStream.format("kafka").options(**brokers, subscribe=setting.source, startingOffsets="earliest")
+if setting.pipeline == "files":
+    rows = reader.load().select("key", "value", "partition", "offset", "timestamp")
+    writer = rows.writeStream.format("parquet").option("path", setting.files).trigger(availableNow=True)
+else:
+    keys = reader.option("maxOffsetsPerTrigger", "4000").load().selectExpr("CAST(key AS STRING) key")
+    counts = keys.groupBy("key").transformWithState(Count(), COUNTED, "Update", "None")
+    writer = counts.writeStream.outputMode("update").format("kafka").options(**brokers, topic=setting.out)
 writer.option("checkpointLocation", f"{setting.state}/checkpoint").start().awaitTermination()
