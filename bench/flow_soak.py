@@ -42,6 +42,7 @@ SAYS_EVERY = 20
 HOUR_MS = 3_600_000
 PARTITIONS = 4
 PATIENCE_S = 300.0
+END_PATIENCE_S = 1200.0  # with all that is left
 
 
 def times_of(records: int) -> Numbers:
@@ -161,7 +162,7 @@ def main(server: str, records: int, kills: int, minutes: float, seed: int, folde
         orphan.end()
         life.end()
         life.begin()
-        outputs.until(records + len(whose), life, PATIENCE_S)
+        outputs.until(records + len(whose), life, END_PATIENCE_S)
         outputs.until_quiet(QUIET_S)
         life.leave()
         counts, told = parted(outputs.tables)

@@ -66,7 +66,7 @@ def test_a_message_in_two_partitions_is_there_twice() -> None:
 
 
 def test_an_audit_has_a_largest_size() -> None:
-    with pytest.raises(ValueError, match=r"0 to 1,000,000,000 messages"):
+    with pytest.raises(ValueError, match=r"0 to 1,100,000,000 messages"):
         Audit(MOST_MESSAGES + 1)
 
 

@@ -5,17 +5,22 @@
 It makes of each number what `pipeline_job.py` makes of it, in two stages: even and odd numbers are read apart and
 merged, regrouped into buckets, and counted there. What is written is `NUMBER,COUNT`, under the bucket's name: a bucket
 gets its numbers from one partition, in their order, and its counts are 1, 2, 3, ... if the state is the fold of its
-input. The order is `pipeline.PipelineOrder`.
+input. Some of them wait in the state for a timer, which writes `NUMBER,COUNT,fired` of each that waited for it. The
+order is `pipeline.PipelineOrder`.
 """
 
 import json
 import sys
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from oncelog.flow import Context, Flow, Topic, optional, text
 
 BUCKETS: Final = 4  # for each partition; even, so that a bucket has only even or only odd numbers
+ONE_IN: Final = 31  # of what is counted waits for a timer: the rows that this divides
+GRID_MS: Final = 500  # of timers, so that a bucket has few at a time; they fire one to two of these later
+FIRED: Final = ",fired"
 TENURE_S: Final = 15.0  # of a task: many tenants in an experiment
 
 
@@ -28,7 +33,7 @@ def flow_of(read: str, write: str, partitions: int) -> Flow:
     even = flow.read(numbers, name="even").filter(lambda number: is_number(number) and int(number) % 2 == 0)
     both = odd.merge("both", even)
     counted = both.through(buckets, key=lambda number: f"b{int(number) % (partitions * BUCKETS)}")
-    counted.flat_map(rows).step("count", int, count).write(written)
+    counted.flat_map(rows).step("count", Counted, count, on_timer=fire).write(written)
     return flow
 
 
@@ -42,8 +47,27 @@ def rows(number: str) -> list[int]:
     return [2 * n + row for row in range(n % 3)]
 
 
-def count(before: int, row: int, at: Context[str]) -> tuple[int, list[str]]:
-    return before + 1, [f"{row},{before + 1}"]
+@dataclass(frozen=True)
+class Counted:
+    count: int = 0
+    waiting: tuple[tuple[int, str], ...] = ()  # when each falls due, and what is written then
+
+
+def count(before: Counted, row: int, at: Context[str]) -> tuple[Counted, list[str]]:
+    found = f"{row},{before.count + 1}"
+    after = replace(before, count=before.count + 1)
+    if row % ONE_IN == 0:
+        due_ms = (at.time_ms // GRID_MS + 2) * GRID_MS
+        at.timer(due_ms)
+        after = replace(after, waiting=(*before.waiting, (due_ms, found)))
+    return after, [found]
+
+
+def fire(before: Counted, bucket: str, at: Context[str]) -> tuple[Counted, list[str]]:
+    """A timer that nothing waits for tells that, too: it fired twice, or too early or late."""
+    left = tuple(each for each in before.waiting if each[0] != at.time_ms)
+    found = [text + FIRED for due_ms, text in before.waiting if due_ms == at.time_ms]
+    return replace(before, waiting=left), found or [f"nothing waits in {bucket} for {at.time_ms}"]
 
 
 def main(arguments: Iterable[str]) -> int:

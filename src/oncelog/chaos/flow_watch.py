@@ -3,12 +3,16 @@
 from collections.abc import Iterator
 from typing import Final
 
-from oncelog.chaos.audit import Numbers
-from oncelog.chaos.flow_job import flow_of
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from oncelog.chaos.audit import NOT_A_NUMBER, Numbers
+from oncelog.chaos.flow_job import FIRED, ONE_IN, flow_of
 from oncelog.chaos.pipeline import MOST_RESTARTS
 from oncelog.chaos.pipeline_watch import LOOK_S, PATIENCE_S, PipelineWatch
 from oncelog.chaos.plan import Event
-from oncelog.chaos.topics import end_offsets, stored_counts
+from oncelog.chaos.topics import end_offsets, numbers_of, stored
 from oncelog.clock import monotonic_s
 from oncelog.runner.layout import Layout
 
@@ -20,6 +24,7 @@ class FlowWatch(PipelineWatch):
 
     _due_rows = 0  # all that must be written; 0 while that is not known
     _moved_s = 0.0
+    _timers = 0
 
     def look(self) -> Iterator[tuple[Event, int]]:
         now_s = monotonic_s()
@@ -43,10 +48,56 @@ class FlowWatch(PipelineWatch):
     def is_through(self) -> bool:
         return self.written >= self._due_rows or monotonic_s() - self._moved_s > SILENCE_S
 
+    @property
+    def most_rows(self) -> int:
+        return self._first_timer + self._first_timer // ONE_IN + 1
+
+    @property
+    def _first_timer(self) -> int:
+        """From here on a number stands for what a timer wrote."""
+        return super().most_rows
+
+    def due_of(self, numbers: Numbers) -> Numbers:
+        rows = super().due_of(numbers)
+        fired = self._first_timer + rows[rows % ONE_IN == 0] // ONE_IN
+        self._timers += len(fired)
+        return np.concatenate((rows, fired))
+
+    @property
+    def timers(self) -> int:
+        return self._timers
+
     def stored(self) -> Iterator[tuple[int, Numbers]]:
-        return stored_counts(self._servers, self.topic, self._options.partitions)
+        return stored_counts(self._servers, self.topic, self._options.partitions, self._first_timer)
 
     @property
     def topics(self) -> list[str]:
         layout = Layout(flow_of(self._options.topic, self.topic, self._options.partitions))
         return [self.topic, *layout.between, layout.register, *(stage.journal for stage in layout.stages)]
+
+
+def stored_counts(servers: str, topic: str, partitions: int, first_timer: int) -> Iterator[tuple[int, Numbers]]:
+    """What a flow has written, bucket by bucket, and apart what its timers have, as numbers from `first_timer` on. A
+    number whose count is not the next one of its bucket is none: the state was not the fold of its input. Nor is one
+    that a timer tells with another count than it had."""
+    counted: dict[int, int] = {}
+    waiting: dict[int, int] = {}  # the counts of rows that a timer is to tell
+    for _, rows in stored(servers, topic, partitions, "key", "value"):
+        parts = pc.extract_regex(
+            rows.column("value").cast(pa.string()), rf"^(?P<number>\d+),(?P<count>\d+)(?P<end>|{FIRED})$"
+        )
+        numbers, counts = (numbers_of(pc.struct_field(parts, at).cast(pa.binary())) for at in (0, 1))
+        is_fired = pc.equal(pc.struct_field(parts, 2), FIRED).fill_null(False).to_numpy(zero_copy_only=False)
+        buckets = numbers_of(pc.utf8_slice_codeunits(rows.column("key").cast(pa.string()), 1).cast(pa.binary()))
+        for bucket in np.unique(buckets).tolist():
+            own = (buckets == bucket) & ~is_fired
+            due = counted.get(bucket, 0) + 1 + np.arange(np.count_nonzero(own))
+            counted[bucket] = counted.get(bucket, 0) + len(due)
+            found = np.where(counts[own] == due, numbers[own], NOT_A_NUMBER)
+            yield bucket, found
+            is_timed = (found >= 0) & (found % ONE_IN == 0)
+            waiting.update(zip(found[is_timed].tolist(), due[is_timed].tolist(), strict=True))
+            told = (buckets == bucket) & is_fired
+            pairs = zip(numbers[told].tolist(), counts[told].tolist(), strict=True)
+            fired = [first_timer + row // ONE_IN if waiting.get(row) == count else NOT_A_NUMBER for row, count in pairs]
+            yield ~bucket, np.array(fired, np.int64)

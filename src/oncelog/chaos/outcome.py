@@ -81,6 +81,7 @@ class Outcome:
     seconds: float
     samples: list[Sample] = field(default_factory=list)
     written: Result | None = None  # by the pipeline; what it should have written counts as confirmed
+    timers: int = 0  # that were due in the pipeline; each of them a row
     left: tuple[str, ...] = ()  # topics that still are on an own Kafka
     restarts: int = 0  # of a pipeline that ended by itself
 

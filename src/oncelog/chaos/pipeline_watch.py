@@ -16,7 +16,7 @@ from oncelog.chaos.checkpoint import NONE, batches, is_committed, messages_befor
 from oncelog.chaos.cluster import SparkCluster
 from oncelog.chaos.guard import Guard
 from oncelog.chaos.outcome import Options, Pipeline
-from oncelog.chaos.pipeline import MOST_FALSE_STARTS, MOST_RESTARTS, PipelineLives, PipelineOrder, settings_of
+from oncelog.chaos.pipeline import MOST_FALSE_STARTS, MOST_RESTARTS, PipelineLives, PipelineOrder, due_of, settings_of
 from oncelog.chaos.plan import Event, Target
 from oncelog.chaos.sinks import DIRECT
 from oncelog.chaos.topics import create_topic, end_offsets, stored_numbers
@@ -79,6 +79,20 @@ class PipelineWatch:
         """What it has made; the direct sink keeps its state in one."""
         query = query_of(self._checkpoint) if self._told.sink == DIRECT else ""
         return [self.topic, *[topic_of(query)] * bool(query)]
+
+    @property
+    def most_rows(self) -> int:
+        """More are never due."""
+        return 2 * self._options.messages
+
+    def due_of(self, numbers: Numbers) -> Numbers:
+        """What must be written of these messages."""
+        return due_of(numbers, self._options.messages)
+
+    @property
+    def timers(self) -> int:
+        """How many rows those are that a timer writes."""
+        return 0
 
     def expect(self, rows: int) -> None:
         """So many must be written; what the checkpoint says is enough here."""

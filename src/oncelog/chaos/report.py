@@ -20,6 +20,7 @@ MEANINGS: Final[Mapping[str, str]] = {  # of counts whose names do not say it
     "confirmed": "the log said it has them",
     "received": "read back at the end",
     "rows due": "none, one or two a message",
+    "by timers": "of the rows due",
     "rows written": "read back at the end",
     "missing": "and should be there",
     "out of order": "behind a larger number",
@@ -84,6 +85,7 @@ def written_counts(outcome: Outcome) -> dict[str, int]:
         return {}
     found = {
         "rows due": written.confirmed,
+        **({"by timers": outcome.timers} if outcome.timers else {}),
         "rows written": written.all.received,
         "unique": written.all.unique - written.unconfirmed_there,
         "duplicates": written.all.duplicates,

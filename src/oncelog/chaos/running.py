@@ -11,7 +11,6 @@ from oncelog.chaos.audit import Audit
 from oncelog.chaos.faults import in_words
 from oncelog.chaos.guard import Guard
 from oncelog.chaos.outcome import Killed, Options, Outcome, Progress, Sample, Verdict
-from oncelog.chaos.pipeline import due_of
 from oncelog.chaos.pipeline_watch import PipelineWatch
 from oncelog.chaos.plan import CONFIRMED, ON_THE_WIRE, Event, Target, faults_of, kills_of, schedule
 from oncelog.chaos.processes import ProducerLives, ServerLives
@@ -124,8 +123,15 @@ class Experiment:
             expected.take(part, numbers)
         happened = sorted({*sent.happened, *self._killed}, key=lambda each: each.seconds)
         seconds = monotonic_s() - self._began_s
-        planned, written = self._planned_until_now(), expected.result()
-        return replace(sent, planned=planned, written=written, restarts=restarts, happened=happened, seconds=seconds)
+        return replace(
+            sent,
+            planned=self._planned_until_now(),
+            written=expected.result(),
+            timers=self._pipeline.timers,
+            restarts=restarts,
+            happened=happened,
+            seconds=seconds,
+        )
 
     def run_and_tidy(self) -> Outcome:
         """A Kafka of the user's is left as it was found, unless there is something to look at."""
@@ -163,9 +169,10 @@ class Experiment:
 
     def _expected(self) -> Audit:
         """What the pipeline has to write."""
-        expected = Audit(2 * self._options.messages)
+        assert self._pipeline is not None
+        expected = Audit(self._pipeline.most_rows)
         for _, numbers in stored_numbers(self._servers, self._options.topic, self._options.partitions):
-            expected.confirm(due_of(numbers, self._options.messages))
+            expected.confirm(self._pipeline.due_of(numbers))
         return expected
 
     def _send(self) -> Outcome:

@@ -53,6 +53,11 @@ def delete_topics(servers: str, topics: Iterable[str]) -> list[str]:
 
 def stored_numbers(servers: str, topic: str, partitions: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
     """What stands in each partition, portion by portion, in the order of the log; -1 for what is no number."""
+    for partition, rows in stored(servers, topic, partitions, "value"):
+        yield partition, numbers_of(rows.column("value"))
+
+
+def stored(servers: str, topic: str, partitions: int, *columns: str) -> Iterator[tuple[int, pa.RecordBatch]]:
     for partition, end in enumerate(end_offsets(servers, topic, partitions)):
         found = read_range(
             {"bootstrap.servers": servers},
@@ -60,36 +65,11 @@ def stored_numbers(servers: str, topic: str, partitions: int) -> Iterator[tuple[
             partition,
             0,
             end,
-            columns=frozenset({"value"}),
+            columns=frozenset(columns),
             on_loss=lambda words: None,  # what is gone is missing, which the audit tells message by message
         )
         for rows in found:
-            yield partition, numbers_of(rows.column("value"))
-
-
-def stored_counts(servers: str, topic: str, partitions: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """The same of what a flow has written, bucket by bucket. A number whose count is not the next one of its bucket is
-    no number: the state was not the fold of its input."""
-    counted: dict[int, int] = {}
-    for partition, end in enumerate(end_offsets(servers, topic, partitions)):
-        found = read_range(
-            {"bootstrap.servers": servers},
-            topic,
-            partition,
-            0,
-            end,
-            columns=frozenset({"key", "value"}),
-            on_loss=lambda words: None,
-        )
-        for rows in found:
-            parts = pc.extract_regex(rows.column("value").cast(pa.string()), r"^(?P<number>\d+),(?P<count>\d+)$")
-            numbers, counts = (numbers_of(pc.struct_field(parts, at).cast(pa.binary())) for at in (0, 1))
-            buckets = numbers_of(pc.utf8_slice_codeunits(rows.column("key").cast(pa.string()), 1).cast(pa.binary()))
-            for bucket in np.unique(buckets).tolist():
-                own = buckets == bucket
-                due = counted.get(bucket, 0) + 1 + np.arange(np.count_nonzero(own))
-                counted[bucket] = int(due[-1])
-                yield bucket, np.where(counts[own] == due, numbers[own], NOT_A_NUMBER)
+            yield partition, rows
 
 
 def end_offsets(servers: str, topic: str, partitions: int) -> list[int]:
