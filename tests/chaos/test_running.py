@@ -125,6 +125,8 @@ def test_the_command_says_its_verdict_by_its_exit_code(tmp_path: Path) -> None:
         (("--kill", "servr"), "--kill knows no 'servr'; the nearest known one is server"),
         (("--kill", "server", "--servers", "127.0.0.1:1"), "nothing of yours is killed"),
         (("--kill", "driver"), "the pipeline that --spark puts in between"),
+        (("--spark", "--kill", "orphan"), "--kill orphan and orphan-driver are of --flow"),
+        (("--flow", "--cluster", "--kill", "orphan-driver"), "keeps its executors"),
         (("--spark", "--messages", "500000001"), "takes 500,000,000 at most"),
         (("--messages", "5", "--minutes", "1"), "say one of them"),
         (("--keep",), "--keep is for a Kafka of yours"),

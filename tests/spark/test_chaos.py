@@ -7,7 +7,7 @@ import pytest
 from oncelog.chaos.guard import PROCESSES, pids
 from oncelog.chaos.outcome import Options, Pipeline, Verdict
 from oncelog.chaos.page import as_html
-from oncelog.chaos.plan import Target
+from oncelog.chaos.plan import ORPHANS, Target
 from oncelog.chaos.report import as_json, lines
 from oncelog.chaos.running import run
 from tests.peers.jars import spark_connector_jars
@@ -49,6 +49,16 @@ def test_of_a_flow_each_row_and_the_state_are_exact_whoever_is_killed(tmp_path: 
     assert found.verdict is Verdict.EXACT, "\n".join(lines(found))
     assert {each.target for each in found.happened} == targets
     assert "through Spark, local, a flow of two stages" in lines(found)
+
+
+@pytest.mark.thorough
+def test_orphans_of_a_flow_write_nothing_twice_behind_the_back_of_those_that_took_over(tmp_path: Path) -> None:
+    options = Options(
+        messages=80_000, rate=4_000, partitions=2, targets=ORPHANS, every=22_000, spark=Pipeline(sink="flow")
+    )
+    found = run(options, tmp_path)
+    assert found.verdict is Verdict.EXACT, "\n".join(lines(found))
+    assert {each.target for each in found.happened if each.hit_work} == ORPHANS
 
 
 @pytest.mark.thorough

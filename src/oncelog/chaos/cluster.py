@@ -66,13 +66,18 @@ class SparkCluster:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._end()
 
+    @property
+    def leader(self) -> int:
+        """Of the session in which executors and their workers are."""
+        return self._worker.pid
+
     def executors(self) -> list[int]:
         """The JVMs that run tasks; none until a driver has asked for some."""
-        return sorted(pid for pid in session_of(self._worker.pid) if _EXECUTOR in command_of(pid))
+        return sorted(pid for pid in session_of(self.leader) if _EXECUTOR in command_of(pid))
 
     def kill_executor(self, number: int) -> bool:
         """kill -9, with its Python workers. One that has none has not had a task yet; False where there is no other."""
-        everyone = session_of(self._worker.pid)
+        everyone = session_of(self.leader)
         workers = {executor: list(below(executor, everyone)) for executor in self.executors()}
         busy = [executor for executor, its in workers.items() if its]
         if not busy:

@@ -1,6 +1,8 @@
 """A flow's side of an experiment: how far it is, what of it is killed when, and whether it is through."""
 
 from collections.abc import Iterator
+from functools import cached_property
+from threading import Event as Waiting
 from typing import Final
 
 import numpy as np
@@ -9,13 +11,18 @@ import pyarrow.compute as pc
 
 from oncelog.chaos.audit import NOT_A_NUMBER, Numbers
 from oncelog.chaos.flow_job import FIRED, ONE_IN, flow_of
-from oncelog.chaos.pipeline import MOST_RESTARTS
+from oncelog.chaos.orphans import Orphan, Place, busiest
+from oncelog.chaos.pipeline import MOST_RESTARTS, workers_of
 from oncelog.chaos.pipeline_watch import LOOK_S, PATIENCE_S, PipelineWatch
-from oncelog.chaos.plan import Event
+from oncelog.chaos.plan import ORPHANS, Event, Target
+from oncelog.chaos.process_tree import ticks_of
 from oncelog.chaos.topics import end_offsets, numbers_of, stored
 from oncelog.clock import monotonic_s
 from oncelog.runner.layout import Layout
 
+ORPHAN_S: Final = 5.0  # for what an orphan may still do in the end
+WORK_S: Final = 0.5  # in which a worker is seen to work
+WAIT: Final = Waiting()  # never set: a wait that Ctrl-C ends
 SILENCE_S: Final = 60.0  # without another row: what is missing then is missing
 
 
@@ -25,6 +32,7 @@ class FlowWatch(PipelineWatch):
     _due_rows = 0  # all that must be written; 0 while that is not known
     _moved_s = 0.0
     _timers = 0
+    _orphan: Orphan | None = None
 
     def look(self) -> Iterator[tuple[Event, int]]:
         now_s = monotonic_s()
@@ -37,16 +45,52 @@ class FlowWatch(PipelineWatch):
         is_moving = written > self.written
         if is_moving:
             self.written, self._moved_s = written, now_s
-        if self._is_due and (is_moving or now_s - self._due_s > PATIENCE_S) and self._kill(self._kills[-1]):
+        if self._orphan is not None:
+            yield from self._look_at(self._orphan, now_s)
+        elif self._is_due and (is_moving or now_s - self._due_s > PATIENCE_S) and self._kill(self._kills[-1]):
             self._due_s = now_s
-            yield self._kills.pop(), int(is_moving)
+            if self._orphan is None:
+                yield self._kills.pop(), int(is_moving)
         self._lives.keep_alive(MOST_RESTARTS)
+
+    def _kill(self, event: Event) -> bool:
+        if event.target not in ORPHANS:
+            return super()._kill(event)
+        pids = self._lives.abandon() if event.target is Target.ORPHAN_DRIVER else self._at_work()
+        if pids:
+            self._orphan = Orphan(pids, monotonic_s())
+        if event.target is Target.ORPHAN_DRIVER:
+            self._lives.start()
+        return bool(pids)
+
+    def _at_work(self) -> list[int]:
+        """The worker that works most."""
+        leader = self._lives.pid if self._cluster is None else self._cluster.leader
+        before = {pid: ticks_of(pid) for pid in workers_of(leader)}
+        WAIT.wait(WORK_S)
+        return busiest(list(before), before)[:1]
+
+    def _look_at(self, orphan: Orphan, now_s: float) -> Iterator[tuple[Event, int]]:
+        """It goes on behind the back of what has its cells. One that held none is no orphan: another is."""
+        stages = self._layout.stages
+        ends = [end for each in stages for end in end_offsets(self._servers, each.journal, each.cells)]
+        place = orphan.succession.look(ends, now_s)
+        if place is Place.HELD:
+            return
+        orphan.go_on()
+        self._orphan, self._due_s = None, now_s
+        if place is not Place.NONE:
+            self._moved_s = now_s
+            yield self._kills.pop(), int(place is Place.TAKEN)
 
     def expect(self, rows: int) -> None:
         self._due_rows, self._moved_s = rows, monotonic_s()
 
     def is_through(self) -> bool:
-        return self.written >= self._due_rows or monotonic_s() - self._moved_s > SILENCE_S
+        if self._orphan is not None:
+            return False
+        quiet_s = monotonic_s() - self._moved_s
+        return (self.written >= self._due_rows and quiet_s > ORPHAN_S) or quiet_s > SILENCE_S
 
     @property
     def most_rows(self) -> int:
@@ -70,9 +114,13 @@ class FlowWatch(PipelineWatch):
     def stored(self) -> Iterator[tuple[int, Numbers]]:
         return stored_counts(self._servers, self.topic, self._options.partitions, self._first_timer)
 
+    @cached_property
+    def _layout(self) -> Layout:
+        return Layout(flow_of(self._options.topic, self.topic, self._options.partitions))
+
     @property
     def topics(self) -> list[str]:
-        layout = Layout(flow_of(self._options.topic, self.topic, self._options.partitions))
+        layout = self._layout
         return [self.topic, *layout.between, layout.register, *(stage.journal for stage in layout.stages)]
 
 

@@ -27,6 +27,8 @@ _COLOURS: Final = {
     Target.PRODUCER: ("#1a7f37", "#56d364"),
     Target.DRIVER: ("#8250df", "#bc8cff"),
     Target.EXECUTOR: ("#bf3989", "#f778ba"),
+    Target.ORPHAN: ("#0a8f8f", "#39c5cf"),
+    Target.ORPHAN_DRIVER: ("#57606a", "#adbac7"),
 }
 _STYLE: Final = """
 :root { color-scheme: light dark; --ink: #1b1f24; --quiet: #59636e; --rule: #d8dee4; --paper: #fff; --card: #f6f8fa;

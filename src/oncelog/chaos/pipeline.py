@@ -1,6 +1,7 @@
 """The pipeline of an experiment, from outside: it is killed and started again, and what it must write is known."""
 
 import json
+import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -82,6 +83,7 @@ class PipelineLives(Life):
         self.restarts = 0  # because it ended by itself
         self._folder = folder
         self._order = order
+        self._abandoned: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> Self:
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -90,6 +92,8 @@ class PipelineLives(Life):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.kill()
+        for process in self._abandoned:
+            end_session(process)
 
     def start(self) -> None:
         module = "oncelog.chaos.flow_job" if self._order.sink == FLOW else "oncelog.chaos.pipeline_job"
@@ -101,10 +105,16 @@ class PipelineLives(Life):
         if self.was_started:
             end_session(self.process)
 
+    def abandon(self) -> list[int]:
+        """What is left to itself while another life begins: the processes of this one."""
+        found = session_of(self.pid)
+        self._abandoned.append(self.process)
+        return found
+
     def kill_worker(self, number: int) -> bool:
         """One of the Python processes in which tasks run: of those that have worked most, as many as run at once.
         False where there is none just now."""
-        workers = [pid for pid in session_of(self.pid) if _is_worker(pid)]
+        workers = workers_of(self.pid)
         if not workers:
             return False
         busiest = sorted(workers, key=ticks_of, reverse=True)[:TASKS]
@@ -123,6 +133,11 @@ class PipelineLives(Life):
             raise PipelineEnded(ended + hint * bool(package))
         self.kill()  # what it has left behind
         self.start()
+
+
+def workers_of(leader: int) -> list[int]:
+    """The Python processes of this session in which tasks run."""
+    return [pid for pid in session_of(leader) if _is_worker(pid)]
 
 
 def _is_worker(pid: int) -> bool:

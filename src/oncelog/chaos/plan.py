@@ -22,8 +22,11 @@ class Target(StrEnum):
     PRODUCER = "producer"
     DRIVER = "driver"
     EXECUTOR = "executor"
+    ORPHAN = "orphan"  # a worker, stopped until another has its cells
+    ORPHAN_DRIVER = "orphan-driver"  # with its workers
 
 
+ORPHANS: Final = frozenset({Target.ORPHAN, Target.ORPHAN_DRIVER})
 ON_THE_WIRE: Final = frozenset({Target.CONNECTIONS, Target.RESPONSES})
 
 
@@ -34,6 +37,9 @@ class Event:
     fault: Fault | None = None  # what the proxy does; None where a process is killed
 
     def in_words(self) -> str:
+        if self.target in ORPHANS:
+            what = "a worker" if self.target is Target.ORPHAN else "the driver and its workers"
+            return f"stop {what} until another has the cells, then let it go on"
         return in_words(self.fault) if self.fault is not None else f"kill the {self.target}"
 
 

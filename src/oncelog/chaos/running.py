@@ -12,7 +12,7 @@ from oncelog.chaos.faults import in_words
 from oncelog.chaos.guard import Guard
 from oncelog.chaos.outcome import Killed, Options, Outcome, Progress, Sample, Verdict
 from oncelog.chaos.pipeline_watch import PipelineWatch
-from oncelog.chaos.plan import CONFIRMED, ON_THE_WIRE, Event, Target, faults_of, kills_of, schedule
+from oncelog.chaos.plan import CONFIRMED, ON_THE_WIRE, ORPHANS, Event, Target, faults_of, kills_of, schedule
 from oncelog.chaos.processes import ProducerLives, ServerLives
 from oncelog.chaos.proxy import FaultProxy
 from oncelog.chaos.sender_report import Report, Reports
@@ -28,7 +28,7 @@ SAMPLE_S: Final = 0.25
 LOOK_FOR_WORK_S: Final = 0.0005
 LOOKS_FOR_WORK: Final = 400
 SETTLE_S: Final = 2.0  # without another row of a pipeline that is through: an orphan may still write
-IN_THE_PIPELINE: Final = frozenset({Target.DRIVER, Target.EXECUTOR})
+IN_THE_PIPELINE: Final = ORPHANS | {Target.DRIVER, Target.EXECUTOR}
 WAIT: Final = Waiting()  # never set: a wait that Ctrl-C ends
 OUR_SETTINGS: Final[Mapping[str, str]] = {"auto.create.topics.enable": "false"}
 

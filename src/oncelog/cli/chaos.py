@@ -47,8 +47,8 @@ MOST_IN_MINUTES: Final = 200_000_000  # messages that a run by the clock has roo
     default="connections,responses",
     show_default=True,
     metavar="WHAT,...",
-    help="connections, responses, server, producer; with --spark also driver, executor; or nothing; or all that may "
-    "be killed here without a duplicate.",
+    help="connections, responses, server, producer; with --spark also driver, executor, with --flow orphan, "
+    "orphan-driver; or nothing; or all that may be killed here without a duplicate.",
 )
 @click.option(
     "--every",
@@ -152,7 +152,7 @@ def _run(given: dict[str, Any]) -> "Outcome":
         raise failure('flows need msgspec: pip install "oncelog[flow]"')
     _check_options(given)
     is_saved = given["client"] == "oncelog" and given["idempotence"] == "on"
-    targets = _targets(given["kills"], given["servers"], given["is_spark"], is_saved=is_saved)
+    targets = _targets(given, is_saved=is_saved)
     kafka_libs = _check_client(given["client"], targets)
     if given["is_spark"]:
         _check_spark()
@@ -284,11 +284,12 @@ def _check_client(client: str, targets: "frozenset[Target]") -> str:
         raise failure(str(missing)) from missing
 
 
-def _targets(said: str, servers: str | None, is_spark: bool, *, is_saved: bool) -> "frozenset[Target]":
-    from oncelog.chaos.plan import Target
+def _targets(given: dict[str, Any], *, is_saved: bool) -> "frozenset[Target]":
+    from oncelog.chaos.plan import ORPHANS, Target
 
+    said, servers, is_spark = given["kills"], given["servers"], given["is_spark"]
     if said == "all":
-        return _all_targets(servers, is_spark, is_saved=is_saved)
+        return _all_targets(given, is_saved=is_saved)
     names = [] if said == "nothing" else [name.strip() for name in said.split(",")]
     known = [str(target) for target in Target]
     for name in names:
@@ -298,21 +299,30 @@ def _targets(said: str, servers: str | None, is_spark: bool, *, is_saved: bool) 
     targets = frozenset(Target(name) for name in names)
     if not is_spark and targets & {Target.DRIVER, Target.EXECUTOR}:
         raise click.UsageError("--kill driver and executor are of the pipeline that --spark puts in between")
+    if targets & ORPHANS and given["sink"] != FLOW:
+        raise click.UsageError("--kill orphan and orphan-driver are of --flow: of a query nobody takes over")
+    if Target.ORPHAN_DRIVER in targets and given["is_cluster"]:
+        raise click.UsageError(
+            "--kill orphan-driver is not for --cluster: a driver that is stopped keeps its executors, and the next one "
+            "would wait for them"
+        )
     if servers and Target.SERVER in targets:
         raise click.UsageError("--kill server is for a server of the experiment's own: nothing of yours is killed")
     return targets
 
 
-def _all_targets(servers: str | None, is_spark: bool, *, is_saved: bool) -> "frozenset[Target]":
+def _all_targets(given: dict[str, Any], *, is_saved: bool) -> "frozenset[Target]":
     from oncelog.chaos.plan import Target
 
     found = {Target.CONNECTIONS, Target.RESPONSES}
-    if not servers:
+    if not given["servers"]:
         found.add(Target.SERVER)
     if is_saved:  # another one that is killed has no identity to go on with, and writes twice
         found.add(Target.PRODUCER)
-    if is_spark:
+    if given["is_spark"]:
         found |= {Target.DRIVER, Target.EXECUTOR}
+    if given["sink"] == FLOW:
+        found |= {Target.ORPHAN} if given["is_cluster"] else {Target.ORPHAN, Target.ORPHAN_DRIVER}
     return frozenset(found)
 
 
