@@ -38,7 +38,7 @@ def dev() -> ModuleType:
 
 def understood(dev: ModuleType, *arguments: str) -> dict[str, Any]:
     """By `oncelog chaos`."""
-    chaos, *told = dev.shown_by_run(list(arguments))
+    (chaos, *told), *_ = dev.shown_by_run(list(arguments))
     assert chaos == "chaos"
     return command.make_context("chaos", told).params
 
@@ -66,6 +66,13 @@ def test_it_sends_through_spark_and_kills_everything_unless_it_is_told_otherwise
         5,
         Path("elsewhere"),
     )
+
+
+def test_then_a_flow_is_shown_where_nothing_else_was_asked_for(dev: ModuleType) -> None:
+    _, (chaos, *told) = dev.shown_by_run([])
+    assert chaos == "chaos"
+    assert command.make_context("chaos", told).params["is_flow"]
+    assert len(dev.shown_by_run(["--no-spark"])) == 1
 
 
 @pytest.mark.parametrize("minutes", [("--minutes", "3"), ("--minutes=3",)])
