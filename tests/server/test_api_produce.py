@@ -245,6 +245,8 @@ def test_an_overlap_that_takes_long_to_cut_is_cut_by_a_thread(
     for each in send(25, 5):
         assert (each.error_code, each.base_offset, len(each.record_errors)) == (ErrorCode.none, 20 - 15, 15)
     assert [raw.offset_at(topic, index, -1).offset for index in indexes] == [30] * len(indexes)
+    counted = [partition.log.producers.trimmed for partition in server.broker.topics.all()[-1].partitions]
+    assert counted[: len(indexes)] == [1] * len(indexes), "each once, though it was judged before it was cut, too"
     assert len(cut_by) == len(indexes)
     assert loop_thread not in cut_by
 

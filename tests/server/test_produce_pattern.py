@@ -35,7 +35,7 @@ def pattern(server: Server, raw: RawConnection) -> Pattern:
 
 @pytest.mark.parametrize("size", [0, 1, 126, 127, 128, 16_382, 16_383, 16_384, 3_000_000])
 def test_the_same_place_with_other_records_is_recognised(pattern: Pattern, size: int) -> None:
-    buffer = request(pattern.topic.name, b"x" * size) + b"the next frame"
+    buffer = request(pattern.partition.topic.name, b"x" * size) + b"the next frame"
     end = len(buffer) - len(b"the next frame")
     found = pattern.records(buffer, HEAD_BYTES, end)
     assert found is not None
@@ -43,7 +43,7 @@ def test_the_same_place_with_other_records_is_recognised(pattern: Pattern, size:
 
 
 def test_what_differs_is_not_recognised(pattern: Pattern) -> None:
-    name = pattern.topic.name
+    name = pattern.partition.topic.name
     part = {"index": 0, "records": b"x"}
     others = [
         request(name, b"x", acks=1),
@@ -60,20 +60,20 @@ def test_what_differs_is_not_recognised(pattern: Pattern) -> None:
 
 
 def test_records_that_reach_beyond_their_frame_are_not_recognised(pattern: Pattern) -> None:
-    buffer = request(pattern.topic.name, b"x" * 50)
+    buffer = request(pattern.partition.topic.name, b"x" * 50)
     for end in range(HEAD_BYTES, len(buffer)):
         assert pattern.records(buffer, HEAD_BYTES, end) is None
     assert pattern.records(buffer, HEAD_BYTES, len(buffer)) is not None
 
 
 def test_tagged_fields_behind_the_records_are_not_recognised(pattern: Pattern) -> None:
-    buffer = request(pattern.topic.name, b"x" * 50)
+    buffer = request(pattern.partition.topic.name, b"x" * 50)
     buffer[-1:] = b"\x01\x63\x02ab"
     assert pattern.records(buffer, HEAD_BYTES, len(buffer)) is None
 
 
 def test_a_request_with_frills_makes_no_place(server: Server, raw: RawConnection, pattern: Pattern) -> None:
-    buffer = request(pattern.topic.name, b"x" * 50)
+    buffer = request(pattern.partition.topic.name, b"x" * 50)
     buffer[-1:] = b"\x01\x63\x02ab"
     body = HEAD_BYTES + 2 + len("me") + 1
     parsed = read_produce(buffer, body, len(buffer), 9)
@@ -82,7 +82,7 @@ def test_a_request_with_frills_makes_no_place(server: Server, raw: RawConnection
 
 def test_a_length_that_is_written_the_long_way_is_read_all_the_same(raw: RawConnection, pattern: Pattern) -> None:
     """Such a request names no pattern by itself, and is no other where one is known."""
-    buffer = request(pattern.topic.name, b"x" * 50)
+    buffer = request(pattern.partition.topic.name, b"x" * 50)
     at = len(pattern.prefix) + HEAD_BYTES
     assert buffer[at] == 51
     long_way = buffer[:at] + b"\xb3\x00" + buffer[at + 1 :]

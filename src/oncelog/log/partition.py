@@ -41,7 +41,8 @@ class PartitionLog:
         self.config = parts.config  # which `configure` changes; an attribute, as each batch that comes in asks for it
         self._parts = parts
         self._health = parts.health
-        self._extent = parts.extent
+        self.producers = parts.producers
+        self.extent = parts.extent
         self._appender = appender = Appender(parts, now)
         self.stage = appender.stage
         self.stage_rest = appender.stage_rest
@@ -145,20 +146,20 @@ class PartitionLog:
 
     @property
     def log_start_offset(self) -> int:
-        return self._extent.log_start_offset
+        return self.extent.log_start_offset
 
     @property
     def next_offset(self) -> int:
-        return self._extent.next_offset
+        return self.extent.next_offset
 
     @property
     def high_watermark(self) -> int:
-        return self._extent.high_watermark
+        return self.extent.high_watermark
 
     @property
     def appended_bytes(self) -> int:
         """Since the start. Unlike the size it only grows."""
-        return self._extent.appended_bytes
+        return self.extent.appended_bytes
 
     @property
     def leader_epoch(self) -> int:
@@ -171,10 +172,6 @@ class PartitionLog:
     @property
     def segments(self) -> Segments:
         return self._parts.segments
-
-    @property
-    def producers(self) -> ProducerMap:
-        return self._parts.producers
 
     @property
     def flusher(self) -> Flusher:
@@ -229,7 +226,7 @@ class PartitionLog:
         self, offset: int, max_bytes: int, *, at_least_one: bool = True, limit_offset: int | None = None
     ) -> Slice | None:
         """What `read` would read, to be read or sent before anything else is done with this log."""
-        extent, parts = self._extent, self._parts
+        extent, parts = self.extent, self._parts
         limit = extent.high_watermark if limit_offset is None else min(limit_offset, extent.next_offset)
         if not self._health.readable:
             raise LogStorageError(self.offline or self.folder)
@@ -270,7 +267,7 @@ class PartitionLog:
     # Replication
 
     def advance_high_watermark(self, offset: int) -> None:
-        self._extent.advance_high_watermark(offset)
+        self.extent.advance_high_watermark(offset)
 
     def begin_epoch(self, leader_epoch: int) -> None:
         self.epochs.begin(leader_epoch, self.next_offset)

@@ -167,7 +167,7 @@ def check_produced(buffer: Buffer) -> BatchHeader:
     )
     if magic != MAGIC or batch_length + LENGTH_PREFIX_BYTES != size_bytes:
         _refuse_framing(buffer)
-    if crc32c(memoryview(buffer)[CRC_FROM:]) != crc:
+    if crc32c(buffer[CRC_FROM:]) != crc:
         raise BadBatch(BadBatchKind.CORRUPT, f"the CRC of the batch is not {crc:#010x} as its header says")
     codec = attributes & CODEC_MASK
     if (

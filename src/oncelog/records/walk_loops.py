@@ -56,9 +56,9 @@ def _behind_headers(body, at, end, count):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def walk(body, at, count):  # type: ignore[no-untyped-def]
-    """Whether the bytes from `at` on are so many records; how many have no key; the least and greatest time delta."""
-    end = np.int64(len(body))
+def walk(body, count):  # type: ignore[no-untyped-def]
+    """Whether the bytes are so many records; how many have no key; the least and greatest time delta."""
+    at, end = np.int64(0), np.int64(len(body))
     keyless = np.int64(0)
     least_delta = _INT64_MAX
     most_delta = -_INT64_MAX
@@ -85,11 +85,13 @@ def walk(body, at, count):  # type: ignore[no-untyped-def]
     return at == end, keyless, least_delta, most_delta
 
 
-def walked(body: Buffer, header: BatchHeader, at: int = 0) -> tuple[int, int, int] | None:
-    """How many records have no key, their least time and their greatest; None where what begins at `at` is not the
-    records that the header announces."""
-    is_sound, keyless, least_delta, most_delta = walk(np.frombuffer(body, np.uint8), at, header.record_count)
-    least_ms, most_ms = header.base_timestamp + least_delta, header.base_timestamp + most_delta
+def walked(buffer: Buffer, header: BatchHeader, at: int = 0, size_bytes: int = -1) -> tuple[int, int, int] | None:
+    """How many records have no key, their least time and their greatest; None where so many bytes from `at` on (all
+    that follow, with -1) are not the records that the header announces."""
+    body = np.frombuffer(buffer, np.uint8, size_bytes, at)  # sooner than with a memoryview of them
+    is_sound, keyless, least_delta, most_delta = walk(body, header.record_count)
+    base_ms = header.base_timestamp
+    least_ms, most_ms = base_ms + least_delta, base_ms + most_delta
     if not is_sound or least_ms < -INT64_MAX - 1 or most_ms > INT64_MAX:
         return None
     return keyless, least_ms, most_ms
@@ -99,4 +101,4 @@ def warm_up() -> None:
     """Compiled, or read from where that was kept: the first call with each kind of memory takes a while."""
     one_record = b"\x0e\0\0\0\1\0\0\0"
     for kind in (bytes, bytearray):
-        walk(np.frombuffer(kind(one_record), np.uint8), 0, 1)
+        walk(np.frombuffer(kind(one_record), np.uint8), 1)

@@ -143,17 +143,23 @@ class Bodies:
     def is_compiled(self) -> bool:
         return self._loops is not None
 
-    def is_sound_at_once(self, buffer: bytearray, start: int, stop: int, header: BatchHeader) -> bool:
+    def is_good_at_once(
+        self, buffer: bytearray, start: int, stop: int, header: BatchHeader, config: LogConfig, wall_ms: int
+    ) -> bool:
         """Whether a batch of which its topic asks nothing is seen to be sound in a few steps, as most are."""
-        if header.attributes & CODEC_MASK:
+        _, _, _, _, _, attributes, _, _, max_timestamp_ms, _, _, _, count = header
+        if are_asked(max_timestamp_ms, config, wall_ms):
             return False
-        if header.record_count == 1:
+        if self.is_off:
+            return True
+        if attributes & CODEC_MASK:
+            return False
+        if count == 1:
             body_at = start + HEADER_BYTES
             return buffer.startswith(head_of_one(stop - body_at), body_at) and not buffer[stop - 1]
-        loops = self._loops
-        if loops is None or header.record_count < WORTH_COMPILED_RECORDS:
+        if self._loops is None or not WORTH_COMPILED_RECORDS <= count <= LIGHT_RECORDS_COMPILED:
             return False
-        return loops.walked(memoryview(buffer)[start:stop], header, HEADER_BYTES) is not None
+        return self._loops.walked(buffer, header, start + HEADER_BYTES, stop - start - HEADER_BYTES) is not None
 
     def look_first(
         self, buffer: bytearray, begin: int, batches: Iterable[Batch], wall_ms: int, known: Verdicts
@@ -200,7 +206,7 @@ class Bodies:
         if limit_bytes is None and not config.compacts:  # else what compaction can read
             limit_bytes = max(MOST_UNFOLDED_BYTES, MOST_TIMES_UNFOLDED * len(batch))
         body = body_of(batch, 0, header, limit_bytes)
-        asks = are_asked(header, config, wall_ms)
+        asks = are_asked(header.max_timestamp, config, wall_ms)
         if self._loops is not None and count >= WORTH_COMPILED_RECORDS:
             walked = self._loops.walked(body, header)
             if walked is not None and not (asks and _may_refuse(walked, config, wall_ms)):

@@ -179,8 +179,9 @@ class Connection(asyncio.BufferedProtocol):
         now = self._broker.clock.now()
         producing = self._producing
         self.is_serving = True
+        is_held = self.is_held()
         try:
-            while end - at >= FRAME_HEAD_BYTES and not self.is_held():
+            while end - at >= FRAME_HEAD_BYTES and not is_held:
                 size, key, version, correlation_id = FRAME_HEAD.unpack_from(buffer, at)
                 stop = at + SIZE_BYTES + size
                 if stop > end or not REQUEST_HEAD_BYTES <= size <= self._most_bytes:
@@ -194,16 +195,16 @@ class Connection(asyncio.BufferedProtocol):
                 is_plain = key == PRODUCE and size < LARGE_FRAME_BYTES and not self._commits
                 if not is_plain and not self.may_serve(key, size):
                     break
-                is_served = True
                 if key == PRODUCE:
-                    is_served = self._stage(buffer, body, stop, version, correlation_id, now)
-                    if producing.is_turn_over:
-                        self._end_turn()
+                    if not self._stage(buffer, body, stop, version, correlation_id, now):
+                        break  # it holds the connection, and comes again
+                    is_held = self._is_after_turn
                 else:
                     self._handle(buffer, body, stop, key, version, correlation_id, now)
-                at = stop if is_served else at  # if not, it holds the connection, and comes again
-                self.active_ms = now.monotonic_ms
+                    is_held = self.is_held()
+                at = stop
             if producing:
+                self.active_ms = now.monotonic_ms
                 self._commit()
             self._outgoing.send()
             self._receiver.keep(buffer, at, end)
@@ -224,10 +225,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def _stage(self, buffer: bytearray, at: int, end: int, version: int, correlation_id: int, now: Now) -> bool:
         """Whether it was; if not, a thread looks into the request before, or it is staged in turns."""
-        look, self._look = self._look, None
         done: InTurns | None = None
         verdicts: Verdicts = {}
-        if look is not None:
+        if self._look is not None:
+            look, self._look = self._look, None
             if isinstance(look, InTurns):
                 done = look
             else:
@@ -238,13 +239,16 @@ class Connection(asyncio.BufferedProtocol):
             if (
                 pattern is None
                 or found is None
-                or not self._producing.add_again(pattern, buffer, at, *found, correlation_id, now, verdicts)
+                or not self._producing.add_again(
+                    pattern, buffer, at, found[0], found[1], correlation_id, now, verdicts
+                )  # named one by one: a star would take as long as the call
             ):
                 self._stage_unlike(buffer, at, end, version, correlation_id, now, verdicts, done)
         except (LookFirst, TurnsFirst) as first:
             self._begin_look(first.look, buffer)
             return False
-        self._metrics.requests[PRODUCE] += 1
+        if self._producing.is_turn_over:
+            self._end_turn()
         return True
 
     def _stage_unlike(
@@ -290,13 +294,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def _commit(self) -> None:
         commit = self._producing.commit()
-        if self._commits or not commit.is_settled():
+        self._metrics.requests[PRODUCE] += len(commit.requests)
+        if self._commits or (commit.awaited and not commit.is_settled()):
             self._commits.append(commit)
             for partition in commit.awaited:
                 partition.waiters.add(self._look_at_commits)
         else:
-            for frame in commit.frames():
-                self._outgoing.put(frame)
+            self._outgoing.put_frames(commit.frames())
         if commit.must_close:
             self.close()
 
@@ -316,8 +320,7 @@ class Connection(asyncio.BufferedProtocol):
     def _look_at_commits(self) -> None:
         """A partition moved: send what has become true, from the oldest on."""
         while self._commits and self._commits[0].is_settled():
-            for frame in self._commits.popleft().frames():
-                self._outgoing.put(frame)
+            self._outgoing.put_frames(self._commits.popleft().frames())
         if self._commits:
             for partition in self._commits[0].awaited:
                 partition.waiters.add(self._look_at_commits)
@@ -339,6 +342,7 @@ class Connection(asyncio.BufferedProtocol):
                 raise MalformedFrame(f"{api.name} has no version {version} here")
             version = 0
         self._metrics.requests[key] += 1
+        self.active_ms = now.monotonic_ms
         client_id, at = read_client_id(buffer, at, end)
         call = Call(
             self._broker,

@@ -41,6 +41,10 @@ class Outgoing:
         self._out.append(answer)
         self._out_bytes += len(answer)
 
+    def put_frames(self, frames: list[bytes]) -> None:
+        self._out += frames
+        self._out_bytes += sum(map(len, frames))
+
     def put_all(self, answer: Encoded) -> None:
         """Raises LogStorageError where a part of it cannot be read, when its length is promised already."""
         buffers = cast("Sequence[Answer]", answer.buffers)

@@ -14,11 +14,9 @@ from oncelog.log.errors import LogStorageError
 from oncelog.log.partition import PartitionLog
 from oncelog.producers.decision import Decision
 from oncelog.records.errors import BadBatch, BadBatchKind, InvalidRecord, TooLarge
-from oncelog.records.header import CODEC_MASK, HEADER_BYTES, BatchHeader, check_produced, read_header
+from oncelog.records.header import HEADER_BYTES, BatchHeader, check_produced, read_header
 from oncelog.server.bodies import (
-    ATTRIBUTES_AT,
     FEW_RECORDS_BYTES,
-    LIGHT_BYTES,
     Batch,
     Look,
     LookFirst,
@@ -34,7 +32,7 @@ from oncelog.server.errors import ErrorCode
 from oncelog.server.partitions import INTERNAL
 from oncelog.server.produce_pattern import Pattern, pattern_of
 from oncelog.server.produced import Commit, Many, One, Outcome, Request, fail
-from oncelog.server.record_rules import NO_KEY, are_asked
+from oncelog.server.record_rules import NO_KEY
 from oncelog.server.topics import Partition, Topic
 from oncelog.server.turns import called
 from oncelog.wire.hot import (
@@ -144,6 +142,11 @@ class TurnsFirst(Exception):
         self.look = look
 
 
+def _is_cut(known: Verdict | None, dropped_records: int) -> bool:
+    """Whether a thread has cut so many records off a batch, or has found that it cannot."""
+    return isinstance(known, InvalidRecord) or (isinstance(known, Trimmed) and known.dropped_records == dropped_records)
+
+
 class Producing:
     """Collects the Produce requests of one chunk of received bytes."""
 
@@ -224,17 +227,21 @@ class Producing:
         verdicts: Verdicts,
     ) -> bool:
         """The same for a request that is recognised; False where the topic is no longer the same."""
-        topic = pattern.topic
-        if topic is not self._topics.get(topic.name):
+        partition = pattern.partition
+        if partition.is_deleted:
             return False
-        is_packed = stop - start > HEADER_BYTES and bool(buffer[start + ATTRIBUTES_AT] & CODEC_MASK)
-        if is_packed or stop - start > LIGHT_BYTES:
-            if is_packed or stop - start > FEW_RECORDS_BYTES:
-                batches = self._wanted(topic, ((pattern.index, start, stop),))
-                self._bodies.look_first(buffer, header_at, batches, now.wall_ms, verdicts)
-            self._trim_first(buffer, header_at, ((pattern.partition.log, start, stop),), now, verdicts)
-        outcome = self._stage(pattern.partition, pattern.index, buffer, start, stop, now, verdicts)
-        self._is_quiet = self._is_quiet or pattern.acks == 0
+        try:
+            outcome = self._stage(partition, pattern.index, buffer, start, stop, now, verdicts, header_at)
+        except TrimFirst as first:
+            known, dropped = verdicts.get(start), first.dropped_records
+            if not _is_cut(known, dropped):
+                partition.log.producers.trimmed -= 1  # it is judged once more
+                batches = ((start, stop, partition.log.config),)
+                look = Look(self._bodies, buffer, header_at, batches, now.wall_ms, verdicts, {start: dropped})
+                raise LookFirst(look) from None
+            outcome = self._stage_rest(partition, pattern.index, dropped, known, now)
+        if pattern.acks == 0:
+            self._is_quiet = True
         self._requests.append(One(pattern, correlation_id, outcome))
         return True
 
@@ -250,11 +257,7 @@ class Producing:
             if not may_be_trimmed_at_once(buffer, start, stop):
                 header = read_header(buffer, start)
                 dropped = log.producers.overlap(*header[9:13], now) if header.producer_id > 0 else 0
-                known = verdicts.get(start)
-                is_known = isinstance(known, InvalidRecord) or (
-                    isinstance(known, Trimmed) and known.dropped_records == dropped
-                )
-                if dropped and not is_known:
+                if dropped and not _is_cut(verdicts.get(start), dropped):
                     batches.append((start, stop, log.config))
                     dropped_records[start] = dropped
         if batches:
@@ -269,18 +272,16 @@ class Producing:
                         yield topic.partitions[index].log, start, stop
 
     def _batches(self, topics: Sequence[ProduceTopic], version: int) -> Iterator[Batch]:
+        """What is looked into."""
         for name, partitions in topics:
             topic = self._topic(name, version)
-            if topic is not None and not topic.is_internal:
-                yield from self._wanted(topic, partitions)
-
-    def _wanted(self, topic: Topic, partitions: Sequence[tuple[int, int, int]]) -> Iterator[Batch]:
-        """What is looked into of a topic's batches."""
-        config = topic.partitions[0].log.config
-        if config.must_be_looked_into or not self._bodies.is_off:
-            for _, start, stop in partitions:
-                if stop != NO_RECORDS and HEADER_BYTES < stop - start <= config.max_message_bytes:
-                    yield start, stop, config
+            if topic is None or topic.is_internal:
+                continue
+            config = topic.partitions[0].log.config
+            if config.must_be_looked_into or not self._bodies.is_off:
+                for _, start, stop in partitions:
+                    if stop != NO_RECORDS and HEADER_BYTES < stop - start <= config.max_message_bytes:
+                        yield start, stop, config
 
     def _stage_topic(
         self, named: ProduceTopic, buffer: bytearray, version: int, now: Now, verdicts: Verdicts
@@ -298,10 +299,15 @@ class Producing:
         outcomes = []
         count = len(topic.partitions)
         for index, start, stop in partitions:
-            if 0 <= index < count:
-                outcomes.append(self._stage(topic.partitions[index], index, buffer, start, stop, now, verdicts))
-            else:
+            if not 0 <= index < count:
                 outcomes.append(Outcome(index, None, None, ErrorCode.unknown_topic_or_partition))
+                continue
+            partition = topic.partitions[index]
+            try:
+                outcome = self._stage(partition, index, buffer, start, stop, now, verdicts)
+            except TrimFirst as first:
+                outcome = self._stage_rest(partition, index, first.dropped_records, verdicts.get(start), now)
+            outcomes.append(outcome)
         return outcomes
 
     def _stage(
@@ -313,7 +319,10 @@ class Producing:
         stop: int,
         now: Now,
         verdicts: Verdicts,
+        begin: int = -1,
     ) -> Outcome:
+        """Raises TrimFirst where that was not done before; with `begin`, where the request begins that has this batch
+        only, also LookFirst."""
         if stop == NO_RECORDS:
             return Outcome(index, partition, None, ErrorCode.invalid_record, "no records")
         log: PartitionLog = partition.log
@@ -327,17 +336,14 @@ class Producing:
         damaged = ErrorCode.invalid_record
         try:
             header = check_produced(batch)
-            bodies = self._bodies
-            if are_asked(header, config, now.wall_ms) or not (
-                bodies.is_off or bodies.is_sound_at_once(buffer, start, stop, header)
-            ):
-                refused = self._look_into(partition, index, batch, start, header, now, verdicts)
+            if not self._bodies.is_good_at_once(buffer, start, stop, header, config, now.wall_ms):
+                if begin >= 0 and (header.codec or stop - start > FEW_RECORDS_BYTES):
+                    self._bodies.look_first(buffer, begin, ((start, stop, config),), now.wall_ms, verdicts)
+                refused = self._look_into(partition, index, batch, header, now, verdicts.get(start))
                 if refused is not None:
                     return refused
             damaged = ErrorCode.corrupt_message  # only what must be cut is looked into there
             staged = log.stage(batch, header, now, trim_at_once)
-        except TrimFirst as first:
-            return self._stage_rest(partition, index, first.dropped_records, verdicts.get(start), now)
         except BadBatch as bad:
             return Outcome(index, partition, None, _OF_BAD_BATCH[bad.kind], bad.message)
         except InvalidRecord as damage:
@@ -370,14 +376,12 @@ class Producing:
         partition: Partition,
         index: int,
         batch: memoryview,
-        start: int,
         header: BatchHeader,
         now: Now,
-        verdicts: Verdicts,
+        refused: Verdict | None,
     ) -> Outcome | None:
         """What is asked beyond a good header: that the records are some, and what the topic asks of each."""
         log: PartitionLog = partition.log
-        refused = verdicts.get(start) if verdicts else None
         if isinstance(refused, Trimmed):
             refused = refused.refused
         if refused is None:
@@ -430,7 +434,7 @@ class Producing:
                 logger.exception("a commit failed unexpectedly")
                 log.go_offline(f"{log.folder}: a commit failed unexpectedly: {accident!r}")
                 fail(requests, partition, "the commit failed unexpectedly", -1)
-            lags = lags or log.high_watermark < log.next_offset
+            lags = lags or log.extent.high_watermark < log.extent.next_offset
             if self._waits_for_disk:
                 self._broker.flusher.request(partition)
         for partition in touched:  # only now: what is woken may stage and commit, too

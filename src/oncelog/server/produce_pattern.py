@@ -4,7 +4,7 @@ A producer sends request after request to the same partition, and everything bef
 the correlation id. Where those bytes are equal to the last request's, they mean the same, and need not be read again.
 """
 
-from oncelog.server.topics import Partition, Topic
+from oncelog.server.topics import Partition
 from oncelog.wire.frames import write_uvarint
 from oncelog.wire.hot import PRODUCE_FLEXIBLE, ProduceRequest, pack_produced_one
 
@@ -27,7 +27,6 @@ class Pattern:
         "partition",
         "prefix",
         "prefix_bytes",
-        "topic",
         "version",
     )
 
@@ -38,7 +37,6 @@ class Pattern:
         self.acks = acks
         self.name = name
         self.partition = partition
-        self.topic: Topic = partition.topic
         self.index = partition.index
         self._pack, self._size_bytes, self._before, self._after = pack_produced_one(version, name)
 
@@ -67,7 +65,7 @@ class Pattern:
             0,
             base_offset,
             append_time_ms,
-            self.partition.log.log_start_offset,
+            self.partition.log.extent.log_start_offset,
             self._after,
         )
 

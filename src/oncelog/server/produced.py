@@ -94,9 +94,11 @@ class One:
     def frame(self) -> bytes:
         staged = self.outcome.staged
         pattern = self.pattern
-        if staged is None or staged.dropped_records:
-            return encode_produced(pattern.version, self.correlation_id, ((pattern.name, (self.outcome.produced(),)),))
-        return pattern.answer(self.correlation_id, staged.base_offset, staged.append_time_ms)
+        if staged is not None:
+            _, base_offset, append_time_ms, dropped_records, _ = staged
+            if not dropped_records:
+                return pattern.answer(self.correlation_id, base_offset, append_time_ms)
+        return encode_produced(pattern.version, self.correlation_id, ((pattern.name, (self.outcome.produced(),)),))
 
 
 Request = Many | One

@@ -23,9 +23,9 @@ class Refused(NamedTuple):
 NOTHING_REFUSED = Refused([], 0)
 
 
-def are_asked(header: BatchHeader, config: LogConfig, wall_ms: int) -> bool:
+def are_asked(max_timestamp_ms: int, config: LogConfig, wall_ms: int) -> bool:
     """Whether the header alone cannot say that all records may come in."""
-    return config.must_be_looked_into or header.max_timestamp - wall_ms > config.ahead_max_ms
+    return config.must_be_looked_into or max_timestamp_ms - wall_ms > config.ahead_max_ms
 
 
 def refused_records(body: bytes, header: BatchHeader, config: LogConfig, wall_ms: int) -> Refused:
