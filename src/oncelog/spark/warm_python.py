@@ -21,8 +21,10 @@ from oncelog.spark.conf import is_local
 from oncelog.spark.forking import AT_START, FORKED, SIZE_BYTES, TAKEN
 
 # Python itself reads neither its environment nor site-packages for this: it is started anew for each worker.
+# Spark asks for its version, by a program of one line, whenever it makes a Python function: that needs no Python.
 # Both are kept in memory: temporary folders are swept while sessions live, and Spark starts nothing without them.
 _STARTER: Final = """#!/bin/sh
+case "$*" in "-c import sys; "?????"('%d.%d' % sys.version_info[:2])") echo {version}; exit;; esac
 exec {python} -I -S {asking} "$@"
 """
 
@@ -107,7 +109,8 @@ def _written(listen_at: Path, python: str) -> Path:
             wait_s=_WAIT_S,
         )
     )
-    return _in_memory(_STARTER.format(python=shlex.quote(python), asking=asking))
+    version = "{}.{}".format(*sys.version_info)
+    return _in_memory(_STARTER.format(version=version, python=shlex.quote(python), asking=asking))
 
 
 def _in_memory(text: str) -> Path:
