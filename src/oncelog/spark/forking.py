@@ -21,9 +21,10 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache, partial
-from importlib.machinery import PathFinder
+from importlib.machinery import PathFinder, all_suffixes
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+from zipfile import BadZipFile, ZipFile
 
 from oncelog.spark.idle_workers import end_quietly
 
@@ -66,7 +67,26 @@ _FOR_TASKS: Final = (
     "oncelog.spark.source.stream",
     "oncelog.spark.sink.batch",
     "oncelog.spark.sink.direct",
+    "oncelog.spark.sink.driver",
+    "oncelog.spark.sink.lane_producer",
     "oncelog.spark.sink.lane_writer",
+    "oncelog.client.consumer.arrow",
+    "oncelog.client.producer.buffers",
+    "oncelog.client.producer.bulk",
+    "oncelog.records.columns",
+    "concurrent.futures.thread",
+    "uvloop",
+)
+# What workers ask brokers first, in the versions that Kafka and we speak today; others are loaded when they are needed.
+_REQUESTS: Final = (
+    ("api_versions", 4),
+    ("create_topics", 7),
+    ("describe_configs", 4),
+    ("fetch", 12),
+    ("init_producer_id", 5),
+    ("init_producer_id", 6),
+    ("list_offsets", 10),
+    ("metadata", 13),
 )
 
 
@@ -91,10 +111,22 @@ def _is_alike(name: str, wanted: str | None, have: str | None) -> bool:
 
 
 def paths(own: list[str], own_said: str, wanted_said: str, folder: str) -> list[str]:
-    """`sys.path` as it would be with another PYTHONPATH: the folder of `python -m`, what is said, Python's own."""
+    """`sys.path` as it would be with another PYTHONPATH: the folder of `python -m`, what is said, Python's own. Spark
+    says a JAR of its own, too, whose table of contents each worker would read anew, in 30 ms: it is left out."""
     said = {os.path.abspath(each) for each in own_said.split(os.pathsep) if each}
     rest = [each for each in own[1:] if os.path.abspath(each) not in said]
-    return [folder, *(each for each in wanted_said.split(os.pathsep) if each), *rest]
+    return [folder, *(each for each in wanted_said.split(os.pathsep) if each and not _is_without_modules(each)), *rest]
+
+
+@lru_cache(maxsize=64)
+def _is_without_modules(path: str) -> bool:
+    if not path.endswith(".jar"):
+        return False
+    try:
+        with ZipFile(path) as archive:
+            return not any(name.endswith(tuple(all_suffixes())) for name in archive.namelist())
+    except (OSError, BadZipFile):
+        return False
 
 
 @lru_cache(maxsize=8)
@@ -195,7 +227,22 @@ def _preparations() -> Iterator[Callable[[], object]]:
     """In pieces: who asks meanwhile waits for no more than one."""
     for name in (*_FOR_PLANNING, *_FOR_TASKS):
         yield partial(importlib.import_module, name)
+    yield from (partial(_load_request, *each) for each in _REQUESTS)
+    yield _make_array
     yield _load_loops
+
+
+def _load_request(name: str, version: int) -> None:
+    from oncelog.wire.requests import request_schema
+
+    request_schema(name, version)
+
+
+def _make_array() -> None:
+    """Arrow imports pandas for the first one, where that is installed."""
+    import pyarrow as pa
+
+    pa.array([0])
 
 
 def _load_loops() -> None:

@@ -115,4 +115,4 @@ def api_name(key: int) -> str:
 @cache
 def api_key(name: str) -> int:
     own = OWN_KEYS.get(name)
-    return request_schema(name, known_versions(name)[1]).key if own is None else own
+    return next(key for key, known in api_key_map.items() if known == name) if own is None else own

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
+from zipfile import ZipFile
 
 import pyspark
 import pytest
@@ -15,8 +16,11 @@ from oncelog.chaos.guard import pids
 from oncelog.chaos.process_tree import below, name_of
 from oncelog.spark.forking import AT_START, Request, leads_alike, may_fork, paths
 from oncelog.spark.warm_python import may_be_warm
+from tests.peers.server_process import ServerProcess
+from tests.raw import RawConnection
 from tests.spark.session.running import environment
 from tests.spark.session.test_idle_workers import LOOK_UP, daemon, work_and_let_go
+from tests.spark.source.filling import new_topic, produce
 from tests.waiting import until
 
 DAEMON = ["-m", "pyspark.daemon", LOOK_UP]
@@ -76,6 +80,16 @@ def test_the_path_of_modules_is_that_of_a_new_process() -> None:
         "/usr/lib/python",
         "/site",
     ]
+
+
+def test_an_archive_without_modules_is_left_out_of_the_path(tmp_path: Path) -> None:
+    """Spark's JAR, whose contents every worker would read. One that somebody put modules into stays."""
+    classes, modules, broken = (str(tmp_path / name) for name in ("classes.jar", "modules.jar", "broken.jar"))
+    for path, name in ((classes, "org/apache/spark/SparkContext.class"), (modules, "theirs.py")):
+        with ZipFile(path, "w") as archive:
+            archive.writestr(name, b"")
+    Path(broken).touch()
+    assert paths(["/started/in"], "", f"{classes}:{modules}:{broken}", "/here") == ["/here", modules, broken]
 
 
 def test_a_path_that_leads_to_another_module_of_a_name_is_told_from_one_that_adds_others(tmp_path: Path) -> None:
@@ -169,6 +183,15 @@ def test_a_forked_daemon_does_its_work_and_ends_without_a_word(program: Program)
     assert not program.forked(LOOK_UP)
 
 
+def test_the_program_says_pythons_version_and_runs_what_else_it_is_given(program: Program) -> None:
+    """The first line is Spark's own; that no Python is started for it shows in that it needs none."""
+    asked = "import sys; print('%d.%d' % sys.version_info[:2])"
+    version = "{}.{}\n".format(*sys.version_info)
+    for code, environ in ((asked, {"LD_LIBRARY_PATH": "/nowhere", "PYTHONHOME": "/nowhere"}), (f"{asked};", {})):
+        said = subprocess.run([program.path, "-c", code], env=environment(**environ), capture_output=True, text=True)
+        assert (said.returncode, said.stdout) == (0, version), said.stderr
+
+
 def test_a_daemon_with_another_environment_is_started_by_the_same_program(program: Program) -> None:
     with daemon(program.path, LD_BIND_NOW="1") as running:
         assert "oncelog" in work_and_let_go(running)
@@ -252,3 +275,43 @@ assert not encode_loops.encode_records.signatures and not decode_loops.decode_re
 """
     nothing_kept = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
     subprocess.run([sys.executable, "-c", program], env=nothing_kept, check=True, timeout=60)
+
+
+FIRST_BATCH = """
+import sys
+
+from oncelog.spark import forking
+
+for prepare in forking._preparations():
+    prepare()
+known = set(sys.modules)
+
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from oncelog.spark.datasource import OncelogDataSource
+from oncelog.spark.options import sink_options
+from oncelog.spark.sink.driver import commit_batch
+from oncelog.spark.sink.lane import LanePlace
+from oncelog.spark.sink.lane_writer import write_lane
+
+servers, topic = sys.argv[1:]
+at = {"kafka.bootstrap.servers": servers}
+source = OncelogDataSource({**at, "subscribe": topic, "startingOffsets": "earliest"})
+reader = source.streamReader(source.schema())
+start = reader.initialOffset()
+end = reader.latestOffset(start, ReadAllAvailable())
+rows = [each.select(["value"]) for part in reader.partitions(start, end) for each in reader.read(part)]
+options = sink_options({**at, "topic": topic})
+commit_batch(options, [write_lane(options, LanePlace("query", 0, 0, 0), rows)], 0)
+ours = ("kio", "oncelog", "pandas", "pyarrow", "pyspark", "uvloop")
+print(sorted(name for name in set(sys.modules) - known if name.partition(".")[0] in ours))
+"""
+
+
+def test_what_a_first_batch_needs_is_imported_before_workers_are_forked(
+    server: ServerProcess, raw: RawConnection, topic: str
+) -> None:
+    produce(raw, new_topic(raw, topic), 0, 10)
+    order = [sys.executable, "-c", FIRST_BATCH, server.bootstrap_servers, topic]
+    done = subprocess.run(order, env=environment(), capture_output=True, text=True, timeout=240)
+    assert done.stdout == "[]\n", done.stdout + done.stderr
