@@ -75,4 +75,4 @@ def test_a_topic_that_is_made_again_under_way(billing: Billing) -> None:
     billing.send(range(20))
     until(run.exception, "word of the new topic")
     run.stop()
-    assert f"topic {billing.orders.name} was deleted and made again" in str(run.exception())
+    assert f"its input {billing.orders.name} was deleted and made again while it ran" in str(run.exception())

@@ -46,6 +46,7 @@ class Stage:
     journal: Place
     inputs: tuple[Input, ...]
     outputs: tuple[OutputPlace, ...]
+    journal_id: str = ""  # of its topic
     has_plan: bool = False
     tells_time: bool = False  # what reads its outputs asks for the time
     collect: Collect | None = None  # its plans become files, each of them wholly or not at all

@@ -48,6 +48,7 @@ class Run(Entry, frozen=True, kw_only=True):
     starts: Annotated[dict[str, list[Count]], msgspec.Meta(max_length=MOST_PLACES)] | None = None
     since_ms: int | None = None  # the times that these were asked for
     until_ms: int | None = None
+    journals: dict[Name, Name] = msgspec.field(default_factory=dict)  # the id of its topic, by stage
 
 
 class Finished(Entry, frozen=True, kw_only=True):
@@ -126,6 +127,7 @@ class FlowRegister(Register):
         self.number = 0  # of the newest control that counts
         self.order = Order.RUN
         self.resets: dict[str, Reset] = {}  # the newest one, by stage
+        self.journals: dict[str, str] = {}  # by stage, as the newest run had them, but for those that a reset removed
         self._passing: dict[bytes, Subject] = {}  # what was written of facts that are forgotten some day, by key
 
     def owns(self, key: bytes) -> bool:
@@ -155,6 +157,10 @@ class FlowRegister(Register):
             self.number, self.order = fact.content.number, fact.content.order
         elif isinstance(fact.content, Reset):
             self.resets |= dict.fromkeys(fact.content.journals, fact.content)
+            for stage in fact.content.journals:
+                self.journals.pop(stage, None)
+        elif isinstance(fact.content, Run):
+            self.journals |= fact.content.journals
 
     # --- questions
 

@@ -59,12 +59,13 @@ class Agreement:
         begun = {each.stage for each in self._known.stages} - self._known.resets.keys()
         return {stage.journal for stage in self._layout.stages if stage.name in begun}
 
-    async def begin(self, run_id: str | None, *, until_end: bool) -> Agreed:
+    async def begin(self, run_id: str | None, ids: TopicIds, *, until_end: bool) -> Agreed:
         if not await self._topic.exists():
             await self._topic.create()
         await self._topic.check_config()
         self._known = await self._topic.read()
         flow_id = await self._agree_on_the_flow()
+        self._check_journals(ids)
         run, nonce = run_id or uuid4().hex, uuid4().hex
         stands = self._known.run(run)
         if stands is None:
@@ -78,6 +79,7 @@ class Agreement:
                 starts=starts,
                 since_ms=self._layout.since_ms,
                 until_ms=self._layout.until_ms,
+                journals={stage.name: ids.id_of(stage.journal) for stage in self._layout.stages},
             )
             await self._say(entry, self._known.outdated)
             stands = self._known.run(run)
@@ -103,6 +105,18 @@ class Agreement:
     async def look(self) -> FlowRegister:
         self._known = await self._topic.read(self._known)
         return self._known
+
+    def _check_journals(self, ids: TopicIds) -> None:
+        """Begun anew, a stage would fill its slots again behind those that stand there."""
+        flow = self._layout.flow
+        for stage in self._layout.stages:
+            then, now = self._known.journals.get(stage.name), ids.id_of(stage.journal)
+            if then and now and then != now:
+                raise FlowRefused(
+                    f"flow {flow}: its journal {stage.journal} was deleted and made again since the last run ({then} "
+                    f"is {now} now), and with it went what was read, written and kept as state. Begun anew, the flow "
+                    f"writes all of its outputs again: where that is meant, say `oncelog flow reset {flow}` first"
+                )
 
     def check_resets(self, ids: TopicIds) -> None:
         """That none is half done: its stages would not begin where they are to."""

@@ -7,9 +7,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
 
 from oncelog.client import KafkaException
 from oncelog.client.door import Brokers, Member, Tasks, ToCommit, commit_offsets, end_offsets
+from oncelog.clock import monotonic_s
 from oncelog.flow.description import Limits
 from oncelog.flow.errors import FlowFailed, FlowRefused
 from oncelog.flow.formats import Tenancy
@@ -20,6 +22,7 @@ from oncelog.runner.agreeing import Agreed, Agreement
 from oncelog.runner.cluster import Cluster, check_properties
 from oncelog.runner.elsewhere import CellElsewhere
 from oncelog.runner.encoding import Encoding
+from oncelog.runner.gone import GONE_S, missing
 from oncelog.runner.holder import CellHolder
 from oncelog.runner.layout import Layout, StageLayout, TopicIds
 from oncelog.runner.life import CLOCK
@@ -36,6 +39,9 @@ LOOKS_EVERY_S: Final = 1.0
 GROUPS_EVERY_S: Final = 5.0
 TIME_EVERY_S: Final = 0.1
 OUTRANKED: Final = "was taken over by a run that started later"
+REGISTER_REMEDY: Final = (
+    "Start the flow again: the register is made anew, and the journals have all but which runs were finished"
+)
 STOP_SEEN_S: Final = 0.2
 NOBODY: Final = Member()  # a group without members
 
@@ -82,6 +88,9 @@ class Engine:
         self._told_ms: dict[str, int] = {}  # the time, by topic
         self._told_counts: dict[str, int] = {}  # of partitions, of topics that have more than they had
         self._unread: list[Unread] = []
+        self._topics = [*self.layout.partitions, *(stage.journal for stage in self.layout.stages)]
+        self._gone_since_s: dict[str, float] = {}
+        self._register_id: UUID | None = None
         self.agreed: Agreed
         self.progress = Progress(program.name)
         self.done: asyncio.Event
@@ -97,8 +106,9 @@ class Engine:
             kept = await self.agreement.kept()
             is_part = self._share is not None and any(self._share.cells.values())
             found = await topics.ready(self._cluster, self.layout, kept, is_part=is_part)
-            self.agreed = await self.agreement.begin(self._run_id, until_end=self._until_end)
+            self.agreed = await self.agreement.begin(self._run_id, found.ids, until_end=self._until_end)
             self.agreement.check_resets(found.ids)
+            self._register_id = self.brokers.metadata.topics[self.layout.register].topic_id
         except BaseException:
             await self._cluster.close()
             raise
@@ -345,7 +355,7 @@ class Engine:
                 _log.warning("flow %s: its register cannot be read now: %s", self.layout.flow, failure.error.str())
                 continue
             except FlowRefused as gone:
-                self._failures.append(f"flow {self.layout.flow}: {gone}")
+                self._fail(f"flow {self.layout.flow}: {gone}. {REGISTER_REMEDY}")
                 break
             if start and known.is_stopped(start):
                 break
@@ -375,25 +385,45 @@ class Engine:
         self.progress.look(self._shown, found)
 
     async def _look_at_topics_now_and_then(self) -> None:
-        """Whether one has more partitions than it had. What is in them was not there when a run up to an end began."""
+        """What is in new partitions was not there when a run up to an end began."""
+        while True:
+            await asyncio.sleep(LOOKS_EVERY_S)
+            self._cluster.look()  # cells that have nothing to do learn of others' topics here
+            try:
+                await self._look_for_deleted()
+                if not self._until_end:
+                    await self._look_for_unread()
+            except KafkaException as failure:
+                _log.warning("flow %s: its topics cannot be asked now: %s", self.layout.flow, failure.error.str())
+
+    async def _look_for_deleted(self) -> None:
+        gone = missing(self._topics, self.brokers.metadata)
+        self._gone_since_s = {name: self._gone_since_s.get(name, monotonic_s()) for name in gone}
+        if gone:
+            await self.brokers.refresh(gone)
+            for_long = {name for name, since_s in self._gone_since_s.items() if monotonic_s() - since_s >= GONE_S}
+            for holder in self._every:
+                holder.deleted(for_long)
+        register = self.brokers.metadata.topics.get(self.layout.register)
+        if register is not None and register.topic_id not in (None, self._register_id):
+            what = f"topic {register.name}, which holds the flow's register, was deleted and made again"
+            self._fail(f"flow {self.layout.flow}: {what}. {REGISTER_REMEDY}")
+            self.stop()
+
+    async def _look_for_unread(self) -> None:
         inputs = [
             Known(stage.name, name, stage.cells, name in self.layout.between)
             for stage in self.layout.stages
             for name in stage.inputs
         ]
-        while not self._until_end:
-            await asyncio.sleep(LOOKS_EVERY_S)
-            self._tell_of_more_partitions()
-            try:
-                self._unread = await unread(self.brokers, inputs)
-            except KafkaException as failure:
-                _log.warning("flow %s: new partitions cannot be asked now: %s", self.layout.flow, failure.error.str())
-            for each in self._unread:
-                holders, why = self._holders[each.of.stage], each.words(self.layout.flow)
-                if each.records and (holders or self._follows_all):
-                    self._fail(why)
-                    for holder in holders:
-                        holder.leave(why)
+        self._tell_of_more_partitions()
+        self._unread = await unread(self.brokers, inputs)
+        for each in self._unread:
+            holders, why = self._holders[each.of.stage], each.words(self.layout.flow)
+            if each.records and (holders or self._follows_all):
+                self._fail(why)
+                for holder in holders:
+                    holder.leave(why)
 
     def _tell_of_more_partitions(self) -> None:
         topics = self.brokers.metadata.topics

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 from uuid import uuid4
 
@@ -124,6 +124,10 @@ class CellHolder:
     def tell_leaders(self) -> None:
         if self._life is not None:
             self._life.tell_leaders()
+
+    def deleted(self, topics: Collection[str]) -> None:
+        if self._life is not None:
+            self._life.deleted(topics)
 
     def end_at(self, topic: str, offset: int) -> None:
         """Inputs that are this topic are read up to here."""

@@ -52,6 +52,7 @@ class StageLayout:
                 for branch in self.part.inputs
             ),
             outputs=tuple(OutputPlace(place, ids.id_of(place.topic)) for place in places),
+            journal_id=ids.id_of(self.journal),
             has_plan=self.part.has_plan,
             collect=self.part.collect and (replace(self.part.collect, every_ms=0) if until_end else self.part.collect),
             tells_time=self.tells_time,

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import UUID
@@ -38,6 +38,7 @@ from oncelog.flow.program import Part
 from oncelog.flow.states import State
 from oncelog.records.build import build_batch
 from oncelog.runner.cluster import Cluster, journal_batches
+from oncelog.runner.gone import WAS_DELETED, made_again, used_by
 from oncelog.slots import Place, Span
 from oncelog.slots.messages import Answer, LookUp, NeedMetadata, Produce
 from oncelog.slots.replay import Slot
@@ -79,6 +80,8 @@ class Life:
         self._brokers = cluster.brokers
         self._part = part
         self._stage = cell.stage
+        self._used = used_by(cell.stage)
+        self._checked: object = None  # the metadata by which all of these are what they were
         self._asks_for_time = cell.stage.has_plan or cell.stage.tells_time
         self._ends = ends
         self._ended = ended
@@ -107,9 +110,9 @@ class Life:
         return FileWriter(place, f"{self._stage.name}-{self._stage.cell}", lambda: self._now().monotonic_ms)
 
     def begin(self) -> None:
-        for output in self._stage.outputs:
-            if output.topic_id:
-                self._requests.identify(output.place.topic, UUID(output.topic_id))
+        for used in self._used:
+            if used.topic_id:
+                self._requests.identify(used.name, UUID(used.topic_id))
         self.tell_leaders()
         self.cell.begin()
         self.wake()
@@ -263,18 +266,19 @@ class Life:
 
     def _is_another_topic(self) -> bool:
         """Whether one was deleted and made again meanwhile; then it is not read, nor written."""
-        topics = self._brokers.metadata.topics
-        own = {each.topic: each.topic_id for each in self._stage.inputs}
-        own |= {each.place.topic: each.topic_id for each in self._stage.outputs}
-        for name, topic_id in own.items():
-            now = topics[name].topic_id if name in topics else None
-            if topic_id and now is not None and str(now) != topic_id:
-                self.fail(
-                    f"topic {name} was deleted and made again while it ran ({topic_id} is {now} now). Start the flow "
-                    "again to be told what can be done"
-                )
-                return True
+        metadata = self._brokers.metadata
+        if metadata is self._checked:
+            return False
+        if (why := next(made_again(self._used, metadata), None)) is not None:
+            self.fail(why)
+            return True
+        self._checked = metadata
         return False
+
+    def deleted(self, topics: Collection[str]) -> None:
+        """They have not been there for a while."""
+        if (used := next((each for each in self._used if each.name in topics), None)) is not None:
+            self.fail(used.words(WAS_DELETED))
 
     def _produce(self, request: Produce) -> None:
         """Connect, check, send: it leaves on the connection on which the log was asked, and on no other."""
@@ -333,6 +337,9 @@ class Life:
         self.cell.journal_read(batches, self._now())
 
     async def _take_pids(self, asked: NeedPids) -> None:
+        await self._brokers.refresh([self._stage.journal.topic])  # before it is begun anew
+        if self._is_another_topic():
+            return
         granted = [await self._cluster.patiently(lambda: kafka_pid(self._brokers)) for _ in range(asked.how_many)]
         self.cell.pids([identity.pid for identity in granted], self._now())
 

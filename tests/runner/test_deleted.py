@@ -1,0 +1,109 @@
+"""Topics that are deleted, or deleted and made again, while a flow is at work."""
+
+import pytest
+
+from oncelog.client import AdminClient
+from oncelog.flow import FlowFailed, FlowRefused
+from tests.runner.flows import Billing, make_topic
+from tests.runner.test_refusals import set_config
+from tests.waiting import until
+
+SOON = {"topic.metadata.refresh.interval.ms": "500"}
+
+
+@pytest.fixture
+def billing(servers: str, topic: str, monkeypatch: pytest.MonkeyPatch) -> Billing:
+    monkeypatch.setattr("oncelog.runner.engine.GONE_S", 0.5)
+    monkeypatch.setattr("oncelog.runner.engine.LOOKS_EVERY_S", 0.1)
+    found = Billing(topic, servers)
+    found.make_topics()
+    return found
+
+
+def delete(billing: Billing, name: str) -> None:
+    with AdminClient(billing.properties) as admin:
+        for future in admin.delete_topics([name]).values():
+            future.result(30)
+
+
+def make(billing: Billing, name: str, partitions: int) -> None:
+    """A broker may go on for a moment to have the old one."""
+
+    def made() -> bool:
+        try:
+            make_topic(billing.servers, name, partitions)
+        except Exception as refused:
+            assert "exists" in str(refused)
+            return False
+        return True
+
+    until(made, f"room for a new {name}")
+
+
+def kinds(billing: Billing) -> dict[str, tuple[str, int]]:
+    """Each topic, and how many partitions it has."""
+    journal = f"oncelog.flow.{billing.name}"
+    return {
+        "input": (billing.orders.name, 2),
+        "output": (billing.sums.name, 2),
+        "through": (billing.between.name, 3),
+        "journal": (f"{journal}.orders", 2),
+        "register": (journal, 1),
+    }
+
+
+SAID = {
+    "input": "{flow}, stage orders, cell 0: its input {topic} was deleted",
+    "output": "{flow}, stage {flow}-by-customer, cell 0: its output {topic} was deleted",
+    "through": "{flow}, stage orders, cell 0: its output {topic} was deleted",
+    "journal": "{flow}, stage orders, cell 0: its journal {topic} was deleted",
+    "register": "flow {flow}: topic {topic}, which holds the flow's register, ",
+}
+# What the next start says; None: it goes on.
+NEXT = {
+    "input": "its input {topic} was deleted and made again since the last commit",
+    "output": "its output {topic}, of which it has filled",
+    "through": "its output {topic}, of which it has filled",
+    "journal": "flow {flow}: its journal {topic} was deleted and made again since the last run",
+    "register": None,
+}
+
+
+@pytest.mark.parametrize(
+    "is_made_again", [pytest.param(False, marks=pytest.mark.thorough), True], ids=["deleted", "made again"]
+)
+@pytest.mark.parametrize("kind", [*SAID])
+def test_a_topic_that_goes_under_a_flow_stops_who_uses_it_with_words(
+    billing: Billing, kind: str, is_made_again: bool
+) -> None:
+    billing.send(range(20))
+    run = billing.flow().start(billing.properties | SOON)
+    billing.wait_for(20)
+    name, partitions = kinds(billing)[kind]
+    delete(billing, name)
+    if is_made_again:
+        make(billing, name, partitions)
+    words = SAID[kind].format(flow=billing.name, topic=name)
+    failure = until(lambda: str(said) if words in str(said := run.exception()) else "", words)
+    assert "`oncelog flow reset" in failure or "Start the flow again" in failure
+    assert run.is_active or kind in ("through", "register"), "cells that do not use it go on"
+    run.stop()
+
+    if not is_made_again and kind in ("input", "output", "journal"):
+        with pytest.raises(FlowRefused, match=r"misses topics|is not there any more"):
+            billing.flow().run(billing.properties, until="end")
+        make(billing, name, partitions)
+    if name.startswith("oncelog.flow.") and (is_made_again or kind == "journal"):
+        set_config(billing, name, "cleanup.policy", "compact")
+    said = NEXT[kind]
+    if said is None:
+        billing.send(range(20, 30))
+        billing.flow().run(billing.properties, until="end")
+        billing.check(30)
+        return
+    with pytest.raises((FlowRefused, FlowFailed)) as refused:
+        billing.flow().run(billing.properties, until="end")
+    assert said.format(flow=billing.name, topic=name) in str(refused.value)
+    assert "`oncelog flow reset" in str(refused.value)
+    if kind != "output":
+        billing.check(20)  # nothing more was written
