@@ -7,15 +7,16 @@ batches) is made once for a run.
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from oncelog.flow.codecs import Codec
 from oncelog.flow.formats import ERROR, SOURCE, STAGE, TIME
 from oncelog.flow.messages import EMPTY, HourRows, Outputs, Records, Row, Stepped, Unworkable, Work
 from oncelog.flow.program import Branch, FileSink, Node, Part, Sink
-from oncelog.flow.scope import Kept, PlainHeaders, Push, Scope, Tells
+from oncelog.flow.scope import Adders, Kept, PlainHeaders, Push, Scope, Tells
 from oncelog.flow.stepping import Old, StepStates, TimedStates, Trail
+from oncelog.flow.topics import Topic
 from oncelog.slots import Place
 from oncelog.slots.comparing import plain_headers
 
@@ -37,15 +38,27 @@ def _line_of(error: BaseException) -> str:
     return "" if at is None else f" ({at.tb_frame.f_code.co_filename.rpartition('/')[2]}, line {at.tb_lineno})"
 
 
+class Partitions(dict[bytes, int]):
+    """Of keys of one topic."""
+
+    def __init__(self, topic: Topic[Any, Any], cell: int) -> None:
+        self._topic, self._cell = topic, cell
+
+    def __missing__(self, key: bytes) -> int:
+        """What has no key stays where it comes from, as far as there are partitions."""
+        topic = self._topic
+        found = self[key] = self._cell % topic.partitions if key is None else topic.partition_of(key)
+        return found
+
+
 class Route:
     """The partitions of one output topic, and what is on its way to each."""
 
     def __init__(self, sink: Sink, cell: int, *, is_held: bool) -> None:
-        self._cell = cell
         self.topic = sink.topic
         self.is_held = is_held
         self.tells_source = sink.tells_source
-        self.known: dict[bytes, int] = {}
+        self.known = Partitions(sink.topic, cell)
         self.begin()
 
     def begin(self) -> None:
@@ -57,11 +70,33 @@ class Route:
         if len(self.known) > MOST_KNOWN:
             self.known.clear()
 
-    def partition_of(self, key: bytes) -> int:
-        """What has no key stays where it comes from, as far as there are partitions."""
-        found = self._cell % self.topic.partitions if key is None else self.topic.partition_of(key)
-        self.known[key] = found
-        return found
+    def adders(self) -> list[Adders]:
+        """For those who bring a run of records at once, with values that `encode_values` makes bytes of."""
+        columns = zip(self.keys, self.values, self.times, strict=True)
+        return [(keys.append, values.append, times.append) for keys, values, times in columns]
+
+    def takes_all(self, rows: Iterable[tuple[bytes, Any]], time_ms: int) -> bool:
+        """Not where one of the values cannot be encoded: then each is taken by itself, and it is found."""
+        adders = self.adders()
+        for key, value in rows:
+            add_key, add_value, add_time = adders[self.known[key]]
+            add_key(key)
+            add_value(value)
+            add_time(time_ms)
+        try:
+            self.encode_values()
+        except RAISED:
+            self.begin()
+            return False
+        return True
+
+    def encode_values(self) -> None:
+        encode, takes_null = self.topic.value.encode, self.topic.value.takes_null
+        for values in self.values:
+            if takes_null:
+                values[:] = [None if value is None else encode(value) for value in values]
+            else:
+                values[:] = map(encode, values)
 
     def take_back(self, partition: int) -> None:
         """The last one."""
@@ -130,6 +165,8 @@ class PartWork(Work):
         self.trail: Trail | None = [] if self._dead else None
         self._tells: list[tuple[Tells, Push]] = []
         self._columnar: dict[Push, Columnar] = {}
+        self._routed: dict[Push, Route] = {}
+        self._has_one_sink = sum(len(node.sinks) for node in part.root.below) == 1
         self._states: dict[str, StepStates] = {}
         self._timed: list[TimedStates] = []
         self._taken = 0  # of the records, where there are timers
@@ -223,6 +260,8 @@ class PartWork(Work):
         except RAISED:
             for states in self._states.values():
                 states.undo()
+            for route in self._routes.values():
+                route.begin()
             return False
         if self.trail:
             self.trail.clear()
@@ -237,7 +276,10 @@ class PartWork(Work):
         try:
             for totals, then in self._tells:
                 self.time_ms = int(changes.get(totals.time_key) or -1)
-                for self.key, total in totals.told(changes):
+                updates = totals.told(changes)
+                if (only := self._routed.get(then)) is not None and only.takes_all(updates, self.time_ms):
+                    continue
+                for self.key, total in updates:
                     self._item = totals.decode_key(self.key)
                     then(self._item, total)
         except RAISED as error:
@@ -363,6 +405,14 @@ class PartWork(Work):
     def takes_columns(self, push: Push, run: Callable[[Records], None], *, reads_values: bool) -> None:
         self._columnar[push] = Columnar(run, reads_values)
 
+    @property
+    def decodes(self) -> tuple[Callable[[bytes], Any], Callable[[bytes], Any]]:
+        source = self._branch.source
+        return source.key.decode, source.value.decode
+
+    def only_route(self, push: Push) -> Route | None:
+        return self._routed.get(push)
+
     def _input(self, branch: Branch, cell: int, push: Push) -> "RunInput":
         for node in reversed(branch.operations):
             assert node.make is not None
@@ -386,9 +436,7 @@ class PartWork(Work):
                 raw = encode_key(key_of(value))
             else:
                 raw = self.key if key is self._item else encode_key(key)
-            partition = route.known.get(raw)
-            if partition is None:
-                partition = route.partition_of(raw)
+            partition = route.known[raw]
             route.values[partition].append(None if value is None and takes_null else encode_value(value))
             route.keys[partition].append(raw)
             route.times[partition].append(self.time_ms)
@@ -397,6 +445,8 @@ class PartWork(Work):
             if trail is not None:
                 trail.append((route.take_back, partition))
 
+        if key_of is None and not tells_source and self._has_one_sink:
+            self._routed[push] = route
         return push
 
 

@@ -14,6 +14,22 @@ PlainHeaders = tuple[tuple[bytes, bytes | None], ...]
 Push = Callable[[Any, Any], object]  # takes a key and a value a step further
 
 
+Adders = tuple[Callable[[bytes], None], Callable[[Any], None], Callable[[int], None]]  # of a key, a value, a time
+
+
+class ToTopic(Protocol):
+    """The only way that results take."""
+
+    @property
+    def known(self) -> Mapping[bytes, int]:
+        """The partition of any key."""
+
+    def adders(self) -> list[Adders]:
+        """By partition. The values are objects yet."""
+
+    def encode_values(self) -> None: ...
+
+
 class Tells(Protocol):
     """What is told of keys at commits."""
 
@@ -76,8 +92,15 @@ class Scope(Protocol):
     @property
     def trail(self) -> Trail | None: ...
     def tells_at_commits(self, totals: "Tells", then: Push) -> None: ...
+    @property
+    def decodes(self) -> tuple[Callable[[bytes], Any], Callable[[bytes], Any]]:
+        """A key of the only input, and a value."""
+
     def takes_columns(self, push: Push, run: Callable[[Records], None], *, reads_values: bool) -> None:
         """Instead of one record after the other."""
+
+    def only_route(self, push: Push) -> ToTopic | None:
+        """Where all that this takes goes to one topic and nothing goes to others, under the keys of its records."""
 
     def attempt(self, work: Callable[[], object]) -> None:
         """What it did is undone where it raises, and the record goes to the dead letters, or the cell stops."""

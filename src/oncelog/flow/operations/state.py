@@ -1,15 +1,24 @@
 """A step with a state for each key, and one with timers, too."""
 
-from collections.abc import Callable, Iterable
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, cast
 
 from oncelog.flow.codecs import Codec
-from oncelog.flow.scope import Context, Make, Push, Scope
-from oncelog.flow.stepping import Old, Timed
+from oncelog.flow.messages import Records
+from oncelog.flow.scope import Context, Make, Push, Scope, ToTopic
+from oncelog.flow.stepping import Old, StepStates, Timed
 
 Step = Callable[[Any, Any, Context[Any]], tuple[Any, Iterable[Any]]]
 
 _MISSING: Final = object()
+
+
+def decoded(cells: Sequence[bytes | None], decode: Callable[[bytes], Any]) -> Iterable[Any]:
+    if decode is bytes:
+        return cells  # they are
+    if None in cells:
+        return (None if cell is None else decode(cell) for cell in cells)
+    return map(decode, cells)  # type: ignore[arg-type]
 
 
 def with_state(name: str, state: Callable[[], Any], codec: Codec[Any], function: Step, old: Old | None = None) -> Make:
@@ -33,9 +42,47 @@ def with_state(name: str, state: Callable[[], Any], codec: Codec[Any], function:
             for output in outputs:
                 then(key, output)
 
+        route = scope.only_route(then)
+        if route is not None:
+            scope.takes_columns(push, _in_columns(states, state, function, scope, route), reads_values=True)
         return push
 
     return make
+
+
+def _in_columns(
+    states: StepStates, state: Callable[[], Any], function: Step, scope: Scope, route: ToTopic
+) -> Callable[[Records], None]:
+    """What changes is kept apart until all went well: many records of a run have the same keys."""
+    objects, before, load = states.objects, states.before, states.load
+    at: Context[Any] = Context(scope)
+
+    def run(records: Records) -> None:
+        here: dict[bytes, Any] = {}
+        entries = cast(Sequence[bytes], records.keys)
+        decode_key, decode_value = scope.decodes
+        keys, values = decoded(entries, decode_key), decoded(records.values, decode_value)
+        adders, partition_of = route.adders(), route.known
+        stands_here, stands_there = here.get, objects.get
+        rows = zip(records.offsets, entries, keys, values, records.times, strict=True)
+        for scope.offset, entry, at.key, value, time_ms in rows:
+            stands = stands_here(entry, _MISSING)
+            if stands is _MISSING:
+                stands = stands_there(entry, _MISSING)
+                if stands is _MISSING:
+                    stands = load(entry)
+                before[entry] = stands
+            at.time_ms = time_ms
+            here[entry], outputs = function(state() if stands is None else stands, value, at)
+            for output in outputs:
+                add_key, add_value, add_time = adders[partition_of[entry]]
+                add_key(entry)
+                add_value(output)
+                add_time(time_ms)
+        route.encode_values()
+        objects.update(here)
+
+    return run
 
 
 def with_timers(

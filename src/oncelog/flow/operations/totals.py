@@ -5,7 +5,7 @@ taken as columns where nothing comes before.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import isfinite
 from typing import Any, Final, cast
 
@@ -52,6 +52,18 @@ class Totals(StepStates):
             self.trail.append((self.objects.__setitem__, key, stands))
         self.objects[key] = change(stands, what)
 
+    def put_all(self, pairs: Iterable[tuple[bytes, Any]], change: Change) -> None:
+        """Of a run that is undone as a whole."""
+        objects, before = self.objects, self.before
+        for key, what in pairs:
+            stands = objects.get(key, _MISSING)
+            if stands is _MISSING:
+                stands = self.load(key)
+                self.decode_key(key)
+            if key not in before:
+                before[key] = stands
+            objects[key] = change(stands, what)
+
     def changes(self) -> dict[bytes, bytes | None]:
         changes = super().changes()
         return {**changes, self.time_key: b"%d" % self.time_ms} if changes else changes
@@ -59,8 +71,11 @@ class Totals(StepStates):
     def told(self, changes: Mapping[bytes, bytes | None]) -> list[tuple[bytes, Any]]:
         """Keys and totals, as a commit has them."""
         prefix, size, decode = self.prefix, len(self.prefix), self.codec.decode
-        there = [(key, stored) for key, stored in changes.items() if stored is not None]
-        return [(key[size:], decode(stored)) for key, stored in there if key.startswith(prefix)]
+        return [
+            (key[size:], decode(stored))
+            for key, stored in changes.items()
+            if stored is not None and key.startswith(prefix)
+        ]
 
 
 def totals(
@@ -115,8 +130,7 @@ def _cells(records: Records) -> tuple[Sequence[bytes], Sequence[bytes]]:
 
 
 def count_columns(states: Totals, records: Records) -> None:
-    for key, count in Counter(_cells(records)[0]).items():
-        states.put(key, add, count)
+    states.put_all(Counter(_cells(records)[0]).items(), add)
 
 
 def sum_columns(decode: Callable[[bytes], Any], of: Callable[[Any], Any]) -> Columns:
@@ -124,8 +138,7 @@ def sum_columns(decode: Callable[[bytes], Any], of: Callable[[Any], Any]) -> Col
 
     def run(states: Totals, records: Records) -> None:
         keys, values = _cells(records)
-        for key, what in zip(keys, map(of, map(decode, values)), strict=True):
-            states.put(key, add, what)
+        states.put_all(zip(keys, map(of, map(decode, values)), strict=True), add)
 
     return run
 
@@ -133,7 +146,6 @@ def sum_columns(decode: Callable[[bytes], Any], of: Callable[[Any], Any]) -> Col
 def latest_columns(decode: Callable[[bytes], Any]) -> Columns:
     def run(states: Totals, records: Records) -> None:
         keys, values = _cells(records)
-        for key, value in dict(zip(keys, map(decode, values), strict=True)).items():
-            states.put(key, replace, value)
+        states.put_all(dict(zip(keys, map(decode, values), strict=True)).items(), replace)
 
     return run
