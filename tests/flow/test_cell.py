@@ -10,13 +10,13 @@ from oncelog.error_codes import ErrorCodes as Code
 from oncelog.flow import Input, OutputPlace
 from oncelog.flow.formats import CLAIM, VERSION, Claim, Commit, Goodbye, Tenancy, Unreadable, decoded, encoded
 from oncelog.flow.journal import Journal
-from oncelog.flow.messages import End, JournalBatch, ReadBack
+from oncelog.flow.messages import End, JournalBatch, ReadBack, Records, Stepped, Unworkable
 from oncelog.flow.states import State
 from oncelog.slots import Identity
 from oncelog.slots.messages import Answer, Produce
 from oncelog.slots.replay import Slot
 from tests.flow.alone import at_the_end, calm, drive, has_committed, is_done, is_working
-from tests.flow.cluster import JOURNAL, OUTPUTS, Breach, journal_batch
+from tests.flow.cluster import JOURNAL, OUTPUTS, Breach, Counting, journal_batch
 from tests.flow.process import Process
 from tests.flow.world import World
 from tests.model.partition import Wire
@@ -45,6 +45,42 @@ def test_other_code_waits_for_the_goodbye_of_the_one_before() -> None:
     before_ms = world.now_ms
     assert drive(world, new, lambda: is_working(new))
     assert world.now_ms - before_ms < 100
+
+
+@pytest.mark.parametrize("has_plan", [False, True])
+def test_a_record_that_stops_a_cell_leaves_what_was_before_it_committed_and_goodbye_said(
+    has_plan: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So who mended the function waits for nobody."""
+    world = calm(has_plan=has_plan)
+    works = Counting.run
+
+    def fails_at(work: Counting, input: int, records: Records, most: int) -> Stepped:
+        if records.offsets and records.offsets[-1] >= 3:
+            raise Unworkable("the record at offset 3: ValueError: no")
+        return works(work, input, records, most)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Counting, "run", fails_at)
+        assert why_it_stops(world).endswith("the record at offset 3: ValueError: no")
+    said = world.journal(0)[-1]
+    assert isinstance(decoded(said.keys[0] or b"", said.values[0] or b""), Goodbye)
+    mended, before_ms = Process(world, code="8"), world.now_ms
+    assert drive(world, mended, lambda: is_working(mended))
+    assert world.now_ms - before_ms < 100
+    assert drive(world, mended, lambda: is_done(world, mended))
+
+
+def test_one_that_leaves_in_the_midst_of_a_plan_leaves_what_is_left_of_it_in_the_journal() -> None:
+    world = calm(has_plan=True)
+    holder = Process(world)
+    assert drive(world, holder, lambda: holder.cell.state is State.PLANNING)
+    commits = holder.cell.number
+    holder.cell.leave(world.now)
+    assert drive(world, holder, lambda: holder.is_over, 300)
+    commit = holder.cell.journal.commit
+    assert holder.cell.number <= commits + 1 and commit is not None and commit.plan is not None
+    at_the_end(world)
 
 
 @pytest.mark.parametrize("is_at_the_end", [True, False])

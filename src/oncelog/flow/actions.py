@@ -273,8 +273,10 @@ def commit(cell: Holding) -> Event:
         cell.has_progress = True
     if cell.wants_to_leave and cell.has_moved:
         cell.has_progress = True  # those who wait for its end see that it is there
+    if cell.wants_to_leave and not cell.has_progress:
+        return Event.LEFT  # what is left of a plan stands in the last commit
     if not cell.has_progress and plan is None:
-        return Event.LEFT if cell.wants_to_leave else Event.COMMITTED
+        return Event.COMMITTED
     rows = cell.rows_of(plan.ranges if plan else ())
     cell.rows_bytes = sum(rows_size(records) for _, records in rows)
     if rows and cell.changed_bytes + cell.rows_bytes > cell.limits.commit_bytes:
@@ -380,7 +382,7 @@ def say_goodbye(cell: Holding) -> None:
 
 def leave(cell: Holding, *about: object) -> None:
     cell.is_copy_sound = False  # goodbye stands behind it
-    cell.ended(Ended(End.LEFT, ""))
+    cell.ended(Ended(End.STOPPED, cell.stopped_by) if cell.stopped_by else Ended(End.LEFT, ""))
 
 
 def drop(cell: Holding, *about: object) -> None:

@@ -279,6 +279,7 @@ class Cell(Holding):
         try:
             changes, outputs, taken, held, files = self.work.run(self.sources.index(source), records, most)
         except Unworkable as error:
+            self.work.undo()
             self._cannot_go_on(f"{error}")
             return True
         rows_bytes = rows_size(records.part(0, taken)) if source.input.is_table else 0
@@ -309,8 +310,9 @@ class Cell(Holding):
         return True
 
     def _cannot_go_on(self, why: str) -> None:
-        self.why = f"{self.stage.title}: {why}"
-        happen(self, Event.IMPOSSIBLE)
+        """What was done before is committed and goodbye is said, so nobody with mended code waits for its deadline."""
+        self.stopped_by = f"{self.stage.title}: {why}"
+        self.wants_to_leave = True
 
     def _next_run(self) -> tuple[Source, int] | None:
         """The input whose first records are next, and how many of them; where they are at hand and there is room."""

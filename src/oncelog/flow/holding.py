@@ -130,6 +130,7 @@ class Holding:
         self.rows_under_way: list[PlannedRows] = []
         self.to_tell: Mapping[Place, Outputs] = {}  # what follows from that one
         self.wants_to_leave = self.is_at_the_end = False
+        self.stopped_by = ""  # why a person has to look at it when it has left
 
     # --- the journal
 
