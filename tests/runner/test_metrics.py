@@ -86,3 +86,23 @@ def test_a_run_in_python_has_the_same(own_server: Server, topic: str) -> None:
     assert len(cells) == 3 and sum(each.written for each in cells) == sum(each.records for each in cells) == 10
     stages = run.last_progress and run.last_progress["stages"]
     assert stages and stages[billing.between.name]["written"] == 10 and not run.is_paused
+
+
+def test_of_cells_held_elsewhere_nothing_is_told_that_only_their_holder_knows(own_server: Server, topic: str) -> None:
+    """What was committed before somebody looks is not counted as taken since."""
+    billing = Billing(topic, own_server.bootstrap_servers)
+    billing.make_topics()
+    _share(billing, 0, 40)
+    _share(billing, 40, 60)
+
+
+def _share(billing: Billing, before: int, sent: int) -> None:
+    run = billing.flow().start(billing.properties, share=True)
+    billing.send(range(before, sent))
+    billing.wait_for(sent)
+    until(lambda: sum(each.written for each in run.cells) == 2 * sent, "what stands in the journals")
+    for stage in ("orders", billing.between.name):
+        assert sum(each.records for each in run.cells if each.stage == stage) == sent - before
+    assert all(each.state is each.is_stopped is each.lag is None for each in run.cells), "no series of these"
+    assert run.last_progress and run.last_progress["stages"][billing.between.name]["state"] is None
+    run.stop()

@@ -59,7 +59,10 @@ FAMILIES: Final[tuple[Family["Run"], ...]] = (
     ),
     _cells("lives_total", "counter", "Times that this process began to hold the cell.", lambda cell: cell.lives),
     _cells(
-        "stopped", "gauge", "1 if a person has to look at the cell: the log says why.", lambda cell: cell.is_stopped
+        "stopped",
+        "gauge",
+        "1 if a person has to look at the cell: the log of the process that holds it says why.",
+        lambda cell: cell.is_stopped,
     ),
 )
 

@@ -26,8 +26,8 @@ class CellElsewhere:
         self.is_over = False  # a commit at the end of an input is no sign: what follows from it may not be sent yet
         self.commit: Commit | None = None
         self.began_at = [each.log_start for each in stage.inputs]  # where its inputs stood when it was first looked at
-        self.lives = self.state_entries = 0  # which nobody tells
-        self.is_stopped = False  # nor this
+        self.lives = 0  # in this process
+        self.state_entries = self.is_stopped = None  # which nobody tells
         self._journal_end = journal_end
         self._tail = TAIL_RECORDS
         self._read_tail()
@@ -46,20 +46,20 @@ class CellElsewhere:
 
     def _look(self) -> None:
         while (piece := self._reading.take(MOST_RECORDS)) is not None:
-            for key, value in zip(piece.keys, piece.values, strict=True):
+            for offset, key, value in zip(piece.offsets, piece.keys, piece.values, strict=True):
                 if key in (COMMIT, GOODBYE) and value is not None:
-                    self._take(decoded(key, value))
+                    self._take(decoded(key, value), is_old=offset < self._journal_end)
         if self.commit is None and self._since > 0 and self._reading.is_at_end:
             self._reading.end()
             self._read_tail()
 
-    def _take(self, entry: Entry) -> None:
+    def _take(self, entry: Entry, *, is_old: bool) -> None:
         """The number of a commit tells which is the newer one: what an older holder wrote late is passed over."""
         if isinstance(entry, Goodbye):
             self.is_over = self.is_over or entry.ended == self._run
         if not isinstance(entry, Commit):
             return
-        if self.commit is None:
+        if is_old or (self.commit is None and entry.number > 1):
             self.began_at = [each.next_offset for each in entry.inputs]
         if self.commit is None or entry.number > self.commit.number:
             self.commit = entry

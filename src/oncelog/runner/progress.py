@@ -28,9 +28,9 @@ class CellProgress(NamedTuple):
     written: int
     late: int
     watermark_ms: int  # -1: none yet
-    state: int  # entries; 0 where another process holds it
+    state: int | None  # entries; None where another process holds it, as the next but one
     lives: int  # of a holder in this process
-    is_stopped: bool  # a person has to look at it
+    is_stopped: bool | None  # a person has to look at it
 
 
 class Progress:
@@ -82,8 +82,7 @@ class Progress:
         last = self.recent[-1]
         stages = last["stages"].items()
         parts = [
-            f"{name} lag {'?' if each['lag'] is None else format(each['lag'], ',')}, {each['state']:,} keys, "
-            f"commit {each['commits']:,}"
+            f"{name} lag {_counted(each['lag'])}, {_counted(each['state'])} keys, commit {each['commits']:,}"
             for name, each in stages
         ]
         name = f"{last['name']} (paused)" if self.is_paused else last["name"]
@@ -114,16 +113,25 @@ def _cell(stage: str, holder: CellHolder | CellElsewhere) -> CellProgress:
     )
 
 
+def _counted(number: int | None) -> str:
+    return "?" if number is None else f"{number:,}"
+
+
+def _sum(numbers: Sequence[int | None]) -> int | None:
+    """None where one of them is not known."""
+    known = [each for each in numbers if each is not None]
+    return sum(known) if len(known) == len(numbers) else None
+
+
 def _sums(cells: Sequence[CellProgress]) -> dict[str, Any]:
-    lags = [each.lag for each in cells if each.lag is not None]
     return {
         "cells": len(cells),
         "records": sum(each.records for each in cells),
-        "lag": sum(lags) if len(lags) == len(cells) else None,
+        "lag": _sum([each.lag for each in cells]),
         "commits": sum(each.commits for each in cells),
         "written": sum(each.written for each in cells),
         "late": sum(each.late for each in cells),
-        "state": sum(each.state for each in cells),
+        "state": _sum([each.state for each in cells]),
         "lives": sum(each.lives for each in cells),
         "watermark": min((each.watermark_ms for each in cells), default=-1),
     }
