@@ -38,6 +38,7 @@ EARLY_SHARE = 0.2
 ORPHAN_SHARE = 0.1
 SERVER_SHARE = 0.05
 QUIET_S = 5.0
+DRAINED_S = 0.5
 SAYS_EVERY = 20
 HOUR_MS = 3_600_000
 PARTITIONS = 4
@@ -136,7 +137,9 @@ def main(server: str, records: int, kills: int, minutes: float, seed: int, folde
                 break
             if not life.is_running:
                 life.begin()
-            if chance.random() < EARLY_SHARE:
+                outputs.until_quiet(DRAINED_S)  # what comes from now on is its own
+            is_early = chance.random() < EARLY_SHARE
+            if is_early:
                 outputs.until_time(time.monotonic() + chance.uniform(0.1, 2.0))
                 happened["killed early"] += 1
             else:
@@ -145,8 +148,9 @@ def main(server: str, records: int, kills: int, minutes: float, seed: int, folde
                 happened["killed"] += 1
             if orphan.was_started:
                 orphan.end()
-            if chance.random() < ORPHAN_SHARE:
+            if chance.random() < ORPHAN_SHARE and not is_early:  # one that has not begun would begin as the later one
                 life.process.send_signal(signal.SIGSTOP)
+                outputs.until_quiet(DRAINED_S)
                 life, orphan = orphan, life
                 life.begin()
                 outputs.until(min(records, outputs.seen + 1), life, PATIENCE_S)
