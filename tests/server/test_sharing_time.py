@@ -2,14 +2,26 @@
 
 import asyncio
 import gc
-from typing import Any
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from oncelog.clock import SystemClock
 from oncelog.embedded import Server
+from oncelog.server import call as calls
+from oncelog.server.aside import THREADS, Aside
+from oncelog.server.broker import Broker
+from oncelog.server.call import Call, Encoded
 from oncelog.server.connection import Connection
 from oncelog.server.eagerly import Pending, begun
 from oncelog.server.interpreter import MIDDLE, YOUNG, keep_pauses_short
+from oncelog.server.memory import Memory
+from oncelog.server.packing import LARGE_BYTES, packed_aside
 from oncelog.server.turns import TURN_MS, Turns
 from tests.raw import RawConnection, batch
 from tests.waiting import until
@@ -159,6 +171,108 @@ async def test_the_garbage_collector_looks_through_little_at_a_time() -> None:
         keeping.cancel()
     assert len(kept) == 200_000
     assert max(looked_through) <= 1.5 * YOUNG * (MIDDLE + 1)
+
+
+class Part:
+    """Of an answer: to free it takes a turn."""
+
+    def __init__(self, work: Work, parts: Any = ()) -> None:
+        self._work = work
+        self._parts = parts
+
+    def __del__(self) -> None:
+        self._work.step("f")
+
+
+@contextmanager
+def answering(work: Work, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call]:
+    """A call whose answer may be packed, without a server."""
+    monkeypatch.setattr(calls, "DROPPED_AT_A_TIME", 1)
+    schema = SimpleNamespace(encode=lambda answer, correlation_id: b"packed")
+    monkeypatch.setattr(Call, "schema", property(lambda call: schema))
+    aside = Aside("test")
+    broker = SimpleNamespace(turns=work.turns, memory=Memory(unserved_bytes=1), aside=aside)
+    gc.disable()
+    try:
+        yield Call(cast(Broker, broker), "any", 0, None, "127.0.0.1", "PLAINTEXT", SystemClock().now())
+    finally:
+        gc.enable()
+        aside.close()
+
+
+@pytest.mark.parametrize("is_packed", [True, False], ids=["packed", "given up half-way"])
+async def test_an_answer_of_many_parts_is_freed_in_turns(is_packed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the garbage collector, whether it was answered or its client hung up meanwhile."""
+    work = Work()
+    never: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    @packed_aside
+    async def handle(request: None, call: Call) -> Any:
+        async def around(number: int) -> Part:
+            parts = await call.each(range(5), lambda index: Part(work))
+            if number == 2 and not is_packed:
+                await never
+            return Part(work, parts)
+
+        call.answer_bytes = LARGE_BYTES
+        return Part(work, await call.each(range(3), around))
+
+    with answering(work, monkeypatch) as call:
+        started = begun(cast(Any, handle(None, call)))
+        assert isinstance(started, Pending)
+        task = asyncio.ensure_future(started.rest)
+        watching = asyncio.create_task(work.rounds())
+        if is_packed:
+            assert type(await task) is Encoded
+        else:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+        del started, task
+        for _ in range(100):
+            await asyncio.sleep(0)
+        watching.cancel()
+    assert work.done.count("f") == (1 + 3 if is_packed else 2) + 3 * 5
+    assert longest_between_rounds(work.done) <= 2
+
+
+async def test_nothing_is_packed_for_who_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    @packed_aside
+    async def handle(request: None, call: Call) -> Any:
+        call.answer_bytes = LARGE_BYTES
+        return "answer"
+
+    with answering(Work(), monkeypatch) as call:
+        gate = threading.Event()
+        busy = [call.broker.aside.threads.submit(gate.wait) for _ in range(THREADS)]
+        packed: list[Any] = []
+        cast(Any, call.schema).encode = lambda answer, correlation_id: packed.append(answer)
+        started = begun(cast(Any, handle(None, call)))
+        assert isinstance(started, Pending)
+        task = asyncio.ensure_future(started.rest)
+        await asyncio.sleep(0)
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        gate.set()
+        await asyncio.gather(*(asyncio.wrap_future(each) for each in busy))
+        await call.broker.aside.run(int)
+        while call.made != [[]]:
+            await asyncio.sleep(0)
+    assert packed == []
+
+
+async def test_many_that_hang_up_at_once_are_given_up_in_turns_and_before_long_work_goes_on() -> None:
+    work = Work()
+    work.turns.wait(lambda: work.step("l"))
+    watching = asyncio.create_task(work.rounds())
+    for name in "abc":
+        work.turns.wait_first(partial(work.step, name))
+    while work.done.count("l") == 0:
+        await asyncio.sleep(0)
+    watching.cancel()
+    assert longest_between_rounds(work.done) == 1
+    assert "".join(work.done).replace(".", "") == "cbal"
 
 
 def test_a_connection_that_is_gone_leaves_nothing_to_the_garbage_collector(server: Server) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from contextlib import ExitStack
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -346,6 +347,37 @@ def test_what_a_leader_is_told_of_many_members_is_packed_while_others_are_served
         )
     assert [len(each.metadata) for each in joined.members] == [20_000]
     assert packers and loop not in packers
+
+
+def test_those_who_hang_up_while_they_wait_are_given_up_in_turns(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """400 that wait for a long list would be given up in one round of the loop."""
+    happened: list[str] = []
+    discard = Polls.discard
+
+    def watched(self: Polls, *arguments: Any) -> None:
+        happened.append("look")
+        asyncio.get_running_loop().call_soon(happened.append, "turn")
+        discard(self, *arguments)
+
+    async def waiting() -> list[Connection]:
+        return [each for each in server.service.connections.each() if isinstance(each, Connection) and each.is_waiting]
+
+    async def hang_up() -> None:
+        for each in await waiting():
+            each.connection_lost(None)
+
+    with ExitStack() as stack:
+        raws = [stack.enter_context(RawConnection(server.bootstrap_servers)) for _ in range(5)]
+        topic = new_topic(raws[0])
+        for raw in raws:
+            raw.ask("fetch", 11, **fetch_values(topic, [0], max_wait=60_000))
+        until(lambda: len(server.call(waiting)) == 5, "all to wait")
+        monkeypatch.setattr(Polls, "discard", watched)
+        server.call(hang_up)
+        until(lambda: happened.count("look") == 5, "all to be given up")
+    assert most_in_one_turn(happened) <= 2
 
 
 async def test_what_all_members_of_a_group_are_answered_at_once_is_made_in_turns(short_turns: None) -> None:

@@ -106,7 +106,7 @@ class Connection(asyncio.BufferedProtocol):
         self.is_closing = True
         self._connections.remove(self)
         if self._waiting is not None:
-            self._waiting.cancel()
+            self._turns.wait_first(self._waiting.cancel)  # many may hang up at once, and each may have begun much
             self._waiting = None
         for commit in self._commits:
             for partition in commit.awaited:

@@ -44,7 +44,10 @@ class _Rest(Coroutine[Any, Any, Result]):
     def throw(self, *error: Any) -> Any:
         awaited, self._awaited = self._awaited, None
         is_cancelled = awaited is not None and awaited.cancel()
-        return awaited if is_cancelled else self._work.throw(*error)
+        try:
+            return awaited if is_cancelled else self._work.throw(*error)
+        finally:
+            del error  # what comes out of the work refers to this frame: all that the work held would be left to gc
 
     def close(self) -> None:
         self._work.close()

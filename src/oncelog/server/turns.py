@@ -38,7 +38,7 @@ class Turns:
     def __init__(self, now_ms: Callable[[], int], threads: Executor | None = None) -> None:
         self._now_ms = now_ms
         self._threads = threads
-        self._waiting: deque[Callable[[], None]] = deque()
+        self._waiting: deque[Callable[[], object]] = deque()
         self._began_ms: int | None = None  # in this round: when something first asked
 
     def is_over(self) -> bool:
@@ -54,6 +54,12 @@ class Turns:
         self._waiting.append(callback)
         if self._began_ms is None:
             self._begin(self._now_ms())
+
+    def wait_first(self, callback: Callable[[], object]) -> None:
+        """What is short, and spares others their turns."""
+        if self._began_ms is None:
+            self._begin(self._now_ms())
+        self._waiting.appendleft(callback)
 
     async def next(self) -> None:
         await called(self.wait)
