@@ -20,7 +20,7 @@ _LOOK_BYTES = 4096 + 512
 DEFAULT_INTERVAL_BYTES = 4096
 NEVER_MS = sys.maxsize
 _number_at = struct.Struct(">q").unpack_from
-_MAX_TIMESTAMP_AT = 35
+_offset_and_time = struct.Struct(">q27xq").unpack_from  # base offset, max timestamp
 
 
 class Facts(NamedTuple):
@@ -272,11 +272,13 @@ class Segment:
         """Before `appended`: entries for those of the batches, written at `position`, that need one."""
         greatest_ms = self.max_timestamp_ms
         for batch in batches:
+            base_offset, max_ms = _offset_and_time(batch)
             if position >= self.next_index_at:
-                self.index.add(_number_at(batch)[0], position, greatest_ms)
+                self.index.add(base_offset, position, greatest_ms)
                 self.next_index_at = position + interval_bytes
             position += len(batch)
-            greatest_ms = max(greatest_ms, _number_at(batch, _MAX_TIMESTAMP_AT)[0])
+            if max_ms > greatest_ms:
+                greatest_ms = max_ms
 
     def facts(self) -> Facts:
         return Facts(self.size_bytes, self.end_offset, self.max_timestamp_ms, self.roll_at_ms)

@@ -56,8 +56,8 @@ def _behind_headers(body, at, end, count):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def walk(body, count):  # type: ignore[no-untyped-def]
-    """Whether the bytes are so many records; how many have no key; the least and greatest time delta."""
+def walk(body, count, base_ms):  # type: ignore[no-untyped-def]
+    """Whether the bytes are so many records; how many have no key; their least and greatest time."""
     at, end = np.int64(0), np.int64(len(body))
     keyless = np.int64(0)
     least_delta = _INT64_MAX
@@ -65,12 +65,12 @@ def walk(body, count):  # type: ignore[no-untyped-def]
     for index in range(count):
         size, at = _number(body, at, end, LENGTH_BYTES)
         if at < 0 or size < 1 or size > end - at:
-            return False, keyless, least_delta, most_delta
+            return False, keyless, base_ms, base_ms
         stop = at + size
         time_delta, at = _number(body, at + 1, stop, TIME_BYTES)
         offset_delta, at = _number(body, at, stop, LENGTH_BYTES)
         if at < 0 or offset_delta != index:
-            return False, keyless, least_delta, most_delta
+            return False, keyless, base_ms, base_ms
         least_delta = min(least_delta, time_delta)
         most_delta = max(most_delta, time_delta)
         key_size, at = _behind_field(body, at, stop, np.int64(-1))
@@ -80,25 +80,26 @@ def walk(body, count):  # type: ignore[no-untyped-def]
         if at >= 0 and headers != 0:
             at = _behind_headers(body, at, stop, headers)
         if at != stop:
-            return False, keyless, least_delta, most_delta
+            return False, keyless, base_ms, base_ms
         at = stop
-    return at == end, keyless, least_delta, most_delta
+    fits = least_delta >= -_INT64_MAX - 1 - base_ms if base_ms < 0 else most_delta <= _INT64_MAX - base_ms
+    return at == end and fits, keyless, base_ms + least_delta, base_ms + most_delta
 
 
-def walked(buffer: Buffer, header: BatchHeader, at: int = 0, size_bytes: int = -1) -> tuple[int, int, int] | None:
-    """How many records have no key, their least time and their greatest; None where so many bytes from `at` on (all
-    that follow, with -1) are not the records that the header announces."""
-    body = np.frombuffer(buffer, np.uint8, size_bytes, at)  # sooner than with a memoryview of them
-    is_sound, keyless, least_delta, most_delta = walk(body, header.record_count)
-    base_ms = header.base_timestamp
-    least_ms, most_ms = base_ms + least_delta, base_ms + most_delta
-    if not is_sound or least_ms < -INT64_MAX - 1 or most_ms > INT64_MAX:
-        return None
-    return keyless, least_ms, most_ms
+def walked(body: Buffer, header: BatchHeader) -> tuple[int, int, int] | None:
+    """How many records have no key, their least time and their greatest; None where the body is not the records that
+    the header announces."""
+    passes, keyless, least_ms, most_ms = walk(np.frombuffer(body, np.uint8), header.record_count, header.base_timestamp)
+    return (keyless, least_ms, most_ms) if passes else None
+
+
+def is_sound(buffer: Buffer, at: int, size_bytes: int, count: int, base_ms: int) -> bool:
+    """The same of a body that lies within more, without the facts."""
+    return bool(walk(np.frombuffer(buffer, np.uint8, size_bytes, at), count, base_ms)[0])
 
 
 def warm_up() -> None:
     """Compiled, or read from where that was kept: the first call with each kind of memory takes a while."""
     one_record = b"\x0e\0\0\0\1\0\0\0"
     for kind in (bytes, bytearray):
-        walk(np.frombuffer(kind(one_record), np.uint8), 1)
+        walk(np.frombuffer(kind(one_record), np.uint8), 1, 0)

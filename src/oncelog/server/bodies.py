@@ -147,19 +147,19 @@ class Bodies:
         self, buffer: bytearray, start: int, stop: int, header: BatchHeader, config: LogConfig, wall_ms: int
     ) -> bool:
         """Whether a batch of which its topic asks nothing is seen to be sound in a few steps, as most are."""
-        _, _, _, _, _, attributes, _, _, max_timestamp_ms, _, _, _, count = header
-        if are_asked(max_timestamp_ms, config, wall_ms):
+        _, _, _, _, _, attributes, _, base_ms, max_ms, _, _, _, count = header
+        if are_asked(max_ms, config, wall_ms):
             return False
         if self.is_off:
             return True
         if attributes & CODEC_MASK:
             return False
+        body_at = start + HEADER_BYTES
         if count == 1:
-            body_at = start + HEADER_BYTES
             return buffer.startswith(head_of_one(stop - body_at), body_at) and not buffer[stop - 1]
         if self._loops is None or not WORTH_COMPILED_RECORDS <= count <= LIGHT_RECORDS_COMPILED:
             return False
-        return self._loops.walked(buffer, header, start + HEADER_BYTES, stop - start - HEADER_BYTES) is not None
+        return bool(self._loops.is_sound(buffer, body_at, stop - body_at, count, base_ms))
 
     def look_first(
         self, buffer: bytearray, begin: int, batches: Iterable[Batch], wall_ms: int, known: Verdicts

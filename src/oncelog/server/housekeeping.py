@@ -45,7 +45,8 @@ class Housekeeping:
         self._is_checkpointing = False
         self._is_flushing = False
         self._waiting_for_room: list[Callable[[], None]] = []
-        topics.checkpointer.force = self._hurry
+        self._checkpointer = topics.checkpointer
+        self._checkpointer.force = self._hurry
         self._compaction: CompactionJob | None = None
 
     def start(self, close_idle: Callable[[], None]) -> None:
@@ -71,14 +72,14 @@ class Housekeeping:
 
     def checkpoint_if_due(self) -> None:
         """Asked after every commit, so it must cost nothing."""
-        if self._topics.checkpointer.due and not self._is_checkpointing:
+        if self._checkpointer.due and not self._is_checkpointing:
             self._is_checkpointing = True
             self._begin(self._checkpoint(everything=False))
 
     def has_room(self, size_bytes: int) -> bool:
         """Whether a large request may be appended: not where a round of flushes runs and another one would have to
         follow at once. Then wait for the end of that round."""
-        checkpointer = self._topics.checkpointer
+        checkpointer = self._checkpointer
         return not self._is_checkpointing or checkpointer.behind_bytes + size_bytes < checkpointer.forced_bytes
 
     def wait_for_room(self, callback: Callable[[], None]) -> None:
@@ -87,7 +88,7 @@ class Housekeeping:
     def _hurry(self, now: Now) -> None:
         """A thread flushes what is too far behind. Only where it does so already, the loop must wait for the disk."""
         if self._is_flushing:
-            self._topics.checkpointer.catch_up(now)
+            self._checkpointer.catch_up(now)
         else:
             self.checkpoint_if_due()
 
@@ -110,7 +111,7 @@ class Housekeeping:
     async def _checkpoint(self, *, everything: bool) -> None:
         self._is_checkpointing = True
         try:
-            now, checkpointer = self._clock.now(), self._topics.checkpointer
+            now, checkpointer = self._clock.now(), self._checkpointer
             checkpoint = await self._turns.run(checkpointer.beginning(now, everything=everything))
             self._is_flushing = True
             await asyncio.get_running_loop().run_in_executor(self._threads, checkpoint.run)

@@ -155,6 +155,7 @@ class Producing:
         self._topics = broker.topics
         self._bodies = broker.bodies
         self._waits_for_disk = broker.flush is Flush.EVERY
+        self._checkpoint_if_due = broker.housekeeping.checkpoint_if_due
         self._requests: list[Request] = []
         self._touched: dict[Partition, None] = {}
         self._is_quiet = False  # one of them has acks=0
@@ -440,7 +441,7 @@ class Producing:
         for partition in touched:  # only now: what is woken may stage and commit, too
             if partition.waiters or partition.polls.waiting:
                 partition.wake()
-        self._broker.housekeeping.checkpoint_if_due()
+        self._checkpoint_if_due()
         return Commit(
             requests,
             self._awaited(requests) if lags else {},
