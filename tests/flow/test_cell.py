@@ -10,7 +10,7 @@ from oncelog.error_codes import ErrorCodes as Code
 from oncelog.flow import Input, OutputPlace
 from oncelog.flow.formats import CLAIM, VERSION, Claim, Commit, Goodbye, Tenancy, Unreadable, decoded, encoded
 from oncelog.flow.journal import Journal
-from oncelog.flow.messages import End, JournalBatch, ReadBack, Records, Stepped, Unworkable
+from oncelog.flow.messages import End, Ended, JournalBatch, ReadBack, Records, Stepped, Unworkable
 from oncelog.flow.states import State
 from oncelog.slots import Identity
 from oncelog.slots.messages import Answer, Produce
@@ -138,6 +138,30 @@ def test_a_newer_tenancy_is_left_alone() -> None:
     older = Process(world, tenancy=Tenancy(4, 9))
     assert drive(world, older, lambda: older.end is not None)
     assert older.end is not None and older.end.how is End.OUTRANKED
+
+
+def test_who_has_nothing_to_send_notices_that_another_has_taken_over() -> None:
+    world = calm()
+    idle = at_the_end(world)
+    idle.cell.journal_ends(end_of_journal(world), world.now)
+    assert is_working(idle)  # all that stands there is its own
+    newer = Process(world, tenancy=Tenancy(1, 0))
+    assert drive(world, newer, lambda: is_working(newer))
+    idle.cell.journal_ends(end_of_journal(world), world.now)
+    assert drive(world, idle, lambda: idle.end is not None)
+    assert idle.end == Ended(End.AGAIN, "somebody else has written to its journal")
+
+
+def test_its_own_commit_under_way_is_no_take_over() -> None:
+    world = calm()
+    holder = Process(world)
+    assert drive(world, holder, lambda: is_working(holder) and holder.cell.under_way is not None)
+    holder.cell.journal_ends(end_of_journal(world) + 1, world.now)
+    assert is_working(holder)
+
+
+def end_of_journal(world: World) -> int:
+    return max(batch.last_offset for batch in world.journal(0)) + 1
 
 
 def test_one_that_yields_takes_over_as_soon_as_goodbye_is_said() -> None:

@@ -107,6 +107,22 @@ def test_members_take_over_from_a_process_whose_clock_was_an_hour_ahead(servers:
     billing.check(50)
 
 
+def test_a_holder_without_input_ends_when_another_has_taken_over(
+    servers: str, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oncelog.runner.engine.JOURNALS_EVERY_S", 0.05)
+    billing = Billing(topic, servers)
+    billing.make_topics()
+    every = {"orders": range(2), f"{topic}-by-customer": range(3)}
+    first, second = (
+        Run(Engine(billing.flow(), billing.properties, None, until_end=False, share=Share(every, Tenancy(start, 0))))
+        for start in (1, 2)
+    )
+    with pytest.raises(FlowFailed, match="was taken over by a run that started later"):
+        first.await_termination(60)
+    second.stop()
+
+
 def test_what_one_start_began_ends_when_the_register_says_so(servers: str, topic: str) -> None:
     billing = Billing(topic, servers)
     billing.make_topics()

@@ -124,6 +124,13 @@ class Cell(Holding):
         if not self.wants_to_leave:
             self.now, self.wants_to_leave, self.is_at_the_end = now, True, is_at_the_end
 
+    def journal_ends(self, end_offset: int, now: Now) -> None:
+        """So far it goes. Who has nothing to send would else not notice that another has taken over."""
+        self.now = now
+        if self.state is State.WORKING and self.under_way is None and end_offset > self.journal.next_offset:
+            self.why = "somebody else has written to its journal"
+            happen(self, Event.REFUSED)
+
     # --- what arrives for the sender
 
     def leaders(self, leaders: Mapping[Place, int | None], now: Now) -> None:

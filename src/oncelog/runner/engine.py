@@ -36,6 +36,7 @@ _log: Final = logging.getLogger("oncelog.flow")
 
 STOP_S: Final = 2.5  # for commits and goodbyes; what is not done by then, the next holder finds in the log
 LOOKS_EVERY_S: Final = 1.0
+JOURNALS_EVERY_S: Final = 5.0
 GROUPS_EVERY_S: Final = 5.0
 TIME_EVERY_S: Final = 0.1
 OUTRANKED: Final = "was taken over by a run that started later"
@@ -150,6 +151,7 @@ class Engine:
         self._tasks.begin(self._tell_groups_now_and_then())
         self._tasks.begin(self._tell_time_now_and_then())
         self._tasks.begin(self._look_at_the_register(share.start))
+        self._tasks.begin(self._look_at_journals_now_and_then())
 
     async def _follow_others(self, share: Share, ids: Mapping[str, TopicIds]) -> None:
         """The cells of stages whose time or end is asked for, where others hold them."""
@@ -361,6 +363,18 @@ class Engine:
                 break
             self._obey()
         self.stop()
+
+    async def _look_at_journals_now_and_then(self) -> None:
+        """Whether cells that have nothing to send were taken over."""
+        while True:
+            await asyncio.sleep(JOURNALS_EVERY_S)
+            held = {each.stage.journal: each for each in self._every if not each.is_over}
+            try:
+                ends = await end_offsets(self.brokers, held)
+            except KafkaException:
+                continue  # what cannot be reached now is asked again
+            for place, end in ends.items():
+                held[place].journal_ends(end)
 
     def _obey(self) -> None:
         is_paused = self.agreement.is_paused

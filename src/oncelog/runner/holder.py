@@ -137,6 +137,10 @@ class CellHolder:
                 if self._life is not None:
                     self._life.end_at(index, offset)
 
+    def journal_ends(self, end_offset: int) -> None:
+        if self._life is not None:
+            self._life.journal_ends(end_offset)
+
     def hear(self, topic: str, told: tuple[int, int]) -> None:
         """Of all cells that write it, in the partition of this one: behind an offset comes nothing older than a
         time."""

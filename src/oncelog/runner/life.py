@@ -135,6 +135,11 @@ class Life:
             self._feed(index)
             self.wake()
 
+    def journal_ends(self, end_offset: int) -> None:
+        if not self.is_over:
+            self.cell.journal_ends(end_offset, self._now())
+            self.wake()
+
     def high_watermark(self, index: int) -> int:
         reading = self._inputs[index]
         return self._high[index] if reading is None else reading.high_watermark
