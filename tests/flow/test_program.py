@@ -4,11 +4,12 @@ import pickle
 import subprocess
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from oncelog.flow import Context, Flow, Stopped, Topic, json_of, one_of, optional, text
+from oncelog.flow import Context, Dead, Flow, Stopped, Topic, json_of, one_of, optional, text
 from tests.repo.tree import ROOT
 
 NOON_MS = 1_700_000_000_000
@@ -202,3 +203,25 @@ def test_mypy_finds_a_wrong_write_and_a_misspelt_field(tmp_path: Path) -> None:
     lines = {int(each.partition(":")[0]) for each in found if " error: " in each}
     assert lines == {8, 9, 10, 11, 12, 13, 14, 18, 19, 20, 21, 22}, checked.stdout + checked.stderr
     assert any('has no attribute "custmer"' in each for each in found)
+
+
+def test_a_state_that_cannot_begin_is_refused_where_it_is_written_down() -> None:
+    """Else each record would go to the dead letters, one after the other."""
+    read = Flow("billing", version="1", otherwise=Dead("dead")).read(Topic("orders", text, json_of(Order)))
+    refused = partial(pytest.raises, ValueError, match=r"begins as Order\(\), which raises .* a default")
+    with refused():
+        read.step("last", Order, lambda last, order, at: (order, []))
+    with refused():
+        read.window("hours", Order, lambda last, order: order, size_ms=1)
+
+
+def test_what_was_simulated_shows_itself_and_its_dead_letters() -> None:
+    def refuses(order: Order) -> Order:
+        raise ValueError("no")
+
+    dead, one = Dead("dead"), Topic("one", text, json_of(Order))
+    flow = Flow("refusing", version="1", otherwise=dead)
+    flow.read(one).map(refuses).write(Topic("two", text, json_of(Order)))
+    found = flow.simulate([one.sent("o1", Order("anna", 1))])
+    assert repr(found) == "<Simulated: records in dead: 1, one: 1, two: 0>"
+    assert found[dead] == [(b"o1", one.value.encode(Order("anna", 1)))]

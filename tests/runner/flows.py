@@ -5,9 +5,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import cycle, pairwise
+from typing import Any
 
 from oncelog.client import OFFSET_BEGINNING, AdminClient, Consumer, KafkaError, NewTopic, Producer, TopicPartition
-from oncelog.flow import Context, Flow, Topic, json_of, text
+from oncelog.flow import Context, Dead, Flow, Topic, json_of, text
 from oncelog.flow.formats import STATE
 from tests.waiting import until
 
@@ -45,10 +46,13 @@ class Billing:
         self.between = Topic(f"{name}-by-customer", text, json_of(Order), partitions=3)
         self.sums = Topic(f"{name}-sums", text, json_of(Owed), partitions=2)
 
-    def flow(self, version: str = "1") -> Flow:
-        flow = Flow(self.name, version=version)
+    def flow(self, version: str = "1", *, otherwise: Dead | None = None, also: Topic[str, Owed] | None = None) -> Flow:
+        flow = Flow(self.name, version=version, otherwise=otherwise)
         grouped = flow.read(self.orders, name="orders").through(self.between, key=lambda order: order.customer)
-        grouped.step("owed", Owed, book).write(self.sums)
+        owed = grouped.step("owed", Owed, book)
+        for each in (self.sums, also):
+            if each is not None:
+                owed.write(each)
         return flow
 
     def copy(self) -> Flow:
@@ -60,7 +64,7 @@ class Billing:
     def order(self, number: int) -> Order:
         return Order(f"c{number % self.customers}", number % 10 + 1)
 
-    def make_topics(self, *topics: Topic[str, Order] | Topic[str, Owed]) -> None:
+    def make_topics(self, *topics: Topic[Any, Any]) -> None:
         for each in topics or (self.orders, self.sums):
             make_topic(self.servers, each.name, each.partitions)
 

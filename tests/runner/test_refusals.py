@@ -34,6 +34,15 @@ def test_topics_that_are_missing_are_named_with_the_command_that_makes_them(bill
     assert f"misses topics: {sums}, which it writes. Make" in refused(billing.flow(), billing.properties)
 
 
+def test_a_table_that_is_missing_is_to_be_compacted(billing: Billing) -> None:
+    flow = Flow(billing.name, version="1")
+    customers = Topic(f"{billing.name}-customers", text, json_of(Owed), partitions=billing.orders.partitions)
+    flow.read(billing.orders).join(flow.table(customers), lambda order, owed: owed).write(billing.sums)
+    assert f" and `oncelog topics create -p 2 -c cleanup.policy=compact {customers.name}`" in refused(
+        flow, billing.properties
+    )
+
+
 def test_a_topic_with_other_partitions(billing: Billing) -> None:
     billing.make_topics(billing.orders)
     make_topic(billing.servers, billing.sums.name, 5)

@@ -2,6 +2,8 @@
 
 import signal
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from oncelog.chaos.life import Life
 from oncelog.client import Consumer, TopicPartition
 from oncelog.embedded import Server
-from oncelog.flow import Flow, FlowFailed
+from oncelog.flow import Dead, Flow, FlowFailed
 from oncelog.flow.formats import GOODBYE
 from tests.repo.tree import ROOT
 from tests.runner.flows import Billing, Order, Owed, everything
@@ -100,6 +102,36 @@ def test_a_record_that_cannot_be_worked_on_stops_its_cell_and_no_other(billing: 
     assert f"{billing.name}, stage orders, cell 0: the record at offset 0 of {billing.orders.name}" in str(failure)
     with pytest.raises(FlowFailed, match="stage orders, cell 0"):
         run.await_termination()
+
+
+def test_outputs_and_dead_letters_may_be_added_to_a_flow(billing: Billing) -> None:
+    """As the message of a record that stops its cell advises."""
+    bad = next(number for number in range(100) if billing.orders.partition_of(b"o%d" % number) == 0)
+    billing.send(range(20))
+    billing.send_raw(f"o{bad}", b"not json")
+    with pytest.raises(FlowFailed, match="otherwise=Dead"):
+        billing.flow().run(billing.properties, until="end")
+    dead, audit = Dead(f"{billing.name}-dead"), replace(billing.sums, name=f"{billing.name}-audit")
+    for topic in (dead.topic, audit):
+        billing.make_topics(topic)
+    more = billing.flow(otherwise=dead, also=audit)
+    more.run(billing.properties, until="end")
+    billing.send(range(20, 30))
+    more.run(billing.properties, until="end")
+    billing.check(30)
+    assert [value for _, value in everything(billing.servers, dead.name)] == [b"not json"]
+    assert 10 <= len(everything(billing.servers, audit.name)) <= 30, "what was committed before is not written again"
+    with pytest.raises(FlowFailed, match="which is not among its outputs now"):
+        billing.flow().run(billing.properties, until="end")
+
+
+def test_one_with_other_code_says_what_it_waits_for(billing: Billing, caplog: pytest.LogCaptureFixture) -> None:
+    old = billing.flow().start(billing.properties)
+    with ThreadPoolExecutor(1) as pool:
+        new = pool.submit(billing.flow(version="2").start, billing.properties)
+        until(lambda: any("another version of the code held it" in each for each in caplog.messages), "a word")
+        old.stop()
+        new.result(30).stop()
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")

@@ -267,6 +267,7 @@ class Stream(Generic[K, V]):
         """With a state for each key, that `state()` makes where there is none. As None it goes, and its timers too. New
         fields with defaults are read as these; after any other change of shape: another name, and `upgrade`."""
         self._refuse_behind_totals(name)
+        self._check_begins(name, state)
         codec = self._flow.claim_state(name, json_of(state))
         old = None
         if upgrade is not None:
@@ -306,6 +307,7 @@ class Stream(Generic[K, V]):
         """Windows of event time for each key, one beginning `every_ms`. Each is written once, when the watermark has
         passed its end; what comes later goes to `late`, or nowhere."""
         self._refuse_behind_totals(name)
+        self._check_begins(name, state)
         codec = self._flow.claim_state(name, json_of(state))
         make = windows(name, state, codec, self._part.branches[0].source.key, add, size_ms, every_ms)
         behind = self._then(make, asks_for_time=True)
@@ -402,6 +404,15 @@ class Stream(Generic[K, V]):
         operations = (*branch.operations, *node.path)
         sink = FileSink(url, kind, every_ms, most_records)
         flow.begin(name or f"{part.name}-files", (branch._replace(operations=operations),), files=sink)
+
+    def _check_begins(self, name: str, state: Callable[[], object]) -> None:
+        try:
+            state()
+        except TypeError as unfit:
+            raise ValueError(
+                f"flow {self._flow.name}: the state of {name} begins as {getattr(state, '__name__', state)}(), which "
+                f"raises {unfit}. Give each of its fields a default"
+            ) from None
 
     def _refuse_behind_totals(self, name: str) -> None:
         if self._node.tells_at_commits:

@@ -3,7 +3,7 @@ can be, and what is written must be what the functions make of the input once.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, Literal, NamedTuple, TypeVar, cast
+from typing import Any, Final, Literal, NamedTuple, TypeVar, overload
 
 from oncelog.flow.codecs import raw
 from oncelog.flow.program import Program
@@ -11,7 +11,7 @@ from oncelog.flow.simulation.duties import Duty, duties_of
 from oncelog.flow.simulation.engine import Stopped
 from oncelog.flow.simulation.searching import Broken, Search
 from oncelog.flow.simulation.topics import Files, Log, Topics
-from oncelog.flow.topics import Sent, Topic
+from oncelog.flow.topics import Dead, Sent, Topic
 from oncelog.slots import Place
 from oncelog.slots.comparing import Headers
 
@@ -43,11 +43,20 @@ class Simulated:
         self.steps = steps  # of the undisturbed run
         self.crashes = crashes  # runs with one crash, or more
 
-    def __getitem__(self, topic: Topic[K, V]) -> list[tuple[K, V]]:
+    def __repr__(self) -> str:
+        counts = (f"{name}: {len(records)}" for name, records in self.stands.items())
+        return f"<Simulated: records in {', '.join(counts)}>"
+
+    @overload
+    def __getitem__(self, topic: Topic[K, V]) -> list[tuple[K, V]]: ...
+    @overload
+    def __getitem__(self, topic: Dead) -> list[tuple[bytes, bytes | None]]: ...
+    def __getitem__(self, topic: Topic[Any, Any] | Dead) -> list[tuple[Any, Any]]:
         """Partition by partition."""
+        topic = topic.topic if isinstance(topic, Dead) else topic
         decode_key, decode_value = topic.key.decode, topic.value.decode
         return [
-            (decode_key(key or b""), cast(V, None) if value is None else decode_value(value))
+            (decode_key(key or b""), None if value is None else decode_value(value))
             for key, value, _ in self.records(topic)
         ]
 

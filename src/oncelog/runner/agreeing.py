@@ -166,13 +166,23 @@ class Agreement:
         return {name: [found[name, index] for index in range(layout.partitions[name])] for name in layout.sources}
 
 
+def _goes_on(then: Collection[tuple[str, str, str]], now: Collection[tuple[str, str, str]]) -> bool:
+    """The same stages read the same, and write what they did and, maybe, to topics that none of them reads."""
+    reads_then, reads = ([(stage, source) for stage, source, _ in parts] for parts in (then, now))
+    writes_then, writes = ({(stage, sink) for stage, _, sink in parts} for parts in (then, now))
+    read = {source for _, source in reads}
+    is_same = list(dict.fromkeys(reads_then)) == list(dict.fromkeys(reads))
+    return is_same and writes_then <= writes and read.isdisjoint(sink for _, sink in writes - writes_then)
+
+
 def check_is_this_flow(layout: Layout, register: FlowRegister) -> None:
     """As far as its register says already what it is."""
     stands = register.identity
-    if stands is not None and [tuple(each) for each in stands.parts] != layout.parts:
+    if stands is not None and not _goes_on(stands.parts, layout.parts):
         raise FlowRefused(
             f"the name {layout.flow} belongs to another flow of this cluster: it has the stages "
-            f"{_described(stands.parts)}, and this one {_described(layout.parts)}. Give this one another name"
+            f"{_described(stands.parts)}, and this one {_described(layout.parts)}. Give this one another name: outputs "
+            "and dead letters may be added to a flow, but its stages and what they read stay"
         )
     for stage in layout.stages:
         cells = register.cells(stage.name)

@@ -56,6 +56,7 @@ PASSING: Final = UNKNOWN | {KafkaError.INVALID_MSG}
 # Others wait while a cell works, so it is given about as much as takes so long.
 LONG_TURN_S: Final = 0.2
 SHORT_TURN_S: Final = 0.1
+LONG_WAIT_MS: Final = 3_000  # for holders with other code: it is told
 
 
 class Life:
@@ -99,6 +100,7 @@ class Life:
         self._files = self._writer()
         self._files_turn = asyncio.Lock()
         self._is_woken = False
+        self._has_told_wait = False
         self._timer: asyncio.TimerHandle | None = None
 
     def _writer(self) -> "FileWriter | None":
@@ -186,6 +188,7 @@ class Life:
             return
         self._cluster.look()
         self._tell_time()
+        self._tell_wait()
         began_s = monotonic_s()
         actions = self.cell.actions(self._now())
         self._measure(monotonic_s() - began_s)
@@ -204,6 +207,22 @@ class Life:
             if heard is not None and self._told_time[index] != heard:
                 self._told_time[index] = heard
                 self.cell.heard(index, *heard, self._now())
+
+    def _tell_wait(self) -> None:
+        """Once, where it is one that a person notices."""
+        cell = self.cell
+        left_ms = cell.others_until_ms - self._now().wall_ms
+        if self._has_told_wait or cell.state not in (State.AWAITING, State.YIELDING) or left_ms < LONG_WAIT_MS:
+            return
+        self._has_told_wait = True
+        _log.warning(
+            "%s waits up to %d s: a process with another version of the code held it, has not said goodbye and may "
+            "still send (this one is %s). Where that process is at work, stop it; where it was killed, wait, or start "
+            "its version again and stop that one",
+            self._stage.title,
+            left_ms // 1000,
+            cell.holder.code,
+        )
 
     def _measure(self, took_s: float) -> None:
         if took_s > LONG_TURN_S:

@@ -48,6 +48,7 @@ JOURNAL: Final = {
 }
 # A broker forgets a producer by the time of its last record, so the time is the broker's own.
 BETWEEN: Final = {"message.timestamp.type": "LogAppendTime"}
+TABLE: Final = {"cleanup.policy": "compact"}
 
 
 @dataclass(frozen=True)
@@ -104,8 +105,9 @@ async def memory_ms(cluster: Cluster) -> int:
 
 
 def wanted_topics(layout: Layout, forget_after_ms: int) -> dict[str, NewTopic]:
-    """All that a flow needs, as it makes its own. How those of users are configured is theirs to say."""
-    own = dict.fromkeys(layout.between, BETWEEN)
+    """All that a flow needs, as it makes its own. How those of users are configured is theirs to say, but a table's
+    rows stay."""
+    own = dict.fromkeys(layout.tables, TABLE) | dict.fromkeys(layout.between, BETWEEN)
     counts = dict(layout.partitions)
     for stage in layout.stages:
         counts[stage.journal] = stage.cells
@@ -161,11 +163,11 @@ def _check_count(layout: Layout, name: str, count: int, journals: dict[str, int]
 
 def _refuse_missing(layout: Layout, names: Sequence[str]) -> None:
     does = [f"{name}, which it {'reads' if name in layout.sources else 'writes'}" for name in names]
-    counts = {
-        layout.partitions[name]: [each for each in names if layout.partitions[each] == layout.partitions[name]]
-        for name in names
-    }
-    makes = [f"`oncelog topics create -p {count} {' '.join(each)}`" for count, each in sorted(counts.items())]
+    alike: dict[str, list[str]] = {}
+    for name in sorted(names, key=layout.partitions.__getitem__):
+        settings = "".join(f"-c {key}={value} " for key, value in TABLE.items() if name in layout.tables)
+        alike.setdefault(f"-p {layout.partitions[name]} {settings}", []).append(name)
+    makes = [f"`oncelog topics create {how}{' '.join(each)}`" for how, each in alike.items()]
     raise FlowRefused(
         f"flow {layout.flow} misses topics: {'; '.join(does)}. Make them first, for example with {' and '.join(makes)}"
     )
