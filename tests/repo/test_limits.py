@@ -66,6 +66,7 @@ VALUES = {
     "a record of a sink's topic that the page reads": mib(MOST_STATE_BYTES),
     "size of a request for [metrics](metrics.md)": f"{metrics_http.MAX_HEAD_BYTES:,} bytes",
     "scrapes at a time": f"{metrics_http.MAX_SCRAPES}",
+    "connections to the metrics": f"{metrics_http.MAX_OPEN}",
     "time that a scrape may take": f"{metrics_http.SCRAPE_S:.0f} s",
     "offsets that a start reads though they no longer count": mib(SETTINGS.offsets_topic_segment_bytes),
 }

@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from itertools import count, pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +14,7 @@ import pytest
 from oncelog.log.partition import PartitionLog
 from oncelog.records.header import check_produced
 from oncelog.server.exposition import FAMILIES, exposition
-from oncelog.server.metrics_http import CONTENT_TYPE, MAX_HEAD_BYTES, MAX_SCRAPES, PIECE_BYTES, MetricsServer
+from oncelog.server.metrics_http import CONTENT_TYPE, MAX_HEAD_BYTES, MAX_OPEN, MAX_SCRAPES, PIECE_BYTES, MetricsServer
 from oncelog.server.metrics_page import labels_of, page
 from oncelog.server.metrics_text import labels
 from oncelog.server.turns import Turns
@@ -372,19 +373,29 @@ async def test_a_scraper_that_does_not_read_holds_back_only_its_own_text() -> No
 
 
 async def test_more_scrapers_than_allowed_are_told_to_come_back() -> None:
+    server = MetricsServer(lambda: ("x" * PIECE_BYTES for _ in count()))
+    port = await server.start("127.0.0.1", 0)
+    scraping = [await asyncio.open_connection("127.0.0.1", port, limit=1024) for _ in range(MAX_SCRAPES)]
+    for reader, writer in scraping:
+        writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
+        await reader.readuntil(b"\r\n\r\n")
+    assert Scraped(await exchange(port, b"GET /metrics HTTP/1.1\r\n\r\n")).status.split(" ")[1] == "503"
+    scraping[0][1].transport.abort()
+    await server.stop()
+
+
+async def test_connections_that_ask_nothing_keep_no_scraper_out() -> None:
     server = MetricsServer(lambda: iter(("text\n",)))
     port = await server.start("127.0.0.1", 0)
-    waiting = [await asyncio.open_connection("127.0.0.1", port) for _ in range(MAX_SCRAPES)]
-    assert Scraped(await exchange(port, b"GET /metrics HTTP/1.1\r\n\r\n")).status.split(" ")[1] == "503"
-    more = [await asyncio.open_connection("127.0.0.1", port) for _ in range(MAX_SCRAPES)]
-    with pytest.raises(ConnectionError):
-        if not await exchange(port):
-            raise ConnectionError
-    for _, writer in more:
-        writer.close()
-    for reader, writer in waiting:
+    silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(MAX_OPEN)]
+    for place in range(2):
+        assert Scraped(await exchange(port, b"GET /metrics HTTP/1.1\r\n\r\n")).unchunked() == b"text\n"
+        if place == 0:
+            with suppress(ConnectionError):
+                assert await silent[0][0].read() == b"", "the one that came first makes room"
+    for reader, writer in silent[2:]:
         writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
-        assert Scraped(await reader.read()).unchunked() == b"text\n"
+        assert Scraped(await reader.read()).unchunked() == b"text\n", "the others stay"
         writer.close()
     await server.stop()
 

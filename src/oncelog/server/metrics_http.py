@@ -1,7 +1,8 @@
 """`GET /metrics` on a port of its own: as much HTTP as a scraper needs, and no more.
 
 One request a connection. The request's head, the number of scrapes at a time, and the time that each may take are
-bounded; text is made only as fast as the scraper takes it, so a slow one costs a buffer and nothing else.
+bounded, and connections that ask nothing keep nobody out. Text is made only as fast as the scraper takes it, so a slow
+one costs a buffer and nothing else.
 """
 
 import asyncio
@@ -15,7 +16,8 @@ from oncelog.server.turns import Turns
 logger = logging.getLogger(__name__)
 
 MAX_HEAD_BYTES = 8 * 1024
-MAX_SCRAPES = 16  # as many more may wait to be told that it is too many
+MAX_SCRAPES = 16
+MAX_OPEN = 2 * MAX_SCRAPES  # with those that have asked nothing yet, or wait to be told that it is too many
 SCRAPE_S = 10.0
 PIECE_BYTES = 32 * 1024
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -55,6 +57,7 @@ class MetricsServer:
         self._timeout_s = timeout_s
         self._server: asyncio.Server | None = None
         self._open: dict[asyncio.StreamWriter, asyncio.Task[None]] = {}
+        self._silent: dict[asyncio.StreamWriter, None] = {}  # of these: have asked nothing yet, in the order they came
 
     async def start(self, host: str, port: int) -> int:
         """The port that it listens on."""
@@ -70,16 +73,16 @@ class MetricsServer:
         await asyncio.gather(*self._open.values(), return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        waiting = len(self._open)
-        if waiting >= 2 * MAX_SCRAPES:
+        if len(self._open) >= MAX_OPEN and not self._make_room():
             writer.transport.abort()
             return
         task = asyncio.current_task()
         assert task is not None
         self._open[writer] = task
+        self._silent[writer] = None
         try:
             async with asyncio.timeout(self._timeout_s):
-                await self._answer(reader, writer, is_busy=waiting >= MAX_SCRAPES)
+                await self._answer(reader, writer)
                 writer.close()
                 await writer.wait_closed()
         except (TimeoutError, OSError):
@@ -87,13 +90,26 @@ class MetricsServer:
         except Exception:
             logger.exception("the metrics could not be told")
         finally:
-            del self._open[writer]
+            self._forget(writer)
             writer.transport.abort()
 
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, is_busy: bool) -> None:
+    def _make_room(self) -> bool:
+        silent = next(iter(self._silent), None)
+        if silent is None:
+            return False
+        self._forget(silent)
+        silent.transport.abort()
+        return True
+
+    def _forget(self, writer: asyncio.StreamWriter) -> None:
+        self._open.pop(writer, None)
+        self._silent.pop(writer, None)
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             text = await _head_of(reader)  # read in any case: a close with unread bytes would eat the answer
-            if is_busy:
+            self._silent.pop(writer, None)
+            if len(self._open) - len(self._silent) > MAX_SCRAPES:
                 raise Refused(BUSY)
             head = read_head(text)
         except Refused as refused:
