@@ -19,6 +19,7 @@ from oncelog.server.broker import Broker
 from oncelog.server.call import Call
 from oncelog.server.connection import Connection
 from oncelog.server.errors import ErrorCode
+from oncelog.server.folders import Folders
 from oncelog.server.polls import Polls
 from oncelog.server.topics import Partition, Topics
 from oncelog.server.turns import Turns
@@ -242,6 +243,7 @@ def test_changes_to_topics_and_deletions_of_records_wait_for_the_disk_aside(
 
     watch(RealDisk, "sync_folder")
     watch(RealFile, "fdatasync")
+    watch(Folders, "mark_deleted")  # a rename may wait for others' flushes
     own = {"name": "aside", "num_partitions": 2, "replication_factor": 1, "assignments": [], "configs": []}
     config = {"name": "retention.ms", "value": "1000000", "config_operation": 0}
     resource = {"resource_type": 2, "resource_name": "aside", "configs": [config]}

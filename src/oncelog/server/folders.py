@@ -5,7 +5,7 @@ or holds no record. Any other stays where it is, and its name stays taken, until
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from uuid import UUID
 
 from oncelog.log.disk import Disk
@@ -45,9 +45,11 @@ class Folders:
         folder = self.path(topic, index)
         return any(".log" in name and self.disk.size(f"{folder}/{name}") > 0 for name in self.disk.listdir(folder))
 
-    def mark_deleted(self, topic: str, index: int, topic_id: UUID) -> None:
-        """From here on the folder is nobody's, also if the server dies before it is removed."""
-        self.disk.rename(self.path(topic, index), f"{self.data_dir}/deleted.{topic_id.hex}.{index}")
+    def mark_deleted(self, topic: str, indexes: Iterable[int], topic_id: UUID) -> None:
+        """From here on the folders are nobody's, also if the server dies before they are removed."""
+        for index in indexes:
+            if self.exists(topic, index):
+                self.disk.rename(self.path(topic, index), f"{self.data_dir}/deleted.{topic_id.hex}.{index}")
 
     def sync(self) -> None:
         self.disk.sync_folder(self.data_dir)
