@@ -4,6 +4,8 @@ Where a record ends is known from its first number. The loop goes on from there,
 fields end: so the next record is begun while the checks of this one are still under way.
 """
 
+from typing import Any
+
 import numpy as np
 from numba import njit
 
@@ -56,9 +58,8 @@ def _behind_headers(body, at, end, count):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def walk(body, count, base_ms):  # type: ignore[no-untyped-def]
-    """Whether the bytes are so many records; how many have no key; their least and greatest time."""
-    at, end = np.int64(0), np.int64(len(body))
+def walk(body, at, end, count, base_ms):  # type: ignore[no-untyped-def]
+    """Whether the bytes from `at` to `end` are so many records; how many have no key; their least and greatest time."""
     keyless = np.int64(0)
     least_delta = _INT64_MAX
     most_delta = -_INT64_MAX
@@ -86,20 +87,20 @@ def walk(body, count, base_ms):  # type: ignore[no-untyped-def]
     return at == end and fits, keyless, base_ms + least_delta, base_ms + most_delta
 
 
+def as_array(buffer: Buffer) -> Any:
+    return np.frombuffer(buffer, np.uint8)
+
+
 def walked(body: Buffer, header: BatchHeader) -> tuple[int, int, int] | None:
     """How many records have no key, their least time and their greatest; None where the body is not the records that
     the header announces."""
-    passes, keyless, least_ms, most_ms = walk(np.frombuffer(body, np.uint8), header.record_count, header.base_timestamp)
+    count, base_ms = header.record_count, header.base_timestamp
+    passes, keyless, least_ms, most_ms = walk(as_array(body), 0, len(body), count, base_ms)
     return (keyless, least_ms, most_ms) if passes else None
-
-
-def is_sound(buffer: Buffer, at: int, size_bytes: int, count: int, base_ms: int) -> bool:
-    """The same of a body that lies within more, without the facts."""
-    return bool(walk(np.frombuffer(buffer, np.uint8, size_bytes, at), count, base_ms)[0])
 
 
 def warm_up() -> None:
     """Compiled, or read from where that was kept: the first call with each kind of memory takes a while."""
     one_record = b"\x0e\0\0\0\1\0\0\0"
     for kind in (bytes, bytearray):
-        walk(np.frombuffer(kind(one_record), np.uint8), 1, 0)
+        walk(as_array(kind(one_record)), 0, len(one_record), 1, 0)

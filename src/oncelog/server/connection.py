@@ -300,7 +300,7 @@ class Connection(asyncio.BufferedProtocol):
             for partition in commit.awaited:
                 partition.waiters.add(self._look_at_commits)
         else:
-            self._outgoing.put_frames(commit.frames())
+            self._outgoing.put(b"".join(commit.frames()))
         if commit.must_close:
             self.close()
 
@@ -320,7 +320,7 @@ class Connection(asyncio.BufferedProtocol):
     def _look_at_commits(self) -> None:
         """A partition moved: send what has become true, from the oldest on."""
         while self._commits and self._commits[0].is_settled():
-            self._outgoing.put_frames(self._commits.popleft().frames())
+            self._outgoing.put(b"".join(self._commits.popleft().frames()))
         if self._commits:
             for partition in self._commits[0].awaited:
                 partition.waiters.add(self._look_at_commits)

@@ -81,6 +81,7 @@ class Connections:
         self.broker = broker
         self.apis = apis()
         self.receive_buffer = bytearray(RECEIVE_BUFFER_BYTES)
+        broker.bodies.lie_in(self.receive_buffer)
         self._memory = broker.memory
         self._memory.watch(self._watch_stalled)
         self.producing = Producing(broker)

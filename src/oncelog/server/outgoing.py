@@ -38,12 +38,9 @@ class Outgoing:
         return self._out_bytes > WRITE_HIGH_BYTES
 
     def put(self, answer: Answer) -> None:
-        self._out.append(answer)
-        self._out_bytes += len(answer)
-
-    def put_frames(self, frames: list[bytes]) -> None:
-        self._out += frames
-        self._out_bytes += sum(map(len, frames))
+        if answer:
+            self._out.append(answer)
+            self._out_bytes += len(answer)
 
     def put_all(self, answer: Encoded) -> None:
         """Raises LogStorageError where a part of it cannot be read, when its length is promised already."""
