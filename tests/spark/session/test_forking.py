@@ -264,6 +264,20 @@ def test_forked_workers_draw_different_random_numbers() -> None:
     assert first != second, done.stderr
 
 
+def test_a_forked_worker_looks_for_garbage(tmp_path: Path) -> None:
+    """The process that it was forked from does not while it imports."""
+    (tmp_path / "theirs.py").write_text("import gc; print(gc.isenabled())")
+    program = """
+import gc, os, sys
+from oncelog.spark.forking import Request, run_as
+gc.disable()
+run_as(Request(["-m", "theirs"], dict(os.environ), sys.argv[1]))
+"""
+    order = [sys.executable, "-c", program, str(tmp_path)]
+    done = subprocess.run(order, env=environment(), capture_output=True, text=True, timeout=60)
+    assert done.stdout == "True\n", done.stderr
+
+
 def test_loops_that_are_not_in_the_cache_are_not_compiled_while_workers_wait(tmp_path: Path) -> None:
     """Whatever the reason is: numba says when it begins to compile, and that ends it."""
     program = """
