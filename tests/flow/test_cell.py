@@ -265,7 +265,11 @@ def test_what_is_no_record_of_a_journal_is_refused() -> None:
     world = calm()
     at_the_end(world)
     world.logs[JOURNAL].store(Wire(JOURNAL, -1, -1, -1, ((b"hello", b"world"),), world.now.wall_ms), world.now)
-    assert "b'hello' is no record of a journal" in why_it_stops(world)
+    end = world.logs[JOURNAL].end_offset - 1
+    said = (
+        f"in its journal oncelog.flow.f.s-0 the record with the key b'hello' at offset {end} is no record of a journal"
+    )
+    assert said in why_it_stops(world)
 
 
 def test_what_is_no_record_of_a_journal_is_refused_behind_the_take_over_too() -> None:
@@ -322,7 +326,9 @@ def test_topics_that_do_not_fit_the_last_commit_are_refused_by_name(change: dict
 def test_a_record_whose_changes_do_not_fit_a_commit_is_refused() -> None:
     world = calm()
     world.limits = replace(world.limits, commit_bytes=60)
-    assert "what one record changes does not fit a commit of 60 bytes" in why_it_stops(world)
+    said = why_it_stops(world)
+    assert "cell 0: what the record at offset 0 of in0-0, with the key " in said
+    assert "changes does not fit a commit of 60 bytes. Raise max.message.bytes of oncelog.flow.f.s, or" in said
 
 
 def test_a_commit_is_made_before_it_would_grow_too_large() -> None:

@@ -157,7 +157,7 @@ def test_what_has_no_columns_is_refused_where_it_is_written_down() -> None:
     with pytest.raises(ValueError, match="/place has those of another part already"):
         read.files("/place")
     with pytest.raises(ValueError, match="Put `through` a topic between"):
-        read.step("owed", Order, lambda owed, order, at: (owed, [order])).files("/other", rows=Order)
+        read.step("owed", int, lambda owed, order, at: (owed, [order])).files("/other", rows=Order)
     with pytest.raises(ValueError, match="the field hour has the name of a column"):
         flow.read(Topic("named", text, json_of(Named))).files("/named")
     with pytest.raises(ValueError, match="by_name is of a type that has no column"):

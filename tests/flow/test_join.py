@@ -193,7 +193,7 @@ def only_of_new_plans(rows_of: RowsOf) -> RowsOf:
 def test_a_row_that_fits_no_commit_stops_the_cell(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "LIMITS", replace(LIMITS, commit_bytes=300))
     sent = [customers.sent("anna", Customer("a" * 300))]
-    with pytest.raises(Stopped, match="the row at offset 0 of customers does not fit a commit of 300 bytes"):
+    with pytest.raises(Stopped, match="the row at offset 0 of customers, with the key b'anna', does not fit a commit"):
         ranking().simulate(sent)
 
 

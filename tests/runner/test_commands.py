@@ -286,10 +286,10 @@ def test_what_is_damaged_is_named_and_the_other_flows_are_listed(own_server: Ser
     oncelog("topics create", register, "-p", "1")
     oncelog("produce", "-t", register, "-k", "fx", stdin=b"hello\n")
     rows = {row["flow"]: row for row in oncelog("flow", "-J").json}
-    assert rows[f"{topic}-bad"]["error"].startswith(f"{register}: the record with the key b'fx'")
+    assert rows[f"{topic}-bad"]["error"].startswith(f"{register}: the record with the key b'fx' at offset 0")
     assert (rows[topic]["cells"], rows[topic]["error"]) == (5, None)
     oncelog("produce", "-t", journal, "-p", "1", "-k", "kx", stdin=b"hello\n")
-    assert f"{journal}-1: the record with the key b'kx'" in oncelog.run("flow describe", topic).refusal
+    assert f"{journal}-1: the record with the key b'kx' at offset " in oncelog.run("flow describe", topic).refusal
     oncelog("topics delete", register)
 
 

@@ -7,9 +7,9 @@ from oncelog.flow.description import Holder, Input, Limits, OutputPlace, Stage
 from oncelog.flow.errors import FlowFailed, FlowRefused
 from oncelog.flow.flows import Flow, Run
 from oncelog.flow.operations.windows import Window
-from oncelog.flow.program import Upgrade
 from oncelog.flow.scope import Context
 from oncelog.flow.simulating import Stopped
+from oncelog.flow.stepping import Upgrade
 from oncelog.flow.topics import Dead, Sent, Topic
 
 __all__ = [

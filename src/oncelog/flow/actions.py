@@ -19,6 +19,7 @@ from oncelog.flow.formats import (
     TakeOver,
     decoded,
     encoded,
+    shown,
 )
 from oncelog.flow.held import held_of
 from oncelog.flow.holding import Entries, Holding
@@ -282,8 +283,9 @@ def commit(cell: Holding) -> Event:
     if rows and cell.changed_bytes + cell.rows_bytes > cell.limits.commit_bytes:
         input, records = rows[0]
         cell.why = (
-            f"{cell.stage.title}: the row at offset {records.offsets[0]} of {cell.stage.inputs[input].topic} does not "
-            f"fit a commit of {cell.limits.commit_bytes} bytes. Raise the journal's max.message.bytes"
+            f"{cell.stage.title}: the row at offset {records.offsets[0]} of {cell.stage.inputs[input].topic}, with the "
+            f"key {shown(records.keys[0])}, does not fit a commit of {cell.limits.commit_bytes} bytes. Raise "
+            f"max.message.bytes of {cell.stage.journal.topic}"
         )
         return Event.IMPOSSIBLE
     cell.number += 1

@@ -14,7 +14,7 @@ from typing import Final
 
 from oncelog.clock import Now
 from oncelog.error_codes import ErrorCodes as Code
-from oncelog.flow.formats import Unreadable
+from oncelog.flow.formats import Unreadable, shown
 from oncelog.flow.holding import Holding
 from oncelog.flow.messages import Action, Fetch, JournalBatch, Outputs, ReadBack, Records, Unworkable
 from oncelog.flow.planning import Source, rows_size
@@ -46,7 +46,8 @@ class Cell(Holding):
         try:
             happen(self, Event.READ, batches)
         except Unreadable as error:
-            self.why = f"{self.stage.title}: {error}"
+            journal = self.stage.journal
+            self.why = f"{self.stage.title}: in its journal {journal.topic}-{journal.partition} {error}"
             happen(self, Event.IMPOSSIBLE)
 
     def pids(self, pids: Sequence[int], now: Now) -> None:
@@ -241,8 +242,14 @@ class Cell(Holding):
         self.why = f"{self.stage.title}: {place.topic}-{place.partition} answers {code} {action.message or ''}".rstrip()
         event = verdict_of(code).event
         is_final = event is Verdict.TOO_LARGE or code == Code._INCONSISTENT
-        if event is Verdict.TOO_LARGE and place != self.stage.journal:
-            self.why += f". Raise max.message.bytes of {place.topic}, or have the flow write smaller records"
+        if event is Verdict.TOO_LARGE:
+            outputs = action.batch.payload
+            assert isinstance(outputs, Outputs)
+            key, value = max(zip(outputs.keys, outputs.values, strict=True), key=lambda each: len(each[1] or b""))
+            self.why += (
+                f": the record with the key {shown(key)} has {len(value or b''):,} bytes. Raise max.message.bytes of "
+                f"{place.topic}, or have the flow write smaller records"
+            )
         if place != self.stage.journal and event is Verdict.REFUSED:
             is_final = True  # in the journal it may be the time that is refused
         happen(self, Event.IMPOSSIBLE if is_final else Event.REFUSED)
@@ -298,9 +305,12 @@ class Cell(Holding):
             if most > 1 and not self.changed_bytes:
                 self.run_records = min(most, count or most) // 2 or 1
             else:
+                what = f"what {self._first_of(records, source)} changes"
+                if self.stage.collect is not None:
+                    what = "what the plan of a file changes"
                 self._cannot_go_on(
-                    f"what one record changes does not fit a commit of {self.limits.commit_bytes} bytes, or what the "
-                    "plan of a file does. Raise the journal's max.message.bytes"
+                    f"{what} does not fit a commit of {self.limits.commit_bytes} bytes. Raise max.message.bytes of "
+                    f"{self.stage.journal.topic}, or have the functions keep less for a key"
                 )
             return True
         if taken:
@@ -315,6 +325,12 @@ class Cell(Holding):
         for rows in files:
             self.write_rows(rows)
         return True
+
+    def _first_of(self, records: Records, source: Source) -> str:
+        if not records.offsets:
+            return "what is due by the time"
+        topic, key = source.input.topic, records.keys[0]
+        return f"the record at offset {records.offsets[0]} of {topic}-{self.stage.cell}, with the key {shown(key)},"
 
     def _cannot_go_on(self, why: str) -> None:
         """What was done before is committed and goodbye is said, so nobody with mended code waits for its deadline."""

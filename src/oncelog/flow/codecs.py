@@ -1,6 +1,6 @@
 """How keys, values and states become bytes: typed, by msgspec."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar, cast, overload
 
@@ -53,7 +53,13 @@ raw: Final[Codec[bytes]] = Codec("raw", _as_bytes, bytes)
 def json_of(kind: type[T]) -> Codec[T]:
     """JSON of a dataclass, a msgspec.Struct, or whatever else msgspec knows."""
     encode = msgspec.json.Encoder(order="deterministic").encode
-    return Codec(f"json {shape_of(kind)}", encode, _decoder(kind), (json_of, (kind,)))
+    try:
+        name = f"json {shape_of(kind)}"
+    except TypeError as error:
+        raise ValueError(
+            f"json_of({kind!r}): there is no JSON of it ({error}). Give it a dataclass or a Struct"
+        ) from None
+    return Codec(name, encode, _decoder(kind), (json_of, (kind,)))
 
 
 def foreign_fields(codec: Codec[Any], stored: bytes) -> list[str]:
@@ -84,7 +90,9 @@ def one_of(*kinds: type[Any]) -> Codec[Any]:
     outer = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
     def encoded(value: object) -> bytes:
-        return encode({type(value).__name__: value})
+        if (name := type(value).__name__) not in decoders:
+            raise TypeError(f"a {name} where {' or '.join(decoders)} is written")
+        return encode({name: value})
 
     def decoded(data: bytes) -> object:
         ((name, inner),) = outer.decode(data).items()
@@ -100,6 +108,28 @@ def kind_of(codec: Codec[Any]) -> Any:
     if codec.made_by is not None and codec.made_by[0] is json_of:
         return codec.made_by[1][0]
     return {text.name: str, raw.name: bytes}.get(codec.name)
+
+
+def class_of(codec: Codec[Any]) -> type | None:
+    """Of which all is that it writes, where that can be seen at a glance: msgspec writes whatever it is given."""
+    made = codec.made_by
+    if made and made[0] is optional:
+        return class_of(made[1][0])
+    kind = made[1][0] if made and made[0] is json_of else None
+    seen = inspect.StructType | inspect.DataclassType | inspect.StrType | inspect.IntType
+    return kind if isinstance(kind, type) and isinstance(info_of(kind), seen) else None
+
+
+def check_class(kind: type, value: object) -> None:
+    if not isinstance(value, int | float if kind is int else kind):
+        raise TypeError(f"a {type(value).__name__} where {kind.__name__} is written")
+
+
+def check_classes(kind: type | None, values: Collection[object], *, takes_null: bool) -> None:
+    if kind is not None and not (set(map(type, values)) <= {kind}):
+        for value in values:
+            if value is not None or not takes_null:
+                check_class(kind, value)
 
 
 def _decoder(kind: type[T]) -> Callable[[bytes], T]:

@@ -25,11 +25,17 @@ MOST_CHAINED: Final = 1_000  # journal pids, each good for 32,767 take-overs
 MOST_PLACES: Final = 20_000  # inputs, or outputs, of one cell
 MOST_RANGES: Final = 10_000  # of one plan
 MOST_METRICS: Final = 64
+MOST_SHOWN: Final = 60  # bytes of a key, in a message
 MOST_HELD: Final = 1_000_000  # outputs in one record, or rows
 
 Name = Annotated[str, msgspec.Meta(max_length=249)]
 Nonce = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+
+
+def shown(key: bytes | None) -> str:
+    """A key, in words."""
+    return "null" if key is None else f"{key[:MOST_SHOWN]!r}{'...' if len(key) > MOST_SHOWN else ''}"
 
 
 class Unreadable(Exception):
@@ -168,20 +174,20 @@ class Kinds:
     def knows(self, key: bytes) -> bool:
         return key[:1] in self._decoders
 
-    def decoded(self, key: bytes, value: bytes) -> Entry:
-        """Raises Unreadable."""
+    def decoded(self, key: bytes, value: bytes, where: str = "") -> Entry:
+        """Raises Unreadable, with `where` it stands."""
         try:
             version = _version.decode(value).v
             if version > VERSION:
                 raise Unreadable(
-                    f"a record of version {version} stands in the {self._topic}, and this program reads up to "
+                    f"a record of version {version} stands in the {self._topic}{where}, and this program reads up to "
                     f"{VERSION}: a newer oncelog wrote it. Run that one"
                 )
             entry: Entry = self._decoders[key[:1]].decode(value)
         except (KeyError, msgspec.MsgspecError) as error:
             raise Unreadable(
-                f"the record with the key {key[:60]!r} is no record of a {self._topic} ({error}): something else "
-                "writes to this topic, or it is damaged. Find out who writes to it"
+                f"the record with the key {shown(key)}{where} is no record of a {self._topic} ({error}): something "
+                "else writes to this topic, or it is damaged. Find out who writes to it"
             ) from error
         return entry
 

@@ -70,8 +70,11 @@ class Journal:
         return has_joined
 
     def _entries(self, batch: JournalBatch) -> list[Entry]:
+        where = f" at offset {batch.base_offset}"
+        if batch.last_offset > batch.base_offset:  # which of these, compaction does not let us say
+            where += f" to {batch.last_offset}"
         return [
-            decoded(key, value)
+            decoded(key, value, where)
             for key, value in batch.rows
             if key is not None and value is not None and key[:1] != STATE
         ]

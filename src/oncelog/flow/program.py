@@ -16,6 +16,7 @@ from crc32c import crc32c
 
 from oncelog.flow.codecs import Codec, json_of, kind_of, shape_of
 from oncelog.flow.description import Collect
+from oncelog.flow.functions import check_begins, check_function
 from oncelog.flow.operations.call import calling
 from oncelog.flow.operations.dedup import in_header, without_known_ids, without_lower_offsets
 from oncelog.flow.operations.join import MOST_ROWS, joined, kept
@@ -24,7 +25,7 @@ from oncelog.flow.operations.totals import add, count_columns, latest_columns, o
 from oncelog.flow.operations.windows import Window, in_time, windows
 from oncelog.flow.operations.windows import late as late_ones
 from oncelog.flow.scope import Context, Make, Push, Scope
-from oncelog.flow.stepping import Old
+from oncelog.flow.stepping import Old, Upgrade
 from oncelog.flow.topics import Dead, Topic
 from oncelog.slots.limits import MINUTE_MS
 
@@ -34,7 +35,6 @@ K2 = TypeVar("K2")
 V2 = TypeVar("V2")
 N = TypeVar("N", int, float)
 S = TypeVar("S")
-S2 = TypeVar("S2")
 T = TypeVar("T")
 
 MOST_IDS: Final = 1_000_000
@@ -45,16 +45,6 @@ OTHER: Final = "another"
 EVERY_MS: Final = 10 * MINUTE_MS  # six files an hour for each partition that has records
 FILE_RECORDS: Final = 1_000_000
 MOST_FILE_RECORDS: Final = 100_000_000
-
-
-@dataclass(frozen=True)
-class Upgrade(Generic[S2, S]):
-    """The state of a step as code before kept it, under the name that the step had then, and what it is now. A key's is
-    changed when it is needed, so an upgrade stays in the code as long as there may be such states."""
-
-    name: str
-    state: type[S2]
-    function: Callable[[S2], S]
 
 
 class Sink(NamedTuple):
@@ -199,12 +189,16 @@ class Stream(Generic[K, V]):
         return Stream(self._flow, self._part, self._node.then(make, gives=gives, table=table, **how))
 
     def map(self, function: Callable[[V], V2]) -> "Stream[K, V2]":
+        self._takes("map", function, "value")
         return self._then(lambda then, _: lambda key, value: then(key, function(value)), gives=OTHER)
 
     def filter(self, keeps: Callable[[V], bool]) -> "Stream[K, V]":
+        self._takes("filter", keeps, "value")
         return self._then(lambda then, _: lambda key, value: then(key, value) if keeps(value) else None, gives=SAME)
 
     def flat_map(self, function: Callable[[V], Iterable[V2]]) -> "Stream[K, V2]":
+        self._takes("flat_map", function, "value")
+
         def make(then: Push, _: Scope) -> Push:
             def push(key: Any, value: Any) -> None:
                 for each in function(value):
@@ -226,6 +220,7 @@ class Stream(Generic[K, V]):
         """With a function that need not give the same for the same: it asks a service, or chance. What follows from
         its answer is sent from the commit, once. After a crash it may be asked again, with the same `at.id`."""
         self._refuse_behind_totals(name)
+        self._takes(name, function, "value", "at")
         return self._then(calling(self._flow.claim_name(name), function), repeats=False)
 
     def count(self, name: str) -> "Stream[K, int]":
@@ -234,6 +229,7 @@ class Stream(Generic[K, V]):
 
     def sum(self, name: str, of: Callable[[V], N]) -> "Stream[K, N]":
         """Of each key, told at commits."""
+        self._takes(name, of, "value")
         columns = sum_columns(self._part.branches[0].source.value.decode, of)
         return self._totals(name, cast(Codec[N], json_of(cast(type[N], int | float))), add, of, columns)
 
@@ -267,13 +263,16 @@ class Stream(Generic[K, V]):
         """With a state for each key, that `state()` makes where there is none. As None it goes, and its timers too. New
         fields with defaults are read as these; after any other change of shape: another name, and `upgrade`."""
         self._refuse_behind_totals(name)
-        self._check_begins(name, state)
+        check_begins(self._flow.name, name, state)
+        self._takes(name, function, "state", "value", "at")
         codec = self._flow.claim_state(name, json_of(state))
         old = None
         if upgrade is not None:
+            self._takes(f"upgrade of {name}", upgrade.function, "state")
             old = Old(upgrade.name, self._flow.claim_state(upgrade.name, json_of(upgrade.state)), upgrade.function)
         if on_timer is None:
             return self._then(with_state(name, state, codec, function, old))
+        self._takes(f"on_timer of {name}", on_timer, "state", "key", "at")
         of_key = self._part.branches[0].source.key
         return self._then(with_timers(name, state, codec, of_key, function, on_timer, old), asks_for_time=True)
 
@@ -283,6 +282,7 @@ class Stream(Generic[K, V]):
         """Without those whose id came before, in the same partition. The newest `most` ids of each partition are kept,
         and with `keep_ms` none that is older than the newest by more."""
         self._refuse_behind_totals(name)
+        self._takes(name, id, "value")
         codec = self._flow.claim_state(name, json_of(int))
         return self._then(without_known_ids(name, id, codec, most, keep_ms))
 
@@ -292,6 +292,7 @@ class Stream(Generic[K, V]):
         """Without those that a copier wrote before: it said where each comes from, by a source and a rising offset. By
         default that is the header `oncelog.source`. One number is kept for each source."""
         self._refuse_behind_totals(name)
+        self._takes(name, source, "value", "at")
         return self._then(without_lower_offsets(name, source, self._flow.claim_state(name, json_of(int))))
 
     def window(
@@ -307,7 +308,8 @@ class Stream(Generic[K, V]):
         """Windows of event time for each key, one beginning `every_ms`. Each is written once, when the watermark has
         passed its end; what comes later goes to `late`, or nowhere."""
         self._refuse_behind_totals(name)
-        self._check_begins(name, state)
+        check_begins(self._flow.name, name, state)
+        self._takes(name, add, "state", "value")
         codec = self._flow.claim_state(name, json_of(state))
         make = windows(name, state, codec, self._part.branches[0].source.key, add, size_ms, every_ms)
         behind = self._then(make, asks_for_time=True)
@@ -343,6 +345,7 @@ class Stream(Generic[K, V]):
         """With the row that a table has for the key. Without one a record goes no further; with `left` the function
         gets None for it. Which rows are there by then is planned, so a crash changes nothing of it."""
         self._refuse_behind_totals(f"join with {table.name}")
+        self._takes(f"join with {table.name}", function, "value", "row")
         what, of_table = f"flow {self._flow.name}: join with {table.name}", table.branch.source
         for source in (branch.source for branch in self._part.branches):
             if source.partitions != of_table.partitions:
@@ -362,6 +365,7 @@ class Stream(Generic[K, V]):
 
     def through(self, topic: Topic[K2, V], key: Callable[[V], K2]) -> "Stream[K2, V]":
         """Records change partition by another key: here one stage ends and another begins."""
+        self._takes(f"through {topic.name}", key, "value")
         self._end(Sink(topic, key, tells_source=True))
         (otherwise, *others) = {branch.otherwise for branch in self._part.branches}
         otherwise = self._flow.otherwise if others else otherwise
@@ -405,14 +409,8 @@ class Stream(Generic[K, V]):
         sink = FileSink(url, kind, every_ms, most_records)
         flow.begin(name or f"{part.name}-files", (branch._replace(operations=operations),), files=sink)
 
-    def _check_begins(self, name: str, state: Callable[[], object]) -> None:
-        try:
-            state()
-        except TypeError as unfit:
-            raise ValueError(
-                f"flow {self._flow.name}: the state of {name} begins as {getattr(state, '__name__', state)}(), which "
-                f"raises {unfit}. Give each of its fields a default"
-            ) from None
+    def _takes(self, what: str, function: object, *takes: str) -> None:
+        check_function(f"flow {self._flow.name}: {what}", function, *takes)
 
     def _refuse_behind_totals(self, name: str) -> None:
         if self._node.tells_at_commits:

@@ -136,7 +136,7 @@ class FlowRegister(Register):
     def fact_of(self, record: Record) -> Fact | None:
         if record.key is None or record.value is None:
             return None
-        entry = _KINDS.decoded(record.key, record.value)
+        entry = _KINDS.decoded(record.key, record.value, f" at offset {record.offset}")
         assert isinstance(entry, FlowEntry)
         subject = subject_of(entry)
         if not isinstance(entry, Identity | Cells):

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from oncelog.flow.codecs import Codec
+from oncelog.flow.codecs import Codec, check_class, check_classes, class_of
 from oncelog.flow.formats import ERROR, SOURCE, STAGE, TIME
 from oncelog.flow.messages import EMPTY, HourRows, Outputs, Records, Row, Stepped, Unworkable, Work
 from oncelog.flow.program import Branch, FileSink, Node, Part, Sink
@@ -59,6 +59,7 @@ class Route:
         self.is_held = is_held
         self.tells_source = sink.tells_source
         self.known = Partitions(sink.topic, cell)
+        self._kind = class_of(sink.topic.value)
         self.begin()
 
     def begin(self) -> None:
@@ -93,6 +94,7 @@ class Route:
     def encode_values(self) -> None:
         encode, takes_null = self.topic.value.encode, self.topic.value.takes_null
         for values in self.values:
+            check_classes(self._kind, values, takes_null=takes_null)
             if takes_null:
                 values[:] = [None if value is None else encode(value) for value in values]
             else:
@@ -429,9 +431,11 @@ class PartWork(Work):
         topic, key_of, tells_source = sink.topic, sink.key, sink.tells_source
         route = self._routes.setdefault((topic.name, is_held), Route(sink, self.cell, is_held=is_held))
         encode_key, encode_value, takes_null = topic.key.encode, topic.value.encode, topic.value.takes_null
-        trail = self.trail
+        trail, kind = self.trail, class_of(topic.value)
 
         def push(key: Any, value: Any) -> None:
+            if type(value) is not kind and kind is not None and not (value is None and takes_null):
+                check_class(kind, value)
             if key_of is not None:
                 raw = encode_key(key_of(value))
             else:

@@ -6,13 +6,17 @@ when a life begins. A run of records can be undone until the next one begins.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
 from oncelog.flow.codecs import Codec, foreign_fields
 from oncelog.flow.messages import Unworkable
+
+S = TypeVar("S")
+S2 = TypeVar("S2")
 
 MOST_KNOWN: Final = 100_000  # keys whose state is kept as an object
 MOST_TIMERS: Final = 1_000  # of one key
@@ -23,6 +27,16 @@ _decode_times: Final = msgspec.json.Decoder(list[int]).decode
 
 Decode = Callable[[bytes], Any]
 Trail = list[tuple[Any, ...]]  # what takes back each thing that was done with a record, and its arguments
+
+
+@dataclass(frozen=True)
+class Upgrade(Generic[S2, S]):
+    """The state of a step as code before kept it, under the name that the step had then, and what it is now. A key's is
+    changed when it is needed, so an upgrade stays in the code as long as there may be such states."""
+
+    name: str
+    state: type[S2]
+    function: Callable[[S2], S]
 
 
 class Old(NamedTuple):

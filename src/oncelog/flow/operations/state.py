@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, cast
 
-from oncelog.flow.codecs import Codec
+from oncelog.flow.codecs import Codec, check_class, check_classes, class_of
 from oncelog.flow.messages import Records
 from oncelog.flow.scope import Context, Make, Push, Scope, ToTopic
 from oncelog.flow.stepping import Old, StepStates, Timed
@@ -21,12 +21,16 @@ def decoded(cells: Sequence[bytes | None], decode: Callable[[bytes], Any]) -> It
     return map(decode, cells)  # type: ignore[arg-type]
 
 
+def _unlike(name: str, returned: object) -> TypeError:
+    return TypeError(f"the step {name!r} returned {returned!r:.200}, and not (state, outputs), such as `state, []`")
+
+
 def with_state(name: str, state: Callable[[], Any], codec: Codec[Any], function: Step, old: Old | None = None) -> Make:
     def make(then: Push, scope: Scope) -> Push:
         states = scope.states(name, codec, old)
         objects, before, load = states.objects, states.before, states.load
         at: Context[Any] = Context(scope)
-        trail = states.trail
+        trail, kind = states.trail, class_of(codec)
 
         def push(key: Any, value: Any) -> None:
             entry = scope.key
@@ -38,7 +42,16 @@ def with_state(name: str, state: Callable[[], Any], codec: Codec[Any], function:
             if trail is not None:
                 trail.append((objects.__setitem__, entry, stands))
             at.key, at.time_ms = key, scope.time_ms
-            objects[entry], outputs = function(state() if stands is None else stands, value, at)
+            returned = function(state() if stands is None else stands, value, at)
+            try:
+                after, outputs = returned
+            except (TypeError, ValueError):
+                outputs = None
+            if outputs is None:
+                raise _unlike(name, returned)
+            if type(after) is not kind and kind is not None and after is not None:
+                check_class(kind, after)
+            objects[entry] = after
             for output in outputs:
                 then(key, output)
 
@@ -56,6 +69,7 @@ def _in_columns(
     """What changes is kept apart until all went well: many records of a run have the same keys."""
     objects, before, load = states.objects, states.before, states.load
     at: Context[Any] = Context(scope)
+    kind = class_of(states.codec)
 
     def run(records: Records) -> None:
         here: dict[bytes, Any] = {}
@@ -79,6 +93,7 @@ def _in_columns(
                 add_key(entry)
                 add_value(output)
                 add_time(time_ms)
+        check_classes(kind, here.values(), takes_null=True)
         route.encode_values()
         objects.update(here)
 
@@ -97,11 +112,20 @@ def with_timers(
     def make(then: Push, scope: Scope) -> Push:
         states = scope.timed(name, codec, old)
         at: Context[Any] = Context(scope)
+        kind = class_of(codec)
 
         def run(entry: bytes, key: Any, called: Step, stands: Timed | None, about: Any) -> None:
             held, timers = stands or (None, ())
             at.key, at.time_ms, at.timers = key, scope.time_ms, []
-            after, outputs = called(state() if held is None else held, about, at)
+            returned = called(state() if held is None else held, about, at)
+            try:
+                after, outputs = returned
+            except (TypeError, ValueError):
+                outputs = None
+            if outputs is None:
+                raise _unlike(name, returned)
+            if type(after) is not kind and kind is not None and after is not None:
+                check_class(kind, after)
             if at.timers:
                 timers = states.add(entry, at.timers, timers)
             states.put(entry, stands, after, timers)

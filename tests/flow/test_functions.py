@@ -1,0 +1,143 @@
+"""What users' functions and values are like that cannot be worked with, in words."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from oncelog.flow import Flow, Topic, json_of, one_of, optional, text
+from oncelog.flow.program import Stream
+from oncelog.flow.simulation.engine import Stopped
+from oncelog.flow.stepping import Upgrade
+
+
+@dataclass(frozen=True)
+class Owed:
+    amount: int = 0
+
+
+@dataclass(frozen=True)
+class Paid:
+    amount: int
+
+
+numbers = Topic("numbers", text, json_of(int))
+owed = Topic("owed", text, json_of(Owed))
+counts = Topic("counts", text, json_of(int))
+misfit: Any = lambda: 0  # noqa: E731
+
+
+def reading() -> Stream[str, Any]:
+    return Flow("f", version="1").read(numbers)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (lambda stream: stream.map(lambda: 0), "f: map: <lambda>() cannot be called with (value): too many"),
+        (lambda stream: stream.map(None), "f: map: None is no function. Give one that takes (value)"),
+        (
+            lambda stream: stream.filter(lambda a, b: True),
+            "f: filter: <lambda>(a, b) cannot be called with (value): miss",
+        ),
+        (lambda stream: stream.flat_map(lambda: ()), "f: flat_map: <lambda>() cannot be called with (value)"),
+        (lambda stream: stream.call(lambda value: value), "f: call: <lambda>(value) cannot be called with (value, at)"),
+        (lambda stream: stream.sum("s", of=None), "f: s: None is no function"),
+        (
+            lambda stream: stream.step("s", Owed, None),
+            "f: s: None is no function. Give one that takes (state, value, at)",
+        ),
+        (
+            lambda stream: stream.step("s", Owed, lambda a, b: 0),
+            "f: s: <lambda>(a, b) cannot be called with (state, val",
+        ),
+        (lambda stream: stream.step("s", lambda: 0, lambda a, b, c: 0), "json_of(<function"),
+        (lambda stream: stream.step("s", None, lambda a, b, c: 0), "f: the state of s begins as None(), which"),
+        (lambda stream: stream.step("s", Paid, lambda a, b, c: 0), "f: the state of s begins as Paid(), which"),
+        (lambda stream: stream.step("s", Owed, lambda a, b, c: 0, on_timer=max), "no error"),
+        (
+            lambda stream: stream.step("s", Owed, lambda a, b, c: 0, on_timer=lambda: 0),
+            "f: on_timer of s: <lambda>() ca",
+        ),
+        (
+            lambda stream: stream.step("s", Owed, lambda a, b, c: 0, upgrade=Upgrade("o", Paid, misfit)),
+            "f: upgrade of",
+        ),
+        (lambda stream: stream.window("w", Owed, lambda a: a, size_ms=1), "f: w: <lambda>(a) cannot be called with"),
+        (lambda stream: stream.dedup("d", lambda: ""), "f: d: <lambda>() cannot be called with (value)"),
+        (lambda stream: stream.dedup_offsets("d", lambda a: a), "f: d: <lambda>(a) cannot be called with (value, at)"),
+        (lambda stream: stream.through(numbers, None), "f: through numbers: None is no function"),
+        (lambda stream: json_of(misfit), "there is no JSON of it"),
+    ],
+)
+def test_a_function_or_state_that_cannot_be_called_is_refused_when_it_is_given(
+    wrong: Callable[[Any], object], said: str
+) -> None:
+    if said == "no error":
+        wrong(reading())
+        return
+    with pytest.raises(ValueError) as refused:
+        wrong(reading())
+    assert said in str(refused.value)
+
+
+def stopped(write: Callable[[Any], object]) -> str:
+    flow = Flow("f", version="1")
+    write(flow.read(numbers))
+    with pytest.raises(Stopped) as found:
+        flow.simulate([numbers.sent("a", 1), numbers.sent("a", 2)])
+    return str(found.value)
+
+
+WHERE = "f, stage numbers, cell 0: the record at offset 0 of numbers: TypeError: "
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (lambda stream: stream.map(str).write(owed), "a str where Owed is written. Mend the function or the codec"),
+        (lambda stream: stream.map(lambda _: None).write(owed), "a NoneType where Owed is written"),
+        (
+            lambda stream: stream.map(str).write(Topic("o", text, optional(json_of(Owed)))),
+            "a str where Owed is written",
+        ),
+        (lambda stream: stream.map(str).write(Topic("o", text, one_of(Owed, Paid))), "a str where Owed or Paid is wri"),
+        (lambda stream: stream.map(str).write(counts), "a str where int is written"),
+        (lambda stream: stream.step("s", Owed, lambda s, v, at: ("x", [])).write(owed), "a str where Owed is written"),
+        (
+            lambda stream: stream.step("s", Owed, lambda s, v, at: ("x", []), on_timer=lambda s, k, at: 0).write(owed),
+            "a str where Owed is written",
+        ),
+        (
+            lambda stream: stream.step("s", Owed, lambda s, v, at: None).write(owed),
+            "the step 's' returned None, and not (state, outputs), such as `state, []`",
+        ),
+        (lambda stream: stream.step("s", Owed, lambda s, v, at: (s, None)).write(owed), "the step 's' returned (Owed("),
+        (lambda stream: stream.step("s", Owed, lambda s, v, at: s).write(owed), "the step 's' returned Owed(amount=0)"),
+    ],
+)
+def test_a_value_of_another_type_is_refused_where_it_is_written(wrong: Callable[[Any], object], said: str) -> None:
+    assert WHERE + said in stopped(wrong)
+
+
+def test_what_is_as_good_is_written() -> None:
+    """Subclasses, whole numbers for fractions, null where that may be."""
+
+    @dataclass(frozen=True)
+    class More(Owed):
+        pass
+
+    flow = Flow("f", version="1")
+    out, half = Topic("out", text, optional(json_of(Owed))), Topic("half", text, json_of(float))
+
+    def more(number: int) -> Owed | None:
+        return More(number) if number else None
+
+    def whole(number: int) -> float:
+        return number
+
+    flow.read(numbers).map(more).write(out)
+    flow.read(numbers, name="again").map(whole).write(half)
+    done = flow.simulate([numbers.sent("a", 1), numbers.sent("a", 0)])
+    assert done[out] == [("a", Owed(1)), ("a", None)] and done[half] == [("a", 1.0), ("a", 0.0)]
