@@ -21,6 +21,7 @@ from oncelog.server.groups.messages import (
     MOST_ID_CHARACTERS,
     JoinAnswer,
     Leaving,
+    SyncRequest,
 )
 from oncelog.server.groups.offsets import TopicPartition
 from oncelog.server.groups.records import CommittedOffset
@@ -302,6 +303,26 @@ async def test_a_group_keeps_no_deadlines_of_those_that_came_and_went() -> None:
         group.tick(house.clock.now())
         wakes += 1
     assert wakes < 50
+
+
+async def test_a_group_is_stored_in_one_turn_and_its_members_are_answered_in_another() -> None:
+    house = House()
+    steps: list[Pauses] = []
+    groups = in_steps(house, steps)
+    waiting = groups.join("g", join_request(), house.clock.now())
+    house.timers.advance(SESSION_MS)
+    while steps:
+        at_once(steps.pop())
+    assert isinstance(waiting, asyncio.Future)
+    member_id, generation = waiting.result().member_id, waiting.result().generation
+    request = SyncRequest(member_id=member_id, generation=generation, assignments={member_id: b"share"})
+    share = groups.sync("g", request, house.clock.now())
+    (answering,) = steps
+    assert isinstance(share, asyncio.Future)
+    next(answering)
+    assert not share.done(), "to put the group into bytes has taken this turn"
+    at_once(answering)
+    assert share.result().assignment == b"share"
 
 
 async def test_many_members_leave_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,6 @@ answered by a future; when the client hangs up the future is cancelled, and the 
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import TypeVar
 
@@ -311,19 +310,16 @@ class GroupCoordinator:
         return waiter
 
     def _carry_out(self, group: Group, effects: Iterable[Effect], now: Now) -> None:
-        todo = deque(effects)
-        while todo:
-            effect = todo.popleft()
+        for effect in effects:
             if isinstance(effect, Answer):
                 _tell(effect)
             else:
-                todo.extend(self._store_group(group, effect, now))
+                self._store_group(group, effect, now)
         self._count(group)
         if self._is_running and self.groups.get(group.group_id) is group:
             self._alarms.set(group.group_id, group.wake_ms)
 
-    def _store_group(self, group: Group, effect: Store, now: Now) -> list[Effect]:
-        """What the group has to say when it is stored, if that is known at once."""
+    def _store_group(self, group: Group, effect: Store, now: Now) -> None:
         pending = effect.pending
         group.note_assigned(effect.group)
         try:
@@ -332,16 +328,18 @@ class GroupCoordinator:
             is_too_large = refusal.code is ErrorCode.invalid_commit_offset_size  # a word for commits only
             settled = ErrorCode.unknown_server_error if is_too_large else refusal.code
         if pending is None:
-            return []
-        if isinstance(settled, ErrorCode):
-            return group.stored(pending, settled, now)
+            return
 
-        def stored(future: asyncio.Future[ErrorCode]) -> None:
+        def stored(error: ErrorCode) -> Pauses:
+            """To put a large group into bytes has taken its turn, and to answer its members takes another."""
+            yield
             later = self._clock.now()
-            self._carry_out(group, group.stored(pending, future.result(), later), later)
+            self._carry_out(group, group.stored(pending, error, later), later)
 
-        settled.add_done_callback(stored)
-        return []
+        if isinstance(settled, ErrorCode):
+            self._in_turns(stored(settled))
+        else:
+            settled.add_done_callback(lambda future: self._in_turns(stored(future.result())))
 
     def _ring(self, name: str | None) -> None:
         now = self._clock.now()
