@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from bench.screen import Picture, Screen, text_of
+from bench.screen import Picture, Screen, Stretch, text_of
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 PICTURE: Final = ROOT / "docs" / "run.svg"
@@ -67,10 +67,10 @@ def moments(shown: Sequence[tuple[float, Picture]], number: int = MOMENTS) -> li
 
 
 def cut(picture: Picture) -> Picture:
-    """Without what is set up before, and what is said after."""
-    lines = []
+    """Without what is set up before, what is said after, and the flow that is run then."""
+    lines: list[tuple[Stretch, ...]] = []
     for line, text in zip(picture, text_of(picture), strict=True):
-        if text.startswith(NOT_SHOWN[1]):
+        if text.startswith(NOT_SHOWN[1]) or (any(lines) and text.startswith(NOT_SHOWN[0])):
             break
         if not text.startswith(NOT_SHOWN[0]):
             lines.append(line)
