@@ -53,7 +53,8 @@ class Outputs(NamedTuple):
         """All of them as columns, in their order."""
         columns: dict[bytes, Sequence[bytes]] = {}
         if self.times is not None:
-            columns[TIME] = [b"%d" % time_ms for time_ms in self.times]
+            written = {time_ms: b"%d" % time_ms for time_ms in set(self.times)}  # many records have the same
+            columns[TIME] = [written[time_ms] for time_ms in self.times]
         if self.sources is not None:
             columns[SOURCE] = self.sources
         return {**columns, **self.more}

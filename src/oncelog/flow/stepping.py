@@ -60,6 +60,7 @@ class StepStates:
         self.trail = trail
         self.objects: dict[bytes, Any] = {}  # None: there is none
         self.before: dict[bytes, Any] = {}  # as it stood when this run of records began
+        self.now = self.objects  # where that stands which this run has changed
         self._committed: Mapping[bytes, bytes] = {}
         self._is_of_this_shape = False  # what is kept; until the first is looked at
 
@@ -69,6 +70,7 @@ class StepStates:
 
     def begin_run(self) -> None:
         self.before.clear()
+        self.now = self.objects
         if len(self.objects) > MOST_KNOWN:
             self.objects.clear()
 
@@ -99,11 +101,11 @@ class StepStates:
         return self.old.upgrade(self.old.codec.decode(stored))
 
     def changes(self) -> dict[bytes, bytes | None]:
-        prefix, objects, encode = self.prefix, self.objects, self.encode
+        prefix, now, encode = self.prefix, self.now, self.encode
         found = {
             prefix + key: None if stands is None else encode(stands)
             for key, stood in self.before.items()
-            if (stands := objects[key]) is not None or stood is not None
+            if (stands := now[key]) is not None or stood is not None
         }
         if self.old is not None:
             former = (self.old.prefix + key for key in self.before)

@@ -96,6 +96,7 @@ def _in_columns(
         check_classes(kind, here.values(), takes_null=True)
         route.encode_values()
         objects.update(here)
+        states.now = here  # a smaller one, that is still at hand
 
     return run
 
