@@ -91,8 +91,8 @@ def test_a_flow_has_a_place_for_those_of_all_its_inputs_and_what_is_behind_them(
     [
         (BROKEN[1], "DecodeError: .*"),
         (BROKEN[2], r"ValueError: an unlucky one \(test_dead_letters.py, line \d+\)"),
-        (BROKEN[3], "ValueError: it has no key"),
-        (BROKEN[5], "ValueError: it has no value"),
+        (BROKEN[3], r"ValueError: it has no key, and its codec is not optional\(\)"),
+        (BROKEN[5], r"ValueError: it has no value, and its codec is not optional\(\)"),
     ],
 )
 def test_without_one_the_cell_stops_and_says_what_to_do(broken: Sent, says: str) -> None:

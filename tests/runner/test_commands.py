@@ -304,6 +304,7 @@ def test_a_cluster_that_is_not_there_is_one_line() -> None:
         ("describe nobody", 1, "there is no flow nobody"),
         ("state nobody owed", 1, "there is no flow nobody"),
         ("run billing", 2, "expected MODULE:FLOW"),
+        ("run billing.py:flow", 2, "expected a module, not its file: billing:flow"),
         ("run nowhere_at_all:flow", 1, "there is no module nowhere_at_all"),
         ("run tests.runner.flows:flow", 1, "there is no flow in tests.runner.flows; no flow is there"),
         ("run tests.runner.flows:Billing", 1, "Billing in tests.runner.flows is no Flow"),

@@ -54,6 +54,8 @@ def loaded(target: str) -> "Flow":
     module_name, colon, name = target.partition(":")
     if not colon or not module_name or not name:
         raise click.UsageError(f"{target}: expected MODULE:FLOW, such as billing:flow for `flow` in billing.py")
+    if module_name.endswith(".py"):
+        raise click.UsageError(f"{target}: expected a module, not its file: {module_name.removesuffix('.py')}:{name}")
     folder = os.getcwd()
     if folder not in sys.path:
         sys.path.insert(0, folder)

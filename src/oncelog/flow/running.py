@@ -246,7 +246,9 @@ class PartWork(Work):
                     if trail:
                         trail.clear()
                     if (key is None and not takes_null_key) or (value is None and not takes_null):
-                        raise ValueError(f"it has no {'key' if key is None else 'value'}")
+                        raise ValueError(
+                            f"it has no {'key' if key is None else 'value'}, and its codec is not optional()"
+                        )
                     self.key, self._item = key, None if key is None else decode_key(key)  # type: ignore[assignment]
                     push(self._item, None if value is None else decode_value(value))
                 return
