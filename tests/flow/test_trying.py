@@ -15,7 +15,7 @@ from oncelog.flow.simulation.chance import Dice, faults_of
 from oncelog.flow.simulation.duties import Duty, duties_of
 from oncelog.flow.simulation.topics import Topics
 from oncelog.flow.simulation.world import World
-from oncelog.flow.trying import Committed, Past, Trial, is_simple, past_of, tried, why_not
+from oncelog.flow.trying import Committed, Past, Room, Trial, is_simple, past_of, tried, why_not
 
 MOST = 1_000
 
@@ -97,12 +97,12 @@ def trials(program: Program, topics: Topics, most: int = MOST) -> list[Trial]:
     return found
 
 
-def trial(duty: Duty, topics: Topics, past: Past) -> Trial:
+def trial(duty: Duty, topics: Topics, past: Past, room: Room | None = None) -> Trial:
     positions = zip(duty.inputs, past.base.inputs, past.last.inputs, strict=True)
     inputs = [topics[place].records(first.next_offset, last.next_offset) for place, first, last in positions]
     pid = past.claim.output_pid
     stands = {place: topics[place].written_by(pid)[slots.start : slots.stop] for place, slots in past.slots.items()}
-    return tried(duty.part, duty.stage.cell, past, inputs, stands)
+    return tried(duty.part, duty.stage.cell, past, inputs, stands, room)
 
 
 @pytest.mark.parametrize("seed", [None, *range(25)])
@@ -225,6 +225,34 @@ def test_where_the_new_code_stops_is_said_and_what_came_before_is_compared() -> 
     (found,) = trials(one_stage(lambda order: [Order("anna", 6 // (order.amount - 5))]), topics)
     assert found.failure is not None and "offset 5 of orders: ZeroDivisionError" in found.failure
     assert found.outputs_differ
+
+
+def test_new_code_that_writes_more_than_there_is_memory_for_is_stopped_with_words() -> None:
+    topics = ran(one_stage(lambda order: [order]), ONE_PLACE)
+    large = one_stage(lambda order: [Order("anna" * 1_000, order.amount)] * 100)
+    found = [
+        trial(duty, topics, past, Room(most=100_000))
+        for duty in duties_of(large)
+        if (past := past_in(topics, duty)) is not None
+    ]
+    (failure,) = [each.failure for each in found if each.failure]
+    assert "of orders, where its outputs since commit" in failure and "Try less of them (--records)" in failure
+
+
+def test_what_is_compared_gives_its_room_back() -> None:
+    program = one_stage(lambda order: [order])
+    topics = ran(program, ONE_PLACE)
+    room = Room(most=6 * 1_000)
+    for duty in duties_of(program):
+        if (past := past_in(topics, duty)) is not None:
+            assert trial(duty, topics, past, room).failure is None
+    assert room.left == 6 * 1_000
+
+
+def test_the_differences_that_are_kept_have_a_bound_in_bytes() -> None:
+    topics = ran(one_stage(lambda order: [order]), ONE_PLACE)
+    (found,) = trials(one_stage(lambda order: [Order("a" * 600_000, order.amount)]), topics)
+    assert (found.new, len(found.differences)) == (6, 2)
 
 
 def test_input_that_retention_took_is_not_tried_on() -> None:

@@ -127,6 +127,15 @@ def test_what_cannot_be_tried_gives_2(billing: Billing, tried: Tried) -> None:
     assert "no stage other" in tried(billing, flow(billing), "--stage", "other").refusal
 
 
+def test_what_takes_more_memory_than_a_trial_may_gives_2(
+    billing: Billing, tried: Tried, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oncelog.runner.trying.MOST_BYTES", 20_000)
+    said = tried(billing, flow(billing))
+    assert said.code == 2 and "stage orders, cell 0: what it read and wrote since commit" in said.refusal, said
+    assert "Try less of it (--records)" in said.refusal
+
+
 def _calling(billing: Billing) -> Flow:
     made = Flow(billing.name, version="2")
     grouped = made.read(billing.orders, name="orders").through(billing.between, key=lambda order: order.customer)

@@ -5,8 +5,9 @@ nothing is sent.
 
 from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final, NamedTuple
 
 from oncelog.flow.folding import ByPlace, Fold, add
@@ -21,6 +22,32 @@ from oncelog.slots.comparing import plain_headers
 from oncelog.slots.replay import Output
 
 MOST_KEPT: Final = 100  # differences of a cell that are shown; all are counted
+MOST_KEPT_BYTES: Final = 1 << 20  # of these, and one more
+MOST_BYTES: Final = 512 << 20  # of a cell's records at a time: what is read, and what the new code makes of it
+RECORD_BYTES: Final = 512  # that a record takes beside its key, value and headers
+RUN_RECORDS: Final = 1_000  # whose outputs are weighed at a time
+
+
+class TooMuch(Exception):
+    """It would take more memory than a trial may."""
+
+
+class Room:
+    """What a trial of one cell may hold at a time."""
+
+    def __init__(self, most: int = MOST_BYTES) -> None:
+        self.left = most
+
+    def take(self, cells: Iterable[bytes | None], records: int) -> int:
+        size = records * RECORD_BYTES + sum(map(len, filter(None, cells)))
+        self.left -= size
+        if self.left < 0:
+            raise TooMuch
+        return size
+
+    def take_outputs(self, outputs: Sequence[Output]) -> int:
+        rows = ((each.key, each.value, *chain.from_iterable(plain_headers(each.headers))) for each in outputs)
+        return self.take(chain.from_iterable(rows), len(outputs))
 
 
 class Committed(NamedTuple):
@@ -176,15 +203,26 @@ def is_simple(part: Part) -> bool:
 
 
 def tried(
-    part: Part, cell: int, past: Past, inputs: Sequence[Records], stands: Mapping[Place, Sequence[Output]]
+    part: Part,
+    cell: int,
+    past: Past,
+    inputs: Sequence[Records],
+    stands: Mapping[Place, Sequence[Output]],
+    room: Room | None = None,
 ) -> Trial:
     """`inputs`: what lies between the first commit and the last; `stands`: what the slots hold that were filled
-    then."""
+    then. `room`: what these have left."""
     trial = Trial(part.name, cell, past.base.number)
+    trying = _Trying(part, cell, past, inputs, stands, trial, room or Room())
     try:
-        _Trying(part, cell, past, inputs, stands, trial).run()
+        trying.run()
     except Unworkable as error:
         trial.failure = str(error)
+    except TooMuch:
+        trial.failure = (
+            f"the record at offset {trying.offset} of {part.inputs[trying.input].source.name}, where its outputs since "
+            f"commit {trying.number} take more than is left of {MOST_BYTES >> 20} MB. Try less of them (--records)"
+        )
     return trial
 
 
@@ -197,8 +235,14 @@ class _Trying:
         inputs: Sequence[Records],
         stands: Mapping[Place, Sequence[Output]],
         trial: Trial,
+        room: Room,
     ) -> None:
         self._past, self._inputs, self._stands, self._trial = past, inputs, stands, trial
+        self.input = self.offset = 0
+        self.number = past.base.number
+        self._room = room
+        self._weighed: Counter[Place] = Counter()  # outputs, of those since the last commit
+        self._weight = self._kept_bytes = 0
         self._slots = past.slots
         self._taken = [0] * len(inputs)
         marks = [each.mark_ms for each in past.base.inputs]
@@ -219,6 +263,10 @@ class _Trying:
             self._compare(before, step.commit, sent)
             sent = self._fold.commit(step.commit.number)
             before = step.commit
+            self.number = before.number
+            self._room.left += self._weight
+            self._weight = 0
+            self._weighed.clear()
             self._trial.commits += 1
         self._compare_states()
 
@@ -242,7 +290,12 @@ class _Trying:
         records, first = self._inputs[index], self._taken[index]
         last = self._taken[index] = bisect_left(records.offsets, end, first)
         self._trial.records += last - first
-        self._fold.take(index, records.part(first, last))
+        for at in range(first, last, RUN_RECORDS):
+            self.input, self.offset = index, records.offsets[at]
+            self._fold.take(index, records.part(at, min(at + RUN_RECORDS, last)))
+            for place, outputs in self._fold.outputs.items():
+                self._weight += self._room.take_outputs(outputs[self._weighed[place] :])
+                self._weighed[place] = len(outputs)
 
     # --- what came of it
 
@@ -276,7 +329,10 @@ class _Trying:
         trial.new += len(new)
         room = MOST_KEPT - len(trial.differences)
         pairs = [*_paired(gone, new)] if gone or new else [*zip(there, comes, strict=True)]
-        trial.differences += [Difference(place, number, *pair) for pair in pairs[:room]]
+        for pair in pairs[:room]:
+            if self._kept_bytes < MOST_KEPT_BYTES:
+                self._kept_bytes += sum(len(each.value or b"") + len(each.key or b"") for each in pair if each)
+                trial.differences.append(Difference(place, number, *pair))
 
     def _compare_states(self) -> None:
         comes, there, trial = self._fold.state, self._past.end_state, self._trial

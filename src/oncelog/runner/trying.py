@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Collection
+from itertools import chain
 from typing import Final
 
 from oncelog.client import KafkaError, KafkaException
@@ -12,7 +13,7 @@ from oncelog.flow.errors import FlowRefused
 from oncelog.flow.messages import EMPTY, Records
 from oncelog.flow.program import Program
 from oncelog.flow.register import FlowRegister
-from oncelog.flow.trying import Past, Trial, is_simple, past_of, tried, why_not
+from oncelog.flow.trying import MOST_BYTES, Past, Room, TooMuch, Trial, is_simple, past_of, tried, why_not
 from oncelog.producers.sequences import sequence_after
 from oncelog.runner.agreeing import check_is_this_flow
 from oncelog.runner.cluster import journal_batches
@@ -55,7 +56,15 @@ async def trials(
             here = stage.stage(layout.flow, cell, TopicIds(ids.ids, starts))
             past = await _past(look, stage, here, [begins_at.get((name, cell), 0) for name in stage.inputs], most)
             if past is not None:
-                yield tried(stage.part, cell, past, await _inputs(look, stage, here, past), await _stands(look, past))
+                room = Room(MOST_BYTES)
+                try:
+                    inputs, stands = await _inputs(look, stage, here, past, room), await _stands(look, past, room)
+                except TooMuch:
+                    raise FlowRefused(
+                        f"{here.title}: what it read and wrote since commit {past.base.number} takes more than "
+                        f"{MOST_BYTES >> 20} MB of memory. Try less of it (--records)"
+                    ) from None
+                yield tried(stage.part, cell, past, inputs, stands, room)
 
 
 async def _past(look: Looking, layout: StageLayout, stage: Stage, begins_at: list[int], most: int) -> Past | None:
@@ -73,20 +82,21 @@ async def _past(look: Looking, layout: StageLayout, stage: Stage, begins_at: lis
     return past
 
 
-async def _inputs(look: Looking, layout: StageLayout, stage: Stage, past: Past) -> list[Records]:
+async def _inputs(look: Looking, layout: StageLayout, stage: Stage, past: Past, room: Room) -> list[Records]:
     return [
         await _records(
             look,
             Place(name, stage.cell),
             past.base.inputs[index].next_offset,
             past.last.inputs[index].next_offset,
+            room,
             has_headers=layout.part.branches[index].has_headers,
         )
         for index, name in enumerate(layout.inputs)
     ]
 
 
-async def _records(look: Looking, place: Place, first: int, end: int, *, has_headers: bool) -> Records:
+async def _records(look: Looking, place: Place, first: int, end: int, room: Room, *, has_headers: bool) -> Records:
     if first >= end:
         return EMPTY
     arrived = asyncio.Event()
@@ -103,6 +113,7 @@ async def _records(look: Looking, place: Place, first: int, end: int, *, has_hea
             arrived.clear()
             piece = reading.take(MOST_RECORDS)
             if piece is not None:
+                room.take(chain(piece.keys, piece.values), len(piece.offsets))
                 for column, more in zip(found, piece, strict=False):
                     if column is not None:
                         column.extend(more)  # type: ignore[union-attr]
@@ -120,14 +131,18 @@ async def _records(look: Looking, place: Place, first: int, end: int, *, has_hea
     return found
 
 
-async def _stands(look: Looking, past: Past) -> dict[Place, list[Output]]:
+async def _stands(look: Looking, past: Past, room: Room) -> dict[Place, list[Output]]:
     offsets = {Place(each.topic, each.partition): each.next_offset for each in past.base.outputs}
     found: dict[Place, list[Output]] = {}
     for place, filled in past.slots.items():
         identity = Identity(past.claim.output_pid, 0)
         span = Span(identity, sequence_after(filled.start, 0), len(filled))
         portions = slots(look.cluster.brokers, *place, span, max(0, offsets.get(place, 0)))
-        found[place] = [Output(*each[3:6], None) async for portion in portions for each in portion]
+        found[place] = []
+        async for portion in portions:
+            stand = [Output(*each[3:6], None) for each in portion]
+            room.take_outputs(stand)
+            found[place] += stand
         if len(found[place]) != len(filled):
             raise FlowRefused(
                 f"{place.topic}-{place.partition}: of {len(filled)} records that were written since commit "
