@@ -305,6 +305,21 @@ async def test_a_group_keeps_no_deadlines_of_those_that_came_and_went() -> None:
     assert wakes < 50
 
 
+async def test_those_who_ask_for_all_groups_share_one_list() -> None:
+    house = House()
+    house.make_topic("t")
+    for name in "ab":
+        house.commit(name, "t", 1)
+    before = house.groups.listed()
+    assert house.groups.listed() is before
+    house.commit("c", "t", 1)
+    assert [each.group_id for each in house.groups.listed()] == ["a", "b", "c"]
+    house.delete_group("b")
+    assert [each.group_id for each in house.groups.listed()] == ["a", "c"]
+    assert [each.group_id for each in before] == ["a", "b"]
+    assert len(house.after_restart().groups.listed()) == 2
+
+
 async def test_a_group_is_stored_in_one_turn_and_its_members_are_answered_in_another() -> None:
     house = House()
     steps: list[Pauses] = []

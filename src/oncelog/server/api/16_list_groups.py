@@ -3,7 +3,6 @@
 Versions 0 to 5. KIP-518 (v4: state, and a filter of states), KIP-848 (v5: type, and a filter of types).
 """
 
-from collections.abc import Collection
 from typing import Any
 
 from oncelog.server.api import Api
@@ -19,7 +18,7 @@ CLASSIC = "classic"
 async def handle(request: Any, call: Call) -> Any:
     states = {state.strip().lower() for state in getattr(request, "states_filter", ())}
     types = {each.strip().lower() for each in getattr(request, "types_filter", ())}
-    groups: Collection[Group] = [] if types and CLASSIC not in types else call.broker.groups.groups.values()
+    groups = () if types and CLASSIC not in types else call.broker.groups.listed()
 
     def listed(group: Group) -> Any:
         if states and group.state.value.lower() not in states:
@@ -35,7 +34,7 @@ async def handle(request: Any, call: Call) -> Any:
     return call.new(
         "ListGroupsResponse",
         error_code=ErrorCode.none,
-        groups=tuple(each for each in await call.each(list(groups), listed) if each is not None),
+        groups=tuple(each for each in await call.each(groups, listed) if each is not None),
     )
 
 

@@ -108,6 +108,9 @@ class GroupCoordinator:
     def groups(self) -> dict[str, Group]:
         return self._store.groups
 
+    def listed(self) -> tuple[Group, ...]:
+        return self._store.listed()
+
     # Membership
 
     def join(self, group_id: str, request: JoinRequest, now: Now) -> JoinAnswer | asyncio.Future[JoinAnswer]:

@@ -30,6 +30,7 @@ Settled = ErrorCode | asyncio.Future[ErrorCode]
 class GroupStore:
     def __init__(self, settings: Settings, topics: Topics, request_flush: Callable[[Partition], None]) -> None:
         self.groups: dict[str, Group] = {}
+        self._listed: tuple[Group, ...] | None = None
         self.offsets = Offsets()
         self._settings = settings
         self._made_by: Counter[str] = Counter()  # by host, since the start: the log does not say it
@@ -148,6 +149,13 @@ class GroupStore:
         if is_void and is_current and not self.offsets.has_any(group.group_id):
             self._forget(group.group_id)
 
+    def listed(self) -> tuple[Group, ...]:
+        """All groups, as they are now. One list for many who ask: each would take memory, and the garbage collector's
+        time."""
+        if self._listed is None:
+            self._listed = tuple(self.groups.values())
+        return self._listed
+
     # Groups by who made them
 
     def has_room(self, client_host: str) -> bool:
@@ -157,11 +165,13 @@ class GroupStore:
 
     def make(self, group_id: str, limits: GroupLimits, client_host: str, now: Now) -> Group:
         group = self.groups[group_id] = Group(group_id, limits, now, client_host)
+        self._listed = None
         self._made_by[client_host] += 1
         return group
 
     def _forget(self, group_id: str) -> None:
         group = self.groups.pop(group_id, None)
+        self._listed = None
         if group is not None and group.made_by in self._made_by:
             self._made_by[group.made_by] -= 1
             if not self._made_by[group.made_by]:
