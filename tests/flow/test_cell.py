@@ -272,6 +272,15 @@ def test_what_is_no_record_of_a_journal_is_refused() -> None:
     assert said in why_it_stops(world)
 
 
+def test_what_is_no_record_of_a_journal_is_named_with_the_offsets_of_its_batch() -> None:
+    world = calm()
+    at_the_end(world)
+    records = ((b"s1", b"1"), (b"hello", b"world"))
+    world.logs[JOURNAL].store(Wire(JOURNAL, -1, -1, -1, records, world.now.wall_ms), world.now)
+    end = world.logs[JOURNAL].end_offset - 1
+    assert f"the key b'hello' at offset {end - 1} to {end} is no record of a journal" in why_it_stops(world)
+
+
 def test_what_is_no_record_of_a_journal_is_refused_behind_the_take_over_too() -> None:
     world = calm()
     process = Process(world)

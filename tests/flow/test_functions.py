@@ -114,6 +114,7 @@ WHERE = "f, stage numbers, cell 0: the record at offset 0 of numbers: TypeError:
             "the step 's' returned None, and not (state, outputs), such as `state, []`",
         ),
         (lambda stream: stream.step("s", Owed, lambda s, v, at: (s, None)).write(owed), "the step 's' returned (Owed("),
+        (lambda stream: stream.step("s", Owed, lambda s, v, at: (s, ["x"])).write(owed), "a str where Owed is written"),
         (lambda stream: stream.step("s", Owed, lambda s, v, at: s).write(owed), "the step 's' returned Owed(amount=0)"),
     ],
 )
