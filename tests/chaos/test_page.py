@@ -146,8 +146,8 @@ def test_the_table_in_the_terminal_stands_in_columns() -> None:
 def test_the_page_tells_the_command_that_plans_the_same_again() -> None:
     assert command_of(outcome_of(written=range(MESSAGES)).options) == (
         "oncelog chaos --messages 1000 --every 50 --seed 1 "
-        "--kill connections,driver,executor,producer,responses,server --client oncelog --linger 5 --partitions 1 "
-        "--servers 'a&b:1' --spark --sink direct"
+        "--kill connections,driver,executor,orphan,orphan-driver,producer,responses,server --client oncelog --linger 5 "
+        "--partitions 1 --servers 'a&b:1' --spark --sink direct"
     )
     by_the_clock = Options(messages=5, seconds=90, is_idempotent=False)
     assert "--minutes 1.5" in command_of(by_the_clock)
