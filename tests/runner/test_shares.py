@@ -8,12 +8,13 @@ from uuid import uuid4
 
 import pytest
 
+from oncelog.client import Producer
 from oncelog.client.door import Input, LoopThread, Requests
 from oncelog.clock import SystemClock
 from oncelog.embedded import Server
 from oncelog.flow import Flow, Topic, json_of, text
 from oncelog.flow.errors import FlowFailed
-from oncelog.flow.formats import Tenancy
+from oncelog.flow.formats import COMMIT, Tenancy
 from oncelog.runner.cluster import Cluster
 from oncelog.runner.engine import Engine, Share
 from oncelog.runner.progress import Progress
@@ -165,6 +166,22 @@ def test_the_commits_of_others_are_looked_for_from_the_end_of_their_journals(
     assert read and min(read) > 0 and len(read) > 5, read
     last = driver.last_progress
     assert last is not None and all(stage["commits"] >= stage["cells"] for stage in last["stages"].values())
+
+
+def test_a_foreign_record_in_a_journal_does_not_end_those_who_watch_it(
+    own_server: Server, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    billing = Billing(topic, own_server.bootstrap_servers)
+    billing.make_topics()
+    billing.send(range(10))
+    billing.flow().run(billing.properties, until="end")
+    with Producer(billing.properties) as producer:
+        producer.produce(f"oncelog.flow.{topic}.orders", key=COMMIT, value=b"no commit", partition=0)
+    share = Share({}, Tenancy(1, 0), follows_all=True)
+    driver = Run(Engine(billing.flow(), billing.properties, "noon", until_end=True, share=share))
+    until(lambda: driver.last_progress is not None and driver.last_progress["stages"]["orders"]["commits"] > 0, "looks")
+    until(lambda: "of its journal is passed over" in caplog.text, "the record is told of")
+    driver.stop()
 
 
 def test_processes_that_share_by_a_group_take_over_from_one_that_leaves(servers: str, topic: str) -> None:

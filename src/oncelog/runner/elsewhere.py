@@ -8,7 +8,7 @@ from typing import Final
 
 from oncelog.client import KafkaError
 from oncelog.flow.description import Stage
-from oncelog.flow.formats import COMMIT, GOODBYE, Commit, Entry, Goodbye, decoded
+from oncelog.flow.formats import COMMIT, GOODBYE, Commit, Goodbye, Unreadable, decoded
 from oncelog.runner.cluster import Cluster
 
 _log: Final = logging.getLogger("oncelog.flow")
@@ -48,18 +48,23 @@ class CellElsewhere:
         while (piece := self._reading.take(MOST_RECORDS)) is not None:
             for offset, key, value in zip(piece.offsets, piece.keys, piece.values, strict=True):
                 if key in (COMMIT, GOODBYE) and value is not None:
-                    self._take(decoded(key, value), is_old=offset < self._journal_end)
+                    self._take(offset, key, value)
         if self.commit is None and self._since > 0 and self._reading.is_at_end:
             self._reading.end()
             self._read_tail()
 
-    def _take(self, entry: Entry, *, is_old: bool) -> None:
+    def _take(self, offset: int, key: bytes, value: bytes) -> None:
         """The number of a commit tells which is the newer one: what an older holder wrote late is passed over."""
+        try:
+            entry = decoded(key, value)
+        except Unreadable as why:  # which ends its holder
+            _log.warning("%s: offset %d of its journal is passed over: %s", self.stage.title, offset, why)
+            return
         if isinstance(entry, Goodbye):
             self.is_over = self.is_over or entry.ended == self._run
         if not isinstance(entry, Commit):
             return
-        if is_old or (self.commit is None and entry.number > 1):
+        if offset < self._journal_end or (self.commit is None and entry.number > 1):
             self.began_at = [each.next_offset for each in entry.inputs]
         if self.commit is None or entry.number > self.commit.number:
             self.commit = entry

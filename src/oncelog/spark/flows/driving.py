@@ -47,9 +47,10 @@ def shared_out(layout: Layout, tasks: int) -> list[dict[str, list[int]]]:
 class Job:
     """One tenant of a share."""
 
-    def __init__(self, work: "asyncio.Future[Outcome]", tenant: Tenant) -> None:
+    def __init__(self, work: "asyncio.Future[Outcome]", tenant: Tenant, group: str) -> None:
         self.work = work
         self.tenant = tenant
+        self.group = group  # its own, by which it is cancelled
         self.began_s = monotonic_s()
 
     @property
@@ -71,22 +72,22 @@ class SparkEngine(WatchingEngine):
     ) -> None:
         super().__init__(program, properties, run_id, until_end=until_end)
         self._spark, self._tenure_s = spark, tenure_s
-        self._shares = shared_out(self.layout, tasks)
+        self.shares = shared_out(self.layout, tasks)
         self._start = uuid4().hex
         self._attempt = 0
-        self._spare = asyncio.Semaphore(1)
-        self._threads = ThreadPoolExecutor(len(self._shares) + 2, "oncelog-flow-job")  # each waits for a job
+        self.spare = asyncio.Semaphore(1)
+        self._threads = ThreadPoolExecutor(len(self.shares) + 2, "oncelog-flow-job")  # each waits for a job
         self._groups: set[str] = set()
         self._complete = 0
-        self._at_work = len(self._shares)
+        self._at_work = len(self.shares)
         self._is_stopping = False
 
     # --- its life
 
     async def begin(self, wake: Wake) -> None:
         if await self.begin_watching(wake):
-            for number, cells in enumerate(self._shares):
-                self._tasks.begin(self._chain(number, cells))
+            for number, cells in enumerate(self.shares):
+                self._tasks.begin(self.chain(number, cells))
 
     def stop(self) -> None:
         if not self._is_stopping and not self.done.is_set():
@@ -98,14 +99,17 @@ class SparkEngine(WatchingEngine):
         try:
             await asyncio.wait_for(self.done.wait(), STOP_S)
         except TimeoutError:
-            context = context_of(self._spark)
-            for group in self._groups if context is not None else ():
-                context.cancelJobGroup(group)
+            self._cancel(*self._groups)
             self.done.set()
+
+    def _cancel(self, *groups: str) -> None:
+        context = context_of(self._spark)
+        for group in groups if context is not None else ():
+            context.cancelJobGroup(group)
 
     async def close(self) -> None:
         try:
-            await self.finish(is_complete=self._complete == len(self._shares))
+            await self.finish(is_complete=self._complete == len(self.shares))
         finally:
             await self._tasks.close()
             self._threads.shutdown(wait=False)
@@ -115,16 +119,19 @@ class SparkEngine(WatchingEngine):
 
     # --- a share
 
-    async def _chain(self, number: int, cells: Cells) -> None:
+    async def chain(self, number: int, cells: Cells) -> None:
         pause_s, failures = PAUSE_S, 0
         # The first tenures end one after the other, so that one spare slot serves them all.
-        tenure_s = self._tenure_s * (number + 1) / len(self._shares)
-        job = self._begin(number, cells, tenure_s)
+        tenure_s = self._tenure_s * (number + 1) / len(self.shares)
+        job = self.begin_job(number, cells, tenure_s)
         while True:
             following = await self._following(job, number, cells)
-            outcome = await job.work
             if following is not None:
-                self._spare.release()
+                await self._outlive(job, following)
+            outcome = await job.work
+            self._groups.discard(job.group)
+            if following is not None:
+                self.spare.release()
             for stage, cell, why in outcome.stopped:
                 if why not in self._failures:
                     _log.error("%s", why)
@@ -144,7 +151,7 @@ class SparkEngine(WatchingEngine):
                     break
                 _log.warning("flow %s: %s; it is begun again", self.layout.flow, outcome.failure)
                 await asyncio.sleep(pause_s)
-            job = following or self._begin(number, cells, self._tenure_s)
+            job = following or self.begin_job(number, cells, self._tenure_s)
         self._at_work -= 1
         if not self._at_work:
             self.done.set()
@@ -155,12 +162,25 @@ class SparkEngine(WatchingEngine):
     async def _following(self, job: Job, number: int, cells: Cells) -> Job | None:
         """The next tenant, where this one is about to leave and a slot is spare."""
         await asyncio.wait({job.work}, timeout=max(0.0, job.left_s - EARLY_S))
-        if job.work.done() or self._is_stopping or self._spare.locked():
+        if job.work.done() or self._is_stopping or self.spare.locked():
             return None
-        await self._spare.acquire()
-        return self._begin(number, cells, self._tenure_s + EARLY_S, yields_until_s=job.tenant.until_s + PATIENCE_S)
+        await self.spare.acquire()
+        return self.begin_job(number, cells, self._tenure_s + EARLY_S, yields_until_s=job.tenant.until_s + PATIENCE_S)
 
-    def _begin(self, number: int, cells: Cells, tenure_s: float, yields_until_s: float = 0.0) -> Job:
+    async def _outlive(self, job: Job, following: Job) -> None:
+        """A task whose worker hangs does not keep the share from those behind the next one."""
+        await asyncio.wait({job.work, following.work}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({job.work}, timeout=max(0.0, job.left_s + PATIENCE_S))
+        if not job.work.done():
+            _log.warning(
+                "flow %s: a task is %.0f s behind its time, and the one that took its cells has had its own: it hangs, "
+                "and its job is cancelled",
+                self.layout.flow,
+                -job.left_s,
+            )
+            self._cancel(job.group)
+
+    def begin_job(self, number: int, cells: Cells, tenure_s: float, yields_until_s: float = 0.0) -> Job:
         self._attempt += 1
         tenant = Tenant(
             self._program,
@@ -175,11 +195,11 @@ class SparkEngine(WatchingEngine):
             self._start,
         )
         described = ", ".join(f"{stage} {' '.join(map(str, own))}" for stage, own in cells.items() if own)
-        group = f"oncelog-{self._start}-{number}"
+        group = f"oncelog-{self._start}-{number}-{self._attempt}"
         self._groups.add(group)
         words = f"flow {self.layout.flow}: {described}"
         work = asyncio.get_running_loop().run_in_executor(self._threads, self._run, tenant, group, words)
-        return Job(work, tenant)
+        return Job(work, tenant, group)
 
     def _run(self, tenant: Tenant, group: str, described: str) -> Outcome:
         """In a thread of its own: until the task has ended."""

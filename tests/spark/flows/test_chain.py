@@ -1,0 +1,92 @@
+"""A share's jobs, one behind the other, where Spark is not needed: each ends when a test says so."""
+
+import asyncio
+import logging
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from oncelog.clock import wall_s
+from oncelog.flow.program import Program
+from oncelog.spark.flows import driving
+from oncelog.spark.flows.driving import Cells, Job, SparkEngine
+from oncelog.spark.flows.tenant import Outcome
+from tests.runner.flows import Billing
+
+DONE = Outcome(True)
+OVER = Outcome(False)
+
+
+@dataclass
+class Context:
+    """Of Spark: cancelled jobs fail."""
+
+    works: dict[str, "asyncio.Future[Outcome]"] = field(default_factory=dict)
+    cancelled: list[str] = field(default_factory=list)
+
+    def cancelJobGroup(self, group: str) -> None:
+        self.cancelled.append(group)
+        if not self.works[group].done():
+            self.works[group].set_result(Outcome(False, failure="a task failed: it was cancelled"))
+
+
+class Chained(SparkEngine):
+    """Its jobs are futures, named by the order in which they begin; the first one's time is over."""
+
+    def __init__(self, program: Program, context: Context, *, left_s: float) -> None:
+        super().__init__(program, {}, None, until_end=False, spark=None, tasks=1, tenure_s=60)
+        self.context, self.left_s = context, left_s
+        self.done = asyncio.Event()
+        self.begun = asyncio.Semaphore(0)
+
+    def begin_job(self, number: int, cells: Cells, tenure_s: float, yields_until_s: float = 0.0) -> Job:
+        group = f"job {len(self.context.works)}"
+        work = self.context.works[group] = asyncio.get_running_loop().create_future()
+        until_s = wall_s() + (tenure_s if self.context.works.keys() - {"job 0"} else self.left_s)
+        tenant: Any = type("Tenant", (), {"until_s": until_s})()
+        self.begun.release()
+        return Job(work, tenant, group)
+
+
+@pytest.fixture
+def context(monkeypatch: pytest.MonkeyPatch) -> Context:
+    found = Context()
+    monkeypatch.setattr(driving, "context_of", lambda spark: found)
+    monkeypatch.setattr(driving, "PAUSE_S", 0.0)
+    return found
+
+
+async def chained(context: Context, *, left_s: float) -> tuple[Chained, "asyncio.Task[None]"]:
+    engine = Chained(Billing("b", "nowhere:1").flow(), context, left_s=left_s)
+    chain = asyncio.ensure_future(engine.chain(0, engine.shares[0]))
+    for _ in range(2):
+        await engine.begun.acquire()
+    return engine, chain
+
+
+async def test_a_task_that_hangs_is_cancelled_when_its_successor_is_over(
+    context: Context, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "oncelog.flow")
+    engine, chain = await chained(context, left_s=-driving.PATIENCE_S)
+    context.works["job 1"].set_result(OVER)
+    await engine.begun.acquire()
+    assert context.cancelled == ["job 0"]
+    assert "it hangs, and its job is cancelled" in caplog.text
+    context.works["job 2"].set_result(DONE)
+    await chain
+    assert not engine.spare.locked()
+
+
+async def test_a_task_whose_successor_fails_early_keeps_its_time(context: Context) -> None:
+    engine, chain = await chained(context, left_s=driving.EARLY_S / 2)
+    context.works["job 1"].set_result(Outcome(False, failure="a task failed: no memory"))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not context.cancelled
+    context.works["job 0"].set_result(OVER)
+    await engine.begun.acquire()
+    context.works["job 2"].set_result(DONE)
+    await chain
+    assert not context.cancelled
