@@ -12,7 +12,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from oncelog.flow.codecs import Codec, foreign_fields
+from oncelog.flow.codecs import Codec, class_of, foreign_fields
 from oncelog.flow.messages import Unworkable
 
 S = TypeVar("S")
@@ -20,6 +20,7 @@ S2 = TypeVar("S2")
 
 MOST_KNOWN: Final = 100_000  # keys whose state is kept as an object
 MOST_TIMERS: Final = 1_000  # of one key
+SIMPLE: Final = frozenset((int, float, str))  # which no function changes in place
 
 _encode_times: Final = msgspec.json.Encoder().encode
 _decode_times: Final = msgspec.json.Decoder(list[int]).decode
@@ -63,6 +64,7 @@ class StepStates:
         self.now = self.objects  # where that stands which this run has changed
         self._committed: Mapping[bytes, bytes] = {}
         self._is_of_this_shape = False  # what is kept; until the first is looked at
+        self._is_simple = class_of(codec) in SIMPLE
 
     def begin(self, committed: Mapping[bytes, bytes]) -> None:
         """A life."""
@@ -85,6 +87,15 @@ class StepStates:
             return self.decode(stands, self.codec.decode if self._is_of_this_shape else self._first)
         stood = None if self.old is None else self._committed.get(self.old.prefix + key)
         return None if stood is None else self.decode(stood, self._upgraded)
+
+    def keep(self, key: bytes, stands: Any) -> None:
+        """Before a function is given it: where the record is dead, that takes back what was changed in place, too."""
+        if self.trail is not None:
+            kept = stands if stands is None or self._is_simple else self.encode(stands)
+            self.trail.append((self._put_back, key, kept))
+
+    def _put_back(self, key: bytes, kept: Any) -> None:
+        self.objects[key] = kept if kept is None or self._is_simple else self.decode(kept, self.codec.decode)
 
     def _first(self, stored: bytes) -> Any:
         """In a life: msgspec takes fields with defaults for absent ones, so another type would read as an empty one."""
@@ -113,7 +124,9 @@ class StepStates:
         return found
 
     def undo(self) -> None:
-        self.objects.update(self.before)
+        """What stood before is read anew: a function may have changed it in place."""
+        for key in self.before:
+            self.objects.pop(key, None)
         self.before.clear()
 
     @property
@@ -159,8 +172,6 @@ class TimedStates(StepStates):
 
     def put(self, key: bytes, before: Timed | None, state: Any, timers: tuple[int, ...]) -> None:
         self.before.setdefault(key, before)
-        if self.trail is not None:
-            self.trail.append((self.objects.__setitem__, key, before))
         self.objects[key] = None if state is None else (state, timers)
 
     def add(self, key: bytes, times: list[int], known: tuple[int, ...]) -> tuple[int, ...]:

@@ -30,7 +30,8 @@ def with_state(name: str, state: Callable[[], Any], codec: Codec[Any], function:
         states = scope.states(name, codec, old)
         objects, before, load = states.objects, states.before, states.load
         at: Context[Any] = Context(scope)
-        trail, kind = states.trail, class_of(codec)
+        kind = class_of(codec)
+        keep = states.keep if states.trail is not None else None
 
         def push(key: Any, value: Any) -> None:
             entry = scope.key
@@ -39,8 +40,8 @@ def with_state(name: str, state: Callable[[], Any], codec: Codec[Any], function:
                 stands = load(entry)
             if entry not in before:
                 before[entry] = stands
-            if trail is not None:
-                trail.append((objects.__setitem__, entry, stands))
+            if keep is not None:
+                keep(entry, stands)
             at.key, at.time_ms = key, scope.time_ms
             returned = function(state() if stands is None else stands, value, at)
             try:
@@ -116,6 +117,7 @@ def with_timers(
         kind = class_of(codec)
 
         def run(entry: bytes, key: Any, called: Step, stands: Timed | None, about: Any) -> None:
+            states.keep(entry, stands)
             held, timers = stands or (None, ())
             at.key, at.time_ms, at.timers = key, scope.time_ms, []
             returned = called(state() if held is None else held, about, at)

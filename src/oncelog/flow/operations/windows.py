@@ -57,6 +57,7 @@ def windows(
                     is_late = False
                     entry = pack(START, start_ms) + scope.key
                     stands = states.get(entry)
+                    states.keep(entry, stands)
                     held, timers = stands or (None, ())
                     held = add(state() if held is None else held, value)
                     states.put(entry, stands, held, timers or states.add(entry, [end_ms], ()))
