@@ -12,17 +12,34 @@ T = TypeVar("T")
 class InBackground(Generic[T]):
     def __init__(self, load: Callable[[], T | None]) -> None:
         self.found: T | None = None
+        self.is_loading = False
         self._load = load
         self._lock = Lock()
         self._thread: Thread | None = None
+        self._waiting: list[Callable[[], object]] = []
 
     def fetch(self, *, wait: bool = False) -> None:
         with self._lock:
             if self._thread is None:
+                self.is_loading = True
                 self._thread = Thread(target=self._run, name="oncelog-loops", daemon=True)
                 self._thread.start()
         if wait:
             until_ended(self._thread)
 
+    def when_loaded(self, call: Callable[[], object]) -> None:
+        """Called in the thread that loads it, or at once where nothing is being loaded."""
+        with self._lock:
+            if self.is_loading:
+                self._waiting.append(call)
+                return
+        call()
+
     def _run(self) -> None:
-        self.found = self._load()
+        try:
+            self.found = self._load()
+        finally:
+            with self._lock:
+                self.is_loading, waiting = False, self._waiting
+            for call in waiting:
+                call()

@@ -1,5 +1,6 @@
 """An input hands out what is there in one piece, however small the batches are, and passes nothing over."""
 
+from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
@@ -7,8 +8,9 @@ import pytest
 
 from oncelog.client.consumer import inputs
 from oncelog.client.consumer.decoding import FEW_RECORDS
-from oncelog.client.consumer.inputs import Input
+from oncelog.client.consumer.inputs import Input, UntilLoaded
 from oncelog.client.fetching.events import Chunk
+from oncelog.client.in_background import InBackground
 from oncelog.records.build import build_batch
 
 
@@ -20,6 +22,11 @@ class Fetched:
 
     def __init__(self) -> None:
         self.again_at: list[int] = []
+
+        self.waits = False
+
+    def awaits_loops(self, chunk: Chunk) -> bool:
+        return self.waits
 
     def taken(self, chunk: Chunk) -> None:
         pass
@@ -80,3 +87,41 @@ def test_the_first_records_do_not_wait_for_the_compiled_loops_which_are_loaded_b
     monkeypatch.setattr(inputs, "records_from", None)  # nothing is read without them any more
     again = input_of(how, chunk_of(*many)).take(FEW_RECORDS)
     assert again is not None and (again.keys, again.values) == (list(first.keys), list(first.values))
+
+
+def test_large_chunks_wait_while_the_loops_are_loaded_and_small_ones_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    may_load = Event()
+    loading = InBackground(lambda: may_load.wait(60))
+    monkeypatch.setattr(inputs, "DECODING_LOOPS", loading)
+    loaded = Event()
+    waits = UntilLoaded(loaded.set)
+    small, large = chunk_of(1), chunk_of(*range(FEW_RECORDS + 1))
+    assert not waits(large)  # nobody has asked for them yet
+    loading.fetch()
+    assert waits(large) and waits(large) and not waits(small)
+    may_load.set()
+    assert loaded.wait(60)
+    assert not waits(large)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_what_cannot_be_loaded_keeps_nobody_waiting() -> None:
+    def fail() -> None:
+        raise ImportError("no numba")
+
+    loading: InBackground[object] = InBackground(fail)
+    told = Event()
+    loading.when_loaded(told.set)  # nothing is being loaded
+    assert told.is_set()
+    loading.fetch(wait=True)
+    assert loading.found is None and not loading.is_loading
+
+
+def test_an_input_whose_next_chunk_waits_has_nothing_now_and_is_not_at_its_end() -> None:
+    how = Fetched()
+    reading = input_of(how, chunk_of(0, 1))
+    how.waits = True
+    assert reading.take(10) is None and not reading.is_at_end
+    how.waits = False
+    piece = reading.take(10)
+    assert piece is not None and list(piece.offsets) == [0, 1]

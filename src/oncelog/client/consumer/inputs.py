@@ -151,7 +151,7 @@ class Input:
             if self._chunk is not None:  # what is no record at its end counts as taken, too
                 self.position = max(self.position, min(self._chunk.next_offset, stop_at))
                 self._chunk = None
-            if not self.chunks:
+            if not self.chunks or self._inputs.awaits_loops(self.chunks[0]):
                 return None
             self._chunk = self.chunks.popleft()
             self._inputs.taken(self._chunk)
@@ -179,6 +179,24 @@ class Input:
         self._rest = iter(())
 
 
+class UntilLoaded:
+    """Behind the first large chunk the next ones wait while the compiled loops are loaded: to read them without would
+    take the processor from that."""
+
+    def __init__(self, go_on: Callable[[], object]) -> None:
+        self._go_on = go_on
+        self._is_asked = False
+
+    def __call__(self, chunk: Chunk) -> bool:
+        """Whether this one waits."""
+        if chunk.record_count <= FEW_RECORDS or not DECODING_LOOPS.is_loading:
+            return False
+        if not self._is_asked:
+            self._is_asked = True
+            DECODING_LOOPS.when_loaded(self._go_on)
+        return True
+
+
 class Inputs:
     """All that one loop reads, over connections of their own for each `purpose`. A partition is read once at a time."""
 
@@ -192,6 +210,7 @@ class Inputs:
     ) -> None:
         self.time_header = time_header
         self.check_crcs = settings.check_crcs
+        self.awaits_loops = UntilLoaded(lambda: wake(self._go_on))
         self._inputs: dict[Partition, Input] = {}
         self._engine = Engine(settings, brokers, _nothing_is_committed, self._drain, wake, purpose)
         self._engine.fetcher.limits = replace(limits_of(settings), reports_end=True, reset="error")
@@ -227,6 +246,11 @@ class Inputs:
 
     def cursor(self, one: Input) -> Cursor:
         return self._engine.fetcher.cursors[one.partition]
+
+    def _go_on(self) -> None:
+        for each in list(self._inputs.values()):
+            if each.chunks:
+                each.arrived()
 
     def taken(self, chunk: Chunk) -> None:
         self._engine.taken(chunk)
