@@ -90,10 +90,10 @@ KINDS = {
     OURS_SHARED: Kind("oncelog, two processes", program("ours_shared"), 1_000_000),
     OURS_SPARK: Kind("oncelog on Spark", program("ours_spark"), 1_000_000),
     STREAMS: Kind("Kafka Streams `exactly_once_v2`", streams, 400_000),
-    QUIX: Kind("quixstreams, exactly once", program("quix", quix), 200_000),
+    QUIX: Kind("quixstreams, exactly once", program("quix", quix), 800_000),  # several of its commits
     QUIX_FAST: Kind("quixstreams, a commit every 0.1 s", program("quix", quix), 100_000),
     BYTEWAX: Kind("bytewax, at least once", program("wax", bytewax), 250_000, is_exactly_once=False),
-    SPARK: Kind("Spark's `transformWithState`", program("tws"), 20_000, is_exactly_once=False),
+    SPARK: Kind("Spark: `transformWithState`, its file sink", program("tws"), 20_000, is_exactly_once=False),
 }
 
 
