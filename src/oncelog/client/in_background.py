@@ -12,16 +12,20 @@ T = TypeVar("T")
 class InBackground(Generic[T]):
     def __init__(self, load: Callable[[], T | None]) -> None:
         self.found: T | None = None
-        self.is_loading = False
         self._load = load
+        self._is_over = False
         self._lock = Lock()
         self._thread: Thread | None = None
         self._waiting: list[Callable[[], object]] = []
 
+    @property
+    def is_loading(self) -> bool:
+        """Not in a process that was forked meanwhile: it has no such thread."""
+        return self._thread is not None and not self._is_over and self._thread.is_alive()
+
     def fetch(self, *, wait: bool = False) -> None:
         with self._lock:
             if self._thread is None:
-                self.is_loading = True
                 self._thread = Thread(target=self._run, name="oncelog-loops", daemon=True)
                 self._thread.start()
         if wait:
@@ -40,6 +44,6 @@ class InBackground(Generic[T]):
             self.found = self._load()
         finally:
             with self._lock:
-                self.is_loading, waiting = False, self._waiting
+                self._is_over, waiting = True, self._waiting
             for call in waiting:
                 call()

@@ -121,12 +121,12 @@ class Cell(Holding):
         happen(self, Event.IMPOSSIBLE if is_final else Event.REFUSED)
 
     def leave(self, now: Now, *, is_at_the_end: bool = False) -> None:
-        """Everything is committed and goodbye is said; then it ends. Of its run nothing may be left."""
+        """Everything is committed and goodbye is said; then it ends. At the end, nothing of its run is left to do."""
         if not self.wants_to_leave:
             self.now, self.wants_to_leave, self.is_at_the_end = now, True, is_at_the_end
 
     def journal_ends(self, end_offset: int, now: Now) -> None:
-        """So far it goes. Who has nothing to send would else not notice that another has taken over."""
+        """How far its journal goes now. A holder with nothing to send notices only by this that it was taken over."""
         self.now = now
         if self.state is State.WORKING and self.under_way is None and end_offset > self.journal.next_offset:
             self.why = "somebody else has written to its journal"

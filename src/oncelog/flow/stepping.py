@@ -20,7 +20,7 @@ S2 = TypeVar("S2")
 
 MOST_KNOWN: Final = 100_000  # keys whose state is kept as an object
 MOST_TIMERS: Final = 1_000  # of one key
-SIMPLE: Final = frozenset((int, float, str))  # which no function changes in place
+SIMPLE: Final = frozenset((int, str))  # which no function changes in place
 
 _encode_times: Final = msgspec.json.Encoder().encode
 _decode_times: Final = msgspec.json.Decoder(list[int]).decode

@@ -96,7 +96,7 @@ class Call:
 
     def let_go(self) -> None:
         """Of what was made, some at a time: to free a million structs takes a third of a second. Not in this round of
-        the loop, in which whoever made it may hold it still."""
+        the loop: the handler that made it may still hold it."""
         turns = self.broker.turns
         turns.wait(lambda: turns.go_through(self._dropping()))
 

@@ -1,5 +1,6 @@
 """An input hands out what is there in one piece, however small the batches are, and passes nothing over."""
 
+import os
 from threading import Event
 from types import SimpleNamespace
 from typing import Any
@@ -115,6 +116,18 @@ def test_what_cannot_be_loaded_keeps_nobody_waiting() -> None:
     assert told.is_set()
     loading.fetch(wait=True)
     assert loading.found is None and not loading.is_loading
+
+
+def test_a_forked_process_does_not_wait_for_a_thread_that_it_does_not_have() -> None:
+    may_load = Event()
+    loading = InBackground(lambda: may_load.wait(60))
+    loading.fetch()
+    child = os.fork()
+    if child == 0:
+        os._exit(1 if loading.is_loading else 0)
+    assert loading.is_loading
+    may_load.set()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_an_input_whose_next_chunk_waits_has_nothing_now_and_is_not_at_its_end() -> None:

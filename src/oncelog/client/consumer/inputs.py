@@ -247,11 +247,6 @@ class Inputs:
     def cursor(self, one: Input) -> Cursor:
         return self._engine.fetcher.cursors[one.partition]
 
-    def _go_on(self) -> None:
-        for each in list(self._inputs.values()):
-            if each.chunks:
-                each.arrived()
-
     def taken(self, chunk: Chunk) -> None:
         self._engine.taken(chunk)
 
@@ -263,6 +258,12 @@ class Inputs:
         if self._inputs.get(one.partition) is one:
             del self._inputs[one.partition]
             self._engine.fetcher.unassign(one.partition)
+
+    def _go_on(self) -> None:
+        """The loops are loaded: what waited for them can be taken."""
+        for each in list(self._inputs.values()):
+            if each.chunks:
+                each.arrived()
 
     def _drain(self) -> None:
         """What was fetched goes to its partition."""
@@ -350,5 +351,5 @@ def _rows_of(chunk: Chunk, start_offset: int, stop_at: int, how: "Inputs", *, ha
     for _, found in records_from(records, start_offset, check_crcs=how.check_crcs):
         rows = [each for each in found if each.offset < stop_at]
         yield _RecordRows(rows, how.time_header, has_headers=has_headers)
-    if are_many:  # once the first are taken, so that nobody who begins waits for the loops
+    if are_many:  # behind the first chunk, so that a flow that starts does not wait for the loops
         DECODING_LOOPS.fetch()

@@ -21,8 +21,17 @@ def decoded(cells: Sequence[bytes | None], decode: Callable[[bytes], Any]) -> It
     return map(decode, cells)  # type: ignore[arg-type]
 
 
-def _unlike(name: str, returned: object) -> TypeError:
-    return TypeError(f"the step {name!r} returned {returned!r:.200}, and not (state, outputs), such as `state, []`")
+def _checked(name: str, kind: type | None, returned: Any) -> tuple[Any, Iterable[Any]]:
+    """The state and the outputs that a step has returned."""
+    try:
+        after, outputs = returned
+    except (TypeError, ValueError):
+        outputs = None
+    if outputs is None:
+        raise TypeError(f"the step {name!r} returned {returned!r:.200}, and not (state, outputs), such as `state, []`")
+    if type(after) is not kind and kind is not None and after is not None:
+        check_class(kind, after)
+    return after, outputs
 
 
 def with_state(name: str, state: Callable[[], Any], codec: Codec[Any], function: Step, old: Old | None = None) -> Make:
@@ -43,16 +52,7 @@ def with_state(name: str, state: Callable[[], Any], codec: Codec[Any], function:
             if keep is not None:
                 keep(entry, stands)
             at.key, at.time_ms = key, scope.time_ms
-            returned = function(state() if stands is None else stands, value, at)
-            try:
-                after, outputs = returned
-            except (TypeError, ValueError):
-                outputs = None
-            if outputs is None:
-                raise _unlike(name, returned)
-            if type(after) is not kind and kind is not None and after is not None:
-                check_class(kind, after)
-            objects[entry] = after
+            objects[entry], outputs = _checked(name, kind, function(state() if stands is None else stands, value, at))
             for output in outputs:
                 then(key, output)
 
@@ -120,15 +120,7 @@ def with_timers(
             states.keep(entry, stands)
             held, timers = stands or (None, ())
             at.key, at.time_ms, at.timers = key, scope.time_ms, []
-            returned = called(state() if held is None else held, about, at)
-            try:
-                after, outputs = returned
-            except (TypeError, ValueError):
-                outputs = None
-            if outputs is None:
-                raise _unlike(name, returned)
-            if type(after) is not kind and kind is not None and after is not None:
-                check_class(kind, after)
+            after, outputs = _checked(name, kind, called(state() if held is None else held, about, at))
             if at.timers:
                 timers = states.add(entry, at.timers, timers)
             states.put(entry, stands, after, timers)
