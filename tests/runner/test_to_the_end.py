@@ -63,6 +63,17 @@ def test_a_flow_remembers_its_newest_runs(servers: str, topic: str, monkeypatch:
     assert not billing.written()
 
 
+def test_the_log_says_what_a_run_has_taken(servers: str, topic: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "oncelog.flow")
+    billing = Billing(topic, servers)
+    billing.make_topics()
+    for numbers in (range(20), range(20, 25)):
+        billing.send(numbers)
+        billing.flow().run(billing.properties, until="end")
+    ends = [text for text in caplog.messages if " ends: " in text]
+    assert [text.rpartition(": ")[2] for text in ends] == [f"its stages took {count} records" for count in (40, 10)]
+
+
 def test_an_input_that_is_read_twice_is_read_twice(servers: str, topic: str) -> None:
     billing = Billing(topic, servers)
     billing.make_topics()

@@ -46,6 +46,10 @@ class Progress:
         self._about |= {"id": flow_id, "runId": run_id}
         _log.info("flow %s begins: run %s", self._about["name"], run_id)
 
+    def ended(self) -> None:
+        """So that the log of a job that runs at night says what it has done."""
+        _log.info("flow %s ends: its stages took %s records", self._about["name"], f"{self._records:,}")
+
     def look(
         self, holders: Mapping[str, Sequence[CellHolder | CellElsewhere]], unread: Mapping[tuple[str, int], int] = {}
     ) -> None:

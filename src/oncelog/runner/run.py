@@ -88,6 +88,7 @@ class Run:
             self._exception = FlowFailed(f"flow {self.name}: its loop was stopped under it. Start the flow again")
             raise
         finally:
+            self._engine.progress.ended()
             self._ended.set()
 
     @property
