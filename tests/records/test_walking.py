@@ -12,7 +12,7 @@ from oncelog.records.errors import InvalidRecord
 from oncelog.records.header import HEADER_BYTES, BatchHeader, read_header
 from oncelog.records.read import INT64_MAX, records_in
 from oncelog.records.varint import zigzag
-from oncelog.records.walk_loops import walked
+from oncelog.records.walk_loops import as_array, walk, walked
 from oncelog.records.walking import check_records, head_of_one
 
 BASE_MS = 1_700_000_000_000
@@ -31,13 +31,16 @@ def record(*numbers_and_bytes: int | bytes, attributes: bytes = b"\0") -> bytes:
 
 
 def is_sound(body: bytes, header: BatchHeader) -> bool:
-    """What Python says, after compiled code has said the same."""
+    """What Python says, after compiled code has said the same, also of records with others behind them."""
+    behind = as_array(body + ONE * 20)
+    passes, *facts = walk(behind, 0, len(body), header.record_count, header.base_timestamp)
+    assert (tuple(facts) if passes else None) == walked(body, header)
     try:
         check_records(body, header)
     except InvalidRecord:
-        assert walked(body, header) is None
+        assert not passes
         return False
-    assert walked(body, header) is not None
+    assert passes
     return True
 
 
@@ -108,6 +111,12 @@ WRONG = {
     "a record that ends in its value": (record(0, 0, -1, 3, b"v"), 1, 0),
     "a key of minus two bytes": (record(0, 0, -2, 1, b"v", 0), 1, 0),
     "a value of minus two bytes": (record(0, 0, -1, -2, 0), 1, 0),
+    "a key of minus two bytes, with one": (record(0, 0, -2, b"k", 1, b"v", 0), 1, 0),
+    "a value of minus two bytes, with one": (record(0, 0, -1, -2, b"v", 0), 1, 0),
+    "a record of minus so many bytes": (bytes([ONE[0] | 1]) + ONE[1:], 1, 0),
+    "a key's second byte of length left out": (record(0, 0, b"\x82\1", b"k" * 64, b"\4\x7e\x7e", 0), 1, 0),
+    "a third byte of a time": (record(b"\x80\x80", 0, -1, 1, b"v", 0), 1, 0),
+    "a third byte of a value's length": (record(0, 0, -1, b"\x80\x80", 0), 1, 0),
     "a header without a name": (record(0, 0, -1, -1, 1, -1, -1), 1, 0),
     "minus one headers": (record(0, 0, -1, -1, -1), 1, 0),
     "an empty record": (b"\0", 1, 0),
@@ -150,6 +159,15 @@ def test_offset_deltas_of_every_width_are_told_apart() -> None:
         changed = bytearray(body)
         changed[chance.randrange(len(body))] ^= 1 << chance.randrange(1, 8)
         assert not is_sound(bytes(changed), header) or is_readable(bytes(changed), header)
+
+
+def test_a_fourth_byte_of_an_offset_delta_is_seen() -> None:
+    """Where its first three are the number that is expected, the fourth may not be taken for the length of the key."""
+    before = b"".join(zigzag(5 + len(delta)) + b"\0\0" + delta + b"\1\1\0" for delta in map(zigzag, range(2**20)))
+    for behind, passes in ((b"\1\1\1\0", True), (b"\1\1\0", False)):
+        last = b"\0\0\x80\x80\x80" + behind
+        body = before + zigzag(len(last)) + last
+        assert walk(as_array(body + ONE * 20), 0, len(body), 2**20 + 1, 0)[0] == passes
 
 
 @pytest.mark.parametrize("size_bytes", [*range(7, 200), 8_190, 8_191, 8_192, 8_193, 8_194, 8_195, 8_196, 70_000])

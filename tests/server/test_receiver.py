@@ -50,7 +50,7 @@ def test_no_frame_is_received_or_moved_in_large_pieces() -> None:
         view = receiver.get_buffer()
         if at and view.obj is not buffer:
             moved_bytes += at
-        assert len(view) <= 2**19
+        assert len(view) <= 2**20
         assert not had or len(cast(bytearray, view.obj)) - had <= 2**22
         had, buffer = len(cast(bytearray, view.obj)) if at else 0, view.obj
         size = min(len(view), len(frame) - at)

@@ -1,7 +1,8 @@
-"""The walk over a batch's records in compiled code: what `walking.py` does, at some six nanoseconds a record.
+"""The walk over a batch's records in compiled code: what `walking.py` does, at some five nanoseconds a record.
 
 Where a record ends is known from its first number. The loop goes on from there, and only compares it with where the
-fields end: so the next record is begun while the checks of this one are still under way.
+fields end: so the next record is begun while the checks of this one are still under way. A record of the usual shape
+is read with few comparisons; one that is unlike goes the general way, which alone refuses.
 """
 
 from typing import Any
@@ -17,6 +18,9 @@ LENGTH_BYTES = 5  # the most that a length, a count or an offset delta takes
 TIME_BYTES = 10
 _INT64_MAX = np.int64(INT64_MAX)
 _NO_PLACE = -1  # goes through every further step unchanged
+_NULL = 1  # the length -1
+_LONGER = 0x4000
+_PLAIN_HEAD_BYTES = 160  # as far as a plain record is read before it is known where it ends
 
 
 @njit(cache=True, nogil=True, forceinline=True)
@@ -57,32 +61,75 @@ def _behind_headers(body, at, end, count):  # type: ignore[no-untyped-def]
     return at
 
 
+@njit(cache=True, nogil=True, forceinline=True)
+def _byte(body, at):  # type: ignore[no-untyped-def]
+    return np.int64(body[np.uintp(at)])  # unsigned: nobody need look whether it counts from the end
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _short(body, at):  # type: ignore[no-untyped-def]
+    """A number of one or two bytes, still zigzag, and the place behind it; LONGER or more where it has more bytes."""
+    first = _byte(body, at)
+    if first < 0x80:
+        return first, at + 1
+    return (first & 0x7F) | (_byte(body, at + 1) << 7), at + 2
+
+
 @njit(cache=True, nogil=True)
 def walk(body, at, end, count, base_ms):  # type: ignore[no-untyped-def]
     """Whether the bytes from `at` to `end` are so many records; how many have no key; their least and greatest time."""
     keyless = np.int64(0)
     least_delta = _INT64_MAX
     most_delta = -_INT64_MAX
-    for index in range(count):
-        size, at = _number(body, at, end, LENGTH_BYTES)
-        if at < 0 or size < 1 or size > end - at:
-            return False, keyless, base_ms, base_ms
-        stop = at + size
-        time_delta, at = _number(body, at + 1, stop, TIME_BYTES)
-        offset_delta, at = _number(body, at, stop, LENGTH_BYTES)
-        if at < 0 or offset_delta != index:
-            return False, keyless, base_ms, base_ms
-        least_delta = min(least_delta, time_delta)
-        most_delta = max(most_delta, time_delta)
-        key_size, at = _behind_field(body, at, stop, np.int64(-1))
-        keyless += key_size < 0
-        _, at = _behind_field(body, at, stop, np.int64(-1))
-        headers, at = _number(body, at, stop, LENGTH_BYTES)
-        if at >= 0 and headers != 0:
-            at = _behind_headers(body, at, stop, headers)
-        if at != stop:
-            return False, keyless, base_ms, base_ms
-        at = stop
+    plain_end = len(body) - _PLAIN_HEAD_BYTES
+    index = np.int64(0)
+    while index < count:
+        while at <= plain_end and index < count:
+            size, place = _short(body, at)
+            stop = place + (size >> 1)
+            time, place = _short(body, place + 1)
+            offset, place = _short(body, place)
+            if offset >= _LONGER:
+                third = _byte(body, place)
+                if third >= 0x80:
+                    break
+                offset = (offset & (_LONGER - 1)) | (third << 14)
+                place += 1
+            key = _byte(body, place)
+            key_bytes = np.int64(0) if key == _NULL else key
+            value, place = _short(body, place + 1 + (key_bytes >> 1))
+            place += 0 if value == _NULL else value >> 1
+            is_odd = (size | key_bytes) & 1 or (value & 1 and value != _NULL)
+            if is_odd or (size | time) >= _LONGER or key >= 0x80 or offset != index + index:
+                break
+            if place + 1 != stop or stop > end or _byte(body, place) != 0:
+                break
+            delta = (time >> 1) ^ -(time & 1)
+            least_delta = min(least_delta, delta)
+            most_delta = max(most_delta, delta)
+            keyless += key == _NULL
+            at = stop
+            index += 1
+        if index < count:
+            size, at = _number(body, at, end, LENGTH_BYTES)
+            if at < 0 or size < 1 or size > end - at:
+                return False, keyless, base_ms, base_ms
+            stop = at + size
+            delta, at = _number(body, at + 1, stop, TIME_BYTES)
+            offset, at = _number(body, at, stop, LENGTH_BYTES)
+            if at < 0 or offset != index:
+                return False, keyless, base_ms, base_ms
+            least_delta = min(least_delta, delta)
+            most_delta = max(most_delta, delta)
+            key_size, at = _behind_field(body, at, stop, np.int64(-1))
+            keyless += key_size < 0
+            _, at = _behind_field(body, at, stop, np.int64(-1))
+            headers, at = _number(body, at, stop, LENGTH_BYTES)
+            if at >= 0 and headers != 0:
+                at = _behind_headers(body, at, stop, headers)
+            if at != stop:
+                return False, keyless, base_ms, base_ms
+            index += 1
     fits = least_delta >= -_INT64_MAX - 1 - base_ms if base_ms < 0 else most_delta <= _INT64_MAX - base_ms
     return at == end and fits, keyless, base_ms + least_delta, base_ms + most_delta
 

@@ -18,7 +18,7 @@ LARGE_FRAME_BYTES = HELD_BYTES  # once so much of a frame is there, the rest goe
 LEAST_RECEIVED_BYTES = 4096
 AHEAD = 4  # a first buffer is so many times as large as what is there of the frame; whole for what comes in one piece
 GROWN_BYTES = 4 * 2**20  # a buffer grows by no more at a time: to fill it with zeros takes a millisecond for each 2 MB
-READ_BYTES = 512 * 1024  # at a time: the loop reads as often as 32 times before it looks at others
+READ_BYTES = 2**20  # at a time: the loop reads as often as 32 times before it looks at others, which is some 6 ms
 PROGRESS_BYTES = 16 * 1024  # less than this in STALLED_MS is none
 
 
