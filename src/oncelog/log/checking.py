@@ -308,9 +308,12 @@ class _Check:
             self._epoch, self._snapshot = self._snapshot.epochs.latest, None  # as a start knows it
         if header.base_offset != self._expected:
             self._out_of_order(piece, position, header.base_offset, following)
-        if header.leader_epoch < self._epoch and not self._is_cut:
-            reason = f"epoch {header.leader_epoch} follows epoch {self._epoch}"
-            self._problem(piece, position, reason, following)
+        epoch = header.leader_epoch
+        latest = epoch if self._snapshot is None else self._snapshot.epochs.latest
+        if not self._epoch <= epoch <= latest and not self._is_cut:
+            what = f"follows epoch {self._epoch}" if epoch < self._epoch else f"where there was none above {latest}"
+            self._problem(piece, position, f"epoch {epoch} {what}", following)
+            epoch = self._epoch
         is_whole = body_crc(batch, 0, len(batch)) == header.crc
         if not is_whole and not self._is_cut:
             reason = f"the CRC of the batch of offset {header.base_offset} is wrong"
@@ -319,7 +322,7 @@ class _Check:
             return False
         self._expected = max(self._expected, header.last_offset + 1)
         self._end = piece.base_offset, position + len(batch)
-        self._epoch = max(self._epoch, header.leader_epoch)
+        self._epoch = epoch
         if is_whole:
             self._checked.batches += 1
             self._checked.records += 0 if header.is_control else header.record_count
