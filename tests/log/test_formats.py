@@ -10,6 +10,7 @@ from oncelog.log.checking import check_partition
 from oncelog.log.config import LogConfig
 from oncelog.log.disk import read_whole
 from oncelog.log.index import ENTRY, ENTRY_BYTES, HEAD
+from oncelog.log.names import log_path, snapshot_path
 from oncelog.log.partition import PartitionLog
 from tests.log.memory_disk import MemoryDisk
 from tests.log.support import FOLDER, LEASED, NOW, SMALL, open_log, put, values_in
@@ -72,6 +73,38 @@ def test_a_snapshot_of_a_later_version_is_not_used_and_its_name_still_counts() -
     change(disk, path, as_snapshot(3, data[12:]))
     assert open_log(disk, LARGE).next_offset == COUNT
     assert max(snapshots.stored_offsets(disk, FOLDER)) == COUNT
+
+
+def of_earlier_versions(disk: MemoryDisk, snapshot: snapshots.Snapshot) -> None:
+    """Without the section that says where the log might begin: the last one, of 16 bytes."""
+    snapshots.write_snapshot(disk, FOLDER, snapshot)
+    path = snapshot_path(FOLDER, snapshot.point.offset)
+    change(disk, path, as_snapshot(2, read_whole(disk, path)[12:-16]))
+
+
+def test_what_earlier_versions_removed_is_not_missed_and_what_goes_later_is() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk, SMALL)
+    for _ in range(3):
+        put(log, b"value")
+        log.segments.roll()
+        log.checkpoint(NOW)
+    log.delete_before(log.segments[1].base_offset)
+    log.close()
+    for snapshot in list(snapshots.newest_first(disk, FOLDER)):
+        of_earlier_versions(disk, snapshot)
+    disk = disk.crash(keep_all=True)
+    log = open_log(disk, SMALL)
+    assert (log.offline, log.log_start_offset) == (None, 1)
+    assert check_partition(disk, FOLDER).damage == []
+    put(log, b"more")
+    log.close()
+    first, second = log.segments.bases[:2]
+    # What flushes of empty segments left is still there, and counts no more.
+    assert second in snapshots.stored_offsets(disk, FOLDER)
+    disk.unlink(log_path(FOLDER, first))
+    assert check_partition(disk, FOLDER).damage == [f"the segments before offset {second} are missing"]
+    assert f"lacks the segments before {second}" in (open_log(disk, SMALL).offline or "")
 
 
 @pytest.mark.parametrize("config", [SMALL, LARGE])

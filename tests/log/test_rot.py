@@ -14,6 +14,7 @@ from oncelog.log.checking import check_partition
 from oncelog.log.config import Flush, LogConfig
 from oncelog.log.cutting import cut_back
 from oncelog.log.errors import LogStorageError
+from oncelog.log.names import log_path, snapshot_path
 from oncelog.log.partition import PartitionLog
 from oncelog.log.recovery import known_of
 from oncelog.log.search import whole_behind
@@ -51,6 +52,8 @@ def story(chance: random.Random) -> Story:
             log.flush()
             promised = log.next_offset
         if chance.random() < 0.04:
+            if chance.random() < 0.5:
+                log.segments.roll()
             log.checkpoint(NOW)
             promised = log.next_offset
         if chance.random() < 0.02:
@@ -206,6 +209,32 @@ def test_a_last_segment_that_is_gone_is_missed_also_after_a_power_failure() -> N
         assert open_log(found, EVERY).offline is not None, f"seed {number}"
 
 
+@pytest.mark.parametrize("active", ["empty", "written to since"])
+@pytest.mark.parametrize("lost", [1, 2, 3])
+def test_segments_that_are_missing_below_a_flush_of_an_empty_one_are_missed(lost: int, active: str) -> None:
+    """Such a flush leaves a recovery point with the name and the place of the snapshot that retention leaves."""
+    disk = MemoryDisk()
+    log = open_log(disk, SMALL)
+    while len(log.segments) < 4:
+        put(log, b"x" * 20)
+    log.segments.roll()
+    log.checkpoint(NOW)
+    if active != "empty":
+        put(log, b"more")
+        log.checkpoint(NOW)
+    bases = log.segments.bases
+    assert disk.exists(snapshot_path(FOLDER, bases[-1]))
+    found = disk.crash(keep_all=True)
+    assert open_log(deepcopy(found), SMALL).offline is None
+    for base in bases[:lost]:
+        found.unlink(log_path(FOLDER, base))
+    assert f"the segments before offset {bases[lost]} are missing" in check_partition(found, FOLDER).damage
+    before = contents(found)
+    log = open_log(found, SMALL)
+    assert log.offline is not None and f"lacks the segments before {bases[lost]}" in log.offline
+    assert contents(found) == before
+
+
 def test_what_a_machine_that_stopped_left_of_unflushed_writes_is_cut_off_wherever_whole_batches_follow() -> None:
     def ended(stayed_up: bool) -> PartitionLog:
         disk = MemoryDisk()
@@ -314,6 +343,21 @@ def test_a_cut_below_a_recovery_point_takes_that_along() -> None:
     cut_back(found, FOLDER, offset)
     again = open_log(found, EVERY)
     assert (again.offline, again.next_offset) == (None, offset)
+
+
+def test_a_cut_below_what_says_that_segments_were_removed_keeps_that() -> None:
+    disk, log = flushed()
+    deleting = log.deleting_before(log.segments[3].base_offset)
+    while not log.segments.first_offset:  # and a kill before the others go
+        wait = next(deleting)
+        if wait is not None:
+            wait()
+    first, second = log.segments.bases[:2]
+    found = disk.crash(keep_all=True)
+    cut_back(found, FOLDER, second)
+    assert check_partition(found, FOLDER).damage == []
+    again = open_log(found, EVERY)
+    assert (again.offline, again.log_start_offset, again.next_offset) == (None, first, second)
 
 
 def test_a_cut_goes_only_where_a_batch_ends() -> None:

@@ -33,7 +33,7 @@ from oncelog.log.names import (
     snapshot_path,
     swap_of,
 )
-from oncelog.log.recovery import gaps_below, is_noted_beginning, known_of
+from oncelog.log.recovery import gaps_below, known_of, noted_beginning
 from oncelog.log.search import first_whole, whole_behind
 from oncelog.log.verdict import Ending, damage_of
 from oncelog.producers import CorruptSnapshot
@@ -140,7 +140,7 @@ class _Check:
                 )
             return
         first = pieces[0].base_offset
-        if not is_noted_beginning(self._disk, self._folder, self._names, first, checked.start_offset):
+        if noted_beginning(self._disk, self._folder, self._names, first, checked.start_offset) < 0:
             checked.damaged(f"the segments before offset {first} are missing")
         checked.start_offset = max(checked.start_offset, first)
         for number, piece in enumerate(pieces):

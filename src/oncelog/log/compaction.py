@@ -137,7 +137,8 @@ def finish(log: Parts, job: CompactionJob) -> Steps[None]:
             raise job.error
         return
     # Their recovery points name positions in segments that are about to change.
-    snapshots.drop_between(log.disk, log.folder, log.segments[0].base_offset, newest.point.offset)
+    kept = (log.segments[0].base_offset, log.flusher.beginning)
+    snapshots.drop_between(log.disk, log.folder, kept, newest.point.offset)
     before = log.segments.size_bytes
     # Before the swaps: it also says that offsets may have gaps from here on. What is waited for aside is no more to be
     # waited for in the midst of a swap.

@@ -6,7 +6,8 @@ from oncelog.log.compaction_swap import finish_swaps
 from oncelog.log.disk import Disk
 from oncelog.log.errors import LogStorageError
 from oncelog.log.names import FLUSHED_FILE, LOG, START_FILE, index_path, log_path, offsets_of
-from oncelog.log.notes import read_start
+from oncelog.log.notes import read_start, write_start
+from oncelog.log.recovery import noted_beginning
 
 
 def cut_back(disk: Disk, folder: str, offset: int) -> int:
@@ -23,6 +24,8 @@ def cut_back(disk: Disk, folder: str, offset: int) -> int:
     kept = [base for base in bases if base < offset] or bases[:1]
     path = log_path(folder, kept[-1])
     position = _position_of(disk, path, kept[-1], offset)
+    if bases[0] > start and noted_beginning(disk, folder, names, bases[0], start) >= 0:
+        write_start(disk, folder, bases[0])  # what says so otherwise is a snapshot, which may go now
     snapshots.drop_beyond(disk, folder, offset)
     if FLUSHED_FILE in names:
         disk.unlink(f"{folder}/{FLUSHED_FILE}")

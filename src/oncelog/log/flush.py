@@ -67,7 +67,7 @@ class Flusher:
         self._health = health
         self.point_offset = point_offset  # where the newest recovery point stands; -1 where there is none
         self._moving = threading.Lock()
-        self._beginning = -1  # the offset of the last snapshot that lets the log begin there
+        self.beginning = -1  # the offset of the last snapshot that lets the log begin there
         self._noting = threading.Lock()
         self._noted_offset = flushed_offset
         self._durably_noted_offset = -1
@@ -141,7 +141,7 @@ class Flusher:
         return FlushPlan(
             flusher=self,
             folder=self.folder,
-            snapshot=Snapshot(point, self._epochs.copy(), self._producers.encode(now)),
+            snapshot=Snapshot(point, self._epochs.copy(), self._producers.encode(now), self._segments.first_offset),
             log_path=active.log_path,
             index_path=active.index.path,
             segment_bases=self._segments.bases,
@@ -151,7 +151,7 @@ class Flusher:
     def move_point(self, snapshot: Snapshot, segment_bases: list[int]) -> None:
         with self._moving:
             offset = snapshot.point.offset
-            if offset < self.point_offset or offset == self._beginning:
+            if offset < self.point_offset or offset == self.beginning:
                 return  # a later plan was faster, and compaction may have changed what this one's positions mean
             write_snapshot(self._disk, self.folder, snapshot)
             self.point_offset = offset
@@ -161,8 +161,8 @@ class Flusher:
         """That the log may begin there from now on. It is a recovery point, too, and no flush writes over it."""
         with self._moving:
             write_snapshot(self._disk, self.folder, snapshot)
-            self._beginning = snapshot.point.offset
-            self.point_offset = max(self.point_offset, self._beginning)
+            self.beginning = snapshot.point.offset
+            self.point_offset = max(self.point_offset, self.beginning)
 
     def forget_point(self) -> None:
         self.point_offset = -1

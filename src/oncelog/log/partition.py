@@ -116,7 +116,8 @@ class PartitionLog:
         self._open_epoch(Opened(max(found.latest_epoch + 1, opened.epoch), opened.owner))
         # After a kill the tail may be in memory only. With flush=every nothing below the high watermark may be lost,
         # and a duplicate of what is there is answered at once.
-        if found.started_over or (found.scanned_bytes and self.config.flush is Flush.EVERY):
+        is_unflushed = found.scanned_bytes and self.config.flush is Flush.EVERY
+        if found.started_over or found.is_partly_removed or is_unflushed:
             parts.checkpoint(self._appender.now)
         if found.read_only is not None:
             self.go_offline(found.read_only)

@@ -73,20 +73,30 @@ def gaps_below(disk: Disk, folder: str, names: Sequence[str], known: Known) -> i
     return max(known.point_offset, noted)
 
 
-def is_noted_beginning(disk: Disk, folder: str, names: Sequence[str], first_base: int, stored_start: int) -> bool:
-    """Whether something says that the segments before were removed.
+def noted_beginning(disk: Disk, folder: str, names: Sequence[str], first_base: int, stored_start: int) -> int:
+    """Up to where something says that segments were removed or about to be; -1 where that is below the first one.
 
-    Before retention removes segments, one by one, it leaves a snapshot that names the first one that stays by its
-    beginning. One of a flush may have the same offset, and names it by the end of the segment before.
+    Before retention removes segments, one by one, it leaves a snapshot that says where the log may begin from then on,
+    and every other one says where it began. Those of earlier versions do not say it. As long as the newest is one of
+    them, each that stands at the beginning of its segment counts as left by retention, though a flush may have left it.
     """
     if first_base <= stored_start:
-        return True
-    for offset in offsets_of(names, SNAPSHOT):
-        if offset >= first_base:
-            snapshot = snapshots.read_snapshot(disk, folder, offset)
-            if offset == first_base if snapshot is None else snapshot.point.base_offset == offset:
-                return True
-    return False
+        return first_base
+    newest: Snapshot | None = None
+    for offset in reversed(offsets_of(names, SNAPSHOT)):
+        if offset < first_base:
+            break
+        snapshot = snapshots.read_snapshot(disk, folder, offset)
+        newest = newest or snapshot
+        if snapshot is None or newest is None:
+            beginning = offset if offset == first_base else -1
+        elif newest.beginning < 0 and snapshot.point.base_offset == offset:
+            beginning = offset
+        else:
+            beginning = snapshot.beginning
+        if beginning >= first_base:
+            return beginning
+    return -1
 
 
 @dataclass(slots=True)
@@ -101,6 +111,7 @@ class Recovered:
     read_only: str | None = None  # why what had to be cut off is still there
     scanned_bytes: int = 0
     started_over: bool = False  # nothing is left, but the producers are known
+    is_partly_removed: bool = False  # retention was cut short, and its snapshot alone says so
     unflushed_segments: int = 0  # closed ones that lie behind the recovery point, wholly or in part
 
 
@@ -157,7 +168,7 @@ class Recovery:
         if snapshot is not None:
             found.point_offset = snapshot.point.offset
             found.epochs = snapshot.epochs
-        self._check_beginning(bases[0], found.log_start_offset)
+        found.is_partly_removed = self._noted_beginning(bases[0], found.log_start_offset) > bases[0]
         found.log_start_offset = max(found.log_start_offset, bases[0])
         if point is not None and point.base_offset < bases[0]:
             point = None  # retention has taken away all that was below it
@@ -184,14 +195,15 @@ class Recovery:
         found.latest_epoch = max(found.latest_epoch, found.epochs.latest)
         return found
 
-    def _check_beginning(self, first_base: int, stored_start: int) -> None:
-        noted = self._replicated or is_noted_beginning(self._disk, self._folder, self._names, first_base, stored_start)
-        if not noted:
+    def _noted_beginning(self, first_base: int, stored_start: int) -> int:
+        noted = noted_beginning(self._disk, self._folder, self._names, first_base, stored_start)
+        if noted < 0 and not self._replicated:
             raise LogStorageError(
                 f"{self._folder} lacks the segments before {first_base}, and nothing says that they were removed. "
                 f"Restore them from a copy, or put the line {first_base} into {self._folder}/{START_FILE} to go on "
                 "without them"
             )
+        return noted
 
     def _tidy(self) -> None:
         names = self._disk.listdir(self._folder)

@@ -144,4 +144,4 @@ def _snapshot_behind(log: Parts, gone: list[Segment], now: Now) -> Steps[snapsho
     offset = gone[-1].end_offset
     epochs = log.epochs.copy()
     epochs.cut_end(offset)
-    return snapshots.Snapshot(snapshots.RecoveryPoint(offset, offset, 0, 0, -1), epochs, producers)
+    return snapshots.Snapshot(snapshots.RecoveryPoint(offset, offset, 0, 0, -1), epochs, producers, offset)

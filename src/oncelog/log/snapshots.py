@@ -10,6 +10,7 @@
 
     1  the leader epochs that began below it (see `epochs`)
     2  the producer map, as it encodes itself
+    5  i64: where the log might begin, because the segments below were removed or about to be
 
 A kind below 0x8000 that is not known is passed over. One from 0x8000 on changes what the others mean: then the snapshot
 is not used, and the log is read instead. Version 1 had no sections: the two followed one another.
@@ -20,7 +21,7 @@ a power failure took; where the newest is damaged, an older one and the log tell
 
 import struct
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -35,7 +36,8 @@ _POINT = struct.Struct(">qqqqq")
 _MAGIC = b"OLSN"
 _VERSION = 2
 _SECTION = struct.Struct(">HxxI")
-_EPOCHS, _PRODUCERS = 1, 2
+_BEGINNING_AT = struct.Struct(">q")
+_EPOCHS, _PRODUCERS, _BEGINNING = 1, 2, 5
 _MUST_BE_KNOWN = 0x8000
 KEPT = 2  # besides the newest in each segment
 
@@ -52,10 +54,12 @@ class Snapshot(NamedTuple):
     point: RecoveryPoint
     epochs: LeaderEpochs
     producers: bytes
+    beginning: int = -1  # where the log might begin; -1 in those of earlier versions, which do not say
 
 
 def write_snapshot(disk: Disk, folder: str, snapshot: Snapshot) -> None:
-    sections = ((_EPOCHS, snapshot.epochs.encode()), (_PRODUCERS, snapshot.producers))
+    beginning = _BEGINNING_AT.pack(snapshot.beginning)
+    sections = ((_EPOCHS, snapshot.epochs.encode()), (_PRODUCERS, snapshot.producers), (_BEGINNING, beginning))
     parts = (part for kind, held in sections for part in (_SECTION.pack(kind, len(held)), held))
     body = b"".join((_POINT.pack(*snapshot.point), *parts))
     head = _HEAD.pack(_MAGIC, _VERSION, crc32c(body))
@@ -85,7 +89,8 @@ def read_snapshot(disk: Disk, folder: str, offset: int) -> Snapshot | None:
     held = _sections(body)
     if held is None or not {_EPOCHS, _PRODUCERS} <= held.keys():
         return None
-    return Snapshot(point, LeaderEpochs.decode(held[_EPOCHS]), held[_PRODUCERS])
+    (beginning,) = _BEGINNING_AT.unpack(held[_BEGINNING]) if _BEGINNING in held else (-1,)
+    return Snapshot(point, LeaderEpochs.decode(held[_EPOCHS]), held[_PRODUCERS], beginning)
 
 
 def _sections(body: bytes) -> dict[int, bytes] | None:
@@ -137,8 +142,8 @@ def drop_old(disk: Disk, folder: str, segment_bases: list[int]) -> None:
             disk.unlink(snapshot_path(folder, offset))
 
 
-def drop_between(disk: Disk, folder: str, first_base: int, offset: int) -> None:
+def drop_between(disk: Disk, folder: str, kept: Collection[int], offset: int) -> None:
     """Before compaction: the positions that they name within its segments are about to change."""
     for stored in stored_offsets(disk, folder):
-        if stored != first_base and stored < offset:
+        if stored not in kept and stored < offset:
             disk.unlink(snapshot_path(folder, stored))
