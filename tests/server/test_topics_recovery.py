@@ -100,6 +100,20 @@ def test_a_damaged_log_of_topics_stops_the_start(topics: Topics, tmp_path: Path)
         open_topics(tmp_path)
 
 
+def test_a_log_of_topics_that_is_gone_stops_the_start(topics: Topics, tmp_path: Path) -> None:
+    topics.create("a", 1, {}, NOW)
+    topics.close()
+    folder = tmp_path / "__oncelog_metadata-0"
+    folder.rename(tmp_path / "aside")
+    for _ in range(2):
+        with pytest.raises(DataFolderError, match="put it back, or make an empty one"):
+            open_topics(tmp_path)
+        assert not folder.exists() and (tmp_path / "a-0").exists()
+    (tmp_path / "aside").rename(folder)
+    again = open_topics(tmp_path)
+    assert [topic.name for topic in again.all()] == ["a"]
+
+
 def test_damage_to_the_log_of_topics_after_a_kill_stops_the_start_and_touches_nothing(tmp_path: Path) -> None:
     """Every change was answered, so none of it is a torn write; only what is torn behind them is cut off."""
     topics = open_topics(tmp_path)

@@ -61,8 +61,8 @@ class MetadataLog:
 
     def _damaged(self, what: str) -> DamagedMetadata:
         return DamagedMetadata(
-            f"{what}. Restore the files in {self.log.folder} from a copy, or move that folder away to start without "
-            "any topic; the folders of the topics stay as they are"
+            f"{what}. Restore the files in {self.log.folder} from a copy, or empty that folder to start without any "
+            "topic; the folders of the topics stay as they are"
         )
 
     def put(self, definition: Definition, now: Now) -> None:

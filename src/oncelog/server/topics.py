@@ -71,6 +71,11 @@ class Topics:
         self._handles = Handles(disk, _files_to_keep_open(), Pace(SMALL_SEGMENTS, SMALL_SEGMENTS_PAUSE_MS))
         self._removing = threading.Lock()
         self.checkpointer = Checkpointer(settings.oncelog_recovery_max_bytes)
+        if not self._folders.exists(METADATA_TOPIC, 0) and any(self._folders.found()):
+            raise DataFolderError(
+                f"the folder {self._folders.path(METADATA_TOPIC, 0)} is missing, which says which topics there are: "
+                "put it back, or make an empty one to start without any topic; their folders stay as they are"
+            )
         try:
             self._metadata = MetadataLog(self._open_log(METADATA_TOPIC, METADATA_ID, 0, METADATA_CONFIG, now))
         except DamagedMetadata as damage:
