@@ -156,3 +156,13 @@ def test_leased_pids_end_where_those_of_kafka_begin() -> None:
     assert [issuer.grant(now).pid for _ in range(BLOCK_PIDS)][-1] == 2**32 - 1
     kafka = KafkaPidIssuer(Sequence(2**32).reserve)
     assert [kafka.grant() for _ in range(250)] == list(range(2**32, 2**32 + 250))
+
+
+def test_pids_that_a_log_knows_are_passed_over_where_an_older_sequence_would_grant_them_again() -> None:
+    first = 2**32
+    for known in (first, first + 1, first + BLOCK_PIDS - 1, first + BLOCK_PIDS, first + 12345):
+        kafka = KafkaPidIssuer(Sequence(first).reserve, known)
+        granted = [kafka.grant() for _ in range(2 * BLOCK_PIDS + 1)]
+        assert granted[0] > known and granted == sorted(set(granted))
+    for known in (-1, first - 1, 2**63 - 1):  # what a client made up keeps nobody from new ones
+        assert KafkaPidIssuer(Sequence(first).reserve, known).grant() == first

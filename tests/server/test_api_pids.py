@@ -1,5 +1,6 @@
 """lease_pid, resume_pid, describe_leases and DescribeProducers: a producer's identity over the wire."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -203,3 +204,19 @@ def test_stock_clients_read_over_a_fence(server: Server, raw: RawConnection, top
         offsets.append(got.offset())
     consumer.close()
     assert offsets == [0, 2]
+
+
+def test_an_older_copy_of_what_says_which_pids_were_granted_grants_none_again_that_wrote(tmp_path: Path) -> None:
+    """The second producer's first batch would be taken for the first one's, and acknowledged."""
+    with Server(log_dir=str(tmp_path)) as server, RawConnection(server.bootstrap_servers) as raw:
+        topic = new_topic(raw)
+    copy = (tmp_path / "server.meta").read_bytes()
+    for _ in range(2):
+        with Server(log_dir=str(tmp_path)) as server, RawConnection(server.bootstrap_servers) as raw:
+            pid, epoch = raw.init_producer_id()
+            raw.produce(topic, 0, batch([b"one"], pid=pid, epoch=epoch, sequence=0))
+            partition = server.broker.topics.partition(topic, 0)
+            assert partition is not None
+            written = partition.log.next_offset
+        (tmp_path / "server.meta").write_bytes(copy)
+    assert written == 2

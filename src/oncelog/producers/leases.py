@@ -20,6 +20,7 @@ from oncelog.producers.sequences import GENERATIONS
 FIRST_LEASED_PID = 1
 END_OF_LEASED_PIDS = 1 << 32  # after the last one the numbers start again
 BLOCK_PIDS = 100
+MOST_PASSED_OVER = 1 << 32
 LIFETIMES_NEW = 2
 PERIODS_A_LIFETIME = 24
 MAX_PERIODS = 1024
@@ -107,16 +108,26 @@ class LeaseIssuer:
 
 
 class KafkaPidIssuer:
-    """Pids for InitProducerId, from 2^32 on. They have no lifetime; a partition forgets them by its own clock."""
+    """Pids for InitProducerId, from 2^32 on. They have no lifetime; a partition forgets them by its own clock.
 
-    def __init__(self, reserve: Reserve) -> None:
+    Every producer begins with epoch 0 and sequence 0, so what a second one of the same pid writes first would be taken
+    for what the other wrote. `known` is the highest pid that a log knows: an older copy of what says which were granted
+    may have been put back. One far above comes of no grant.
+    """
+
+    def __init__(self, reserve: Reserve, known: int = -1) -> None:
         self._reserve = reserve
+        self._known = known
         self._next_pid = 0
         self._end_pid = 0
 
     def grant(self) -> int:
         if self._next_pid == self._end_pid:
-            self._next_pid = self._reserve(BLOCK_PIDS)
+            first_pid = self._reserve(BLOCK_PIDS)
+            if first_pid <= self._known < first_pid + MOST_PASSED_OVER:
+                self._reserve(self._known - first_pid + 1)
+                first_pid = self._reserve(BLOCK_PIDS)
+            self._next_pid = first_pid
             self._end_pid = self._next_pid + BLOCK_PIDS
         pid = self._next_pid
         self._next_pid += 1

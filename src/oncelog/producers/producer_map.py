@@ -191,6 +191,11 @@ class ProducerMap:
         return [(pid, self._leased.lease_left_ms(row, now)) for pid, row in self._leased.sampled_rows(most)]
 
     @property
+    def highest_kafka_pid(self) -> int:
+        """-1 where none is known."""
+        return max((pid for pid, _ in self._kafka.rows()), default=-1)
+
+    @property
     def lease_capacity(self) -> int:
         """How many leased producers there is room for."""
         return self._leased.capacity

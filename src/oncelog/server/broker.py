@@ -36,7 +36,6 @@ class Broker:
             random=SystemRandom(),
             earlier=cluster.lease_periods(),
         )
-        self.producer_ids = KafkaPidIssuer(lambda count: cluster.reserve_pids(PidKind.KAFKA, count))
         self.flush = Flush(settings.oncelog_flush)
         self.flusher = Flusher()
         self.bodies = Bodies(settings.oncelog_records_check)
@@ -48,6 +47,8 @@ class Broker:
         self.topics = Topics(settings, disk, self._new_producers, now, stayed_up=stayed_up)
         self._ceilings.belong_to(lambda: ((log.producers, log.next_offset) for log in self.topics.logs()))
         cluster.recovered()
+        known_pid = max(log.producers.highest_kafka_pid for log in self.topics.logs())
+        self.producer_ids = KafkaPidIssuer(lambda count: cluster.reserve_pids(PidKind.KAFKA, count), known_pid)
         self.metrics = Metrics()
         self.aside, self.at_disk = Aside("aside"), Aside("disk")
         self.turns = Turns(lambda: self.clock.now().monotonic_ms, self.at_disk.threads)
