@@ -98,6 +98,10 @@ class Topics:
     def all(self) -> list[Topic]:
         return list(self._by_name.values())
 
+    def is_stray(self, name: str) -> bool:
+        """Whether it has a folder, but nothing says that there is or was such a topic."""
+        return name not in self._metadata.definitions and self._folders.exists(name, 0)
+
     def partition(self, name: str, index: int) -> Partition | None:
         topic = self._by_name.get(name)
         return topic.partitions[index] if topic is not None and 0 <= index < len(topic.partitions) else None

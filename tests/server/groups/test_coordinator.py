@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+from copy import deepcopy
 from importlib import import_module
 from random import Random
 from types import SimpleNamespace
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from oncelog.log.disk import read_whole
 from oncelog.log.steps import at_once
 from oncelog.server.api import apis
 from oncelog.server.call import Call
@@ -26,6 +28,7 @@ from oncelog.server.groups.store import GroupStore
 from oncelog.server.memory import Memory
 from oncelog.server.names import OFFSETS_TOPIC
 from tests.log.memory_disk import MemoryDisk
+from tests.log.support import put
 from tests.server.groups.support import SESSION_MS, House, join_request, joined
 
 DAY_MS = 24 * 60 * 60 * 1000
@@ -315,6 +318,40 @@ async def test_a_crash_between_deleting_a_topic_and_its_offsets_is_put_right_at_
     house.make_topic("t")
     house = house.after_restart()
     assert house.offset("g", "t") is None
+
+
+async def test_of_a_topic_that_an_older_log_of_topics_does_not_know_the_offsets_stay() -> None:
+    """Its folder is left alone, and the newer log of topics may be put back."""
+
+    def stopped(house: House) -> MemoryDisk:
+        house.after_restart()
+        return deepcopy(disk)
+
+    def put_back(source: MemoryDisk) -> None:
+        for name in disk.listdir(folder):
+            disk.unlink(f"{folder}/{name}")
+        for name in source.listdir(folder):
+            disk.open(f"{folder}/{name}", create=True).pwritev([read_whole(source, f"{folder}/{name}")], 0)
+
+    disk, folder = MemoryDisk(), "/data/__oncelog_metadata-0"
+    house = House(disk=disk)
+    house.make_topic("s")
+    house.commit("g", "s", 1)
+    older = stopped(house)
+    house = House(disk=disk)
+    house.make_topic("t")
+    house.commit("g", "t", 5)
+    partition = house.topics.partition("t", 0)
+    assert partition is not None
+    put(partition.log, b"value")
+    newer = stopped(house)
+    put_back(older)
+    house = House(disk=disk)
+    assert house.topics.get("t") is None
+    house.timers.advance(LOOK_MS)
+    stopped(house)
+    put_back(newer)
+    assert House(disk=disk).offset("g", "t") == 5
 
 
 def refuse_one_group(monkeypatch: pytest.MonkeyPatch, refused: str) -> None:

@@ -388,9 +388,10 @@ class GroupCoordinator:
             self._alarms.set(group_id, None)
 
     def _forget_missing_topics(self, now: Now) -> Pauses:
-        """A crash may have come between the end of a topic and that of its offsets."""
+        """A crash may have come between the end of a topic and that of its offsets. Where its records are still there,
+        it was not deleted: what knows of it may be put back."""
         for name in self._store.offsets.topics():
-            if self._topics.get(name) is None:
+            if self._topics.get(name) is None and not self._topics.is_stray(name):
                 # As they are now: another topic of that name may be there before this ends.
                 yield from self._forget(list(self._committed_for(name)), now)
             yield
