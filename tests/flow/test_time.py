@@ -1,7 +1,12 @@
 """Marks, watermarks, timers and windows: what is due comes in its order, and what does not fit is undone."""
 
+import random
+import tracemalloc
+from bisect import insort
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from math import inf
+from typing import Any
 
 import pytest
 
@@ -12,6 +17,7 @@ from oncelog.flow.messages import EMPTY, Records, Stepped, Unworkable
 from oncelog.flow.planning import Source, plan_of
 from oncelog.flow.running import PartWork
 from oncelog.flow.stepping import MOST_TIMERS, TimedStates
+from oncelog.flow.timers import Timers
 
 
 @dataclass(frozen=True)
@@ -144,6 +150,50 @@ def test_a_timer_that_would_fire_for_ever_is_refused() -> None:
         working(flow, Kept()).run(0, records(("anna", 5, 0), ("anna", 5, 99)), 100)
 
 
+@pytest.mark.parametrize("time_ms", [30.0, 1.5, 1 << 63, -(1 << 63) - 1, "30"])
+def test_a_timer_that_could_not_be_read_back_is_refused_when_it_is_set(time_ms: Any) -> None:
+    def wait(owed: Owed, _: Amount, at: Context[str]) -> tuple[Owed | None, list[Owed]]:
+        at.timer(time_ms)
+        return owed, []
+
+    flow = Flow("f", version="1")
+    flow.read(amounts).step("owed", Owed, wait, on_timer=remind).write(overdue)
+    with pytest.raises(Unworkable, match=r"offset 0 of amounts: ValueError: a timer for .* a whole number of millise"):
+        working(flow, Kept()).run(0, records(("anna", 5, 0)), 100)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_timers_come_in_their_order_however_many_were_set_before(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("oncelog.flow.timers.RUN", 8)
+    chance, timers, stand = random.Random(seed), Timers(), list[tuple[int, bytes]]()
+    for _ in range(3_000):
+        assert (timers.first, timers.first_ms) == ((stand[0], stand[0][0]) if stand else (None, inf))
+        if stand and chance.random() < 0.49:
+            assert timers.pop() == stand.pop(0)
+        else:
+            timer = chance.choice((chance.randrange(-50, 50), chance.randrange(1 << 40))), chance.randbytes(2)
+            timers.push(*timer)
+            insort(stand, timer)
+    assert [timers.pop() for _ in stand] == stand
+    assert timers.first is None
+
+
+def test_few_timers_that_are_left_keep_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many sets of timers nearly all fire, and a hundredth of each waits for years."""
+    monkeypatch.setattr("oncelog.flow.timers.RUN", 512)
+    timers, key = Timers(), b"a key of some bytes, as they are"
+    tracemalloc.start()
+    try:
+        for hour in range(10):
+            for at in range(1_000):
+                timers.push(hour * 1_000 + at if at % 100 else 1 << 50, key)
+            while timers.first_ms < 1 << 50:
+                timers.pop()
+        assert tracemalloc.get_traced_memory()[0] < 100_000
+    finally:
+        tracemalloc.stop()
+
+
 def summing(**more: int) -> Flow:
     flow = Flow("f", version="1")
     by_window = flow.read(amounts, wait_ms=5).window(
@@ -231,4 +281,5 @@ def test_timers_beyond_the_bound_are_refused_at_the_first_of_them() -> None:
     states = TimedStates("owed", json_of(Owed))
     with pytest.raises(ValueError, match=f"more than {MOST_TIMERS} timers"):
         states.add(b"anna", list(range(3 * MOST_TIMERS)), ())
-    assert len(states.due) == MOST_TIMERS + 1
+    assert [states.due.pop() for _ in range(MOST_TIMERS + 1)][-1] == (MOST_TIMERS, b"anna")
+    assert states.due.first is None

@@ -337,8 +337,9 @@ class PartWork(Work):
             mark_ms = row[3] - branch.wait_ms
             if mark_ms > self.marks[input] and _tells_time(branch):
                 self.mark(input, mark_ms)
-            if any(states.due and states.due[0][0] <= self.watermark_ms for states in self._timed):
-                fired += self._fire(most - fired)
+            for states in self._timed:
+                if states.due.first_ms <= self.watermark_ms:
+                    fired += self._fire(most - fired)
 
     def _fire(self, most: int) -> int:
         for fired in range(most):

@@ -1,19 +1,19 @@
 """The states of one step, by the bytes of their keys: as objects while a life lasts, as bytes where they are kept; and
 the timers of those keys, where the step has some.
 
-Timers are kept with the state of their key, so they go with it. Which is due next is known from a heap, that is made
-when a life begins. A run of records can be undone until the next one begins.
+Timers are kept with the state of their key, so they go with it. Which is due next is known beside, from when a life
+begins. A run of records can be undone until the next one begins.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
 from oncelog.flow.codecs import Codec, class_of, foreign_fields
 from oncelog.flow.messages import Unworkable
+from oncelog.flow.timers import Timer, Timers, check_time
 
 S = TypeVar("S")
 S2 = TypeVar("S2")
@@ -146,28 +146,31 @@ class TimedStates(StepStates):
 
     def __init__(self, name: str, codec: Codec[Any], trail: Trail | None = None, old: Old | None = None) -> None:
         super().__init__(name, codec, trail, old)
-        self.due: list[tuple[int, bytes]] = []  # a heap. Some of them may be gone meanwhile
+        self.due = Timers()  # some of them may be gone meanwhile
         self.fire: Fire = lambda key, time_ms: None
-        self._taken: list[tuple[int, bytes]] = []  # in this run
+        self._taken: list[Timer] = []  # in this run
 
     def begin(self, committed: Mapping[bytes, bytes]) -> None:
         super().begin(committed)
         prefixes = [self.prefix] if self.old is None else [self.prefix, self.old.prefix]
-        self.due = [
-            (time_ms, key[len(prefix) :])
-            for key, stored in committed.items()
-            for prefix in prefixes
-            if key.startswith(prefix)
-            for time_ms in _decode_times(stored.partition(b"\n")[0])
-        ]
-        heapify(self.due)
+        self.due = Timers()
+        for key, stored in committed.items():
+            for prefix in prefixes:
+                if key.startswith(prefix):
+                    for time_ms in _decode_times(stored.partition(b"\n")[0]):
+                        self.due.push(time_ms, key[len(prefix) :])
 
     def begin_run(self) -> None:
         super().begin_run()
         self._taken.clear()
 
     def get(self, key: bytes) -> Timed | None:
-        found: Timed | None = self.objects[key] if key in self.objects else self.load(key)
+        if key in self.objects:
+            known: Timed | None = self.objects[key]
+            return known
+        found: Timed | None = self.load(key)
+        if found is not None:
+            self.objects[key] = found
         return found
 
     def put(self, key: bytes, before: Timed | None, state: Any, timers: tuple[int, ...]) -> None:
@@ -178,25 +181,26 @@ class TimedStates(StepStates):
         """The timers of a key with these, too."""
         for time_ms in times:
             if time_ms not in known:
+                check_time(time_ms)
                 known = (*known, time_ms)
-                heappush(self.due, (time_ms, key))
+                self.due.push(time_ms, key)
             if len(known) > MOST_TIMERS:
                 raise ValueError(f"a key has more than {MOST_TIMERS} timers. Set one, and the next one when it fires")
         return known
 
-    def next(self) -> tuple[int, bytes] | None:
+    def next(self) -> Timer | None:
         """The first that still stands."""
-        while self.due:
-            time_ms, key = self.due[0]
+        while (first := self.due.first) is not None:
+            time_ms, key = first
             stands = self.get(key)
             if stands is not None and time_ms in stands[1]:
-                return self.due[0]
-            self._taken.append(heappop(self.due))
+                return first
+            self._taken.append(self.due.pop())
         return None
 
-    def take(self) -> tuple[int, bytes]:
+    def take(self) -> Timer:
         """The first one, that `next` has shown: it does not stand any more."""
-        time_ms, key = heappop(self.due)
+        time_ms, key = self.due.pop()
         self._taken.append((time_ms, key))
         stands = self.get(key)
         assert stands is not None
@@ -207,7 +211,7 @@ class TimedStates(StepStates):
     def undo(self) -> None:
         super().undo()
         for each in self._taken:
-            heappush(self.due, each)
+            self.due.push(*each)
         self._taken.clear()
 
     @property
