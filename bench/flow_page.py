@@ -15,7 +15,7 @@ from bench.table import number
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE = DOCS / "benchmarks-flows.md"
 SERVERS = {"kafka": "Apache Kafka 4.3.0 (-Xmx1g)", "oncelog": "`oncelog serve`"}
-GROWN = ("records", "keys", "cells", "partitions")
+GROWN = {"records": 1.1, "keys": 10, "cells": 10, "partitions": 10}  # and what is no more than in proportion
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,7 @@ class Line:
     below: float | None = None  # ours itself
     above: float | None = None
     of: str = OURS
+    by: str = ""  # another figure of the row, by which this one is divided for its goal
 
 
 LINES = (
@@ -56,7 +57,11 @@ LINES = (
     Line("the same: bytes of memory a key", "timers", "bytes_a_key"),
     Line("a hundred cells in a process: records/s", "cells", "records_per_s"),
     Line("the same: memory, MB", "cells", "peak_mb"),
-    *(Line(f"{what} times ten: processor s a million", "growth", what) for what in ("usual", *GROWN)),
+    Line("a million records, 10,000 keys, two cells, two partitions: processor s a million", "growth", "usual"),
+    *(
+        Line(f"the same with ten times the {what}", "growth", what, below=most, by="usual")
+        for what, most in GROWN.items()
+    ),
 )
 COLUMNS = (OURS, OURS_SHARED, OURS_SPARK, STREAMS, QUIX, QUIX_FAST, BYTEWAX, SPARK)
 
@@ -76,11 +81,14 @@ def goal_of(line: Line, found: Found) -> tuple[str, str]:
             reached = ratio(line, found, kind)
             met = None if reached is None else reached >= bound if sign == "≥" else reached <= bound
             goals.append((f"{sign} {bound:.3g}x {kind}", met))
-    own = of(found, line.row, line.of, line.figure)
+    own, unit = of(found, line.row, line.of, line.figure), ""
+    if line.by:
+        own = [each / by for each, by in zip(own, of(found, line.row, line.of, line.by), strict=True)]
+        unit = f"x {line.by}"
     if line.below is not None:
-        goals.append((f"≤ {line.below:g}", median(own) <= line.below if own else None))
+        goals.append((f"≤ {line.below:g}{unit}", median(own) <= line.below if own else None))
     if line.above is not None:
-        goals.append((f"≥ {line.above:g}", median(own) >= line.above if own else None))
+        goals.append((f"≥ {line.above:g}{unit}", median(own) >= line.above if own else None))
     words = ["–" if met is None else "yes" if met else "**no**" for _, met in goals]
     return ", ".join(goal for goal, _ in goals), ", ".join(words)
 
@@ -144,6 +152,8 @@ def write_page(kept: list[tuple[dict[str, Any], Found]]) -> None:
             whole |= rest
             if rest:
                 sections.insert(0, section(about, rest))
-        write_between(PAGE, mark(server), mark(server, end=True), "\n\n".join(sections))
         if (svg := growth(whole)) is not None:
-            (DOCS / f"benchmarks-flows-growth-{server}.svg").write_text(svg)
+            picture = DOCS / f"benchmarks-flows-growth-{server}.svg"
+            picture.write_text(svg)
+            sections.append(f"![How the cost of a record grows]({picture.name})")
+        write_between(PAGE, mark(server), mark(server, end=True), "\n\n".join(sections))

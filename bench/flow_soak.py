@@ -7,16 +7,19 @@ these. Most lives are killed with `kill -9` behind a random part of the
 output, some before they have begun. Now and then a life is stopped (SIGSTOP) while another has the flow, and goes on
 behind its back; and the server is killed, where it is ours. In the end each count must stand in the output once, each
 user's in their order, each timer must have fired once and told what is right, and the state in the journals must be
-what the input comes to.
+what the input comes to. Where that is not so, the folder with the server's data and all that was said is kept.
 """
 
 import json
+import os
 import random
+import shutil
 import signal
 import sys
 import tempfile
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +110,18 @@ def state(servers: str, journal: str) -> dict[int, tuple[list[int], Any]]:
     return found
 
 
+@contextmanager
+def kept_where_it_fails(place: Path) -> Iterator[None]:
+    """Before its topics are deleted."""
+    try:
+        yield
+    except Exception:
+        kept = place.with_name(f"{place.name}-kept")
+        print(f"kept in {kept}")
+        shutil.copytree(place, kept, copy_function=os.link)
+        raise
+
+
 @click.command(help=__doc__, context_settings={"max_content_width": 120})
 @click.option("--server", type=click.Choice(["kafka", "oncelog"]), default="oncelog")
 @click.option("--records", default=10_000_000)
@@ -127,6 +142,7 @@ def main(server: str, records: int, kills: int, minutes: float, seed: int, folde
         source = field.create("views", PARTITIONS)
         send(world.servers, source, pages, users, times_ms)
         work = stack.enter_context(field.work("regroup_timed", source))
+        stack.enter_context(kept_where_it_fails(place))
         outputs = stack.enter_context(field.outputs(work, keeps=True))
         life, orphan = Contestant(OURS, work, place), Contestant(OURS, work, place)
         stack.callback(life.end)
@@ -184,7 +200,8 @@ def main(server: str, records: int, kills: int, minutes: float, seed: int, folde
             f"{len(told):,} timers of {len(whose):,} told, wrong for {mistold} users; "
             f"state differs for {differs} of {len(wanted)} users"
         )
-        sys.exit(1 if found.twice or found.missing or found.wrong or unordered or mistold or differs else 0)
+        if found.twice or found.missing or found.wrong or unordered or mistold or differs:
+            raise click.ClickException("what came out is not what went in")
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ def count(seen: int, _: bytes, at: Context[bytes]) -> tuple[int, list[int]]:
 def count_or_wait(seen: int, value: bytes, at: Context[bytes]) -> tuple[int, list[int]]:
     if value[:8] == b"00000000":
         at.timer(at.time_ms + DAY_MS)
-        return seen, []
+        return seen, [seen]
     return seen + 1, [seen + 1]
 
 

@@ -30,6 +30,14 @@ def test_a_goal_is_met_by_the_median_of_the_ratios_within_a_round() -> None:
     assert goal_of(line, found) == ("≥ 2x streams", "**no**")
 
 
+def test_what_grows_in_proportion_is_held_against_what_it_was_in_the_same_round() -> None:
+    line = Line("cost", "growth", "records", below=1.1, by="usual")
+    found = {"growth": {OURS: {"usual": [2.0, 4.0, 2.0], "records": [2.1, 4.2, 9.0]}}}
+    assert goal_of(line, found) == ("≤ 1.1x usual", "yes")
+    found["growth"][OURS]["usual"][1] = 2.0
+    assert goal_of(line, found) == ("≤ 1.1x usual", "**no**")
+
+
 def test_an_audit_counts_what_is_twice_missing_and_wrong() -> None:
     keys = np.array([3, 7, 3, 3])
 
