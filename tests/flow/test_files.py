@@ -11,6 +11,8 @@ from oncelog.flow import Dead, Flow, Stopped, Topic, json_of, one_of, raw, text
 from oncelog.flow.filing import Shape
 from oncelog.flow.messages import Records
 from oncelog.flow.running import PartWork
+from oncelog.records.build import build_batch
+from oncelog.records.columns import decode
 
 HOUR_MS = 3_600_000
 BEGIN_MS = 495_000 * HOUR_MS  # 2026-06-21T00
@@ -134,6 +136,26 @@ def test_records_as_they_come_have_the_columns_that_spark_gives_them() -> None:
     times = [datetime(2026, 6, 21, tzinfo=UTC)] * 2
     expected = {"value": [None, b"v"], "key": [b"k", None], "partition": [2, 2], "offset": [4, 5], "timestamp": times}
     assert found.rows.to_pydict() == expected
+
+
+def test_columns_give_the_same_rows_as_lists() -> None:
+    flow = Flow("f", version="1")
+    flow.read(Topic("plain", raw, raw)).files("/place")
+    cells = [(b"k", b"first"), (None, b"second"), (b"k", None), (b"", b"hour after")]
+    times = [BEGIN_MS, BEGIN_MS + 1, BEGIN_MS, BEGIN_MS + HOUR_MS]
+    columns = decode(build_batch([(*each, (), at_ms) for each, at_ms in zip(cells, times, strict=True)]))
+    found = []
+    assert columns.offset is not None and columns.timestamp_ms is not None
+    assert columns.key is not None and columns.value is not None
+    keys, values = zip(*cells[1:], strict=True)
+    for records in (
+        Records(range(1, 4), keys, values, times[1:]),
+        Records(columns.offset[1:].data, columns.key[1:], columns.value[1:], columns.timestamp_ms[1:].data),
+    ):
+        work = PartWork(flow.parts[0], 2)
+        work.begin({}, [-1])
+        found.append([(each.folder, each.rows.to_pydict()) for each in work.run(0, records, 10).files])
+    assert found[0] == found[1] and len(found[0]) == 2
 
 
 def first_amount(order: Order) -> int:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncelog.records.arrow import HEADERS, SCHEMA, bytes_column, headers_column, timestamps, to_arrow
+from oncelog.records.arrow import HEADERS, SCHEMA, binary_array, bytes_column, headers_column, timestamps, to_arrow
 from oncelog.records.build import NewRecord, build_batch
 from oncelog.records.columns import decode, encode
 from oncelog.records.header import stamp_append_time
@@ -47,6 +47,15 @@ def test_rows_go_to_arrow_and_back(records: list[NewRecord], head: int, tail: in
     part = batch.slice(head, max(0, len(rows) - head - tail))
     kept = records[head : max(head, len(rows) - tail)]
     assert from_arrow(part) == (bytes(build_batch(kept)) if kept else b"")
+
+
+@given(new_records, st.integers(0, 10), st.integers(0, 10))
+def test_a_part_of_a_column_has_its_rows(records: list[NewRecord], first: int, end: int) -> None:
+    column = decode(build_batch(records)).key
+    assert column is not None
+    part = column[first:end]
+    assert part.data is column.data
+    assert list(part) == binary_array(part).to_pylist() == column.to_list()[first:end]
 
 
 def test_no_byte_is_copied_on_the_way_to_arrow() -> None:

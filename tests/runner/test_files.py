@@ -117,6 +117,24 @@ def test_the_same_rows_are_the_same_bytes_in_whatever_pieces_they_came(tmp_path:
     assert footer.num_rows == 200_000 and footer.num_row_groups == 2
 
 
+def test_offsets_have_no_dictionary_and_what_repeats_has_one(tmp_path: Path) -> None:
+    """Inner columns too."""
+    count = 1_000
+    orders = [[{"customer": "anna"}]] * count
+    rows = pa.RecordBatch.from_pydict({"orders": orders, "kafka_key": ["k"] * count, "kafka_offset": range(count)})
+    place = FilePlace(str(tmp_path))
+    writer = FileWriter(place, "s-0", lambda: 0)
+    writer.write("hour=1/a.parquet", rows)
+    writer.finish({}, 1)
+    group = pq.read_metadata(tmp_path / "hour=1/a.parquet").row_group(0)
+    columns = [group.column(index) for index in range(group.num_columns)]
+    assert {column.path_in_schema: column.has_dictionary_page for column in columns} == {
+        "orders.list.element.customer": True,
+        "kafka_key": True,
+        "kafka_offset": False,
+    }
+
+
 def test_who_comes_second_finds_the_same_or_is_stopped(tmp_path: Path) -> None:
     place = FilePlace(str(tmp_path))
     name = "hour=1/s-0-0-3.parquet"

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec import inspect
 
-from oncelog.flow.codecs import info_of, raw, text
+from oncelog.flow.codecs import info_of, text
 from oncelog.flow.holding import HOUR_MS
 from oncelog.flow.messages import HourRows, Records, Unworkable
 from oncelog.flow.scope import Scope
@@ -19,6 +19,9 @@ from oncelog.flow.stepping import Trail
 try:
     import numpy as np
     import pyarrow as pa
+
+    from oncelog.records.arrow import binary_array
+    from oncelog.records.column_types import BytesColumn
 except ImportError as missing:
     raise ImportError(f"files need {missing.name}, which is not installed: pip install 'oncelog[columns]'") from missing
 
@@ -62,7 +65,6 @@ class Shape:
     def __init__(self, kind: Any, key: str) -> None:
         """`key`: the name of the codec of the keys."""
         found = info_of(kind)
-        self.is_bytes = kind is bytes and key == raw.name
         self._fields: list[tuple[str, str, Column]] = []
         if isinstance(found, inspect.DataclassType | inspect.StructType):
             self._fields = [
@@ -97,7 +99,7 @@ class Shape:
                 for name, _, column in self._fields
             ]
         place = [
-            pa.array(keys, pa.binary()).cast(self._key_type),
+            Column(pa.binary()).array(keys).cast(self._key_type),
             pa.array(np.full(len(offsets), partition, np.int32)),
             pa.array(np.asarray(offsets, np.int64)),
             pa.array(np.asarray(times, np.int64)).cast(TIME_TYPE),
@@ -108,12 +110,8 @@ class Shape:
 class Rows:
     """What a run of records gives, and the files it belongs to."""
 
-    def __init__(
-        self, shape: Shape, partition: int, scope: Scope, trail: Trail | None = None, *, is_plain: bool
-    ) -> None:
-        """`is_plain`: no operation stands before, and records are taken as they come, if they are bytes."""
+    def __init__(self, shape: Shape, partition: int, scope: Scope, trail: Trail | None = None) -> None:
         self._shape = shape
-        self.is_plain = is_plain and shape.is_bytes
         self._partition = partition
         self._scope = scope
         self._trail = trail
@@ -138,15 +136,9 @@ class Rows:
         for column in (self._keys, self._values, self._offsets, self._times):
             column.pop()
 
-    def add(self, records: Records) -> None:
-        """As they are."""
-        self._keys += records.keys
-        self._values += records.values
-        self._offsets += records.offsets
-        self._times += records.times
-
-    def take(self, over_ms: int) -> list[HourRows]:
-        keys, values, offsets, times = self._keys, self._values, self._offsets, self._times
+    def take(self, over_ms: int, records: Records | None = None) -> list[HourRows]:
+        """`records`: as they are, and nothing that was pushed."""
+        offsets, keys, values, times, _ = records or Records(self._offsets, self._keys, self._values, self._times)
         if not offsets:
             return []
         self._begin()
@@ -165,6 +157,8 @@ class Column(NamedTuple):
     simple: Callable[[Any], Any] | None = None  # what makes of a cell what pyarrow takes
 
     def array(self, cells: Sequence[Any]) -> Any:
+        if isinstance(cells, BytesColumn):
+            return binary_array(cells)
         simple = self.simple
         return pa.array(cells if simple is None else [simple(each) for each in cells], self.type)
 

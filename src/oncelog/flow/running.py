@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from oncelog.flow.codecs import Codec, check_class, check_classes, class_of
+from oncelog.flow.codecs import Codec, check_class, check_classes, class_of, raw
 from oncelog.flow.formats import ERROR, SOURCE, STAGE, TIME
 from oncelog.flow.messages import EMPTY, HourRows, Outputs, Records, Row, Stepped, Unworkable, Work
 from oncelog.flow.program import Branch, FileSink, Node, Part, Sink
@@ -174,6 +174,7 @@ class PartWork(Work):
         self._taken = 0  # of the records, where there are timers
         self._routes: dict[tuple[str, bool], Route] = {}
         self._rows = None if part.files is None else rows_of(part.files, part.branches[0], cell, self, self.trail)
+        self._takes_columns = takes_columns(part)
         shared = self._behind(part.root) if self._rows is None else self._rows.push
         self._inputs = [self._input(branch, cell, shared) for branch in part.inputs]
 
@@ -217,17 +218,16 @@ class PartWork(Work):
         outputs = {place: each for route in routes if not route.is_held for place, each in route.outputs()}
         held = [each for route in routes if route.is_held for each in route.outputs()]
         held += [(letters.place, letters.outputs()) for letters in self._dead.values() if letters.rows]
-        files = () if self._rows is None else self._take_rows(self._rows)
+        files = () if self._rows is None else self._take_rows(self._rows, records)
         return Stepped(changes, outputs, taken, held, files)
 
-    def _take_rows(self, rows: "Rows") -> list[HourRows]:
-        found = rows.take(self.planned_at_ms)
+    def _take_rows(self, rows: "Rows", records: Records) -> list[HourRows]:
+        found = rows.take(self.planned_at_ms, records if self._takes_columns else None)
         self.late += sum(len(each.rows) for each in found if each.is_late)
         return found
 
     def _run(self, input: int, records: Records, rows: Iterator[Row]) -> None:
-        if self._rows is not None and self._rows.is_plain:
-            self._rows.add(records)
+        if self._takes_columns:
             return
         branch, self._source, push = self._inputs[input]
         decode_key, decode_value = branch.source.key.decode, branch.source.value.decode
@@ -457,10 +457,17 @@ class PartWork(Work):
         return push
 
 
+def takes_columns(part: Part) -> bool:
+    """Files of records as they come."""
+    source, operations, *_ = part.branches[0]
+    is_raw = source.key.name == source.value.name == raw.name
+    return part.files is not None and part.files.kind is bytes and is_raw and not operations
+
+
 def rows_of(sink: FileSink, branch: Branch, cell: int, scope: Scope, trail: Trail | None) -> "Rows":
     from oncelog.flow.filing import Rows, Shape
 
-    return Rows(Shape(sink.kind, branch.source.key.name), cell, scope, trail, is_plain=not branch.operations)
+    return Rows(Shape(sink.kind, branch.source.key.name), cell, scope, trail)
 
 
 def _tells_time(branch: Branch) -> bool:

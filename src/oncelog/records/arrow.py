@@ -26,9 +26,9 @@ def to_arrow(columns: Columns) -> pa.RecordBatch:
     together stay below 2 GiB."""
     arrays: dict[str, Any] = {}
     if columns.key is not None:
-        arrays["key"] = _binary(columns.key)
+        arrays["key"] = binary_array(columns.key)
     if columns.value is not None:
-        arrays["value"] = _binary(columns.value)
+        arrays["value"] = binary_array(columns.value)
     if columns.headers is not None:
         arrays["headers"] = _headers(columns.headers)
     if columns.offset is not None:
@@ -48,7 +48,7 @@ def _bits(valid: Bools | None) -> pa.Buffer | None:
     return None if valid is None else _buffer(np.packbits(valid, bitorder="little"))
 
 
-def _binary(column: BytesColumn, arrow_type: Any = None) -> pa.Array:
+def binary_array(column: BytesColumn, arrow_type: Any = None) -> pa.Array:
     """Over the column's own memory. 64-bit ends make the `large` type."""
     if arrow_type is None:
         arrow_type = pa.binary() if column.ends.dtype == np.int32 else pa.large_binary()
@@ -59,7 +59,7 @@ def _binary(column: BytesColumn, arrow_type: Any = None) -> pa.Array:
 
 def _headers(headers: HeadersColumn) -> pa.Array:
     pairs = pa.StructArray.from_arrays(
-        [_names(headers.names), _binary(headers.values)],
+        [_names(headers.names), binary_array(headers.values)],
         fields=[HEADERS.value_type.field(0), HEADERS.value_type.field(1)],
     )
     return pa.Array.from_buffers(HEADERS, len(headers), [None, _buffer(headers.ends)], children=[pairs])
@@ -67,7 +67,7 @@ def _headers(headers: HeadersColumn) -> pa.Array:
 
 def _names(names: BytesColumn) -> pa.Array:
     """Header names as text. Nothing makes a producer send UTF-8: what is none is replaced, as Java does."""
-    text = _binary(names, pa.string())
+    text = binary_array(names, pa.string())
     try:
         text.validate(full=True)
     except pa.ArrowInvalid:

@@ -1,7 +1,8 @@
 """Rows as columns: arrays of numbers, and of bytes with the places where each row's end."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,7 @@ def read_only(array: NDArray[Any]) -> NDArray[Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class BytesColumn:
+class BytesColumn(Sequence[bytes | None]):
     """Row i is `data[ends[i] : ends[i + 1]]`, or null where `valid` says so; no `valid` means no nulls."""
 
     ends: Int32s | Int64s
@@ -36,7 +37,16 @@ class BytesColumn:
     def __len__(self) -> int:
         return len(self.ends) - 1
 
-    def __getitem__(self, row: int) -> bytes | None:
+    @overload
+    def __getitem__(self, row: int) -> bytes | None: ...
+    @overload
+    def __getitem__(self, row: slice) -> "BytesColumn": ...
+    def __getitem__(self, row: int | slice) -> "bytes | BytesColumn | None":
+        if isinstance(row, slice):  # over the same memory
+            first, end, _ = row.indices(len(self))
+            end = max(first, end)
+            valid = None if self.valid is None else self.valid[first:end]
+            return BytesColumn(self.ends[first : end + 1], self.data, valid)
         if self.valid is not None and not self.valid[row]:
             return None
         return bytes(self.data[self.ends[row] : self.ends[row + 1]])

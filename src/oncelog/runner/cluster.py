@@ -174,6 +174,7 @@ class Cluster:
         *,
         keeps_telling: bool = False,
         has_headers: bool = False,
+        as_columns: bool = False,
     ) -> Input:
         """What two stages read is fetched twice, over connections of their own."""
         free = next((inputs for inputs in self._inputs if partition not in inputs), None)
@@ -181,5 +182,12 @@ class Cluster:
             free = Inputs(self.reading, self.brokers, self._wake, f"flow {len(self._inputs)}", TIME)
             self._inputs.append(free)
         return free.begin(
-            partition, offset, arrived, failed, stop_at, keeps_telling=keeps_telling, has_headers=has_headers
+            partition,
+            offset,
+            arrived,
+            failed,
+            stop_at,
+            keeps_telling=keeps_telling,
+            has_headers=has_headers,
+            as_columns=as_columns,
         )

@@ -35,6 +35,7 @@ from oncelog.flow.messages import (
     WriteRows,
 )
 from oncelog.flow.program import Part
+from oncelog.flow.running import takes_columns
 from oncelog.flow.states import State
 from oncelog.records.build import build_batch
 from oncelog.runner.cluster import Cluster, journal_batches
@@ -455,6 +456,7 @@ class Life:
             self._ends[index],
             has_headers=self._part.inputs[index].has_headers,
             keeps_telling=self._asks_for_time and not self._stage.inputs[index].is_derived,
+            as_columns=takes_columns(self._part),
         )
         return found
 

@@ -1,6 +1,7 @@
 """An input hands out what is there in one piece, however small the batches are, and passes nothing over."""
 
 import os
+from operator import attrgetter
 from threading import Event
 from types import SimpleNamespace
 from typing import Any
@@ -48,8 +49,11 @@ def chunk_of(*offsets: int, is_damaged_at: int | None = None) -> Chunk:
     return Chunk(cursor, 0, offsets[0], -1, offsets[-1] + 1, len(offsets), batches, [])
 
 
-def input_of(how: Any, *chunks: Chunk) -> Input:
-    found = Input(how, ("t", 0), 0, None, lambda: None, lambda error: None, keeps_telling=False, has_headers=False)
+COLUMNS = tuple(attrgetter(name) for name in ("offsets", "keys", "values", "times"))
+
+
+def input_of(how: Any, *chunks: Chunk, as_columns: bool = False) -> Input:
+    found = Input(how, ("t", 0), 0, None, lambda: None, lambda error: None, False, False, as_columns)
     found.chunks.extend(chunks)
     return found
 
@@ -88,6 +92,20 @@ def test_the_first_records_do_not_wait_for_the_compiled_loops_which_are_loaded_b
     monkeypatch.setattr(inputs, "records_from", None)  # nothing is read without them any more
     again = input_of(how, chunk_of(*many)).take(FEW_RECORDS)
     assert again is not None and (again.keys, again.values) == (list(first.keys), list(first.values))
+
+
+def test_who_asks_for_columns_gets_the_same_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    many = range(FEW_RECORDS + 1)
+    lists = input_of(Fetched(), chunk_of(*many)).take(len(many))
+    monkeypatch.setattr(inputs, "DECODING_LOOPS", SimpleNamespace(found="there"))
+    monkeypatch.setattr(inputs, "cells_of", None)  # nothing is cut into cells
+    reading = input_of(Fetched(), chunk_of(*many), as_columns=True)
+    pieces = [piece for piece in (reading.take(200), reading.take(200)) if piece is not None]
+    assert lists is not None and [len(piece.keys) for piece in pieces] == [200, len(many) - 200]
+    joined = [[cell for piece in pieces for cell in column(piece)] for column in COLUMNS]
+    assert joined == [list(column(lists)) for column in COLUMNS]
+    assert pieces[-1].next_offset == lists.next_offset
+    assert all(isinstance(piece.offsets[-1], int) for piece in pieces)
 
 
 def test_large_chunks_wait_while_the_loops_are_loaded_and_small_ones_do_not(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,12 +9,12 @@ ZERO = ord("0")
 MOST_DIGITS = 18  # they fit 64 bits
 
 
-def header_times(columns: Columns, first: int, last: int, name: bytes) -> list[int]:
+def header_times(columns: Columns, first: int, last: int, name: bytes) -> Int64s:
     """Of each row what the header says; where there is none, the record's own time."""
     heads = columns.headers
     assert heads is not None and columns.timestamp_ms is not None
     begin, end = int(heads.ends[first]), int(heads.ends[last])
-    own: list[int] = columns.timestamp_ms[first:last].tolist()
+    own = columns.timestamp_ms[first:last]
     if begin == end:
         return own
     each, rest = divmod(end - begin, last - first)
@@ -24,9 +24,9 @@ def header_times(columns: Columns, first: int, last: int, name: bytes) -> list[i
             if _are_all(heads.names, here, name):
                 found = _numbers(heads.values, here)
                 if found is not None:
-                    times: list[int] = found.tolist()
-                    return times
-    return [time_in(heads[row], name, time_ms) for row, time_ms in zip(range(first, last), own, strict=True)]
+                    return found
+    times = zip(range(first, last), own.tolist(), strict=True)
+    return np.array([time_in(heads[row], name, time_ms) for row, time_ms in times], np.int64)
 
 
 def _are_all(column: BytesColumn, rows: Int64s, name: bytes) -> bool:

@@ -1,8 +1,8 @@
 """Many partitions at once, decoded on the loop that fetches them: piece by piece, as their reader asks.
 
 What is fetched ahead is bounded in bytes, for all of them together. A piece is as many records as the reader takes at a
-time, as plain lists; its times are those of a header, where records have that. There is no group here and nothing is
-committed.
+time, as plain lists; or, where it asks for columns, as many as were decoded at once, over the memory of that. Its
+times are those of a header, where records have that. There is no group here and nothing is committed.
 """
 
 import logging
@@ -90,9 +90,11 @@ class Input:
         failed: Callable[[KafkaError], None],
         keeps_telling: bool,
         has_headers: bool,
+        as_columns: bool,
     ) -> None:
         self.partition = partition
         self.has_headers = has_headers
+        self.as_columns = as_columns
         self.keeps_telling = keeps_telling
         self.position = offset  # all before it was taken
         self.arrived = arrived
@@ -131,7 +133,7 @@ class Input:
         try:
             while most > 0 and (piece := self._next(most)) is not None:
                 pieces.append(piece)
-                most -= len(piece.offsets)
+                most -= most if self.as_columns else len(piece.offsets)
             if pieces:
                 self._tries = 0
         except Damaged as damaged:
@@ -155,7 +157,7 @@ class Input:
                 return None
             self._chunk = self.chunks.popleft()
             self._inputs.taken(self._chunk)
-            self._rest = _rows_of(self._chunk, self.position, stop_at, self._inputs, has_headers=self.has_headers)
+            self._rest = _rows_of(self._chunk, self.position, stop_at, self._inputs, self)
         self.drop()
         return None
 
@@ -231,12 +233,13 @@ class Inputs:
         *,
         keeps_telling: bool = False,
         has_headers: bool = False,
+        as_columns: bool = False,
     ) -> Input:
         """`arrived` is called where something can be taken now, or the end was reached, and where it `keeps_telling`
         as often as a broker says that this still is the end; `failed` where it stands still until somebody does
         something."""
         found = self._inputs[partition] = Input(
-            self, partition, offset, stop_at, arrived, failed, keeps_telling, has_headers
+            self, partition, offset, stop_at, arrived, failed, keeps_telling, has_headers, as_columns
         )
         self._engine.fetcher.assign(partition, offset, stop_at=stop_at)
         self._engine.pump()
@@ -297,10 +300,10 @@ async def _nothing_is_committed(partitions: list[Partition]) -> Mapping[Partitio
 class _Rows:
     """Decoded rows, of which the next can be taken."""
 
-    def __init__(self, count: int, time_header: bytes, *, has_headers: bool) -> None:
+    def __init__(self, count: int, time_header: bytes, one: Input) -> None:
         self._at, self._count = 0, count
         self._time_header = time_header
-        self._has_headers = has_headers
+        self._has_headers, self._as_columns = one.has_headers, one.as_columns
 
     def take(self, most: int) -> Piece | None:
         first = self._at
@@ -312,8 +315,8 @@ class _Rows:
 
 
 class _ColumnRows(_Rows):
-    def __init__(self, columns: "Columns", time_header: bytes, *, has_headers: bool) -> None:
-        super().__init__(columns.row_count, time_header, has_headers=has_headers)
+    def __init__(self, columns: "Columns", time_header: bytes, one: Input) -> None:
+        super().__init__(columns.row_count, time_header, one)
         self._columns = columns
 
     def _piece(self, first: int, last: int) -> Piece:
@@ -321,18 +324,22 @@ class _ColumnRows(_Rows):
 
         columns = self._columns
         assert columns.offset is not None and columns.headers is not None
-        offsets = columns.offset[first:last].tolist()
-        times = header_times(columns, first, last, self._time_header)
-        keys, values = (cells_of(column, first, last) for column in (columns.key, columns.value))
+        assert columns.key is not None and columns.value is not None
+        offsets, times = columns.offset[first:last], header_times(columns, first, last, self._time_header)
+        next_offset = int(offsets[-1]) + 1
         headers = [columns.headers[row] for row in range(first, last)] if self._has_headers else None
-        return Piece(offsets, keys, values, times, headers, offsets[-1] + 1)
+        if self._as_columns:
+            over = columns.key[first:last], columns.value[first:last]
+            return Piece(offsets.data, *over, times.data, headers, next_offset)
+        cells = cells_of(columns.key, first, last), cells_of(columns.value, first, last)
+        return Piece(offsets.tolist(), *cells, times.tolist(), headers, next_offset)
 
 
 class _RecordRows(_Rows):
     """Without the compiled loops."""
 
-    def __init__(self, records: list[Record], time_header: bytes, *, has_headers: bool) -> None:
-        super().__init__(len(records), time_header, has_headers=has_headers)
+    def __init__(self, records: list[Record], time_header: bytes, one: Input) -> None:
+        super().__init__(len(records), time_header, one)
         self._records = records
 
     def _piece(self, first: int, last: int) -> Piece:
@@ -341,15 +348,15 @@ class _RecordRows(_Rows):
         return Piece(offsets, keys, values, times, headers if self._has_headers else None, offsets[-1] + 1)
 
 
-def _rows_of(chunk: Chunk, start_offset: int, stop_at: int, how: "Inputs", *, has_headers: bool) -> Iterator[_Rows]:
+def _rows_of(chunk: Chunk, start_offset: int, stop_at: int, how: "Inputs", one: Input) -> Iterator[_Rows]:
     records = committed_records(chunk, start_offset, check_crcs=how.check_crcs)
     are_many = chunk.record_count > FEW_RECORDS
     if are_many and DECODING_LOOPS.found is not None:
         for columns in columns_of(records, start_offset, check_crcs=how.check_crcs, end_offset=stop_at):
-            yield _ColumnRows(columns, how.time_header, has_headers=has_headers)
+            yield _ColumnRows(columns, how.time_header, one)
         return
     for _, found in records_from(records, start_offset, check_crcs=how.check_crcs):
         rows = [each for each in found if each.offset < stop_at]
-        yield _RecordRows(rows, how.time_header, has_headers=has_headers)
+        yield _RecordRows(rows, how.time_header, one)
     if are_many:  # behind the first chunk, so that a flow that starts does not wait for the loops
         DECODING_LOOPS.fetch()

@@ -21,6 +21,9 @@ STEP_ROWS: Final = 1 << 10
 COMPRESSION: Final = "zstd"
 
 
+OFFSETS: Final = ("offset", "kafka_offset")
+
+
 class Differs(Exception):
     """A file of this name holds something else."""
 
@@ -58,7 +61,8 @@ class _File:
 
     def _write(self) -> None:
         if self._writer is None:
-            self._writer = pq.ParquetWriter(self.path, self._schema, compression=COMPRESSION)
+            repeating = _repeating(self._schema)
+            self._writer = pq.ParquetWriter(self.path, self._schema, compression=COMPRESSION, use_dictionary=repeating)
         if self._group:
             self._writer.write_table(pa.concat_tables(self._group).combine_chunks(), row_group_size=GROUP_ROWS)
         self._group.clear()
@@ -76,6 +80,15 @@ class _File:
             with suppress(OSError, pa.ArrowException):
                 self._writer.close()
         Path(self.path).unlink(missing_ok=True)
+
+
+def _repeating(schema: Any) -> list[str]:
+    """Columns that may have a dictionary: all but the offsets, none of which comes twice."""
+    about = pa.BufferOutputStream()
+    pq.write_metadata(schema, about)
+    parquet = pq.read_metadata(pa.BufferReader(about.getvalue())).schema
+    paths = [parquet.column(index).path for index in range(len(parquet))]
+    return [path for path in paths if path not in OFFSETS]
 
 
 class FileWriter:

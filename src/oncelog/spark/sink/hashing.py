@@ -66,5 +66,4 @@ class RowHash:
         self._go_on(f"{name}.n", np.diff(headers.ends).astype(np.int32))
         first, last = int(headers.ends[0]), int(headers.ends[-1])
         for part, cells in ((f"{name}.k", headers.names), (f"{name}.v", headers.values)):
-            valid = None if cells.valid is None else cells.valid[first:last]
-            self._add_cells(part, BytesColumn(cells.ends[first : last + 1], cells.data, valid))
+            self._add_cells(part, cells[first:last])
