@@ -14,9 +14,9 @@ from oncelog.log.checking import check_partition
 from oncelog.log.config import Flush, LogConfig
 from oncelog.log.cutting import cut_back
 from oncelog.log.errors import LogStorageError
+from oncelog.log.knowledge import known_of
 from oncelog.log.names import log_path, snapshot_path
 from oncelog.log.partition import PartitionLog
-from oncelog.log.recovery import known_of
 from oncelog.log.search import whole_behind
 from oncelog.log.verdict import Ending, Known, damage_of
 from oncelog.records.errors import InvalidRecord
@@ -195,6 +195,31 @@ def test_a_last_segment_that_is_gone_is_missed(stayed_up: bool) -> None:
     found.unlink(log.segments.active.index.path)
     again = open_log(found, EVERY, stayed_up=stayed_up)
     assert again.offline is not None and "Records up to offset 40 were on the disk" in again.offline
+
+
+@pytest.mark.parametrize("count", [1, 40], ids=["the only one", "the last"])
+def test_a_last_segment_of_which_the_index_is_left_is_missed_though_nothing_was_flushed(count: int) -> None:
+    disk = MemoryDisk()
+    log = open_log(disk, SMALL)
+    for number in range(count):
+        put(log, b"%d" % number)
+    found = disk.crash(keep_all=True)
+    base, path = log.segments.active.base_offset, log.segments.active.log_path
+    found.unlink(path)
+    before = contents(found)
+    name = path.rpartition("/")[2]
+    assert check_partition(found, FOLDER, stayed_up=True).damage == [f"{name} is missing, and its index is there"]
+    again = open_log(found, SMALL, stayed_up=True)
+    assert again.offline is not None and name in again.offline and contents(found) == before
+    if base:
+        assert f"--cut orders-0:{base}`" in again.offline
+        cut_back(found, FOLDER, base)
+    else:
+        assert "empty the folder" in again.offline
+        for each in found.listdir(FOLDER):
+            found.unlink(f"{FOLDER}/{each}")
+    again = open_log(found, SMALL, stayed_up=True)
+    assert (again.offline, again.next_offset) == (None, base)
 
 
 def test_a_last_segment_that_is_gone_is_missed_also_after_a_power_failure() -> None:

@@ -16,6 +16,7 @@ from oncelog.log.compaction_swap import damage_of_swap
 from oncelog.log.disk import Disk, File, read_whole
 from oncelog.log.errors import LogStorageError
 from oncelog.log.index import ENTRY, ENTRY_BYTES, HEAD
+from oncelog.log.knowledge import gaps_below, known_of, lost_log, noted_beginning
 from oncelog.log.names import (
     CLEANED,
     CLEANER_FILE,
@@ -33,7 +34,6 @@ from oncelog.log.names import (
     snapshot_path,
     swap_of,
 )
-from oncelog.log.recovery import gaps_below, known_of, noted_beginning
 from oncelog.log.search import first_whole, whole_behind
 from oncelog.log.verdict import Ending, damage_of
 from oncelog.producers import CorruptSnapshot
@@ -132,6 +132,9 @@ class _Check:
         self._check_small_files()
         pieces = self._pieces()
         self._check_snapshots(pieces)
+        lost = lost_log(self._names, self._known.stayed_up)
+        if lost >= 0:
+            self._checked.damaged(f"{_name(log_path(self._folder, lost))} is missing, and its index is there")
         if not pieces:
             checked.end_offset = checked.start_offset
             if self._known.durable_offset > checked.start_offset:

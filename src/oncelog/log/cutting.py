@@ -5,9 +5,9 @@ from oncelog.log.checking import Unreadable, batches
 from oncelog.log.compaction_swap import finish_swaps
 from oncelog.log.disk import Disk
 from oncelog.log.errors import LogStorageError
-from oncelog.log.names import FLUSHED_FILE, LOG, START_FILE, index_path, log_path, offsets_of
+from oncelog.log.knowledge import noted_beginning
+from oncelog.log.names import FLUSHED_FILE, INDEX, LOG, START_FILE, index_path, log_path, offsets_of
 from oncelog.log.notes import read_start, write_start
-from oncelog.log.recovery import noted_beginning
 
 
 def cut_back(disk: Disk, folder: str, offset: int) -> int:
@@ -30,13 +30,12 @@ def cut_back(disk: Disk, folder: str, offset: int) -> int:
     if FLUSHED_FILE in names:
         disk.unlink(f"{folder}/{FLUSHED_FILE}")
     disk.sync_folder(folder)
+    for base in [base for base in offsets_of(names, INDEX) if base >= kept[-1]]:  # the one that stays is made anew
+        disk.unlink(index_path(folder, base))
     cut_bytes = disk.size(path) - position
     for base in reversed(bases[len(kept) :]):
         cut_bytes += disk.size(log_path(folder, base))
         disk.unlink(log_path(folder, base))
-    for base in bases[len(kept) - 1 :]:  # that of the segment that is kept is made anew
-        if disk.exists(index_path(folder, base)):
-            disk.unlink(index_path(folder, base))
     file = disk.open(path, write=True)
     try:
         file.truncate(position)

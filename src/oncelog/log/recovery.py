@@ -10,7 +10,6 @@
 """
 
 import logging
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -18,27 +17,25 @@ from crc32c import crc32c
 
 from oncelog.clock import Now
 from oncelog.log import snapshots
-from oncelog.log.cleaner_state import CleanerState
 from oncelog.log.compaction_swap import finish_swaps
-from oncelog.log.disk import Disk, read_whole
+from oncelog.log.disk import Disk
 from oncelog.log.epochs import LeaderEpochs
 from oncelog.log.errors import LogStorageError
 from oncelog.log.handles import Handles
 from oncelog.log.index import ENTRY_BYTES
+from oncelog.log.knowledge import gaps_below, known_of, lost_log, noted_beginning
 from oncelog.log.names import (
     CLEANED,
-    CLEANER_FILE,
     EPOCH_FILE,
-    FLUSHED_FILE,
     INDEX,
     LOG,
-    SNAPSHOT,
     START_FILE,
     TEMPORARY,
+    log_path,
     offsets_of,
     snapshot_path,
 )
-from oncelog.log.notes import Opened, read_flushed, read_opened, read_start, what_is_wrong_with_owner
+from oncelog.log.notes import Opened, read_opened, read_start, what_is_wrong_with_owner
 from oncelog.log.replay import replay_header
 from oncelog.log.search import whole_behind
 from oncelog.log.segment import Segment
@@ -51,52 +48,7 @@ logger = logging.getLogger(__name__)
 
 CHUNK_BYTES = 4 * 1024 * 1024
 NO_LIMIT = 2**63
-
-
-def known_of(disk: Disk, folder: str, names: Sequence[str], stayed_up: bool) -> Known:
-    """Even the name of a damaged snapshot says that the log was on the disk up to there."""
-    flushed_offset = read_flushed(disk, folder) if FLUSHED_FILE in names else -1
-    return Known(max(offsets_of(names, SNAPSHOT), default=0), flushed_offset, stayed_up)
-
-
-def gaps_below(disk: Disk, folder: str, names: Sequence[str], known: Known) -> int:
-    """Offsets have gaps only where compaction took records out: below the newest recovery point.
-
-    Should that be lost, compaction's own notes name earlier passes.
-    """
-    if CLEANER_FILE not in names:
-        return 0
-    try:
-        noted = CleanerState.decode(read_whole(disk, f"{folder}/{CLEANER_FILE}")).gaps_below
-    except (OSError, ValueError):
-        noted = 0
-    return max(known.point_offset, noted)
-
-
-def noted_beginning(disk: Disk, folder: str, names: Sequence[str], first_base: int, stored_start: int) -> int:
-    """Up to where something says that segments were removed or about to be; -1 where that is below the first one.
-
-    Before retention removes segments, one by one, it leaves a snapshot that says where the log may begin from then on,
-    and every other one says where it began. Those of earlier versions do not say it. As long as the newest is one of
-    them, each that stands at the beginning of its segment counts as left by retention, though a flush may have left it.
-    """
-    if first_base <= stored_start:
-        return first_base
-    newest: Snapshot | None = None
-    for offset in reversed(offsets_of(names, SNAPSHOT)):
-        if offset < first_base:
-            break
-        snapshot = snapshots.read_snapshot(disk, folder, offset)
-        newest = newest or snapshot
-        if snapshot is None or newest is None:
-            beginning = offset if offset == first_base else -1
-        elif newest.beginning < 0 and snapshot.point.base_offset == offset:
-            beginning = offset
-        else:
-            beginning = snapshot.beginning
-        if beginning >= first_base:
-            return beginning
-    return -1
+EMPTY_IT = "Restore the files from a backup, or empty the folder to go on without these records"
 
 
 @dataclass(slots=True)
@@ -156,7 +108,7 @@ class Recovery:
             if self._known.durable_offset > found.log_start_offset:
                 raise LogStorageError(
                     f"{self._folder} holds no segment, but records up to offset {self._known.durable_offset} were on "
-                    "the disk. Restore the files from a backup, or empty the folder to go on without these records"
+                    f"the disk. {EMPTY_IT}"
                 )
             # A kill while the log started over: its producers are still those of the snapshot.
             last = self._newest_snapshot()
@@ -213,6 +165,12 @@ class Recovery:
             raise LogStorageError(wrong)
         if finish_swaps(self._disk, self._folder, names):
             names = self._disk.listdir(self._folder)
+        lost = lost_log(names, self._stayed_up)
+        if lost >= 0:
+            raise LogStorageError(
+                f"{log_path(self._folder, lost)} is missing, its index is there, and this machine has lost nothing "
+                f"since. {what_to_do(self._folder, lost) if offsets_of(names, LOG) else EMPTY_IT}"
+            )
         logs = set(offsets_of(names, LOG))
         remains = [name for name in names if name.endswith((TEMPORARY, CLEANED))]
         remains += [f"{base:020d}{INDEX}" for base in offsets_of(names, INDEX) if base not in logs]
@@ -399,9 +357,9 @@ class Recovery:
 
     def _remove(self, segment: Segment) -> None:
         segment.forget_handles()
-        self._disk.unlink(segment.log_path)
         if self._disk.exists(segment.index.path):
             self._disk.unlink(segment.index.path)
+        self._disk.unlink(segment.log_path)
 
 
 class Scan:

@@ -129,6 +129,6 @@ class Segments:
 
     def _unlink(self, segment: Segment) -> None:
         segment.forget_handles()
-        self._disk.unlink(segment.log_path)
         if self._disk.exists(segment.index.path):
             self._disk.unlink(segment.index.path)
+        self._disk.unlink(segment.log_path)

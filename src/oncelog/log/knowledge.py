@@ -1,0 +1,65 @@
+"""What a folder says of its log before that is read: names and small files. A start and a check both ask."""
+
+from collections.abc import Sequence
+
+from oncelog.log import snapshots
+from oncelog.log.cleaner_state import CleanerState
+from oncelog.log.disk import Disk, read_whole
+from oncelog.log.names import CLEANER_FILE, FLUSHED_FILE, INDEX, LOG, SNAPSHOT, offsets_of
+from oncelog.log.notes import read_flushed
+from oncelog.log.snapshots import Snapshot
+from oncelog.log.verdict import Known
+
+
+def known_of(disk: Disk, folder: str, names: Sequence[str], stayed_up: bool) -> Known:
+    """Even the name of a damaged snapshot says that the log was on the disk up to there."""
+    flushed_offset = read_flushed(disk, folder) if FLUSHED_FILE in names else -1
+    return Known(max(offsets_of(names, SNAPSHOT), default=0), flushed_offset, stayed_up)
+
+
+def gaps_below(disk: Disk, folder: str, names: Sequence[str], known: Known) -> int:
+    """Offsets have gaps only where compaction took records out: below the newest recovery point.
+
+    Should that be lost, compaction's own notes name earlier passes.
+    """
+    if CLEANER_FILE not in names:
+        return 0
+    try:
+        noted = CleanerState.decode(read_whole(disk, f"{folder}/{CLEANER_FILE}")).gaps_below
+    except (OSError, ValueError):
+        noted = 0
+    return max(known.point_offset, noted)
+
+
+def noted_beginning(disk: Disk, folder: str, names: Sequence[str], first_base: int, stored_start: int) -> int:
+    """Up to where something says that segments were removed or about to be; -1 where that is below the first one.
+
+    Before retention removes segments, one by one, it leaves a snapshot that says where the log may begin from then on,
+    and every other one says where it began. Those of earlier versions do not say it. As long as the newest is one of
+    them, each that stands at the beginning of its segment counts as left by retention, though a flush may have left it.
+    """
+    if first_base <= stored_start:
+        return first_base
+    newest: Snapshot | None = None
+    for offset in reversed(offsets_of(names, SNAPSHOT)):
+        if offset < first_base:
+            break
+        snapshot = snapshots.read_snapshot(disk, folder, offset)
+        newest = newest or snapshot
+        if snapshot is None or newest is None:
+            beginning = offset if offset == first_base else -1
+        elif newest.beginning < 0 and snapshot.point.base_offset == offset:
+            beginning = offset
+        else:
+            beginning = snapshot.beginning
+        if beginning >= first_base:
+            return beginning
+    return -1
+
+
+def lost_log(names: Sequence[str], stayed_up: bool) -> int:
+    """The base of a segment that was the last and of which the index alone is there; -1 for none. Who removes a segment
+    begins with its index, so on a machine that has run on nothing else leaves that."""
+    last = max(offsets_of(names, LOG), default=-1)
+    indexed = max(offsets_of(names, INDEX), default=-1)
+    return indexed if stayed_up and indexed > last else -1
