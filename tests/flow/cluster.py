@@ -10,12 +10,26 @@ from typing import Final
 from oncelog.clock import Now
 from oncelog.error_codes import ErrorCodes as Code
 from oncelog.flow import Cell, Input, Limits, OutputPlace, Stage
-from oncelog.flow.formats import CLAIM, COMMIT, HELD, STATE, TAKE_OVER, Claim, Commit, Held, TakeOver, decoded
+from oncelog.flow.formats import (
+    CLAIM,
+    COMMIT,
+    GOODBYE,
+    HELD,
+    STATE,
+    TAKE_OVER,
+    Claim,
+    Commit,
+    Goodbye,
+    Held,
+    TakeOver,
+    decoded,
+)
 from oncelog.flow.journal import Journal
 from oncelog.flow.messages import (
     JournalBatch,
     Outputs,
     ReadBack,
+    Recall,
     Records,
     Stepped,
     Work,
@@ -36,6 +50,7 @@ OUTPUTS: Final = (Place("one", 0), Place("one", 1), Place("two", 0))
 ASKED, TOLD = Place("asked", 0), Place("told", 0)
 NODES: Final = {place: node for node, place in enumerate((*OUTPUTS, ASKED, TOLD, JOURNAL))}
 KEYS: Final = b"abc"
+ENTRIES: Final = (CLAIM, TAKE_OVER, COMMIT, HELD, GOODBYE)
 
 
 Pair = tuple[bytes, bytes | None]  # a journal's record
@@ -153,6 +168,7 @@ class Cluster:
         self.ghosts: list[deque[Wire]] = []
         self.copies: dict[int, Journal] = {}
         self.lives = 0
+        self.gone: set[str] = set()  # holders that have said goodbye
         self.limits = Limits(
             commit_every_ms=2,
             wait_ms=3,
@@ -199,7 +215,7 @@ class Cluster:
     def appended(self, stored: Stored) -> None:
         """Who looks at every batch as it is appended knows the order of the plans, whatever compaction takes later."""
         wire = stored.wire
-        entries = [decoded(*each) for each in wire.records if each[0][:1] in (CLAIM, TAKE_OVER, COMMIT, HELD)]
+        entries = [decoded(*each) for each in wire.records if each[0][:1] in ENTRIES]
         for entry in entries:
             if isinstance(entry, Claim) and not self.chain:
                 self.chain = [entry.journal_pid]
@@ -215,18 +231,31 @@ class Cluster:
                 self.chain.append(entry.successor)
             elif isinstance(entry, Held):
                 self.answers += entry.values
-            if isinstance(entry, Commit):
-                self.check_ends(entry)
-            if isinstance(entry, Commit) and self.rules.asks:
-                changes = {each[0][1:]: each[1] for each in wire.records if each[0][:1] == STATE}
-                for outputs in Counting(self.service).told(entry.number, changes).values():
-                    self.told += outputs.values
-            if isinstance(entry, Commit) and self.rules.has_plan:
-                self.seen["commits"] += 1
-                done = self.order[: sum(each.next_offset for each in entry.inputs)]
-                ranges = entry.plan.ranges if entry.plan else []
-                planned = [record for each in ranges for record in self.taken(each.input, each.first, each.end)]
-                self.order = done + planned
+            elif isinstance(entry, Commit):
+                self.committed(entry, wire)
+            elif isinstance(entry, Goodbye):
+                self.check_goodbye(entry)
+
+    def committed(self, entry: Commit, wire: Wire) -> None:
+        self.check_ends(entry)
+        if self.rules.asks:
+            changes = {each[0][1:]: each[1] for each in wire.records if each[0][:1] == STATE}
+            for outputs in Counting(self.service).told(entry.number, changes).values():
+                self.told += outputs.values
+        if self.rules.has_plan:
+            self.seen["commits"] += 1
+            done = self.order[: sum(each.next_offset for each in entry.inputs)]
+            ranges = entry.plan.ranges if entry.plan else []
+            planned = [record for each in ranges for record in self.taken(each.input, each.first, each.end)]
+            self.order = done + planned
+
+    def check_goodbye(self, said: Goodbye) -> None:
+        """Behind it nothing is left to send."""
+        self.gone.add(said.nonce)
+        self.seen["goodbyes"] += 1
+        for place, due in (ASKED, self.answers), (TOLD, self.told):
+            if (sent := len(self.logs[place].records())) < len(due):
+                raise Breach(f"goodbye is said, and of {len(due)} records for {place} {sent} were sent")
 
     def check_ends(self, commit: Commit) -> None:
         """Those who read what was written read up to there. Nobody else writes here, so offsets are slots."""
@@ -280,6 +309,10 @@ class Cluster:
         if not self.rules.looks_into_the_log:
             return Found(-1, generation)
         return Found(spans[-1].last_sequence if spans else -1, generation, spans)
+
+    def recalled(self, asked: Recall) -> dict[Place, int]:
+        found = {place: self.logs[place].last_timestamp_ms(asked.pid, self.now) for place in asked.places}
+        return {place: ms for place, ms in found.items() if ms is not None}
 
     def slots(self, asked: ReadBack) -> list[Slot]:
         return [

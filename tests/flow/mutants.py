@@ -1,16 +1,17 @@
 """Cells, engines and topics that break one rule each, and the histories that notice it. The model would find nothing in
 a room that does nothing, so each of these must be caught, by name."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 from unittest.mock import patch
 from weakref import WeakKeyDictionary
 
+from oncelog.clock import Now
 from oncelog.flow import actions, formats, table
 from oncelog.flow.cell import Cell
-from oncelog.flow.formats import STATE, Claim, Commit, Entry, TakeOver
+from oncelog.flow.formats import STATE, Claim, Commit, Entry, Goodbye, TakeOver
 from oncelog.flow.holding import Holding
 from oncelog.flow.journal import Journal
 from oncelog.flow.messages import JournalBatch, Outputs
@@ -58,13 +59,29 @@ def _changed(where: Any, name: Any, change: Change) -> Any:
 def _forget_what_came_between(_: Any) -> Any:
     """As it stood when it was first read, but for the fence."""
 
-    def judge(cell: Holding, batches: Sequence[JournalBatch]) -> Event:
+    def judge(cell: Holding, batches: Sequence[JournalBatch] | None = None) -> Event:
+        batches = batches if batches is not None else cell.read_ahead or ()
         own = next((batch for batch in batches if actions.is_own(cell, batch)), None)
         if own is None:
             return Event.OTHERS
         (entry,) = (formats.decoded(key or b"", value or b"") for key, value in own.rows)
         cell.journal.fence = cell.fence
         return Event.OWN if getattr(entry, "successor", None) is None else Event.SUCCESSOR
+
+    return judge
+
+
+def _whatever_was_read(real: Any) -> Any:
+    """What was asked for ahead of the acknowledgement is taken for all that stands before the take-over."""
+
+    def judge(cell: Holding, batches: Sequence[JournalBatch] | None = None) -> Event | None:
+        batches = batches if batches is not None else cell.read_ahead or ()
+        if cell.reads_ahead and not any(actions.is_own(cell, batch) for batch in batches):
+            cell.journal.read(batches)
+            cell.journal.fence = cell.fence
+            return Event.OWN
+        event: Event | None = real(cell, batches)
+        return event
 
     return judge
 
@@ -185,6 +202,17 @@ def _put_in_place(cell: Cell, partition: Partition, commit: Commit) -> None:
     tenure.next_sequence = batch.end_sequence
 
 
+def _at_once_goodbye(real: Any) -> Any:
+    """In the last commit, though something is held there that is not sent yet."""
+
+    def append(cell: Holding, entries: Sequence[Entry], timestamp_ms: int, *changes: dict[bytes, bytes | None]) -> None:
+        if cell.wants_to_leave and isinstance(entries[-1], Commit):
+            entries = [*entries, Goodbye(nonce=cell.holder.nonce)]
+        real(cell, entries, timestamp_ms, *changes)
+
+    return append
+
+
 # --- outputs
 
 
@@ -194,6 +222,19 @@ def _under_the_fence(real: Any) -> Any:
             real(cell, place)
 
     return resume
+
+
+def _all_of_them(_: Any) -> Any:
+    """What was asked about counts as known, whatever the answer is, and whoever was here before."""
+
+    class Kept(dict[Place, int]):
+        def clear(self) -> None: ...
+
+    def recalled(cell: Cell, last_ms: Mapping[Place, int], now: Now) -> None:
+        if cell.recalled_at is not None:
+            cell.known_at_ms = Kept.fromkeys(cell.places, cell.recalled_at.monotonic_ms)
+
+    return recalled
 
 
 def _in_company(real: Any) -> Any:
@@ -289,6 +330,12 @@ MUTANTS: Final = (
         PLANNED,
         ((table.TABLE[State.CATCHING_UP], Event.READ, lambda row: (_forget_what_came_between(row), row[1])),),
     ),
+    Mutant(
+        "what was read ahead of the take-over taken for the read-back",
+        PLANNED,
+        ((table.TABLE[State.CATCHING_UP], Event.READ, lambda row: (_whatever_was_read(row[0]), row[1])),),
+    ),
+    Mutant("goodbye before what a commit holds is sent", Rules(asks=True), ((Holding, "append", _at_once_goodbye),)),
     Mutant("the same key for all claims", PLANNED, ((formats, "own_key_of", _one_key_for_all_claims),)),
     Mutant(
         "the chain of journal pids in no one record",
@@ -333,6 +380,7 @@ MUTANTS: Final = (
         Rules(asks=True),
         ((table.TABLE[State.CATCHING_UP], Event.OWN, lambda row: (_untold(row[0]), row[1])),),
     ),
+    Mutant("known to brokers that forgot it", PLAIN, ((Cell, "recalled", _all_of_them),)),
     Mutant("the epoch of the outputs raised", PLAIN, ((Holding, "resume_output", _under_the_fence),)),
     Mutant("no look into the log", Rules(looks_into_the_log=False)),
     Mutant("the first batch not alone", PLAIN, ((Tenure, "__init__", _in_company),)),

@@ -18,6 +18,7 @@ from oncelog.flow.messages import (
     Outputs,
     ReadBack,
     ReadJournal,
+    Recall,
 )
 from oncelog.flow.states import State
 from oncelog.records.build import build_batch
@@ -76,6 +77,7 @@ class Process:
         )
         self.to_do: deque[Any] = deque()
         self.inbox: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
+        self.reading: tuple[ReadJournal, int] | None = None  # and until when it waits
         self.is_restored = False
         self.quiet_since_ms = -1
         self.cell.begin()
@@ -87,6 +89,7 @@ class Process:
     def turn(self) -> None:
         if self.is_over or self.sleeps > 0:
             return
+        self.read_journal()
         if self.inbox:
             what, about = self.inbox.popleft()
             what(*about, now=self.world.now)
@@ -97,6 +100,16 @@ class Process:
             self.to_do.extend(self.cell.actions(self.world.now))
             self.quiet_since_ms = -1 if self.to_do else self.world.now_ms
             self.look()
+
+    def read_journal(self) -> None:
+        """Some time after it was asked; where nothing is there, when the wait is over."""
+        if self.reading is None:
+            return
+        asked, until_ms = self.reading
+        batches = self.world.journal(asked.from_offset)
+        if batches or self.world.now_ms >= until_ms:
+            self.reading = None
+            self.inbox.append((self.cell.journal_read, (batches,)))
 
     @property
     def is_quiet(self) -> bool:
@@ -138,21 +151,22 @@ class Process:
             case Produce():
                 self.produce(action)
             case LookUp():
-                self.conns[NODES[action.place]].is_open = True
+                self.connect(action.place)
                 self.inbox.append((cell.looked_up, (action.place, world.look_up(action))))
             case NeedMetadata():
                 self.inbox.append((cell.leaders, (NODES,)))
             case ReadJournal():
-                self.inbox.append((cell.journal_read, (world.journal(action.from_offset),)))
+                self.connect(JOURNAL)
+                self.reading = action, world.now_ms + action.waits_ms
+            case Recall():
+                self.connect(*action.places)
+                self.inbox.append((cell.recalled, (world.recalled(action),)))
             case NeedPids():
                 pids = range(world.pids, world.pids + action.how_many)
                 world.pids += action.how_many
                 self.inbox.append((cell.pids, (pids,)))
             case AppendClaim():
-                if world.random.random() < 0.9:
-                    record = (action.key, action.value)
-                    world.append(Wire(JOURNAL, -1, -1, -1, (record,), action.timestamp_ms))
-                self.inbox.append((cell.claimed, ()))
+                self.claim(action)
             case Fetch():
                 most = action.from_offset + world.random.randint(1, MOST_FETCHED)
                 there = world.inputs[action.input].part(action.from_offset, min(most, world.shown[action.input]))
@@ -161,6 +175,16 @@ class Process:
                 self.inbox.append((cell.read_back, (action.place, world.slots(action))))
             case Ended():
                 self.ended(action)
+
+    def claim(self, action: AppendClaim) -> None:
+        if self.world.random.random() < 0.9:
+            record = (action.key, action.value)
+            self.world.append(Wire(JOURNAL, -1, -1, -1, (record,), action.timestamp_ms))
+        self.inbox.append((self.cell.claimed, ()))
+
+    def connect(self, *places: Place) -> None:
+        for place in places:
+            self.conns[NODES[place]].is_open = True
 
     def ended(self, ended: Ended) -> None:
         world = self.world
@@ -179,6 +203,8 @@ class Process:
     def produce(self, action: Produce) -> None:
         cell, world, rules = self.cell, self.world, self.world.rules
         (batch,) = action.batches
+        if batch.place != JOURNAL and cell.holder.nonce in world.gone:
+            raise Breach(f"{cell.holder.nonce} sends behind its goodbye")
         conn = self.conns[NODES[batch.place]]
         is_late = world.now_ms >= action.until_ms
         if rules.connects_and_checks and (is_late or (action.is_checked and not conn.is_open)):

@@ -41,7 +41,6 @@ def test_other_code_waits_for_the_goodbye_of_the_one_before() -> None:
     assert new.cell.state in (State.AWAITING, State.READING)
     old.cell.leave(world.now)
     assert drive(world, old, lambda: old.is_over)
-    world.now_ms += 1_000  # it looks again every second
     before_ms = world.now_ms
     assert drive(world, new, lambda: is_working(new))
     assert world.now_ms - before_ms < 100
@@ -162,28 +161,6 @@ def test_its_own_commit_under_way_is_no_take_over() -> None:
 
 def end_of_journal(world: World) -> int:
     return max(batch.last_offset for batch in world.journal(0)) + 1
-
-
-def test_one_that_yields_takes_over_as_soon_as_goodbye_is_said() -> None:
-    world = calm()
-    old = at_the_end(world)
-    new = Process(world, tenancy=Tenancy(1, 0), yields_until_ms=world.now.wall_ms + 2_000)
-    assert drive(world, new, lambda: new.cell.state is State.AWAITING)
-    assert not drive(world, new, lambda: is_working(new), 200)
-    old.cell.leave(world.now)
-    assert drive(world, old, lambda: old.is_over)
-    before_ms = world.now_ms
-    assert drive(world, new, lambda: is_working(new))
-    assert world.now_ms - before_ms < 50
-
-
-def test_one_that_yields_takes_over_without_a_goodbye_when_its_patience_is_over() -> None:
-    world = calm()
-    at_the_end(world)
-    until_ms = world.now.wall_ms + 500
-    new = Process(world, tenancy=Tenancy(1, 0), yields_until_ms=until_ms)
-    assert drive(world, new, lambda: is_working(new), 10_000)
-    assert world.now.wall_ms >= until_ms
 
 
 def test_behind_its_deadline_a_holder_sends_nothing_and_takes_over_anew() -> None:

@@ -6,7 +6,7 @@ from unittest.mock import patch
 from oncelog.flow import table
 from oncelog.flow.states import Event, State
 from oncelog.flow.table import TABLE, Row
-from tests.flow import test_cell
+from tests.flow import test_cell, test_hand_over
 from tests.flow.cluster import Rules
 from tests.flow.world import World
 from tests.slots.table_page import FLOW_PAGE, on_the_page, rendered
@@ -35,7 +35,7 @@ def test_every_row_is_reached() -> None:
             test_cell.test_what_is_no_record_of_a_journal_is_refused_behind_the_take_over_too,
             test_cell.test_what_was_compacted_away_since_the_first_read_lets_all_be_read_anew,
             test_cell.test_a_newer_tenancy_is_left_alone,
-            test_cell.test_one_that_yields_takes_over_as_soon_as_goodbye_is_said,
+            test_hand_over.test_one_that_yields_takes_over_as_soon_as_goodbye_is_said,
             test_cell.test_a_journal_of_another_cell_is_refused_by_name,
             test_cell.test_a_record_whose_changes_do_not_fit_a_commit_is_refused,
             test_cell.test_what_a_broker_refuses_for_good_stops_a_cell,

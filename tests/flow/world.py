@@ -1,9 +1,10 @@
 """One cell, several holders, and a broker with the real rules of producers, in seeded interleavings.
 
-Everybody takes turns, and a seed decides whose it is. What may happen: a holder is killed at any step, or sleeps; an
-answer is lost with its connection, and what was queued behind it arrives later or never; idle connections are closed;
-the clock jumps, and brokers forget producers by the timestamps of their records; journals are compacted, and tombstones
-go; the epochs of a journal pid run out. A machine keeps an old copy of the journal, and a holder there begins with it.
+Everybody takes turns, and a seed decides whose it is. What may happen: a holder is killed at any step, or sleeps, or
+leaves while another one waits for its goodbye; an answer is lost with its connection, and what was queued behind it
+arrives later or never; idle connections are closed; the clock jumps, and brokers forget producers by the timestamps of
+their records; journals are compacted, and tombstones go; the epochs of a journal pid run out. A machine keeps an old
+copy of the journal, and a holder there begins with it.
 
 What must be true: the outputs of each partition, in their order, are those of a run that nothing disturbed, and so is
 the state, at each restore.
@@ -18,6 +19,7 @@ from tests.flow.process import Process
 
 MOST_HOLDERS: Final = 3
 MOST_TURNS: Final = 60_000
+PATIENCE_MS: Final = (0, 0, 0, 20, 100)  # with the goodbye of the one before
 
 
 class World(Cluster):
@@ -44,7 +46,7 @@ class World(Cluster):
         alive = [each for each in self.holders if not each.is_over]
         awake = [each for each in alive if each.sleeps <= 0 and not each.is_quiet]
         if not alive or (len(alive) < MOST_HOLDERS and chance < 0.06):
-            self.holders.append(Process(self))
+            self.holders.append(Process(self, yields_until_ms=self.now.wall_ms + random.choice(PATIENCE_MS)))
         elif chance < 0.6 and awake:
             random.choice(awake).turn()
         elif chance < 0.9:
@@ -58,20 +60,26 @@ class World(Cluster):
                 self.append(ghost.popleft())
             else:
                 self.ghosts.remove(ghost)
-        elif chance < 0.926 and awake:
-            random.choice(awake).kill()
-            self.seen["crashes"] += 1
-        elif chance < 0.94 and awake:
-            random.choice(awake).sleeps = random.choice((5, 20, 100, 300))
-            self.seen["sleeps"] += 1
-        elif chance < 0.96:
+        elif chance < 0.945 and awake:
+            self.strike(random.choice(awake), chance)
+        elif chance < 0.965:
             self.compact()
-        elif chance < 0.975:
+        elif chance < 0.98:
             self.pass_ms(random.choice((1, 3, 10, 60, 120, 300, 1_200)))
         self.grow(0.02)
         self.now_ms += random.random() < 0.2
         for each in alive:
             each.sleeps -= 1
+
+    def strike(self, holder: Process, chance: float) -> None:
+        if chance < 0.926:
+            holder.kill()
+            self.seen["crashes"] += 1
+        elif chance < 0.94:
+            holder.sleeps = self.random.choice((5, 20, 100, 300))
+            self.seen["sleeps"] += 1
+        else:
+            holder.cell.leave(self.now)
 
     def grow(self, chance: float) -> None:
         for index, records in enumerate(self.inputs):

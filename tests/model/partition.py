@@ -65,6 +65,9 @@ class Producers:
             known = self._kafka[pid] = ProducerMap(None, self._limits), now.wall_ms
         return known[0]
 
+    def last_timestamp_ms(self, pid: int) -> int:
+        return self._kafka[pid][1]
+
     def accept(self, stored: Stored, now: Now) -> None:
         wire = stored.wire
         producers = self.of(wire.pid, now)
@@ -127,6 +130,10 @@ class Partition:
 
     def highwater(self, pid: int, now: Now) -> tuple[int, int] | None:
         return self.producers.of(pid, now).highwater(pid)
+
+    def last_timestamp_ms(self, pid: int, now: Now) -> int | None:
+        """None where the producer is forgotten, or was never known."""
+        return None if self.highwater(pid, now) is None else self.producers.last_timestamp_ms(pid)
 
     def spans(self, pid: int, from_offset: int = -1, generation: int | None = None) -> list[StoredSpan]:
         return [

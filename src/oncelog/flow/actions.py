@@ -24,14 +24,13 @@ from oncelog.flow.formats import (
 from oncelog.flow.held import held_of
 from oncelog.flow.holding import Entries, Holding
 from oncelog.flow.journal import Journal
-from oncelog.flow.messages import AppendClaim, End, Ended, JournalBatch, NeedPids, Records, Unworkable
+from oncelog.flow.messages import AppendClaim, End, Ended, Expect, JournalBatch, NeedPids, Recall, Records, Unworkable
 from oncelog.flow.planning import Source, rows_size
 from oncelog.flow.states import Event
 from oncelog.slots import Identity
 
 LATE: Final = "late"
-LOOK_AGAIN_MS: Final = 1_000  # whether goodbye was said
-LOOK_SOON_MS: Final = 10  # where it is about to be
+MOST_WAIT_MS: Final = 500  # for a goodbye, before the clock is looked at again
 
 
 def nothing(cell: Holding, *about: object) -> None:
@@ -74,9 +73,18 @@ def judge(cell: Holding, batches: Sequence[JournalBatch]) -> Event:
         cell.awaits_until_ms = cell.others_until_ms
     if cell.now.wall_ms < min(cell.awaits_until_ms, cell.others_until_ms):
         return Event.OTHER_CODE
+    _expect_inputs(cell)
     if before is not None and not journal.is_left and cell.now.wall_ms < holder.yields_until_ms:
         return Event.AT_WORK
     return Event.SPENT if journal.due_epoch >= cell.limits.last_epoch else Event.FREE
+
+
+def _expect_inputs(cell: Holding) -> None:
+    """From where on, the take-over will show; before it, each commit says it."""
+    commit = cell.journal.commit
+    if commit is not None and not other_inputs(cell.stage, commit):
+        for index, each in enumerate(commit.inputs):
+            cell.ask(Expect(index, each.next_offset))
 
 
 def others_until_ms(cell: Holding) -> int:
@@ -104,13 +112,19 @@ def claim(cell: Holding, pids: Sequence[int]) -> None:
 
 
 def wait_for_goodbye(cell: Holding) -> None:
-    left_ms = min(cell.awaits_until_ms or 0, cell.others_until_ms) - cell.now.wall_ms
-    cell.due_ms = cell.now.monotonic_ms + min(LOOK_AGAIN_MS, left_ms)
+    _follow(cell, min(cell.awaits_until_ms or 0, cell.others_until_ms))
 
 
 def wait_for_its_end(cell: Holding) -> None:
-    left_ms = cell.holder.yields_until_ms - cell.now.wall_ms
-    cell.due_ms = cell.now.monotonic_ms + min(LOOK_SOON_MS, left_ms)
+    if cell.recalled_at is None and cell.journal.claim is not None:
+        cell.recalled_at = cell.now
+        cell.ask(Recall(cell.journal.claim.output_pid, list(cell.places)))
+    _follow(cell, cell.holder.yields_until_ms)
+
+
+def _follow(cell: Holding, until_ms: int) -> None:
+    """Each commit is read as it comes, so that behind the goodbye nothing is left to read."""
+    cell.read_journal(min(MOST_WAIT_MS, until_ms - cell.now.wall_ms))
 
 
 def back_off(cell: Holding) -> None:
@@ -145,18 +159,32 @@ def take_over(cell: Holding, pids: Sequence[int] = ()) -> None:
         known_at_ms=cell.read_at.monotonic_ms,
     )
     cell.append([entry], cell.read_at.wall_ms)
+    cell.reads_ahead = True
+    cell.read_journal()  # behind it, and without waiting for its acknowledgement
 
 
-def read_back(cell: Holding, base_offset: int, timestamp_ms: int) -> None:
+def keep(cell: Holding, batches: Sequence[JournalBatch]) -> None:
+    cell.read_ahead = batches
+
+
+def judge_what_was_read(cell: Holding, base_offset: int, timestamp_ms: int) -> Event | None:
     cell.proven_ms = timestamp_ms
-    cell.read_journal()
+    return None if cell.read_ahead is None else Event.READ
 
 
-def judge_take_over(cell: Holding, batches: Sequence[JournalBatch]) -> Event:
+def judge_take_over(cell: Holding, batches: Sequence[JournalBatch] | None = None) -> Event | None:
     """Whose nonce stands there? If it is this one's, everything before it is applied, and nothing behind it."""
+    if batches is None:
+        batches = cell.read_ahead or ()
     own = next((batch for batch in batches if is_own(cell, batch)), None)
+    if own is None and cell.reads_ahead:  # it may have been read before the take-over arrived
+        cell.reads_ahead = False
+        cell.read_journal()
+        return None
     if own is None or any((cell.journal.fence_of(batch) or cell.fence) > cell.fence for batch in batches):
         return Event.OTHERS
+    if not (cell.journal.is_left and own.base_offset == cell.journal.next_offset):
+        cell.known_at_ms.clear()  # who was here before may have filled more than it committed
     if not _joins(cell, batches, own.last_offset + 1):
         return Event.GAP
     taken = cell.journal.take_over
@@ -319,8 +347,12 @@ def commit(cell: Holding) -> Event:
     cell.held_under_way = [held_of(cell.number, index, *each) for index, each in enumerate(cell.held)]
     cell.held.clear()
     cell.rows_under_way = [_planned(cell.number, *each) for each in rows]
-    cell.append([*cell.held_under_way, *cell.rows_under_way, entry], cell.now.wall_ms, changes)
-    return Event.PLANNED if plan or cell.held_under_way or cell.to_tell else Event.COMMITTED
+    follows = bool(cell.held_under_way or cell.to_tell)
+    last = [_goodbye(cell)] if cell.wants_to_leave and not follows else []
+    cell.append([*cell.held_under_way, *cell.rows_under_way, entry, *last], cell.now.wall_ms, changes)
+    if last:
+        return Event.LAST
+    return Event.PLANNED if plan or follows else Event.COMMITTED
 
 
 def _told_watermark_ms(cell: Holding) -> int:
@@ -377,12 +409,18 @@ def note_commit(cell: Holding, base_offset: int, timestamp_ms: int) -> None:
 # --- ends
 
 
+def _goodbye(cell: Holding) -> Goodbye:
+    return Goodbye(nonce=cell.holder.nonce, ended=cell.holder.run if cell.is_at_the_end else None)
+
+
 def say_goodbye(cell: Holding) -> None:
-    ended = cell.holder.run if cell.is_at_the_end else None
-    cell.append([Goodbye(nonce=cell.holder.nonce, ended=ended)], cell.now.wall_ms)
+    """By itself: nothing is left to commit."""
+    cell.append([_goodbye(cell)], cell.now.wall_ms)
 
 
-def leave(cell: Holding, *about: object) -> None:
+def leave(cell: Holding, base_offset: int, timestamp_ms: int) -> None:
+    if cell.under_way is not None:
+        note_commit(cell, base_offset, timestamp_ms)
     cell.is_copy_sound = False  # goodbye stands behind it
     cell.ended(Ended(End.STOPPED, cell.stopped_by) if cell.stopped_by else Ended(End.LEFT, ""))
 

@@ -23,6 +23,7 @@ from oncelog.flow.table import happen
 from oncelog.producers.sequences import sequence_after
 from oncelog.slots import Place
 from oncelog.slots.errors import CannotTell, Differs
+from oncelog.slots.limits import remembered_ms
 from oncelog.slots.messages import Answer, Delivered, Failed, Found, NeedIdentity, Parted, Produce
 from oncelog.slots.replay import PartitionReplay, Slot
 from oncelog.slots.states import Event as Verdict
@@ -49,6 +50,15 @@ class Cell(Holding):
             journal = self.stage.journal
             self.why = f"{self.stage.title}: in its journal {journal.topic}-{journal.partition} {error}"
             happen(self, Event.IMPOSSIBLE)
+
+    def recalled(self, last_ms: Mapping[Place, int], now: Now) -> None:
+        """Of those places where anything is remembered, the time of its last record. Brokers go by that when they
+        forget."""
+        self.now, asked = now, self.recalled_at
+        if asked is None or self.state not in (State.READING, State.AWAITING):
+            return
+        since_ms = asked.wall_ms - remembered_ms(self.limits.forget_after_ms, self.limits.settle_ms)
+        self.known_at_ms = {place: asked.monotonic_ms for place, ms in last_ms.items() if ms > since_ms}
 
     def pids(self, pids: Sequence[int], now: Now) -> None:
         self.now = now
@@ -177,9 +187,7 @@ class Cell(Holding):
         """When there is something to do, by the monotonic clock, although nothing arrived."""
         now, limits = self.now, self.limits
         due = [] if (sending_ms := self.sender.next_due_ms()) is None else [sending_ms]
-        if self.state is State.AWAITING:
-            due.append(self.due_ms)
-        elif self.state is State.YIELDING:
+        if self.state is State.YIELDING:
             due.append(now.monotonic_ms + self.others_until_ms - now.wall_ms)
         elif self.state is State.WORKING:
             due.append(now.monotonic_ms + self.until_ms - now.wall_ms)
@@ -260,9 +268,6 @@ class Cell(Holding):
             return self._work()
         if self.state is State.DRAINING and self.is_drained:
             happen(self, Event.DRAINED)
-            return True
-        if self.state is State.AWAITING and self.now.monotonic_ms >= self.due_ms:
-            happen(self, Event.DUE)
             return True
         if self.state is State.YIELDING and self.now.wall_ms >= self.others_until_ms:
             happen(self, Event.DUE)

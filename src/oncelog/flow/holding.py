@@ -10,7 +10,18 @@ from oncelog.flow.description import COMMIT_OVERHEAD_BYTES, Holder, Limits, Stag
 from oncelog.flow.formats import STATE, Commit, Entry, Held, Plan, PlannedRows, Range, encoded
 from oncelog.flow.held import outputs_of, size_of
 from oncelog.flow.journal import NO_FENCE, Journal, apply
-from oncelog.flow.messages import Action, Ended, FinishFiles, HourRows, Outputs, ReadJournal, Records, Work, WriteRows
+from oncelog.flow.messages import (
+    Action,
+    Ended,
+    FinishFiles,
+    HourRows,
+    JournalBatch,
+    Outputs,
+    ReadJournal,
+    Records,
+    Work,
+    WriteRows,
+)
 from oncelog.flow.planning import Source, collected, plan_of
 from oncelog.flow.states import State
 from oncelog.producers.sequences import sequence_after
@@ -105,7 +116,10 @@ class Holding:
         self.others_until_ms = 0  # holders with other code may send
         self.until_ms = 0  # this one does; wall clock
         self.proven_ms = 0  # wall clock: nobody had taken over then
-        self.due_ms = 0  # monotonic, where something is waited for
+        self.recalled_at: Now | None = None  # brokers were asked what they remember of the outputs' producer
+        self.known_at_ms: dict[Place, int] = {}  # monotonic: they remembered it there
+        self.reads_ahead = False  # what is read back was asked for before the take-over was acknowledged
+        self.read_ahead: Sequence[JournalBatch] | None = None  # and was there before that
 
         self.entries = Entries({})
         self.sources: list[Source] = []
@@ -137,9 +151,9 @@ class Holding:
     def ask(self, action: Action) -> None:
         self.asked.append(action)
 
-    def read_journal(self) -> None:
+    def read_journal(self, waits_ms: int = 0) -> None:
         self.read_at, self.read_from = self.now, self.journal.next_offset
-        self.ask(ReadJournal(self.read_from))
+        self.ask(ReadJournal(self.read_from, waits_ms))
 
     def append(
         self, entries: Sequence[Entry], timestamp_ms: int, changes: Mapping[bytes, bytes | None] = NOTHING
@@ -182,7 +196,8 @@ class Holding:
         return first, second
 
     def resume_output(self, place: Place) -> None:
-        """The producer id of the outputs keeps its epoch for ever. How many more slots are filled is asked first."""
+        """The producer id of the outputs keeps its epoch for ever. How many more slots are filled is asked first, but
+        where who was here before has left none and the broker knows of all that it filled."""
         assert self.journal.claim is not None
         self.sender.resume(
             place,
@@ -191,7 +206,7 @@ class Holding:
             self.now.monotonic_ms,
             next_offset=self.offsets[place],
             is_shared=True,
-            known_at_ms=LONG_AGO_MS,
+            known_at_ms=self.known_at_ms.get(place, LONG_AGO_MS),
         )
 
     @property

@@ -84,9 +84,11 @@ class JournalBatch:
 
 
 class ReadJournal(NamedTuple):
-    """All that is below the high watermark now. Answered by `journal`."""
+    """All that is below the high watermark now. Answered by `journal_read`; where nothing is there, when something is
+    or the wait is over."""
 
     from_offset: int
+    waits_ms: int = 0
 
 
 class NeedPids(NamedTuple):
@@ -102,6 +104,21 @@ class AppendClaim(NamedTuple):
     key: bytes
     value: bytes
     timestamp_ms: int
+
+
+class Recall(NamedTuple):
+    """Whether brokers still remember what this producer has written there. Answered by `recalled`, or not at all."""
+
+    pid: int
+    places: Sequence[Place]
+
+
+class Expect(NamedTuple):
+    """What an input has from an offset on is about to be fetched. There is no answer: it makes the `Fetch` that follows
+    a short one."""
+
+    input: int
+    from_offset: int
 
 
 class Fetch(NamedTuple):
@@ -165,6 +182,8 @@ Action = (
     | ReadJournal
     | NeedPids
     | AppendClaim
+    | Recall
+    | Expect
     | Fetch
     | ReadBack
     | WriteRows

@@ -23,7 +23,7 @@ class Event(IntEnum):
     READ = 0  # the journal was
     GRANTED = 1  # pids
     CLAIMED = 2
-    DUE = 3  # nobody with other code sends any more, or it is time to look again
+    DUE = 3  # nobody with other code sends any more
     STORED = 4  # a journal batch is
     REFUSED = 5  # it is not, or may not be, or an output is not
 
@@ -46,5 +46,6 @@ class Event(IntEnum):
     DRAINED = 17
     PLANNED = 18  # nothing is sent before the commit is there
     COMMITTED = 19  # work goes on while the commit is under way
-    LEFT = 20
-    IMPOSSIBLE = 21  # a person has to look at it
+    LAST = 20  # goodbye is in the commit
+    LEFT = 21  # nothing is to be committed
+    IMPOSSIBLE = 22  # a person has to look at it

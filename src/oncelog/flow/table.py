@@ -42,10 +42,11 @@ TABLE: Final[Mapping[State, Mapping[On, Row]]] = {
         On.GRANTED: (do.take_over, State.TAKING_OVER),
     },
     State.AWAITING: {
-        On.DUE: (do.read, State.READING),
+        On.READ: (do.judge, State.READING),
     },
     State.TAKING_OVER: {
-        On.STORED: (do.read_back, State.CATCHING_UP),
+        On.READ: (do.keep, State.TAKING_OVER),
+        On.STORED: (do.judge_what_was_read, State.CATCHING_UP),
         **FAILS,
     },
     State.CATCHING_UP: {
@@ -69,6 +70,7 @@ TABLE: Final[Mapping[State, Mapping[On, Row]]] = {
         On.DRAINED: (do.commit, State.DRAINING),
         On.PLANNED: (do.nothing, State.PLANNING),
         On.COMMITTED: (do.nothing, State.WORKING),
+        On.LAST: (do.nothing, State.LEAVING),
         On.LEFT: (do.say_goodbye, State.LEAVING),
         **FAILS,
     },

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -66,9 +67,13 @@ def check_properties(properties: Mapping[str, Any]) -> None:
             raise FlowRefused(f"{name} = {value}: a flow writes every record once, and needs {allowed[0]}")
 
 
-async def journal_batches(brokers: Brokers, place: Place, from_offset: int) -> list[JournalBatch]:
-    """All that stand there now, those of holders that are fenced too: which of them count, `Journal` says."""
-    return [JournalBatch(*each) async for portion in stored_batches(brokers, place, from_offset) for each in portion]
+async def journal_batches(
+    brokers: Brokers, place: Place, from_offset: int, wait: timedelta = timedelta(0)
+) -> list[JournalBatch]:
+    """All that stand there now, those of holders that are fenced too: which of them count, `Journal` says. Where there
+    are none, one is waited for."""
+    stored = stored_batches(brokers, place, from_offset, wait)
+    return [JournalBatch(*each) async for portion in stored for each in portion]
 
 
 class Cluster:

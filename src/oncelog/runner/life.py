@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import UUID
@@ -16,6 +17,7 @@ from oncelog.client.door import (
     TopicLog,
     kafka_pid,
     look_up,
+    remembered_or_none,
     slots,
 )
 from oncelog.clock import Now, SystemClock, monotonic_s
@@ -26,11 +28,13 @@ from oncelog.flow.messages import (
     AppendClaim,
     End,
     Ended,
+    Expect,
     Fetch,
     FinishFiles,
     NeedPids,
     ReadBack,
     ReadJournal,
+    Recall,
     Records,
     WriteRows,
 )
@@ -38,6 +42,7 @@ from oncelog.flow.program import Part
 from oncelog.flow.running import takes_columns
 from oncelog.flow.states import State
 from oncelog.records.build import build_batch
+from oncelog.runner.awaiting import tell_wait
 from oncelog.runner.cluster import Cluster, journal_batches
 from oncelog.runner.gone import WAS_DELETED, made_again, used_by
 from oncelog.slots import Place, Span
@@ -57,7 +62,6 @@ PASSING: Final = UNKNOWN | {KafkaError.INVALID_MSG}
 # Others wait while a cell works, so it is given about as much as takes so long.
 LONG_TURN_S: Final = 0.2
 SHORT_TURN_S: Final = 0.1
-LONG_WAIT_MS: Final = 3_000  # for holders with other code: it is told
 
 
 class Life:
@@ -189,7 +193,7 @@ class Life:
             return
         self._cluster.look()
         self._tell_time()
-        self._tell_wait()
+        self._has_told_wait = self._has_told_wait or tell_wait(self.cell, self._now().wall_ms)
         began_s = monotonic_s()
         actions = self.cell.actions(self._now())
         self._measure(monotonic_s() - began_s)
@@ -208,22 +212,6 @@ class Life:
             if heard is not None and self._told_time[index] != heard:
                 self._told_time[index] = heard
                 self.cell.heard(index, *heard, self._now())
-
-    def _tell_wait(self) -> None:
-        """Once, where it is one that a person notices."""
-        cell = self.cell
-        left_ms = cell.others_until_ms - self._now().wall_ms
-        if self._has_told_wait or cell.state not in (State.AWAITING, State.YIELDING) or left_ms < LONG_WAIT_MS:
-            return
-        self._has_told_wait = True
-        _log.warning(
-            "%s waits up to %d s: a process with another version of the code held it, has not said goodbye and may "
-            "still send (this one is %s). Where that process is at work, stop it; where it was killed, wait, or start "
-            "its version again and stop that one",
-            self._stage.title,
-            left_ms // 1000,
-            cell.holder.code,
-        )
 
     def _measure(self, took_s: float) -> None:
         if took_s > LONG_TURN_S:
@@ -244,27 +232,17 @@ class Life:
         match action:
             case Produce():
                 self._produce(action)
+            case Expect():
+                self._expect(action)
             case Fetch():
                 self._asked[action.input] = action.from_offset
                 self._feed(action.input)
-            case LookUp():
-                self._begin(self._look_up(action))
             case NeedMetadata():
                 self._cluster.want(action.topics)
-            case ReadJournal():
-                self._begin(self._read_journal(action))
-            case NeedPids():
-                self._begin(self._take_pids(action))
-            case AppendClaim():
-                self._begin(self._append_claim(action))
-            case ReadBack():
-                self._begin(self._read_back(action))
-            case WriteRows():
-                self._begin(self._write_rows(action))
-            case FinishFiles():
-                self._begin(self._finish_files(action))
             case Ended():
                 self._end(action)
+            case _:
+                self._begin(_WAITED_FOR[type(action)](self, action))
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         self._tasks.begin(self._guarded(work))
@@ -356,8 +334,9 @@ class Life:
 
     async def _read_journal(self, asked: ReadJournal) -> None:
         place = self._stage.journal
+        wait = timedelta(milliseconds=asked.waits_ms)
         batches = await self._asked_on_a_connection(
-            place, lambda: journal_batches(self._brokers, place, asked.from_offset)
+            place, lambda: journal_batches(self._brokers, place, asked.from_offset, wait)
         )
         self.cell.journal_read(batches, self._now())
 
@@ -374,6 +353,18 @@ class Life:
         claim = (asked.key, asked.value, (), asked.timestamp_ms)
         await self._patiently(lambda: log.produce(build_batch([claim])), place)
         self.cell.claimed(self._now())
+
+    async def _recall(self, asked: Recall) -> None:
+        """As in "connect, check, send", but before there is anything to send."""
+        leader = self._brokers.metadata.leader
+        try:
+            connections = {place: await self._requests.connect(leader(*place)[0]) for place in asked.places}
+            found = await remembered_or_none(self._brokers, dict.fromkeys(asked.places, asked.pid))
+        except KafkaException:
+            return  # it is asked again when there is
+        self._looked |= connections
+        known = {place: each.last_timestamp_ms for place, each in found.items() if each is not None}
+        self.cell.recalled(known, self._now())
 
     async def _read_back(self, asked: ReadBack) -> None:
         place = asked.place
@@ -415,7 +406,7 @@ class Life:
 
     def _see(self, index: int, reading: Input) -> None:
         """How far an input goes whose records are collected, or a table."""
-        if self._stage.collect is not None or self._stage.inputs[index].is_table:
+        if self.cell.sources and (self._stage.collect is not None or self._stage.inputs[index].is_table):
             end, high = self._ends[index], reading.position if reading.is_at_end else reading.high_watermark
             self.cell.seen(index, high if end is None else min(high, end), self._now())
             self.wake()
@@ -441,6 +432,14 @@ class Life:
         elif reading.is_at_end and self._asks_for_time:
             self.cell.at_its_end(index, self._now())
             self.wake()
+
+    def _expect(self, expected: Expect) -> None:
+        reading = self._inputs[expected.input]
+        if reading is None:
+            self._begin_input(*expected)
+        else:
+            reading.skip_to(expected.from_offset)
+            self._given[expected.input] = expected.from_offset
 
     def _begin_input(self, index: int, from_offset: int) -> Input:
         before = self._inputs[index]
@@ -483,3 +482,15 @@ class Life:
             _log.warning("%s: %s", self._stage.title, error.str())
         else:
             self.fail(error.str())
+
+
+_WAITED_FOR: Final[Mapping[type, Callable[[Life, Any], Coroutine[Any, Any, None]]]] = {
+    LookUp: Life._look_up,
+    ReadJournal: Life._read_journal,
+    NeedPids: Life._take_pids,
+    AppendClaim: Life._append_claim,
+    Recall: Life._recall,
+    ReadBack: Life._read_back,
+    WriteRows: Life._write_rows,
+    FinishFiles: Life._finish_files,
+}

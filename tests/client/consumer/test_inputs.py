@@ -67,6 +67,17 @@ def test_small_batches_come_in_one_piece_up_to_as_many_as_are_asked_for() -> Non
     assert (list(second.offsets), second.next_offset) == ([4], 5)
 
 
+def test_what_is_skipped_is_given_back_and_never_handed_out() -> None:
+    how = Fetched()
+    reading = input_of(how, chunk_of(0, 1), chunk_of(2, 3), chunk_of(4, 5))
+    reading.skip_to(3)
+    assert len(reading.chunks) == 2
+    piece = reading.take(10)
+    assert piece is not None and list(piece.offsets) == [3, 4, 5]
+    reading.skip_to(2)
+    assert reading.position == 6
+
+
 def test_what_lies_before_damage_comes_first_and_the_damaged_batch_is_asked_for_again() -> None:
     how = Fetched()
     reading = input_of(how, chunk_of(0, 1), chunk_of(2, 3, is_damaged_at=3))

@@ -124,6 +124,12 @@ class Input:
         """Nothing from this offset on is wanted."""
         self._stop_at = self._inputs.cursor(self).stop_at = offset
 
+    def skip_to(self, offset: int) -> None:
+        """Nothing before this offset is wanted any more."""
+        self.position = max(self.position, offset)
+        while self.chunks and self.chunks[0].next_offset <= offset:
+            self._inputs.taken(self.chunks.popleft())
+
     def end(self) -> None:
         self._inputs.end(self)
 

@@ -73,7 +73,14 @@ class Log(Protocol):
 
 
 async def fetch_once(
-    brokers: "Brokers", leader: int, place: Place, offset: int, max_bytes: int, max_wait: timedelta
+    brokers: "Brokers",
+    leader: int,
+    place: Place,
+    offset: int,
+    max_bytes: int,
+    max_wait: timedelta,
+    *,
+    purpose: str = "",
 ) -> Any:
     """What a Fetch of one partition answers about it; its error code is the caller's to look at."""
 
@@ -91,7 +98,7 @@ async def fetch_once(
             forgotten_topics_data=(),
         )
 
-    answer = await brokers.request(leader, "fetch", build, versions=FETCH_VERSIONS)
+    answer = await brokers.request(leader, "fetch", build, versions=FETCH_VERSIONS, purpose=purpose)
     (found,) = (each for topic in answer.responses for each in topic.partitions)
     return found
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 FETCH_BYTES: Final = 4 << 20
 LARGEST_FETCH_BYTES: Final = 1 << 30
 FETCH_WAIT: Final = timedelta(milliseconds=500)
+NO_WAIT: Final = timedelta(0)
 MOST_SPANS: Final = 100_000
 
 
@@ -86,12 +87,14 @@ async def stored_spans(
     return list(found)
 
 
-async def stored_batches(brokers: "Brokers", place: Place, from_offset: int) -> AsyncIterator[list[StoredBatch]]:
-    """All batches from an offset on, up to the high watermark as it is now, in portions of one fetch each."""
-    up_to = (await end_offsets(brokers, [place]))[place]
-    fetching = _Fetching(brokers, place, from_offset, up_to)
+async def stored_batches(
+    brokers: "Brokers", place: Place, from_offset: int, wait: timedelta = NO_WAIT
+) -> AsyncIterator[list[StoredBatch]]:
+    """All batches from an offset on, up to the high watermark as the first answer has it, in portions of one fetch
+    each. Where there are none, the broker may wait for one, and holds up a connection that is for nothing else."""
+    fetching = _Fetching(brokers, place, from_offset, None, wait=wait)
     async for data in fetching:
-        end = 0
+        end, up_to = 0, fetching.up_to
         for at, header in headers(data):
             if header.base_offset >= up_to:
                 fetching.go_on(up_to)
@@ -108,12 +111,21 @@ class _Fetching:
     due, it finds all behind it, and nothing of them is gone. Where it finds none, it cannot be told."""
 
     def __init__(
-        self, brokers: "Brokers", place: Place, from_offset: int, up_to: int, scan: SlotScan | None = None
+        self,
+        brokers: "Brokers",
+        place: Place,
+        from_offset: int,
+        up_to: int | None,
+        scan: SlotScan | None = None,
+        *,
+        wait: timedelta = NO_WAIT,
     ) -> None:
+        """Where it is not known up to where, the first answer says it."""
         self._brokers = brokers
         self._place = place
         self._offset = from_offset
         self._up_to = up_to
+        self._wait = wait
         self._scan = scan
         self._gone: CannotResume | None = None
         self._max_bytes = FETCH_BYTES
@@ -128,7 +140,7 @@ class _Fetching:
         return found
 
     async def _next_batches(self) -> Buffer | None:
-        while self._offset < self._up_to:
+        while self._up_to is None or self._offset < self._up_to:
             leader, _ = self._brokers.metadata.leader(*self._place)
             if leader < 0:
                 raise exception_of(KafkaError.LEADER_NOT_AVAILABLE)
@@ -147,14 +159,25 @@ class _Fetching:
         words = f"{named([self._place])} could not be read back from offset {self._offset} to {self._up_to}: {why}"
         return NoAnswer(KafkaError(KafkaError._TIMED_OUT, words))
 
+    @property
+    def up_to(self) -> int:
+        assert self._up_to is not None, "something was fetched"
+        return self._up_to
+
     def go_on(self, offset: int) -> None:
         """What was answered is dealt with up to here."""
         self._offset = max(self._offset, offset)
         self._max_bytes = FETCH_BYTES
 
     async def _fetch(self, leader: int) -> Buffer:
-        found = await fetch_once(self._brokers, leader, self._place, self._offset, self._max_bytes, FETCH_WAIT)
+        wait, purpose = (FETCH_WAIT, "") if self._up_to is not None else (self._wait, self._purpose)
+        found = await fetch_once(
+            self._brokers, leader, self._place, self._offset, self._max_bytes, wait, purpose=purpose
+        )
         code = int(found.error_code)
+        if code == OFFSET_OUT_OF_RANGE and self._up_to is None:
+            self._up_to = (await end_offsets(self._brokers, [self._place]))[self._place]
+            return b""
         if code == OFFSET_OUT_OF_RANGE:
             self._begin_at((await end_offsets(self._brokers, [self._place], EARLIEST))[self._place])
             return b""
@@ -163,7 +186,14 @@ class _Fetching:
             return b""
         if refused := refusal(code, self._place):
             raise refused
+        if self._up_to is None:
+            self._up_to = found.high_watermark
         return found.records or b""
+
+    @property
+    def _purpose(self) -> str:
+        """A broker that waits for records answers nothing else on a connection meanwhile."""
+        return f"waits for {self._place.topic}-{self._place.partition}" if self._wait else ""
 
     def _begin_at(self, log_start_offset: int) -> None:
         gone = CannotResume(

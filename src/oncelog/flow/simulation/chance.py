@@ -36,6 +36,7 @@ class Kind(Enum):
     KILL_ALL_LATE = "is killed with all others, and what they had on the wire arrives later"
     SLEEP = "sleeps, and another holder begins"
     RIVAL = "is not alone any more: another holder begins at the same time"
+    HAND_OVER = "leaves, and another holder waits for its goodbye"
     NO_ANSWER = "loses a connection behind a batch that was appended"
     CUT = "loses a connection with everything on it"
 

@@ -16,12 +16,14 @@ from oncelog.flow.messages import (
     AppendClaim,
     End,
     Ended,
+    Expect,
     Fetch,
     FinishFiles,
     NeedPids,
     Outputs,
     ReadBack,
     ReadJournal,
+    Recall,
     WriteRows,
 )
 from oncelog.flow.planning import Source
@@ -77,8 +79,12 @@ class Surroundings(Protocol):
 
 
 class Engine:
-    def __init__(self, world: Surroundings, duty: Duty, number: int, tenancy: Tenancy) -> None:
+    def __init__(
+        self, world: Surroundings, duty: Duty, number: int, tenancy: Tenancy, yields_until_ms: int = 0
+    ) -> None:
         self.world, self.duty, self.number, self.tenancy = world, duty, number, tenancy
+        self.yields_until_ms = yields_until_ms
+        self.leaves = False  # though there may be more to do
         self.sleeps_until = -1  # a turn of the world
         self.is_over = False
         self.lives = 0
@@ -88,7 +94,7 @@ class Engine:
     def _begin(self) -> None:
         self.lives += 1
         duty = self.duty
-        holder = Holder(nonce=f"{self.number}.{self.lives}", tenancy=self.tenancy, code=duty.code)
+        holder = Holder(f"{self.number}.{self.lives}", self.tenancy, duty.code, self.yields_until_ms)
         work = PartWork(duty.part, duty.stage.cell)
         self.cell = Cell(duty.stage, work, holder, LIMITS, self.world.now, random=lambda: 0.5, encode=header_only)
         self.inbox: deque[Callable[[], None]] = deque()
@@ -96,6 +102,7 @@ class Engine:
         self.connected: set[Place] = set()
         self.parked: dict[int, Fetch] = {}  # inputs that were found at their end
         self.heard: dict[int, tuple[int, int]] = {}
+        self.follows: tuple[int, int] | None = None  # its journal, from an offset on and until when
         self.is_quiet = False
         self.rows: dict[str, list[dict[str, Any]]] = {}  # of files that are not finished
         self.cell.begin()
@@ -108,6 +115,8 @@ class Engine:
     def can_turn(self) -> bool:
         if self.parked:
             self._look_for_more()
+        if self.follows is not None:
+            self._follow(*self.follows)
         return bool(self.inbox or self.to_do) or not self.is_quiet
 
     def turn(self) -> None:
@@ -121,7 +130,7 @@ class Engine:
             cell, world = self.cell, self.world
             if cell.sources and (cell.stage.has_plan or cell.stage.tells_time):
                 self._look_at_the_time()
-            if not cell.wants_to_leave and world.is_done(self):
+            if not cell.wants_to_leave and (self.leaves or world.is_done(self)):
                 cell.leave(world.now)
             self.to_do.extend(cell.actions(world.passes()))
             self.is_quiet = not self.to_do and (cell.wants_to_leave or not world.is_done(self))
@@ -183,7 +192,20 @@ class Engine:
         self._then(self.cell.leaders, self.duty.leaders)
 
     def _read_journal(self, action: ReadJournal) -> None:
-        self._then(self.cell.journal_read, self.world.topics[self.duty.stage.journal].journal(action.from_offset))
+        self.connected.add(self.duty.stage.journal)
+        self._follow(action.from_offset, self.world.now.monotonic_ms + action.waits_ms)
+
+    def _follow(self, from_offset: int, until_ms: int) -> None:
+        batches = self.world.topics[self.duty.stage.journal].journal(from_offset)
+        is_due = bool(batches) or self.world.now.monotonic_ms >= until_ms
+        self.follows = None if is_due else (from_offset, until_ms)
+        if is_due:
+            self._then(self.cell.journal_read, batches)
+
+    def _recall(self, action: Recall) -> None:
+        self.connected.update(action.places)
+        known = [place for place in action.places if self.world.topics[place].remembers(action.pid)]
+        self._then(self.cell.recalled, dict.fromkeys(known, self.world.now.wall_ms))
 
     def _pids(self, action: NeedPids) -> None:
         self._then(self.cell.pids, self.world.new_pids(action.how_many))
@@ -192,6 +214,9 @@ class Engine:
         claim = Outputs([action.key], [action.value])
         self.world.append(self, Wire(self.duty.stage.journal, NOBODYS, -1, claim, action.timestamp_ms))
         self._then(self.cell.claimed)
+
+    def _expect(self, _: Expect) -> None:
+        """Everything is at hand here."""
 
     def _fetch(self, action: Fetch) -> None:
         world, place = self.world, self.duty.inputs[action.input]
@@ -269,6 +294,8 @@ _DO: Final[dict[type, Callable[[Engine, Any], None]]] = {
     ReadJournal: Engine._read_journal,
     NeedPids: Engine._pids,
     AppendClaim: Engine._claim,
+    Recall: Engine._recall,
+    Expect: Engine._expect,
     Fetch: Engine._fetch,
     ReadBack: Engine._read_back,
     WriteRows: Engine._write_rows,

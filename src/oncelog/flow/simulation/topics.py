@@ -173,6 +173,9 @@ class Log:
         own = [each.span for each in self._from(asked.from_offset) if each.wire.identity == asked.identity]
         return Found(last, asked.identity.generation, own)
 
+    def remembers(self, pid: int) -> bool:
+        return pid in self._producers
+
     def slots(self, asked: ReadBack) -> list[Slot]:
         return [
             Slot(asked.identity, sequence, each.base_offset + at, *row[:3], each.wire.timestamp_ms)

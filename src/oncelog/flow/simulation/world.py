@@ -154,7 +154,7 @@ class World:
             self.ghosts.sort(key=lambda ghost: ghost[0])
 
     def ended(self, engine: Engine, ended: Ended) -> None:
-        if ended.how is End.LEFT:
+        if ended.how is End.LEFT and self.is_done(engine):
             self.finished.add(engine.duty)
             self._wake()
         self.tell(engine, f"ends: {ended.how.value}" + (f" ({ended.why})" if ended.why else ""))
@@ -291,11 +291,12 @@ class World:
 
     # --- holders
 
-    def begin(self, duty: Duty, tenancy: Tenancy | None = None) -> None:
+    def begin(self, duty: Duty, tenancy: Tenancy | None = None, waits_ms: int = 0) -> None:
+        """`waits_ms`: for the goodbye of who holds it now."""
         self.holders += 1
         for place in duty.tables if self.turns else ():  # who follows finds less than who came first
             self.topics[place].compact(self.shown(place))
-        engine = Engine(self, duty, self.holders, tenancy or Tenancy(0, self.holders))
+        engine = Engine(self, duty, self.holders, tenancy or Tenancy(0, self.holders), self.now_ms + waits_ms)
         self.engines.append(engine)
         self.tell(engine, "begins")
 
@@ -329,6 +330,9 @@ class World:
                 self.begin(engine.duty)
             case Kind.RIVAL:
                 self.begin(engine.duty, engine.tenancy)
+            case Kind.HAND_OVER:
+                self.begin(engine.duty, waits_ms=LONGEST_WAIT_MS)
+                engine.leaves = True
             case Kind.NO_ANSWER | Kind.CUT if engine.wires:
                 place = list(engine.wires)[fault.turns % len(engine.wires)]
                 if fault.kind is Kind.NO_ANSWER:
