@@ -3,13 +3,15 @@
 import pickle
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from oncelog.flow import Context, Dead, Flow, Stopped, Topic, json_of, one_of, optional, text
+from oncelog.flow import Context, Dead, Flow, FlowRefused, Stopped, Topic, json_of, one_of, optional, text
+from oncelog.runner.layout import Layout
 from tests.repo.tree import ROOT
 
 NOON_MS = 1_700_000_000_000
@@ -225,3 +227,39 @@ def test_what_was_simulated_shows_itself_and_its_dead_letters() -> None:
     found = flow.simulate([one.sent("o1", Order("anna", 1))])
     assert repr(found) == "<Simulated: records in dead: 1, one: 1, two: 0>"
     assert found[dead] == [(b"o1", one.value.encode(Order("anna", 1)))]
+
+
+def flow_with(how: Callable[[Flow], object]) -> Flow:
+    flow = billing()
+    how(flow)
+    return flow
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        lambda flow: flow.read(ledger, name="x"),
+        lambda flow: flow.read(ledger, name="x").map(str),
+        lambda flow: flow.read(ledger, name="x").count("n"),
+        lambda flow: flow.read(ledger, name="x").window("w", Owed, lambda owed, _: owed, size_ms=1),
+        lambda flow: flow.read(ledger, name="x").merge("both", flow.read(ledger, name="y")),
+    ],
+    ids=["read", "map", "count", "window", "merge"],
+)
+def test_a_stream_that_is_written_nowhere_is_refused_with_its_line(how: Callable[[Flow], object]) -> None:
+    line = how.__code__.co_firstlineno
+    words = rf"flow billing: nothing is written of the stream that is made in .*test_program.py, line {line}\. End it"
+    with pytest.raises(ValueError, match=words):
+        flow_with(how).simulate(SENT)
+    with pytest.raises(FlowRefused, match=words):
+        Layout(flow_with(how))
+
+
+def test_a_stream_may_end_where_it_is_passed_through_a_topic_or_taken_by_another() -> None:
+    flow = billing()
+    orders = flow.read(ledger, name="x").only(Order)
+    orders.merge("both", flow.read(ledger_of_orders)).map(lambda order: Balance(order.amount, 0)).write(balances)
+    assert not flow.loose
+    passed = Flow("f", version="1")
+    passed.read(events).through(ledger, key=lambda event: event.customer)
+    assert len(passed.simulate(SENT)[ledger]) == len(SENT)

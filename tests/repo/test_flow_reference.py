@@ -11,7 +11,7 @@ from tests.repo.tree import ROOT
 
 PAGE = (ROOT / "docs" / "flow-reference.md").read_text()
 CORE = {"Cell", "Holder", "Input", "Limits", "OutputPlace", "Stage"}  # of the machine, for the runner
-LOOKS = {"parts", "code", "tells_time", "begin", "become", "claim_name", "claim_state"}
+LOOKS = {"parts", "code", "tells_time", "begin", "become", "call_instead", "claim_name", "claim_state"}
 
 
 def functions(kind: type) -> list[tuple[str, list[str]]]:

@@ -7,15 +7,14 @@
 `mypy --strict` finds a `write` to a topic of other types. Functions are pure, `(state, value, at) -> (state, outputs)`.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar, cast, overload
+from typing import Any, Final, Generic, Literal, TypeVar, cast, overload
 
 from crc32c import crc32c
 
 from oncelog.flow.codecs import Codec, json_of, kind_of, shape_of
-from oncelog.flow.description import Collect
 from oncelog.flow.functions import check_begins, check_function
 from oncelog.flow.operations.call import calling
 from oncelog.flow.operations.dedup import in_header, without_known_ids, without_lower_offsets
@@ -24,6 +23,7 @@ from oncelog.flow.operations.state import with_state, with_timers
 from oncelog.flow.operations.totals import add, count_columns, latest_columns, one, replace, sum_columns, totals
 from oncelog.flow.operations.windows import Window, in_time, windows
 from oncelog.flow.operations.windows import late as late_ones
+from oncelog.flow.parts import OTHER, SAME, Branch, FileSink, Node, Part, Sink
 from oncelog.flow.scope import Context, Make, Push, Scope
 from oncelog.flow.stepping import Old, Upgrade
 from oncelog.flow.topics import Dead, Topic
@@ -40,85 +40,9 @@ T = TypeVar("T")
 MOST_IDS: Final = 1_000_000
 
 
-SAME: Final = "the same"
-OTHER: Final = "another"
 EVERY_MS: Final = 10 * MINUTE_MS  # six files an hour for each partition that has records
 FILE_RECORDS: Final = 1_000_000
 MOST_FILE_RECORDS: Final = 100_000_000
-
-
-class Sink(NamedTuple):
-    topic: Topic[Any, Any]
-    key: Callable[[Any], Any] | None  # None: the key stays
-    tells_source: bool = False
-
-
-class FileSink(NamedTuple):
-    """A folder of Parquet files, with columns of these values."""
-
-    url: str
-    kind: Any
-    every_ms: int
-    records: int  # of a file, at most
-
-
-class Node:
-    """An operation on what comes from the one before it, and where its results go."""
-
-    def __init__(
-        self,
-        make: Make | None = None,
-        before: "Node | None" = None,
-        *,
-        asks_for_time: bool = False,
-        repeats: bool = True,
-        gives: Any = None,
-        table: "Branch | None" = None,
-    ) -> None:
-        """`gives`: where it looks at one record and keeps no state, which type its results are: SAME, OTHER or one.
-        `table`: whose rows it looks at."""
-        self.make = make
-        self.table = table
-        self.before = before
-        self.asks_for_time = asks_for_time
-        self.tells_at_commits = False  # or what comes before it does
-        self.repeats: bool = repeats and (before is None or before.repeats)  # the same comes out, also after a crash
-        self.gives = gives
-        self.children: list[Node] = []
-        self.sinks: list[Sink] = []
-
-    def then(self, make: Make, *, gives: Any = None, table: "Branch | None" = None, **how: bool) -> "Node":
-        child = Node(make, self, gives=gives, table=table, **how)
-        child.tells_at_commits = self.tells_at_commits
-        self.children.append(child)
-        return child
-
-    @property
-    def path(self) -> tuple["Node", ...]:
-        """The operations up to here."""
-        own = () if self.make is None else (self,)
-        return own if self.before is None else (*self.before.path, *own)
-
-    @property
-    def below(self) -> tuple["Node", ...]:
-        """Itself, and what follows."""
-        return (self, *(node for child in self.children for node in child.below))
-
-    @property
-    def writes(self) -> bool:
-        return any(node.sinks for node in self.below)
-
-
-class Branch(NamedTuple):
-    """An input, and what happens to its records before they meet those of others."""
-
-    source: Topic[Any, Any]
-    operations: tuple[Node, ...] = ()
-    wait_ms: int = 0  # for records that are older than what came before them
-    is_derived: bool = False
-    otherwise: Dead | None = None
-    has_headers: bool = False  # that operations look at
-    is_table: bool = False  # its records are rows, that the others are joined with
 
 
 @dataclass(frozen=True)
@@ -127,56 +51,6 @@ class Table(Generic[K, V]):
 
     name: str
     branch: Branch
-
-
-@dataclass(frozen=True)
-class Part:
-    """What becomes one stage: from topics to topics."""
-
-    flow: str
-    name: str
-    branches: tuple[Branch, ...]
-    root: Node  # what happens to all of them
-    files: FileSink | None = None
-
-    @property
-    def sinks(self) -> tuple[Topic[Any, Any], ...]:
-        """Its output topics."""
-        written = [sink.topic for node in self.root.below for sink in node.sinks]
-        return tuple({topic.name: topic for topic in (*self.dead, *written)}.values())
-
-    @property
-    def dead(self) -> tuple[Topic[Any, Any], ...]:
-        return tuple(branch.otherwise.topic for branch in self.inputs if branch.otherwise)
-
-    @property
-    def nodes(self) -> Iterator[Node]:
-        """Its operations, those of each branch first."""
-        for branch in self.branches:
-            yield from branch.operations
-        yield from self.root.below
-
-    @property
-    def inputs(self) -> tuple[Branch, ...]:
-        """Several: their order is planned. Tables come last."""
-        tables = dict.fromkeys(node.table for node in self.nodes if node.table and self._is_at_work(node))
-        return (*self.branches, *tables)
-
-    def _is_at_work(self, node: Node) -> bool:
-        return node.writes or any(node in branch.operations for branch in self.branches)
-
-    @property
-    def asks_for_time(self) -> bool:
-        return self.files is not None or any(node.asks_for_time for node in self.nodes)
-
-    @property
-    def has_plan(self) -> bool:
-        """What it does hangs on more than the order of one input."""
-        return len(self.inputs) > 1 or self.asks_for_time or self.files is not None
-
-    @property
-    def collect(self) -> Collect | None:
-        return None if self.files is None else Collect(self.files.every_ms, self.files.records)
 
 
 class Stream(Generic[K, V]):
@@ -221,7 +95,9 @@ class Stream(Generic[K, V]):
         its answer is sent from the commit, once. After a crash it may be asked again, with the same `at.id`."""
         self._refuse_behind_totals(name)
         self._takes(name, function, "value", "at")
-        return self._then(calling(self._flow.claim_name(name), function), repeats=False)
+        stream: Stream[K, V2] = self._then(calling(self._flow.claim_name(name), function), repeats=False)
+        stream._node.call = name
+        return stream
 
     def count(self, name: str) -> "Stream[K, int]":
         """How many records of each key there were, told at commits: one number for each key that changed since."""
@@ -332,6 +208,7 @@ class Stream(Generic[K, V]):
                 f"flow {self._flow.name}: {name} merges topics of {' and '.join(map(str, sorted(counts)))} partitions: "
                 "bring them to one number with `through` first"
             )
+        self._node.is_taken = other._node.is_taken = True
         repeats = self._node.repeats and other._node.repeats
         return self._flow.begin(name, branches, repeats=repeats)
 
@@ -405,7 +282,7 @@ class Stream(Generic[K, V]):
         except ValueError as unfit:
             raise ValueError(f"{what}: {unfit}") from None
         flow.codecs.append(f"files {shape_of(kind)}")
-        operations = (*branch.operations, *node.path)
+        operations, node.is_taken = (*branch.operations, *node.path), True
         sink = FileSink(url, kind, every_ms, most_records)
         flow.begin(name or f"{part.name}-files", (branch._replace(operations=operations),), files=sink)
 
@@ -440,6 +317,33 @@ class Program:
     def parts(self) -> list[Part]:
         """Those that write something."""
         return [part for part in self._begun.values() if part.files or any(node.sinks for node in part.root.below)]
+
+    @property
+    def loose(self) -> str:
+        """What is said of a stream that nothing is written of, and that would be dropped; of the first one."""
+        parts = (part for part in self._begun.values() if part.files is None)
+        # Whoever passes records `through` a topic may leave it at that.
+        nodes = (node for part in parts for node in part.root.below if node.make or not part.is_derived)
+        for node in nodes:
+            if not (node.children or node.sinks or node.is_taken):
+                return (
+                    f"flow {self.name}: nothing is written of the stream that is made in {node.line}. End it with "
+                    "`write` or `files`, or leave it out"
+                )
+        return ""
+
+    @property
+    def calls(self) -> dict[str, list[Node]]:
+        """By name; several of one that was merged."""
+        found: dict[str, list[Node]] = {}
+        for node in (node for part in self.parts for node in part.nodes if node.call):
+            found.setdefault(node.call, []).append(node)
+        return found
+
+    def call_instead(self, name: str, function: Callable[..., Any]) -> None:
+        check_function(f"flow {self.name}: {name}", function, "value", "at")
+        for node in self.calls[name]:
+            node.make = calling(name, function)
 
     def tells_time(self, part: Part) -> bool:
         """Whether a stage behind it asks for the time, or one behind that."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from oncelog.flow.codecs import Codec, check_class, check_classes, class_of, raw
 from oncelog.flow.formats import ERROR, SOURCE, STAGE, TIME
 from oncelog.flow.messages import EMPTY, HourRows, Outputs, Records, Row, Stepped, Unworkable, Work
-from oncelog.flow.program import Branch, FileSink, Node, Part, Sink
+from oncelog.flow.parts import Branch, FileSink, Node, Part, Sink
 from oncelog.flow.scope import Adders, Kept, PlainHeaders, Push, Scope, Tells
 from oncelog.flow.stepping import Old, StepStates, TimedStates, Trail
 from oncelog.flow.topics import Topic

@@ -6,7 +6,8 @@ from typing import Final
 
 from oncelog.flow.description import Input, OutputPlace, Stage
 from oncelog.flow.errors import FlowRefused
-from oncelog.flow.program import Part, Program
+from oncelog.flow.parts import Part
+from oncelog.flow.program import Program
 from oncelog.flow.register import Reset
 from oncelog.slots import Place
 
@@ -99,7 +100,7 @@ class Layout:
         self.partitions: dict[str, int] = {}  # of every topic of users'
         every = [branch for stage in self.stages for branch in stage.part.inputs]
         self.tables = {branch.source.name for branch in every if branch.is_table}
-        self._check()
+        self._check(program.loose)
         fed = {sink.name for stage in self.stages for sink in stage.part.sinks}
         read = {name for stage in self.stages for name in stage.inputs}
         self.sources = read - fed
@@ -122,9 +123,9 @@ class Layout:
     def feeding(self, topic: str) -> list[StageLayout]:
         return [stage for stage in self.stages if topic in {sink.name for sink in stage.part.sinks}]
 
-    def _check(self) -> None:
-        if not self.stages:
-            raise FlowRefused(f"flow {self.flow} writes nothing: end it with `write`")
+    def _check(self, loose: str) -> None:
+        if loose or not self.stages:
+            raise FlowRefused(loose or f"flow {self.flow} writes nothing: end it with `write`")
         for name in (self.flow, *(stage.name for stage in self.stages)):
             if not name or not _ALLOWED.issuperset(name):
                 raise FlowRefused(

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from oncelog.flow.description import Collect, Input, Limits, OutputPlace, Stage
-from oncelog.flow.program import Part, Program
+from oncelog.flow.parts import Part
+from oncelog.flow.program import Program
 from oncelog.slots import Place
 
 LIMITS: Final = Limits(commit_every_ms=1, retry_backoff_ms=1, wait_ms=5, settle_ms=20, tell_time_every_ms=1)
@@ -35,6 +36,8 @@ class Duty:
 
 def duties_of(program: Program) -> list[Duty]:
     """Those of a part come behind those that write what it reads."""
+    if program.loose:
+        raise ValueError(program.loose)
     return [_duty(program, part, cell) for part in _in_order(program) for cell in range(_cells(part))]
 
 
