@@ -4,6 +4,7 @@ import pytest
 
 from oncelog.client import AdminClient
 from oncelog.flow import FlowFailed, FlowRefused
+from tests.cli.running import Oncelog
 from tests.runner.flows import Billing, make_topic
 from tests.runner.test_refusals import set_config
 from tests.waiting import until
@@ -83,11 +84,20 @@ def test_a_topic_that_goes_under_a_flow_stops_who_uses_it_with_words(
     delete(billing, name)
     if is_made_again:
         make(billing, name, partitions)
+    if kind == "output":
+        billing.send(range(20, 30))
     words = SAID[kind].format(flow=billing.name, topic=name)
     failure = until(lambda: str(said) if words in str(said := run.exception()) else "", words)
     assert "`oncelog flow reset" in failure or "Start the flow again" in failure
     assert run.is_active or kind in ("through", "register"), "cells that do not use it go on"
     run.stop()
+    if kind == "output":
+        told = Oncelog(billing.servers)("flow describe", billing.name, "-J").json
+        written = [each["slots"] for cell in told["stages"][1]["cells"] for each in cell["outputs"]]
+        assert sum(written) <= 20, "what is not acknowledged is not committed"
+    if kind in ("input", "output", "through"):
+        asked = Oncelog(billing.servers).run("flow reset", billing.name, "--dry-run")
+        assert "has not said goodbye" not in asked.err
 
     if not is_made_again and kind in ("input", "output", "journal"):
         with pytest.raises(FlowRefused, match=r"misses topics|is not there any more"):

@@ -1,13 +1,15 @@
 """Topics that get more partitions while a flow is at work."""
 
+import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
 from oncelog.client import AdminClient, Consumer, NewPartitions, Producer, TopicPartition
 from oncelog.clock import SystemClock
-from oncelog.flow import Run
+from oncelog.flow import FlowRefused, Run
 from oncelog.flow.formats import Tenancy
 from oncelog.runner import run as running
 from oncelog.runner.engine import Engine, Share
@@ -78,6 +80,13 @@ def test_records_in_new_partitions_of_an_input_stop_the_stage_that_does_not_read
     described = subprocess.run(asked, check=True, capture_output=True, text=True).stdout
     assert expected in described
     assert described.count("  left") == 5, "all cells have committed and said goodbye"
+
+    remedy = expected[expected.index("To read all") :]
+    with pytest.raises(FlowRefused, match=re.escape("and the stage has 2 cells, for ever. " + remedy)):
+        billing.flow().run(billing.properties)
+    billing.orders = replace(billing.orders, partitions=4)
+    with pytest.raises(FlowRefused, match=re.escape(remedy)):
+        billing.flow().run(billing.properties)
 
 
 def group_lag(billing: Billing, partitions: int) -> int:

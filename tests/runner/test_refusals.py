@@ -28,7 +28,7 @@ def test_topics_that_are_missing_are_named_with_the_command_that_makes_them(bill
     orders, sums = billing.orders.name, billing.sums.name
     assert refused(billing.flow(), billing.properties) == (
         f"flow {billing.name} misses topics: {orders}, which it reads; {sums}, which it writes. Make them first, for "
-        f"example with `oncelog topics create -p 2 {orders} {sums}`"
+        f"example with `oncelog topics create -b {billing.servers} -p 2 {orders} {sums}`"
     )
     billing.make_topics(billing.orders)
     assert f"misses topics: {sums}, which it writes. Make" in refused(billing.flow(), billing.properties)
@@ -38,9 +38,8 @@ def test_a_table_that_is_missing_is_to_be_compacted(billing: Billing) -> None:
     flow = Flow(billing.name, version="1")
     customers = Topic(f"{billing.name}-customers", text, json_of(Owed), partitions=billing.orders.partitions)
     flow.read(billing.orders).join(flow.table(customers), lambda order, owed: owed).write(billing.sums)
-    assert f" and `oncelog topics create -p 2 -c cleanup.policy=compact {customers.name}`" in refused(
-        flow, billing.properties
-    )
+    create = f"oncelog topics create -b {billing.servers} -p 2 -c cleanup.policy=compact {customers.name}"
+    assert f" and `{create}`" in refused(flow, billing.properties)
 
 
 def test_a_topic_with_other_partitions(billing: Billing) -> None:

@@ -129,9 +129,10 @@ def test_one_with_other_code_says_what_it_waits_for(billing: Billing, caplog: py
     old = billing.flow().start(billing.properties)
     with ThreadPoolExecutor(1) as pool:
         new = pool.submit(billing.flow(version="2").start, billing.properties)
-        until(lambda: any("another version of the code held it" in each for each in caplog.messages), "a word")
+        told = until(lambda: [each for each in caplog.messages if "another version of the code" in each], "a word")
         old.stop()
         new.result(30).stop()
+    assert len(told) == 1 and told[0].startswith(f"flow {billing.name}: 5 of 5 cells wait up to "), told
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")

@@ -293,8 +293,11 @@ def commit(cell: Holding) -> Event:
     if cell.is_proof_old:
         cell.why = "nothing was heard of the journal for too long"
         return Event.REFUSED
-    if cell.plan_left and cell.stage.collect is not None:
-        return Event.LEFT  # its files are not whole. The plan stands, and is begun again
+    are_files_begun = cell.plan_left and cell.stage.collect is not None
+    if cell.forsaken or are_files_begun:
+        return (
+            Event.LEFT
+        )  # outputs that are not acknowledged, files that are not whole. The plan stands, if there is one
     plan = next_plan(cell)
     if cell.is_time_to_be_told:
         for index, source in enumerate(cell.sources):

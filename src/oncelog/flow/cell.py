@@ -135,6 +135,17 @@ class Cell(Holding):
         if not self.wants_to_leave:
             self.now, self.wants_to_leave, self.is_at_the_end = now, True, is_at_the_end
 
+    def forsake(self, topic: str, why: str, now: Now) -> bool:
+        """Of its topics this one is gone. Goodbye is said once all else that was sent is acknowledged; where nothing
+        could be sent yet, there is none to be said, and this does nothing. Whether it is said."""
+        if self.state not in (State.WORKING, State.DRAINING, State.PLANNING, State.LEAVING):
+            return False
+        gone = [output.place for output in self.stage.outputs if output.place.topic == topic]
+        self.now, self.wants_to_leave, self.stopped_by = now, True, why
+        self.forsaken.update(gone)
+        self.sender.leaders(dict.fromkeys(gone), now.monotonic_ms)
+        return True
+
     def journal_ends(self, end_offset: int, now: Now) -> None:
         """How far its journal goes now. A holder with nothing to send notices only by this that it was taken over."""
         self.now = now

@@ -85,6 +85,10 @@ class Entries(Mapping[bytes, bytes]):
         self.under_way = {}
 
 
+def file_name(stage: str, cell: int, plan: Range, folder: str, *, is_late: bool) -> str:
+    return f"{folder}/{stage}-{cell}-{plan.first}-{plan.end}{'-late' if is_late else ''}.parquet"
+
+
 class Holding:
     def __init__(
         self,
@@ -129,6 +133,7 @@ class Holding:
         self.is_finishing = False
         self.filled: dict[Place, int] = {}
         self.offsets: dict[Place, int] = {}  # nothing of later slots lies below
+        self.forsaken: set[Place] = set()  # outputs that are gone
         self.comparing: list[tuple[Batch, int]] = []  # found in the log, from where on
         self.being_read: list[Batch] = []  # of these, and read back now: batches of one place that follow each other
         self.run_records = limits.run_records
@@ -212,16 +217,15 @@ class Holding:
     @property
     def is_drained(self) -> bool:
         """Everything that was sent stands in the log as it was made."""
-        is_idle = all(self.sender.boundary(place) is not None for place in self.filled)
+        is_idle = all(self.sender.boundary(place) is not None for place in self.filled.keys() - self.forsaken)
         return is_idle and not self.comparing and not self.being_read and not self.is_finishing
 
     # --- files
 
     def write_rows(self, found: HourRows) -> None:
         """The plan's only range of records says what the file is called."""
-        stage, due = self.stage, self.plan_left[0]
-        late = "-late" if found.is_late else ""
-        name = f"{found.folder}/{stage.name}-{stage.cell}-{due.first}-{due.end}{late}.parquet"
+        stage = self.stage
+        name = file_name(stage.name, stage.cell, self.plan_left[0], found.folder, is_late=found.is_late)
         self.files.add(name)
         self.waiting_bytes += found.rows.nbytes
         self.ask(WriteRows(name, found.rows))

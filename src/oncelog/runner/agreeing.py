@@ -21,6 +21,7 @@ from oncelog.flow.register import (
 )
 from oncelog.runner.cluster import Cluster
 from oncelog.runner.layout import Layout, TopicIds
+from oncelog.runner.unread import to_read_all
 
 PATIENCE_MS: Final = 60_000
 KIND: Final = RegisterKind(
@@ -115,7 +116,7 @@ class Agreement:
                 raise FlowRefused(
                     f"flow {flow}: its journal {stage.journal} was deleted and made again since the last run ({then} "
                     f"is {now} now), and with it went what was read, written and kept as state. Begun anew, the flow "
-                    f"writes all of its outputs again: where that is meant, say `oncelog flow reset {flow}` first"
+                    f"writes all of its outputs again: where that is meant, say {self._reset_command} first"
                 )
 
     def check_resets(self, ids: TopicIds) -> None:
@@ -125,8 +126,12 @@ class Agreement:
             if reset is not None and ids.id_of(stage.journal) == reset.journals[stage.name] != "":
                 raise FlowRefused(
                     f"flow {self._layout.flow}, stage {stage.name}: a reset was begun and has not come to its end. "
-                    f"Give it again: `oncelog flow reset {self._layout.flow}`"
+                    f"Give it again: {self._reset_command}"
                 )
+
+    @property
+    def _reset_command(self) -> str:
+        return self._cluster.command("flow reset", self._layout.flow)
 
     def reset_of(self, stage: str) -> Reset | None:
         return self._known.resets.get(stage)
@@ -189,7 +194,7 @@ def check_is_this_flow(layout: Layout, register: FlowRegister) -> None:
         if cells not in (None, stage.cells):
             raise FlowRefused(
                 f"flow {layout.flow}, stage {stage.name} has {cells} cells, for ever, and its inputs have "
-                f"{stage.cells} partitions now. Give the flow another name"
+                f"{stage.cells} partitions now. {to_read_all(stage.inputs[0], stage.cells)}"
             )
 
 

@@ -116,6 +116,11 @@ class Cluster:
 
         self.places = {url: FilePlace(url) for url in urls}
 
+    def command(self, action: str, words: str) -> str:
+        """As a shell takes it, for a message: at these brokers."""
+        servers = ",".join(f"{host}:{port}" for host, port in self.writing.bootstrap_servers)
+        return f"`oncelog {action} -b {servers} {words}`"
+
     async def close(self) -> None:
         await self._tasks.close()
         for each in self._inputs:

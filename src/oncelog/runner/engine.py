@@ -27,6 +27,7 @@ from oncelog.runner.holder import CellHolder
 from oncelog.runner.layout import Layout, StageLayout, TopicIds
 from oncelog.runner.life import CLOCK
 from oncelog.runner.progress import Progress
+from oncelog.runner.told import ToldOnce
 from oncelog.runner.unread import Known, Unread, unread
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ class Engine:
         self._committed: dict[str, dict[tuple[str, int], int]] = {}  # to groups, by stage
         self._hours: dict[str, Hours] = {}  # of files, by stage
         self._told_ms: dict[str, int] = {}  # the time, by topic
-        self._told_counts: dict[str, int] = {}  # of partitions, of topics that have more than they had
+        self._told = ToldOnce(self.layout)
         self._unread: list[Unread] = []
         self._topics = [*self.layout.partitions, *(stage.journal for stage in self.layout.stages)]
         self._gone_since_s: dict[str, float] = {}
@@ -106,7 +107,7 @@ class Engine:
             self.agreement = Agreement(self._cluster, self.layout)
             kept = await self.agreement.kept()
             is_part = self._share is not None and any(self._share.cells.values())
-            found = await topics.ready(self._cluster, self.layout, kept, is_part=is_part)
+            found = await topics.ready(self._cluster, self.layout, kept, self._used, is_part=is_part)
             self.agreed = await self.agreement.begin(self._run_id, found.ids, until_end=self._until_end)
             self.agreement.check_resets(found.ids)
             self._register_id = self.brokers.metadata.topics[self.layout.register].topic_id
@@ -203,6 +204,13 @@ class Engine:
     def _ends_of(self, layout: StageLayout, cell: int) -> list[int | None]:
         known = self.agreed.ends or {}
         return [known[name][cell] if name in known else None for name in layout.inputs]
+
+    @property
+    def _used(self) -> set[str]:
+        """Topics of users' that cells here read or write."""
+        cells = {} if self._share is None else self._share.cells
+        at_work = [stage for stage in self.layout.stages if cells.get(stage.name) or not any(cells.values())]
+        return {name for stage in at_work for name in (*stage.inputs, *(sink.name for sink in stage.part.sinks))}
 
     @property
     def _follows_all(self) -> bool:
@@ -389,6 +397,7 @@ class Engine:
             await asyncio.sleep(LOOKS_EVERY_S)
             if self._until_end and self._elsewhere:
                 self._find_ends()
+            self._told.waits(self._every)
             self._show_progress()
             await self._close_hours()
 
@@ -430,7 +439,7 @@ class Engine:
             for stage in self.layout.stages
             for name in stage.inputs
         ]
-        self._tell_of_more_partitions()
+        self._told.more_partitions(self.brokers.metadata)
         self._unread = await unread(self.brokers, inputs)
         for each in self._unread:
             holders, why = self._holders[each.of.stage], each.words(self.layout.flow)
@@ -438,22 +447,6 @@ class Engine:
                 self._fail(why)
                 for holder in holders:
                     holder.leave(why)
-
-    def _tell_of_more_partitions(self) -> None:
-        topics = self.brokers.metadata.topics
-        for name, count in self.layout.partitions.items():
-            now = len(topics[name].partitions) if name in topics else 0
-            if now > count and now != self._told_counts.get(name):
-                self._told_counts[name] = now
-                uses = "reads and writes" if name in self.layout.between else "reads"
-                _log.warning(
-                    "topic %s has %d partitions now, and flow %s %s the first %d, as it says (`partitions=`)",
-                    name,
-                    now,
-                    self.layout.flow,
-                    "writes" if name in self.layout.targets else uses,
-                    count,
-                )
 
     async def _tell_time_now_and_then(self) -> None:
         told = {sink.name for stage in self.layout.stages if stage.tells_time for sink in stage.part.sinks}

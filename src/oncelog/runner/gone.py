@@ -1,6 +1,6 @@
 """Topics that are not the same any more under a flow: deleted, or deleted and made again."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection
 from typing import Final, NamedTuple
 
 from oncelog.client.door import Metadata
@@ -22,8 +22,8 @@ class Used(NamedTuple):
         return f"its {self.role} {self.name} {what}{self.remedy}"
 
 
-def used_by(stage: Stage) -> list[Used]:
-    reset = f"`oncelog flow reset {stage.flow}`"
+def used_by(stage: Stage, reset: str) -> list[Used]:
+    """`reset`: the command that does it."""
     inputs = {each.topic: each.topic_id for each in stage.inputs}
     outputs = {each.place.topic: each.topic_id for each in stage.outputs}
     anew = f". {reset} begins anew with what a new one holds, and writes behind what stands in the outputs"
@@ -36,13 +36,35 @@ def used_by(stage: Stage) -> list[Used]:
     ]
 
 
-def made_again(used: Iterable[Used], metadata: Metadata) -> Iterator[str]:
-    """What is said of each that is another topic under the same name."""
-    for each in used:
-        known = metadata.topics.get(each.name)
-        now = None if known is None else known.topic_id
-        if each.topic_id and now is not None and str(now) != each.topic_id:
-            yield each.words(f"was deleted and made again while it ran ({each.topic_id} is {now} now)")
+class UsedTopics:
+    """Of a cell; the first one that is not what it was is told."""
+
+    def __init__(self, used: list[Used], lost: Callable[[Used, str], None]) -> None:
+        self.used, self.gone = used, ""
+        self._lost = lost
+        self._checked: Metadata | None = None
+
+    def look(self, metadata: Metadata) -> bool:
+        """Whether one was deleted and made again meanwhile; then it is not read, nor written."""
+        if metadata is not self._checked:
+            self._checked = metadata
+            for each in self.used:
+                known = metadata.topics.get(each.name)
+                now = None if known is None else known.topic_id
+                if each.topic_id and now is not None and str(now) != each.topic_id:
+                    self._lose(each, f"was deleted and made again while it ran ({each.topic_id} is {now} now)")
+        return bool(self.gone)
+
+    def deleted(self, names: Collection[str]) -> None:
+        """They have not been there for a while."""
+        for each in self.used:
+            if each.name in names:
+                self._lose(each, WAS_DELETED)
+
+    def _lose(self, used: Used, what: str) -> None:
+        if not self.gone:
+            self.gone = used.name
+            self._lost(used, what)
 
 
 def missing(names: Collection[str], metadata: Metadata) -> list[str]:

@@ -14,8 +14,9 @@ from oncelog.flow.formats import Commit, Tenancy
 from oncelog.flow.holding import Encode
 from oncelog.flow.journal import Journal
 from oncelog.flow.messages import End, Ended
-from oncelog.flow.program import Part
+from oncelog.flow.parts import Part
 from oncelog.flow.running import PartWork
+from oncelog.flow.states import State
 from oncelog.runner.cluster import Cluster
 from oncelog.runner.life import CLOCK, Life
 
@@ -85,6 +86,13 @@ class CellHolder:
         """Of all that have taken it over, as far as is known here."""
         last = None if self._cell is None else self._cell.journal.take_over
         return None if last is None else last.tenancy
+
+    @property
+    def waits_ms(self) -> int:
+        """For holders with other code, up to so long."""
+        cell = self._cell
+        is_waiting = cell is not None and cell.state in (State.AWAITING, State.YIELDING)
+        return cell.others_until_ms - CLOCK.now().wall_ms if cell and is_waiting else 0
 
     @property
     def began_at(self) -> list[int]:

@@ -38,13 +38,12 @@ from oncelog.flow.messages import (
     Records,
     WriteRows,
 )
-from oncelog.flow.program import Part
+from oncelog.flow.parts import Part
 from oncelog.flow.running import takes_columns
 from oncelog.flow.states import State
 from oncelog.records.build import build_batch
-from oncelog.runner.awaiting import tell_wait
 from oncelog.runner.cluster import Cluster, journal_batches
-from oncelog.runner.gone import WAS_DELETED, made_again, used_by
+from oncelog.runner.gone import Used, UsedTopics, used_by
 from oncelog.slots import Place, Span
 from oncelog.slots.messages import Answer, LookUp, NeedMetadata, Produce
 from oncelog.slots.replay import Slot
@@ -62,6 +61,7 @@ PASSING: Final = UNKNOWN | {KafkaError.INVALID_MSG}
 # Others wait while a cell works, so it is given about as much as takes so long.
 LONG_TURN_S: Final = 0.2
 SHORT_TURN_S: Final = 0.1
+GOODBYE_S: Final = 3.0  # for a goodbye where a topic is gone
 
 
 class Life:
@@ -86,8 +86,7 @@ class Life:
         self._brokers = cluster.brokers
         self._part = part
         self._stage = cell.stage
-        self._used = used_by(cell.stage)
-        self._checked: object = None  # the metadata by which all of these are what they were
+        self._topics = UsedTopics(used_by(cell.stage, cluster.command("flow reset", cell.stage.flow)), self._lose)
         self._asks_for_time = cell.stage.has_plan or cell.stage.tells_time
         self._ends = ends
         self._ended = ended
@@ -105,7 +104,6 @@ class Life:
         self._files = self._writer()
         self._files_turn = asyncio.Lock()
         self._is_woken = False
-        self._has_told_wait = False
         self._timer: asyncio.TimerHandle | None = None
 
     def _writer(self) -> "FileWriter | None":
@@ -117,7 +115,7 @@ class Life:
         return FileWriter(place, f"{self._stage.name}-{self._stage.cell}", lambda: self._now().monotonic_ms)
 
     def begin(self) -> None:
-        for used in self._used:
+        for used in self._topics.used:
             if used.topic_id:
                 self._requests.identify(used.name, UUID(used.topic_id))
         self.tell_leaders()
@@ -193,7 +191,6 @@ class Life:
             return
         self._cluster.look()
         self._tell_time()
-        self._has_told_wait = self._has_told_wait or tell_wait(self.cell, self._now().wall_ms)
         began_s = monotonic_s()
         actions = self.cell.actions(self._now())
         self._measure(monotonic_s() - began_s)
@@ -260,28 +257,30 @@ class Life:
     # --- what is sent
 
     def tell_leaders(self) -> None:
-        if self.is_over or self._is_another_topic():
+        if self.is_over:
             return
+        self._topics.look(self._brokers.metadata)
         leader = self._brokers.metadata.leader
         places = (self._stage.journal, *(output.place for output in self._stage.outputs))
-        self.cell.leaders({place: leader(*place)[0] for place in places}, self._now())
+        known = {place: leader(*place)[0] for place in places if place.topic != self._topics.gone}
+        self.cell.leaders(known, self._now())
         self.wake()
 
-    def _is_another_topic(self) -> bool:
-        """Whether one was deleted and made again meanwhile; then it is not read, nor written."""
-        metadata = self._brokers.metadata
-        if metadata is self._checked:
-            return False
-        if (why := next(made_again(self._used, metadata), None)) is not None:
-            self.fail(why)
-            return True
-        self._checked = metadata
-        return False
-
     def deleted(self, topics: Collection[str]) -> None:
-        """They have not been there for a while."""
-        if (used := next((each for each in self._used if each.name in topics), None)) is not None:
-            self.fail(used.words(WAS_DELETED))
+        self._topics.deleted(topics)
+
+    def _lose(self, used: Used, what: str) -> None:
+        """A topic. Goodbye is said where the journal is still there, so that nobody waits for this one."""
+        if self.is_over:
+            return
+        why = f"{self._stage.title}: {used.words(what)}"
+        says_goodbye = used.name != self._stage.journal.topic and self.cell.forsake(used.name, why, self._now())
+        ended = Ended(End.STOPPED, why)
+        if not says_goodbye:
+            self._end(ended)
+            return
+        self._loop.call_later(GOODBYE_S, self._end, ended)
+        self.wake()
 
     def _produce(self, request: Produce) -> None:
         """Connect, check, send: it leaves on the connection on which the log was asked, and on no other."""
@@ -342,7 +341,7 @@ class Life:
 
     async def _take_pids(self, asked: NeedPids) -> None:
         await self._brokers.refresh([self._stage.journal.topic])  # before it is begun anew
-        if self._is_another_topic():
+        if self._topics.look(self._brokers.metadata):
             return
         granted = [await self._cluster.patiently(lambda: kafka_pid(self._brokers)) for _ in range(asked.how_many)]
         self.cell.pids([identity.pid for identity in granted], self._now())
@@ -422,7 +421,7 @@ class Life:
             reading = self._begin_input(index, from_offset)
             self._see(index, reading)
         piece = reading.take(self.most_records)
-        if self.is_over or self._is_another_topic():
+        if self.is_over or self._topics.look(self._brokers.metadata):
             return
         if piece is not None:
             self._give(index, Records(*piece[:5]), piece.next_offset)

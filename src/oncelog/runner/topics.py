@@ -22,6 +22,7 @@ from oncelog.flow.errors import FlowRefused
 from oncelog.runner.agreeing import KIND as REGISTER
 from oncelog.runner.cluster import Cluster
 from oncelog.runner.layout import Layout, TopicIds
+from oncelog.runner.unread import to_read_all
 from oncelog.slots.limits import MINUTE_MS
 
 _log: Final = logging.getLogger("oncelog.flow")
@@ -58,26 +59,31 @@ class Found:
     commit_bytes: int
 
 
-async def ready(cluster: Cluster, layout: Layout, kept: Collection[str], *, is_part: bool) -> Found:
+async def ready(
+    cluster: Cluster, layout: Layout, kept: Collection[str], used: Collection[str], *, is_part: bool
+) -> Found:
     """All topics are as they should be, made where they may be; or FlowRefused. `kept`: journals that are not made
-    anew. `is_part`: of a start that found them so, and goes on where one has more partitions since."""
+    anew. `used`: topics that must be there, of users'. `is_part`: of a start that found them so, and goes on where one
+    has more partitions since."""
     brokers = cluster.brokers
     journals = {stage.journal: stage.cells for stage in layout.stages}
-    names = [*layout.partitions, *journals]
-    counts = await _counts(cluster, names, {*layout.sources, *layout.targets, *kept})
-    missing = check_counts(layout, counts, layout.partitions if is_part else layout.between if kept else ())
+    found = await _counts(cluster, [*layout.partitions, *journals], {*used, *kept} - layout.between)
+    names = [name for name, count in found.items() if count or name in used or name in journals]
+    counts = {name: found[name] for name in names}
+    missing = check_counts(cluster, layout, counts, layout.partitions if is_part else layout.between if kept else ())
     if lost := [name for name in missing if name in kept]:
         raise FlowRefused(
             f"flow {layout.flow}: its journal {', '.join(lost)} is not there any more, and with it what was read, "
             "written and kept as state. Begun anew, the flow writes all of its outputs again: where that is meant, say "
-            f"`oncelog flow reset {layout.flow}` first"
+            f"{cluster.command('flow reset', layout.flow)} first"
         )
     forget_after_ms = await memory_ms(cluster)
     wanted = wanted_topics(layout, forget_after_ms)
     for name in missing:
         await _make(cluster, wanted[name])
     places = [(name, index) for name, count in journals.items() for index in range(count)]
-    inputs = [(name, index) for stage in layout.stages for name in stage.inputs for index in range(stage.cells)]
+    read = [(name, stage.cells) for stage in layout.stages for name in stage.inputs if name in counts]
+    inputs = [(name, index) for name, cells in read for index in range(cells)]
     starts = await end_offsets(brokers, [*places, *inputs], EARLIEST)  # which waits until they are led
     cut = next((place for place in places if starts[place]), None)
     if cut is not None:
@@ -87,7 +93,7 @@ async def ready(cluster: Cluster, layout: Layout, kept: Collection[str], *, is_p
         )
     metadata = await brokers.refresh(names)
     ids = {name: str(metadata.topics[name].topic_id or "") for name in names}
-    commit_bytes = await _check_configs(cluster, journals, layout, forget_after_ms, len(missing) < len(names))
+    commit_bytes = await _check_configs(cluster, journals, layout, names, forget_after_ms, len(missing) < len(names))
     positions = max(sum(sink.partitions for sink in stage.part.sinks) for stage in layout.stages)
     room = commit_bytes - COMMIT_RECORD_BYTES - positions * POSITION_BYTES
     if room <= 0:
@@ -129,7 +135,7 @@ async def _counts(cluster: Cluster, names: Sequence[str], wanted: Iterable[str])
         await asyncio.sleep(PAUSE_S)
 
 
-def check_counts(layout: Layout, counts: dict[str, int], may_have_more: Collection[str]) -> list[str]:
+def check_counts(cluster: Cluster, layout: Layout, counts: dict[str, int], may_have_more: Collection[str]) -> list[str]:
     """Of partitions, by topic. Which of the flow's own topics are missing; FlowRefused where one is as it cannot be.
     What a flow passes through may have got more: it is written and read as before, and what comes to the others is
     told."""
@@ -139,20 +145,27 @@ def check_counts(layout: Layout, counts: dict[str, int], may_have_more: Collecti
         if name in may_have_more and count > layout.partitions[name]:
             continue
         if count:
-            _check_count(layout, name, count, journals)
+            _check_count(layout, name, counts, journals)
         else:
             missing.append(name)
     if users := [name for name in missing if name in layout.sources | layout.targets]:
-        _refuse_missing(layout, users)
+        _refuse_missing(cluster, layout, users)
     return missing
 
 
-def _check_count(layout: Layout, name: str, count: int, journals: dict[str, int]) -> None:
-    wanted = journals.get(name)
+def _check_count(layout: Layout, name: str, counts: dict[str, int], journals: dict[str, int]) -> None:
+    wanted, count = journals.get(name), counts[name]
     if wanted is not None and wanted != count:
+        (topic,) = (stage.inputs[0] for stage in layout.stages if stage.journal == name)
         raise FlowRefused(
-            f"flow {layout.flow}: its journal {name} has {count} partitions, and the stage has {wanted} cells now. "
-            "State and slots belong to cells: go on with as many partitions as before, or give the flow another name"
+            f"flow {layout.flow}: its journal {name} has {count} partitions, for the cells that it began with, and "
+            f"{topic} has {wanted} partitions now. State and slots belong to cells. {to_read_all(topic, wanted)}"
+        )
+    begun = [stage for stage in layout.stages if name in stage.inputs and counts.get(stage.journal)]
+    if begun and layout.partitions[name] == counts[begun[0].journal] < count:
+        raise FlowRefused(
+            f"flow {layout.flow}, stage {begun[0].name}: its input {name} has {count} partitions now, and the stage "
+            f"has {layout.partitions[name]} cells, for ever. {to_read_all(name, count)}"
         )
     if wanted is None and layout.partitions[name] != count:
         raise FlowRefused(
@@ -161,13 +174,13 @@ def _check_count(layout: Layout, name: str, count: int, journals: dict[str, int]
         )
 
 
-def _refuse_missing(layout: Layout, names: Sequence[str]) -> None:
+def _refuse_missing(cluster: Cluster, layout: Layout, names: Sequence[str]) -> None:
     does = [f"{name}, which it {'reads' if name in layout.sources else 'writes'}" for name in names]
     alike: dict[str, list[str]] = {}
     for name in sorted(names, key=layout.partitions.__getitem__):
         settings = "".join(f"-c {key}={value} " for key, value in TABLE.items() if name in layout.tables)
         alike.setdefault(f"-p {layout.partitions[name]} {settings}", []).append(name)
-    makes = [f"`oncelog topics create {how}{' '.join(each)}`" for how, each in alike.items()]
+    makes = [cluster.command("topics create", how + " ".join(each)) for how, each in alike.items()]
     raise FlowRefused(
         f"flow {layout.flow} misses topics: {'; '.join(does)}. Make them first, for example with {' and '.join(makes)}"
     )
@@ -195,11 +208,16 @@ async def _create(cluster: Cluster, topic: NewTopic) -> KafkaException | None:
 
 
 async def _check_configs(
-    cluster: Cluster, journals: dict[str, int], layout: Layout, forget_after_ms: int, may_be_others: bool
+    cluster: Cluster,
+    journals: dict[str, int],
+    layout: Layout,
+    there: Collection[str],
+    forget_after_ms: int,
+    may_be_others: bool,
 ) -> int:
     """That journals keep what is written, as far as we may know, outputs what a replay compares with, and tables their
     rows. How large a commit may be."""
-    names = {*journals, *layout.between, *layout.targets, *layout.tables}
+    names = {*journals, *layout.between, *layout.targets, *layout.tables}.intersection(there)
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in sorted(names)]
     found = await describe_configs(cluster.brokers, resources, Timeouts(MAKING_MS))
     sizes = [MOST_BATCH_BYTES]

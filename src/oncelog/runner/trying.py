@@ -28,24 +28,29 @@ MOST_RECORDS: Final = 10_000  # at a time
 
 
 async def trials(
-    look: Looking, program: Program, register: FlowRegister, stages: Collection[str], most: int
+    look: Looking,
+    program: Program,
+    register: FlowRegister,
+    stages: Collection[str],
+    most: int,
+    called: Collection[str] = (),
 ) -> AsyncIterator[Trial]:
     """Cell by cell, over at most so many records in and out of each, or one commit. FlowRefused where it cannot be
-    tried. Cells that have committed nothing are left out."""
+    tried. Cells that have committed nothing are left out. `called`: calls that are made."""
     layout = Layout(program)
     brokers = look.cluster.brokers
     check_is_this_flow(layout, register)
     names = [*layout.partitions, *(stage.journal for stage in layout.stages)]
     known = (await brokers.refresh(names)).topics
     counts = {name: len(known[name].partitions) if name in known else 0 for name in names}
-    if missing := check_counts(layout, counts, layout.between):
+    if missing := check_counts(look.cluster, layout, counts, layout.between):
         raise FlowRefused(f"flow {layout.flow}: {', '.join(missing)} not there: run it first, or it was removed")
     ids = TopicIds({name: str(known[name].topic_id or "") for name in names})
     for stage in layout.stages:
         if stage.name not in stages:
             continue
-        if (why := why_not(stage.part)) is not None:
-            others = [each.name for each in layout.stages if why_not(each.part) is None]
+        if (why := why_not(stage.part, called)) is not None:
+            others = [each.name for each in layout.stages if why_not(each.part, called) is None]
             remedy = f" Try the others: {' '.join(f'--stage {name}' for name in others)}" if others else ""
             raise FlowRefused(f"flow {layout.flow}, stage {stage.name}: {why}.{remedy}")
         places = [(name, cell) for name in stage.inputs for cell in range(stage.cells)]

@@ -7,6 +7,14 @@ from typing import NamedTuple
 from oncelog.client.door import EARLIEST, Brokers, end_offsets
 
 
+def to_read_all(topic: str, partitions: int) -> str:
+    """What to do, since a flow is not rescaled in place."""
+    return (
+        f"To read all, say Topic({topic!r}, ..., partitions={partitions}) and run it as a flow of another name, or by "
+        "`flow.backfill`, into other topics"
+    )
+
+
 class Known(NamedTuple):
     """An input of a stage, as the stage has it."""
 
@@ -39,10 +47,7 @@ class Unread(NamedTuple):
         what += f"{cells} cells, for ever, so nobody reads what comes to the others. "
         if is_derived:
             return what + "The flow does not write to these: find out what does, and remove its records"
-        return what + (
-            f"To read all, say Topic({topic!r}, ..., partitions={self.partitions}) and run it as a flow of another "
-            "name, or by `flow.backfill`, into other topics"
-        )
+        return what + to_read_all(topic, self.partitions)
 
 
 async def unread(brokers: Brokers, inputs: Iterable[Known]) -> list[Unread]:

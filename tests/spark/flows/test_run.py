@@ -11,14 +11,17 @@ from typing import Any
 import pytest
 
 from oncelog.chaos.process_tree import command_of
+from oncelog.client import AdminClient
 from oncelog.clock import wall_s
-from oncelog.flow.errors import FlowRefused
+from oncelog.flow.errors import FlowFailed, FlowRefused
 from oncelog.runner.layout import Layout
 from oncelog.spark.flows.driving import shared_out
 from oncelog.spark.flows.tenant import Tenant
 from tests.lives.processes import children
 from tests.peers.server_process import ServerProcess
-from tests.runner.flows import Billing
+from tests.runner.flows import WAITS_S, Billing, everything
+from tests.runner.test_metrics import scraped
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -60,6 +63,41 @@ def test_tenants_follow_one_another_and_stop_when_they_are_told(spark: Any, bill
     assert stopped_s < 10
     billing.flow().run(billing.properties, until="end")  # without Spark: the same flow goes on
     billing.check(sent)
+
+
+def test_a_cell_that_stops_is_heard_of_at_once_and_its_run_is_not_finished(spark: Any, billing: Billing) -> None:
+    """The others go on, in the next tenancy."""
+    billing.send(range(20))
+    run = billing.flow().start(billing.properties, spark=spark, run_id="noon", metrics="127.0.0.1:0")
+    billing.wait_for(20)
+    bad = next(number for number in range(100) if billing.orders.partition_of(b"o%d" % number) == 0)
+    billing.send_raw(f"o{bad}", b"no order")
+    words = f"{billing.name}, stage orders, cell 0: the record at offset "
+    until(lambda: words in str(run.exception()), words)
+    others = [number for number in range(20, 60) if billing.orders.partition_of(b"o%d" % number) == 1]
+    billing.send(others)
+    billing.wait_for(20 + len(others))
+    assert f'oncelog_flow_info{{flow="{billing.name}"' in scraped(str(run.metrics))
+    run.stop()
+    with pytest.raises(FlowFailed, match="cell 0: the record at offset"):
+        billing.flow().run(billing.properties, spark=spark, until="end", run_id="late")
+    with pytest.raises(FlowFailed, match="cell 0: the record at offset"):
+        billing.flow().run(billing.properties, spark=spark, until="end", run_id="late")
+
+
+@pytest.mark.thorough
+def test_an_output_that_is_deleted_is_heard_of_at_once_and_other_stages_go_on(spark: Any, billing: Billing) -> None:
+    billing.send(range(20))
+    run = billing.flow().start(billing.properties | {"topic.metadata.refresh.interval.ms": "500"}, spark=spark)
+    billing.wait_for(20)
+    with AdminClient(billing.properties) as admin:
+        admin.delete_topics([billing.sums.name])[billing.sums.name].result(30)
+    words = f"its output {billing.sums.name} was deleted while it ran"
+    until(lambda: words in str(run.exception()), words, give_up_seconds=WAITS_S)
+    billing.send(range(20, 40))
+    until(lambda: len(everything(billing.servers, billing.between.name)) == 40, "regrouped", give_up_seconds=WAITS_S)
+    assert run.is_active
+    run.stop()
 
 
 def test_a_session_with_one_slot_is_refused(billing: Billing) -> None:

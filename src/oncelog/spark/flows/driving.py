@@ -109,7 +109,7 @@ class SparkEngine(WatchingEngine):
 
     async def close(self) -> None:
         try:
-            await self.finish(is_complete=self._complete == len(self.shares))
+            await self.finish(is_complete=self._complete == len(self.shares) and self.failure is None)
         finally:
             await self._tasks.close()
             self._threads.shutdown(wait=False)

@@ -19,6 +19,8 @@ from oncelog.runner.engine import Engine, Share
 from oncelog.runner.run import Run
 
 MOST_TRIES: Final = 1_000  # of one task, by Spark
+LOOKS_EVERY_S: Final = 0.5
+STOPS_TOGETHER_S: Final = 1.0  # cells that one thing has stopped
 
 
 class Outcome(NamedTuple):
@@ -41,11 +43,12 @@ class Tenant:
     start: str
 
     def __call__(self, _: int) -> str:
-        outcome, _stages = self.hold()
+        outcome, _stages = self.hold(tells_at_once=True)
         return json.dumps(outcome)
 
-    def hold(self) -> tuple[Outcome, dict[str, Any]]:
-        """What came of it, and how far each stage got meanwhile."""
+    def hold(self, *, tells_at_once: bool = False) -> tuple[Outcome, dict[str, Any]]:
+        """What came of it, and how far each stage got meanwhile. `tells_at_once`: it leaves when one of its cells
+        cannot go on, so that the driver hears of it, and has the others held by the next one."""
         if self.yields_until_s:
             load_loops()  # while the one before it is at work
         tenancy = Tenancy(self.started_ms, self.attempt * MOST_TRIES + _tries())
@@ -53,7 +56,10 @@ class Tenant:
         engine = Engine(self.program, self.properties, self.run_id, until_end=self.until_end, share=share)
         run = Run(engine)
         with suppress(FlowFailed):  # which is looked at below
-            run.await_termination(max(0.0, self.until_s - wall_s()))
+            while not run.await_termination(min(LOOKS_EVERY_S, self._left_s)) and self._left_s:
+                if tells_at_once and engine.stopped:
+                    run.await_termination(min(STOPS_TOGETHER_S, self._left_s))
+                    break
         run.stop()
         failed = run.exception()
         newest, last_of_mine = engine.outranked_by, Tenancy(self.started_ms, (self.attempt + 1) * MOST_TRIES - 1)
@@ -64,6 +70,10 @@ class Tenant:
             raise failed
         last = run.last_progress or {"stages": {}}
         return Outcome(engine.is_complete, engine.stopped, str(failed or "")), last["stages"]
+
+    @property
+    def _left_s(self) -> float:
+        return max(0.0, self.until_s - wall_s())
 
 
 def _tries() -> int:
