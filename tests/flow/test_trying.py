@@ -1,13 +1,14 @@
 """Another version of the code, tried on what stands in journals and outputs."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 
 from oncelog.flow import Context, Dead, Flow, Sent, Topic, json_of, text
 from oncelog.flow.formats import COMMIT, Commit, InputPosition, OutputPosition, Plan, Range, decoded
-from oncelog.flow.messages import JournalBatch
+from oncelog.flow.messages import EMPTY, JournalBatch
 from oncelog.flow.operations.windows import Window
 from oncelog.flow.program import Program
 from oncelog.flow.simulating import topics_of
@@ -36,6 +37,7 @@ refunds = Topic("refunds", text, json_of(Order), partitions=2)
 between = Topic("by-customer", text, json_of(Order), partitions=2)
 sums = Topic("sums", text, json_of(Owed), partitions=2)
 windows = Topic("windows", text, json_of(Window[Owed]))
+owed_by = Topic("owed-by", text, json_of(Owed), partitions=2)
 counts = Topic("counts", text, json_of(int))
 dead = Dead("dead")
 
@@ -43,6 +45,8 @@ SENT = [
     (orders if at % 3 else refunds).sent(f"o{at % 5}", Order("abcd"[at % 4], at), 1_000 + 7 * at - 200 * (at % 7 == 6))
     for at in range(30)
 ] + [Sent(orders, b"o1", b"no order", 1_500)]
+
+TAKEN = [each for each in SENT[:-1] if each.topic is orders]
 
 
 def flow(add: Callable[[Owed, Order], Owed] = lambda owed, order: Owed(owed.amount + order.amount)) -> Flow:
@@ -97,12 +101,15 @@ def trials(program: Program, topics: Topics, most: int = MOST) -> list[Trial]:
     return found
 
 
-def trial(duty: Duty, topics: Topics, past: Past, room: Room | None = None) -> Trial:
+def trial(duty: Duty, topics: Topics, past: Past, room: Room | None = None, **how: Any) -> Trial:
     positions = zip(duty.inputs, past.base.inputs, past.last.inputs, strict=True)
-    inputs = [topics[place].records(first.next_offset, last.next_offset) for place, first, last in positions]
+    inputs = [
+        EMPTY if place in duty.tables else topics[place].records(first.next_offset, last.next_offset)
+        for place, first, last in positions
+    ]
     pid = past.claim.output_pid
     stands = {place: topics[place].written_by(pid)[slots.start : slots.stop] for place, slots in past.slots.items()}
-    return tried(duty.part, duty.stage.cell, past, inputs, stands, room)
+    return tried(duty.part, duty.stage.cell, past, inputs, stands, room, **how)
 
 
 @pytest.mark.parametrize("seed", [None, *range(25)])
@@ -269,12 +276,79 @@ def test_input_that_retention_took_is_not_tried_on() -> None:
     assert not trial(duty, topics, past).outputs_differ
 
 
-def test_files_and_calls_are_not_tried() -> None:
-    filing, calling = Flow("f", version="1"), Flow("f", version="1")
-    filing.read(orders).files("s3://lake")
-    calling.read(orders).call(lambda order, _: order).write(between)
-    assert "files" in (why_not(filing.parts[0]) or "") and "call" in (why_not(calling.parts[0]) or "")
-    assert all(why_not(part) is None for part in flow().parts)
+def joining(function: Callable[[Order, Owed], Order]) -> Flow:
+    made = Flow("f", version="1")
+    made.read(orders).join(made.table(owed_by), function).write(between)
+    return made
+
+
+@pytest.mark.parametrize("seed", [None, *range(10)])
+@pytest.mark.parametrize("most", [MOST, 5])
+def test_a_join_is_tried_with_the_rows_that_stand_in_its_commits(seed: int | None, most: int) -> None:
+    """Those in the table's topic may be gone."""
+    rows = [owed_by.sent(f"o{at % 5}", Owed(at), 1_000 + 20 * at) for at in range(15)]
+    topics = ran(joining(lambda order, owed: Order(order.customer, owed.amount)), [*TAKEN, *rows], seed)
+    same, other = (
+        trials(joining(function), topics, most)
+        for function in (
+            lambda order, owed: Order(order.customer, owed.amount),
+            lambda order, owed: Order(order.customer, owed.amount + owed.amount % 2),
+        )
+    )
+    assert not any(each.outputs_differ or each.states_differ for each in same)
+    assert sum(each.same for each in same) > 0 and (most != MOST or any(each.outputs_differ for each in other))
+
+
+def filing(function: Callable[[Order], Order]) -> Flow:
+    made = Flow("f", version="1")
+    made.read(orders, wait_ms=50).map(function).files("s3://lake", rows=Order, every_ms=5, most_records=4)
+    return made
+
+
+def test_files_are_compared_row_by_row_with_those_that_stand_there() -> None:
+    hour_ms = 3_600_000
+    sent = [orders.sent(f"o{at % 5}", Order("anna", at), 1_000 + at * hour_ms // 4) for at in range(30)]
+    duties = duties_of(filing(lambda order: order))
+    world = World(duties, topics_of(duties, filing(lambda order: order), tuple(sent)), end_ms=20 * hour_ms)
+    world.run()
+    there = {name: rows for (_, name), rows in world.files.items()}
+
+    def read(names: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
+        return {name: there[name] for name in names if name in there}
+
+    def tries(program: Program) -> list[Trial]:
+        duties = duties_of(program)
+        pasts = [(duty, past) for duty in duties if (past := past_in(world.topics, duty)) is not None]
+        return [trial(duty, world.topics, past, read_files=read) for duty, past in pasts]
+
+    same = tries(filing(lambda order: order))
+    assert sum(each.outputs for each in same) == sum(each.same for each in same) == 30
+    other = tries(filing(lambda order: replace(order, amount=99 if order.amount == 7 else order.amount)))
+    assert [(each.gone, each.new) for each in other if each.outputs_differ] == [(1, 1)]
+    (differ,) = (each for found in other for each in found.differences)
+    assert differ.stands is not None and differ.comes is not None
+    assert b'"amount":7,' in (differ.stands.value or b"") and b'"amount":99,' in (differ.comes.value or b"")
+    assert differ.place.topic == "s3://lake" and (differ.comes.key or b"").startswith(b"hour=1970-01-01T01/orders-f")
+
+
+def calling(function: Callable[[Order, Context[str]], Order]) -> Flow:
+    made = Flow("f", version="1")
+    made.read(orders).call(function, name="rate").write(between)
+    return made
+
+
+@pytest.mark.parametrize("seed", [None, *range(5)])
+def test_a_call_is_tried_where_it_is_made_or_another_function_stands_in(seed: int | None) -> None:
+    program = calling(lambda order, at: Order(at.id, order.amount))
+    topics = ran(program, TAKEN, seed)
+    (part,) = program.parts
+    assert why_not(part, ["rate"]) is None
+    assert "the call rate. `--call rate` makes it, and `--call rate=MODULE:FUNCTION`" in (why_not(part, []) or "")
+    assert not any(each.outputs_differ for each in trials(program, topics))
+    program.call_instead("rate", lambda order, at: Order("other", order.amount))
+    assert sum(each.gone for each in trials(program, topics)) == sum(each.new for each in trials(program, topics)) > 0
+    with pytest.raises(ValueError, match="flow f: rate: None is no function"):
+        program.call_instead("rate", None)  # type: ignore[arg-type]
 
 
 def test_it_goes_on_behind_a_commit_that_is_missing() -> None:

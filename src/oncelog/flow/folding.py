@@ -1,10 +1,10 @@
 """A cell's input through the user's functions once, without a stop: what its outputs and its state must come to."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from oncelog.flow.journal import apply
-from oncelog.flow.messages import EMPTY, Outputs, Records
+from oncelog.flow.messages import EMPTY, HourRows, Outputs, Records
 from oncelog.flow.running import PartWork
 from oncelog.slots import Place
 from oncelog.slots.replay import Output
@@ -21,7 +21,7 @@ class Fold:
         self.outputs: ByPlace = {}
         self.held: ByPlace = {}
         self.changes: dict[bytes, bytes | None] = {}
-        self.rows: list[tuple[str, dict[str, Any]]] = []  # of files, by the folder of their hour
+        self.files: list[HourRows] = []
         work.begin(state, marks)
 
     def take(self, index: int, records: Records) -> None:
@@ -37,13 +37,14 @@ class Fold:
     def commit(self, number: int) -> ByPlace:
         """What is sent when a commit of all that was done stands in the journal. What follows belongs to the next."""
         sent, self.outputs, self.held = self.held, {}, {}
+        self.work.committed()
         add(sent, self.work.told(number, self.changes).items())
         self.changes = {}
         return sent
 
     def _run(self, index: int, records: Records) -> int:
         changes, outputs, taken, held, files = self.work.run(index, records, MOST_TIMERS)
-        self.rows.extend((each.folder, row) for each in files for row in each.rows.to_pylist())
+        self.files.extend(files)
         add(self.outputs, outputs.items())
         add(self.held, held)
         self.changes.update(changes)

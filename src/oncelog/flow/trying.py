@@ -5,17 +5,20 @@ nothing is sent.
 
 from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from oncelog.flow.folding import ByPlace, Fold, add
-from oncelog.flow.formats import ERROR, Claim, Commit, Held, InputPosition, OutputPosition, Range
+from oncelog.flow.formats import ERROR, Claim, Commit, Held, InputPosition, OutputPosition, PlannedRows, Range
 from oncelog.flow.held import outputs_of
+from oncelog.flow.holding import HOUR_MS, file_name
 from oncelog.flow.journal import Journal
-from oncelog.flow.messages import JournalBatch, Records, Unworkable
-from oncelog.flow.program import Part
+from oncelog.flow.messages import JournalBatch, Records, Row, Unworkable
+from oncelog.flow.parts import Part
 from oncelog.flow.running import PartWork
 from oncelog.slots import Place
 from oncelog.slots.comparing import plain_headers
@@ -26,6 +29,8 @@ MOST_KEPT_BYTES: Final = 1 << 20  # of these, and one more
 MOST_BYTES: Final = 512 << 20  # of a cell's records at a time: what is read, and what the new code makes of it
 RECORD_BYTES: Final = 512  # that a record takes beside its key, value and headers
 RUN_RECORDS: Final = 1_000  # whose outputs are weighed at a time
+
+ReadFiles = Callable[[Sequence[str]], Mapping[str, Sequence[Mapping[str, Any]]]]
 
 
 class TooMuch(Exception):
@@ -56,6 +61,7 @@ class Committed(NamedTuple):
     commit: Commit
     changes: Mapping[bytes, bytes | None]
     held: Sequence[Held]
+    rows: Sequence[PlannedRows] = ()
 
 
 @dataclass(frozen=True)
@@ -114,7 +120,7 @@ def past_of(
             continue
         if before is not None and commit.number != before.number + 1:
             found.clear()
-        found.append((at, Committed(commit, stands.changes, stands.held)))
+        found.append((at, Committed(commit, stands.changes, stands.held, stands.rows)))
     last = found[-1][1].commit
     found = [each for each in found if _is_readable(each[1].commit, starts)] or found[-1:]
     if begins_at is not None and (is_whole or is_simple) and _is_readable(found[0][1].commit, begins_at):
@@ -186,15 +192,27 @@ class Trial:
         return bool(self.gone or self.new or self.moved or self.failure)
 
 
-def why_not(part: Part) -> str | None:
-    """What of a stage cannot be tried."""
-    if part.files is not None:
-        return "it writes files, and those are not compared"
-    if any(branch.is_table for branch in part.inputs):
-        return "it joins with a table, whose topic may lack rows by now that were met"
-    if not all(node.repeats or node.tells_at_commits for node in part.nodes):
-        return "it has a `call`, and to try it would be to call"
-    return None
+def rows_of(past: Past, input: int) -> Records:
+    """Of a table: all that was taken of it since then stands in the commits. What is left of a plan stands there
+    again."""
+    found: dict[int, Row] = {}
+    for each in (each for step in past.steps for each in step.rows if each.input == input):
+        rows = zip(each.offsets, each.keys, each.values, each.times, strict=True)
+        found.update((row[0], row) for row in rows)
+    offsets, keys, values, times = list(zip(*(found[offset] for offset in sorted(found)), strict=True)) or 4 * [()]
+    return Records(offsets, keys, values, times)
+
+
+def why_not(part: Part, called: Collection[str]) -> str | None:
+    """What of a stage cannot be tried. `called`: calls that are to be made, or have another function."""
+    calls = {node.call for node in part.nodes if node.call} - {*called}
+    if not calls:
+        return None
+    name = min(calls)
+    return (
+        f"to try it would be to make the call {name}. `--call {name}` makes it, and `--call {name}=MODULE:FUNCTION` "
+        "calls another function in its place"
+    )
 
 
 def is_simple(part: Part) -> bool:
@@ -209,11 +227,12 @@ def tried(
     inputs: Sequence[Records],
     stands: Mapping[Place, Sequence[Output]],
     room: Room | None = None,
+    read_files: ReadFiles = lambda names: {},
 ) -> Trial:
     """`inputs`: what lies between the first commit and the last; `stands`: what the slots hold that were filled
-    then. `room`: what these have left."""
+    then. `room`: what these have left. `read_files`: the rows of those of these names that are there."""
     trial = Trial(part.name, cell, past.base.number)
-    trying = _Trying(part, cell, past, inputs, stands, trial, room or Room())
+    trying = _Trying(part, cell, past, inputs, stands, trial, room or Room(), read_files)
     try:
         trying.run()
     except Unworkable as error:
@@ -236,8 +255,12 @@ class _Trying:
         stands: Mapping[Place, Sequence[Output]],
         trial: Trial,
         room: Room,
+        read_files: ReadFiles,
     ) -> None:
-        self._past, self._inputs, self._stands, self._trial = past, inputs, stands, trial
+        self._part, self._read_files = part, read_files
+        self._past, self._stands, self._trial = past, stands, trial
+        every = zip(part.inputs, inputs, strict=True)
+        self._inputs = [rows_of(past, at) if each.is_table else there for at, (each, there) in enumerate(every)]
         self.input = self.offset = 0
         self.number = past.base.number
         self._room = room
@@ -280,8 +303,11 @@ class _Trying:
         left = len(due) if due and self._pending[-len(due) :] == due else 0
         done = self._pending[: len(self._pending) - left]
         for each in done:
+            first = self._taken[each.input]
             self._take(each.input, each.end)
             self._fold.mark(each.input, each.mark_ms)
+            if self._part.files is not None:
+                self._compare_files(self._part.files.url, each, first, commit.number)
         if left:  # a holder left in the middle of it
             self._take(due[0].input, min(due[0].end, commit.inputs[due[0].input].next_offset))
         self._pending = due
@@ -298,6 +324,32 @@ class _Trying:
                 self._weighed[place] = len(outputs)
 
     # --- what came of it
+
+    def _compare_files(self, url: str, plan: Range, first: int, number: int) -> None:
+        """The plan says what they are called."""
+        from oncelog.flow.filing import folder_of
+
+        times = self._inputs[plan.input].times[first : self._taken[plan.input]]
+        hours = {folder_of(hour * HOUR_MS) for hour in {time_ms // HOUR_MS for time_ms in times}}
+        comes: dict[str, list[Any]] = {}
+        for each in self._fold.files:
+            name = file_name(self._part.name, self._trial.cell, plan, each.folder, is_late=each.is_late)
+            comes.setdefault(name, []).extend(each.rows.to_pylist())
+        self._fold.files.clear()
+        names = {
+            file_name(self._part.name, self._trial.cell, plan, folder, is_late=is_late)
+            for folder in hours
+            for is_late in (False, True)
+        }
+        stands, place = self._read_files(sorted(names | comes.keys())), Place(url, self._trial.cell)
+        there, here = (
+            [Output(name.encode(), msgspec.json.encode(row), (), None) for name in sorted(found) for row in found[name]]
+            for found in (stands, comes)
+        )
+        weight = self._room.take_outputs([*there, *here])
+        self._trial.outputs += len(there)
+        self._compare_place(place, number, deque(there), deque(here))
+        self._room.left += weight
 
     def _compare(self, before: Commit, commit: Commit, sent: ByPlace) -> None:
         filled, trial = _filled(before), self._trial

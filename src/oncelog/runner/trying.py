@@ -1,9 +1,9 @@
 """Other code of a flow, tried on what the flow has committed in a cluster: that is read, and nothing is written."""
 
 import asyncio
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Sequence
 from itertools import chain
-from typing import Final
+from typing import Any, Final
 
 from oncelog.client import KafkaError, KafkaException
 from oncelog.client.door import EARLIEST, end_offsets, slots
@@ -13,7 +13,7 @@ from oncelog.flow.errors import FlowRefused
 from oncelog.flow.messages import EMPTY, Records
 from oncelog.flow.program import Program
 from oncelog.flow.register import FlowRegister
-from oncelog.flow.trying import MOST_BYTES, Past, Room, TooMuch, Trial, is_simple, past_of, tried, why_not
+from oncelog.flow.trying import MOST_BYTES, Past, ReadFiles, Room, TooMuch, Trial, is_simple, past_of, tried, why_not
 from oncelog.producers.sequences import sequence_after
 from oncelog.runner.agreeing import check_is_this_flow
 from oncelog.runner.cluster import journal_batches
@@ -69,11 +69,11 @@ async def trials(
                         f"{here.title}: what it read and wrote since commit {past.base.number} takes more than "
                         f"{MOST_BYTES >> 20} MB of memory. Try less of it (--records)"
                     ) from None
-                yield tried(stage.part, cell, past, inputs, stands, room)
+                yield tried(stage.part, cell, past, inputs, stands, room, _files(stage))
 
 
 async def _past(look: Looking, layout: StageLayout, stage: Stage, begins_at: list[int], most: int) -> Past | None:
-    starts = [each.log_start for each in stage.inputs]
+    starts = [0 if each.is_table else each.log_start for each in stage.inputs]
     past = past_of(
         await journal_batches(look.cluster.brokers, stage.journal, 0),
         most,
@@ -91,13 +91,15 @@ async def _inputs(look: Looking, layout: StageLayout, stage: Stage, past: Past, 
     return [
         await _records(
             look,
-            Place(name, stage.cell),
+            Place(branch.source.name, stage.cell),
             past.base.inputs[index].next_offset,
             past.last.inputs[index].next_offset,
             room,
-            has_headers=layout.part.branches[index].has_headers,
+            has_headers=branch.has_headers,
         )
-        for index, name in enumerate(layout.inputs)
+        if not branch.is_table
+        else EMPTY
+        for index, branch in enumerate(layout.part.inputs)
     ]
 
 
@@ -134,6 +136,23 @@ async def _records(look: Looking, place: Place, first: int, end: int, room: Room
     finally:
         reading.end()
     return found
+
+
+def _files(layout: StageLayout) -> ReadFiles:
+    """Of what it has written."""
+    if layout.part.files is None:
+        return lambda names: {}
+    from oncelog.runner.storing.place import FilePlace, Unreachable
+
+    url = layout.part.files.url
+
+    def read(names: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
+        try:
+            return FilePlace(url).rows(names)
+        except (Unreachable, OSError) as failure:
+            raise FlowRefused(f"stage {layout.name}: {failure}") from failure
+
+    return read
 
 
 async def _stands(look: Looking, past: Past, room: Room) -> dict[Place, list[Output]]:

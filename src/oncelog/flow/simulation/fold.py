@@ -12,7 +12,7 @@ from oncelog.flow.formats import Range
 from oncelog.flow.held import outputs_of
 from oncelog.flow.journal import Journal
 from oncelog.flow.messages import Records, Row
-from oncelog.flow.program import Part
+from oncelog.flow.parts import Part
 from oncelog.flow.running import PartWork
 from oncelog.flow.simulation.duties import Duty
 from oncelog.flow.simulation.engine import Stopped
@@ -151,7 +151,7 @@ def fold(duty: Duty, topics: Topics, order: Iterable[Range], tables: Tables) -> 
             _check_rows(duty.stage.title, place, tables[index], topics[place])
         elif position != topics[place].end:
             raise Stopped(f"{duty.stage.title}: {place.topic}-{place.partition} was read up to offset {position} only")
-    return folded.state, folded.outputs, folded.rows
+    return folded.state, folded.outputs, [(each.folder, row) for each in folded.files for row in each.rows.to_pylist()]
 
 
 def _due(log: Log, rows: Records | None, taken: int, end: int) -> Records:

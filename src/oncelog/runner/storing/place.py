@@ -6,6 +6,7 @@ name, HDFS renames what was copied, and an object store takes it at once. Who co
 
 import os
 import shutil
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from tempfile import gettempdir
@@ -13,6 +14,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyarrow import fs
 
 UNFINISHED: Final = ".unfinished"
@@ -107,6 +109,15 @@ class FilePlace:
         """Names of those at the root."""
         selected = fs.FileSelector(self.root, allow_not_found=True)
         return [each.base_name for each in self._files.get_file_info(selected) if each.type == fs.FileType.Directory]
+
+    def rows(self, names: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
+        """Of those files that are there."""
+        found = {}
+        for name, is_there in zip(names, self.exists([*names]), strict=True):
+            if is_there:
+                with self.open(name) as file:
+                    found[name] = pq.ParquetFile(file).read().to_pylist()
+        return found
 
     def open(self, name: str) -> Any:
         return self._files.open_input_file(f"{self.root}/{name}")
