@@ -7,7 +7,8 @@ import pytest
 from oncelog.console import connection as page
 from oncelog.console.limits import LARGEST_BATCH_BYTES, MOST_STATE_BYTES
 from oncelog.console.records import Budget
-from oncelog.server import connection, memory, metrics_http, topic_rules
+from oncelog.metrics import http as metrics_http
+from oncelog.server import connection, memory, topic_rules
 from oncelog.server.bodies import MOST_UNFOLDED_BYTES
 from oncelog.server.call import ANSWER_BYTES
 from oncelog.server.groups import coordinator

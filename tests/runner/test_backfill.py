@@ -4,8 +4,12 @@ from dataclasses import replace
 
 import pytest
 
+from oncelog.embedded import Server
 from oncelog.flow import Flow, FlowFailed, FlowRefused
+from tests.cli.running import Oncelog
 from tests.runner.flows import Billing, Order, Owed, everything, make_topic
+from tests.runner.test_commands import Written
+from tests.runner.test_commands import written as written
 
 THEN_MS = 1_700_000_000_000
 
@@ -66,3 +70,37 @@ def test_a_backfill_that_failed_goes_on_where_it_was_up_to_the_same_ends(billing
             made.backfill("all", billing.properties, into={billing.sums: again})
     assert amounts(billing, again.name) == [1] * 100
     assert amounts(billing, billing.sums.name) == []
+
+
+def test_from_the_command_line_into_a_topic_of_another_number_of_partitions(
+    own_server: Server, topic: str, written: Written
+) -> None:
+    billing = Billing(topic, own_server.bootstrap_servers)
+    billing.make_topics()
+    billing.send_at(range(THEN_MS, THEN_MS + 2_000, 20))
+    oncelog, target, again = Oncelog(billing.servers), written(billing), f"{topic}-again"
+    words = [target, "may", "--into", f"{billing.sums.name}={again}"]
+    words += ["--since", "2023-11-14T22:13:20.400", "--until", str(THEN_MS + 1_000)]
+    missing = oncelog.run("flow backfill", *words).refusal
+    assert f"flow {topic}-may misses topics: {again}, which it writes. Make them first" in missing
+    make_topic(billing.servers, again, 4)
+    for _ in range(2):  # the second one finds it finished
+        oncelog("flow backfill", *words)
+    assert amounts(billing, again) == list(range(1, 31)) and amounts(billing, billing.sums.name) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "words"),
+    [
+        ("", 1, "-sums goes where? Say it"),
+        ("--into orders=elsewhere", 1, "goes where"),
+        ("--into elsewhere", 2, "expected NAME=VALUE"),
+        ("--since noon", 2, "noon: expected milliseconds since 1970, or 2026-05-01, or 2026-05-01T12:00"),
+    ],
+)
+def test_a_command_that_says_too_little_is_told_what_to_say(
+    own_server: Server, topic: str, written: Written, options: str, code: int, words: str
+) -> None:
+    target = written(Billing(topic, own_server.bootstrap_servers))
+    said = Oncelog(own_server.bootstrap_servers).run("flow backfill", target, "may", *options.split())
+    assert words in said.err.splitlines()[-1] and said.code == code and "Traceback" not in said.err

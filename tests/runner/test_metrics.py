@@ -4,9 +4,13 @@ import re
 import signal
 import socket
 from pathlib import Path
+from urllib.error import URLError
 from urllib.request import urlopen
 
+import pytest
+
 from oncelog.embedded import Server
+from oncelog.flow import FlowRefused
 from tests.cli.running import Oncelog, ended
 from tests.repo.tree import ROOT
 from tests.runner.flows import Billing
@@ -69,19 +73,26 @@ def test_an_address_that_is_taken_ends_the_flow(own_server: Server, topic: str, 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         said = oncelog.run("flow run", written(billing), "--metrics", address)
-    assert said.code == 1 and f"--metrics {address} cannot be listened on" in said.err
+    assert said.code == 1 and f"metrics cannot be served on {address}: " in said.err
     told = oncelog("flow describe", billing.name, "-J").json
     assert all(cell["holder"]["has_left"] for stage in told["stages"] for cell in stage["cells"])
     assert "expected HOST:PORT" in oncelog.run("flow run", written(billing), "--metrics", "here").err
 
 
-def test_a_run_in_python_has_the_same(own_server: Server, topic: str) -> None:
+@pytest.mark.parametrize("share", [False, True])
+def test_a_run_in_python_has_the_same(own_server: Server, topic: str, *, share: bool) -> None:
     billing = Billing(topic, own_server.bootstrap_servers)
     billing.make_topics()
-    run = billing.flow().start(billing.properties)
+    run = billing.flow().start(billing.properties, share=share, metrics="127.0.0.1:0")
     billing.send(range(10))
     billing.wait_for(10)
+    assert run.metrics is not None
+    until(lambda: total(parse(scraped(str(run.metrics))), "written_total", billing.between.name) == 10, "sums told")
     run.stop()
+    with pytest.raises(URLError):
+        scraped(run.metrics)
+    with pytest.raises(FlowRefused, match="metrics=here: expected HOST:PORT"):
+        billing.flow().start(billing.properties, metrics="here")
     cells = [each for each in run.cells if each.stage == billing.between.name]
     assert len(cells) == 3 and sum(each.written for each in cells) == sum(each.records for each in cells) == 10
     stages = run.last_progress and run.last_progress["stages"]

@@ -3,12 +3,14 @@
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from oncelog.client import Consumer, TopicPartition
-from oncelog.flow import Context, Flow
+from oncelog.client import Consumer, Producer, TopicPartition
+from oncelog.embedded import Server
+from oncelog.flow import Context, Flow, Topic, json_of, text
 from oncelog.flow.program import Program
 from tests.cli.running import Oncelog, Said
 from tests.runner.flows import Billing, Order, Owed, book
@@ -120,7 +122,7 @@ def test_what_cannot_be_tried_gives_2(billing: Billing, tried: Tried) -> None:
     for program, why in (
         (flow(other), "there is no flow"),
         (billing.copy(), "belongs to another flow"),
-        (_calling(billing), "to try it would be to call"),
+        (_calling(billing), "to try it would be to make the call rate"),
     ):
         said = tried(billing, program)
         assert said.code == 2 and why in said.refusal, said
@@ -136,8 +138,60 @@ def test_what_takes_more_memory_than_a_trial_may_gives_2(
     assert "Try less of it (--records)" in said.refusal
 
 
+def rated(order: Order, at: Context[str]) -> Owed:
+    return Owed(order.amount)
+
+
+def more(order: Order, at: Context[str]) -> Owed:
+    return Owed(order.amount + 1_000)
+
+
+def test_a_call_is_made_or_another_function_stands_in(own_server: Server, topic: str, tried: Tried) -> None:
+    billing = Billing(topic, own_server.bootstrap_servers)
+    billing.make_topics()
+    billing.send(range(30))
+    _calling(billing).run(billing.properties, until="end")
+    stand_in = f"rate={__name__}:more"
+    assert tried(billing, _calling(billing), "--call", "rate").code == 0
+    said = tried(billing, _calling(billing), "--call", stand_in, "-J")
+    assert said.code == 1 and sum(each["new"] for each in said.json["cells"]) == 30
+    assert (
+        "has no call rat; the nearest known one is rate" in tried(billing, _calling(billing), "--call", "rat").refusal
+    )
+    for missing in ("nothing", ""):
+        said = tried(billing, _calling(billing), "--call", f"rate={__name__}:{missing}")
+        assert said.code == 2 and ("None is no function" in said.err or "expected MODULE:FUNCTION" in said.err)
+
+
+def test_joins_and_files_are_tried(own_server: Server, topic: str, tried: Tried, tmp_path: Path) -> None:
+    billing = Billing(topic, own_server.bootstrap_servers)
+    owed = Topic(f"{topic}-owed", text, json_of(Owed), partitions=2)
+    billing.make_topics(billing.orders, billing.sums, owed)
+
+    def made(more: int) -> Flow:
+        found = Flow(topic, version="1")
+        read = found.read(billing.orders, name="orders")
+        read.map(lambda order: Owed(order.amount + more)).files(str(tmp_path / "lake"), rows=Owed)
+        read.join(found.table(owed), lambda order, owed: Owed(owed.amount + order.amount + more)).write(billing.sums)
+        return found
+
+    with Producer(billing.properties | {"partitioner": "murmur2"}) as producer:
+        for number in range(30):
+            producer.produce(owed.name, key=f"o{number}", value=owed.value.encode(Owed(1000 + number)))
+        producer.flush()
+    billing.send(range(30))
+    made(0).run(billing.properties, until="end")
+    said = tried(billing, made(0), "-J")
+    assert said.code == 0 and sum(each["same"] for each in said.json["cells"]) == 60, said
+    said = tried(billing, made(1), "-J")
+    new = {each["stage"]: 0 for each in said.json["cells"]}
+    for each in said.json["cells"]:
+        new[each["stage"]] += each["new"]
+    assert said.code == 1 and new == {"orders": 30, "orders-files": 30}
+
+
 def _calling(billing: Billing) -> Flow:
     made = Flow(billing.name, version="2")
     grouped = made.read(billing.orders, name="orders").through(billing.between, key=lambda order: order.customer)
-    grouped.call(lambda order, at: Owed(order.amount)).write(billing.sums)
+    grouped.call(rated, name="rate").write(billing.sums)
     return made

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from oncelog.log.partition import PartitionLog
+from oncelog.metrics.http import CONTENT_TYPE, MAX_HEAD_BYTES, MAX_OPEN, MAX_SCRAPES, PIECE_BYTES, MetricsServer
+from oncelog.metrics.text import labels
 from oncelog.records.header import check_produced
 from oncelog.server.exposition import FAMILIES, exposition
-from oncelog.server.metrics_http import CONTENT_TYPE, MAX_HEAD_BYTES, MAX_OPEN, MAX_SCRAPES, PIECE_BYTES, MetricsServer
 from oncelog.server.metrics_page import labels_of, page
-from oncelog.server.metrics_text import labels
 from oncelog.server.turns import Turns
 from tests.raw import batch
 from tests.server.admin_support import CLOCK, Admin

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from oncelog.cli._endings import failure
 from oncelog.console.faults import Fault, FaultFile
-from oncelog.server.listeners import parse_address
-from oncelog.settings import SettingsError
+from oncelog.settings import SettingsError, parse_address
 
 if TYPE_CHECKING:
     from oncelog.chaos.outcome import Progress

@@ -5,10 +5,12 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import wraps
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import click
@@ -18,6 +20,7 @@ from oncelog.cli._options import Connecting
 
 if TYPE_CHECKING:
     from oncelog.flow import Flow
+    from oncelog.flow.backfilling import Place
     from oncelog.flow.register import FlowRegister
     from oncelog.runner.looking import CellLook, Looking
     from oncelog.runner.unread import Unread
@@ -27,6 +30,19 @@ T = TypeVar("T")
 
 flow_argument = click.argument("target", metavar="MODULE:FLOW")
 name_argument = click.argument("name", metavar="NAME")
+
+
+def time_ms(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
+    """Of an option: as milliseconds since 1970."""
+    if value is None or (value.isascii() and value.isdigit()):
+        return None if value is None else int(value)
+    try:
+        moment = datetime.fromisoformat(value)
+    except ValueError:
+        raise click.BadParameter(
+            f"{value}: expected milliseconds since 1970, or 2026-05-01, or 2026-05-01T12:00", context, parameter
+        ) from None
+    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def speaks_of_flows(body: Callable[P, T]) -> Callable[P, T]:
@@ -51,16 +67,46 @@ def loaded(target: str) -> "Flow":
     """What MODULE:FLOW names, with modules of this folder, as `python -m` finds them."""
     from oncelog.flow import Flow
 
+    module, name = _module_of(target, "MODULE:FLOW, such as billing:flow for `flow` in billing.py")
+    flows = {each: value for each, value in vars(module).items() if isinstance(value, Flow)}
+    if name not in flows:
+        is_else = hasattr(module, name)
+        known = f"its flows are {', '.join(sorted(flows))}" if flows else "no flow is there"
+        what = f"{name} in {module.__name__} is no Flow" if is_else else f"there is no {name} in {module.__name__}"
+        raise failure(f"{target}: {what}; {known}")
+    return flows[name]
+
+
+def made_calls(flow: "Flow", given: Iterable[str]) -> list[str]:
+    """The names of those that are made, each NAME or NAME=MODULE:FUNCTION."""
+    found = []
+    for each in given:
+        name, equals, target = each.partition("=")
+        if name not in flow.calls:
+            known = f"it has {', '.join(flow.calls)}" if flow.calls else "it has none"
+            raise failure(f"flow {flow.name} has no call {name}{nearest(name, flow.calls)}; {known}")
+        if equals:
+            module, attribute = _module_of(target, "MODULE:FUNCTION, such as fakes:rate for `rate` in fakes.py")
+            try:
+                flow.call_instead(name, getattr(module, attribute, None))  # type: ignore[arg-type]
+            except ValueError as unfit:
+                raise failure(f"--call {each}: {unfit}") from unfit
+        found.append(name)
+    return found
+
+
+def _module_of(target: str, expected: str) -> tuple[ModuleType, str]:
+    """And the name behind the colon."""
     module_name, colon, name = target.partition(":")
     if not colon or not module_name or not name:
-        raise click.UsageError(f"{target}: expected MODULE:FLOW, such as billing:flow for `flow` in billing.py")
+        raise click.UsageError(f"{target}: expected {expected}")
     if module_name.endswith(".py"):
         raise click.UsageError(f"{target}: expected a module, not its file: {module_name.removesuffix('.py')}:{name}")
     folder = os.getcwd()
     if folder not in sys.path:
         sys.path.insert(0, folder)
     try:
-        module = import_module(module_name)
+        return import_module(module_name), name
     except ModuleNotFoundError as missing:
         if missing.name is None or not f"{module_name}.".startswith(f"{missing.name}."):
             raise failure(f"{target}: {module_name} needs {missing.name}, which is not installed") from missing
@@ -70,13 +116,6 @@ def loaded(target: str) -> "Flow":
         ) from missing
     except Exception as error:
         raise failure(f"{target}: {module_name} cannot be imported: {type(error).__name__}: {error}") from error
-    flows = {each: value for each, value in vars(module).items() if isinstance(value, Flow)}
-    if name not in flows:
-        is_else = hasattr(module, name)
-        known = f"its flows are {', '.join(sorted(flows))}" if flows else "no flow is there"
-        what = f"{name} in {module_name} is no Flow" if is_else else f"there is no {name} in {module_name}"
-        raise failure(f"{target}: {what}; {known}")
-    return flows[name]
 
 
 def looked(to: Connecting, question: "Callable[[Looking], Awaitable[T]]") -> T:
@@ -94,6 +133,18 @@ def looked(to: Connecting, question: "Callable[[Looking], Awaitable[T]]") -> T:
         return asyncio.run(answered())
     finally:
         flows.setLevel(before)
+
+
+async def sized(flow: "Flow", into: Mapping[str, str], look: "Looking") -> dict["Place", "Place"]:
+    """Where a backfill writes, by name: a topic of the same kind, with as many partitions as there are."""
+    known = (await look.cluster.brokers.refresh()).topics
+    written = {sink.name: sink for part in flow.parts for sink in part.sinks}
+    return {
+        there: replace(topic, name=here, partitions=len(known[here].partitions))
+        if (topic := written.get(there)) is not None and here in known
+        else here
+        for there, here in into.items()
+    }
 
 
 async def register_of(look: "Looking", name: str, *, is_deleted: bool = False) -> "FlowRegister":

@@ -179,3 +179,15 @@ partitions_option = click.option(
     multiple=True,
     help="Only this partition; repeatable.",
 )
+
+
+def refuse_unless_address(option: str, given: str | None, example: str) -> None:
+    """Speak of the option that was typed, not of the setting that it stands for."""
+    from oncelog.settings import SettingsError, parse_address
+
+    if given is None:
+        return
+    try:
+        parse_address(option, given)
+    except SettingsError:
+        raise click.UsageError(f"{option} {given or 'is empty'}: expected HOST:PORT, such as {example}") from None

@@ -1,31 +1,32 @@
 """`oncelog flow`: flows run, and looked at as their registers and journals say."""
 
 import json
-import logging
 import shlex
-import sys
-from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from oncelog.cli._endings import failure, nearest
-from oncelog.cli._flow_metrics import metrics_address, served
+from oncelog.cli._flow_runs import metrics_option, work
 from oncelog.cli._flow_trials import ends_with_2_where_it_cannot, lines_of_trial, told_of_trial
 from oncelog.cli._flows import (
     flow_argument,
     loaded,
     looked,
+    made_calls,
     moment,
     name_argument,
     register_of,
+    sized,
     speaks_of_flows,
+    time_ms,
     told_of_cell,
     told_of_state,
     told_of_unread,
 )
 from oncelog.cli._groups import ListsAtFirst
-from oncelog.cli._options import SERVERS, Connecting, connecting, formatted
+from oncelog.cli._options import SERVERS, Connecting, connecting, formatted, pairs
 from oncelog.cli._output import emit
 from oncelog.cli._pinning import pin_hashes
 
@@ -63,7 +64,6 @@ TRIAL_COLUMNS = (
     "moved",
     "states_differ",
 )
-SIGNALLED = 128
 
 
 @click.group(name="flow", cls=ListsAtFirst)
@@ -75,7 +75,7 @@ def command() -> None:
 @connecting
 @click.option("--until", type=click.Choice(["end"]), help="Up to where the inputs end now; without it, until Ctrl-C.")
 @click.option("--run-id", metavar="ID", help="A retry with the same ID is the same run, and ends where it was to end.")
-@click.option("--metrics", metavar="HOST:PORT", help="Serve Prometheus text at /metrics there.")
+@metrics_option
 @flow_argument
 @speaks_of_flows
 def run(to: Connecting, until: str | None, run_id: str | None, metrics: str | None, target: str) -> None:
@@ -86,15 +86,48 @@ def run(to: Connecting, until: str | None, run_id: str | None, metrics: str | No
     Exit codes: 0 it came to its end, 1 refused or failed, 2 wrong usage, 130 Ctrl-C, 143 SIGTERM.
     """
     pin_hashes()
-    flow = loaded(target)
-    level = logging.WARNING if sys.stderr.isatty() else logging.INFO  # a terminal has the line of progress
-    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    address = None if metrics is None else metrics_address(metrics)
-    started = flow.start(to.properties, until=until, run_id=run_id)
-    with nullcontext() if address is None else served(started, *address):
-        signalled = started.work()
-    if signalled is not None:
-        raise SystemExit(SIGNALLED + signalled)
+    work(to, loaded(target), until, run_id, metrics)
+
+
+@command.command()
+@connecting
+@click.option(
+    "--into",
+    metavar="THERE=HERE",
+    multiple=True,
+    help="Where it goes what the flow writes to THERE: a topic, or the URL of files; repeatable.",
+)
+@click.option("--since", metavar="TIME", callback=time_ms, help="Input from this time on; without it from the start.")
+@click.option("--until", metavar="TIME", callback=time_ms, help="Input before this time; without it up to the end.")
+@metrics_option
+@flow_argument
+@name_argument
+@speaks_of_flows
+def backfill(
+    to: Connecting,
+    into: tuple[str, ...],
+    since: int | None,
+    until: int | None,
+    metrics: str | None,
+    target: str,
+    name: str,
+) -> None:
+    """Run FLOW over input that was, beside the live one, into other topics; it is the flow FLOW-NAME.
+
+    The same command goes on where this one was, and does nothing once it is finished. A TIME is milliseconds since
+    1970, or 2026-05-01 or 2026-05-01T12:00, of UTC where it says no other zone.
+
+    Exit codes: as those of `run`.
+    """
+    from oncelog.flow.backfilling import beside
+
+    pin_hashes()
+    flow, places = loaded(target), pairs("--into", into)
+    try:
+        other = beside(flow, name, looked(to, partial(sized, flow, places)), since_ms=since, until_ms=until)
+    except ValueError as unfit:
+        raise failure(str(unfit)) from unfit
+    work(to, other, "end", name, metrics)
 
 
 @command.command(name="list")
@@ -299,13 +332,27 @@ def _to_make(servers: str, topic: "NewTopic") -> str:
     show_default=True,
     help="So many in and out of a cell at most, the newest; one commit at least.",
 )
+@click.option(
+    "--call",
+    "calls",
+    metavar="NAME[=MODULE:FUNCTION]",
+    multiple=True,
+    help="Make this call (`call(name=)`), or call another function in its place; repeatable.",
+)
 @click.option("--ignore-state", is_flag=True, help="Compare outputs only, as where states have another shape now.")
 @click.option("--show", metavar="N", type=click.IntRange(0, 100), default=10, show_default=True, help="Of each cell.")
 @flow_argument
 @ends_with_2_where_it_cannot
 @speaks_of_flows
 def try_(
-    to: Connecting, form: str, only: tuple[str, ...], records: int, ignore_state: bool, show: int, target: str
+    to: Connecting,
+    form: str,
+    only: tuple[str, ...],
+    records: int,
+    calls: tuple[str, ...],
+    ignore_state: bool,
+    show: int,
+    target: str,
 ) -> None:
     """Run the functions of FLOW over what the flow of its name has committed, and compare; nothing is written.
 
@@ -323,9 +370,12 @@ def try_(
         if each not in stages:
             raise failure(f"flow {flow.name} has no stage {each}{nearest(each, stages)}; it has {', '.join(stages)}")
 
+    called = made_calls(flow, calls)
+
     async def asked(look: "Looking") -> list[dict[str, Any]]:
         register = await register_of(look, flow.name)
-        return [told_of_trial(each, show) async for each in trials(look, flow, register, only or stages, records)]
+        found = trials(look, flow, register, only or stages, records, called)
+        return [told_of_trial(each, show) async for each in found]
 
     cells = looked(to, asked)
     if not any(each["commits"] for each in cells):

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from oncelog.cli._options import refuse_unless_address
+
 if TYPE_CHECKING:
     from oncelog.server.running import Beside
 
@@ -56,9 +58,9 @@ def command(
     from oncelog.settings import SettingsError
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    _refuse_unless_address("--listen", listen, "127.0.0.1:9092")
-    _refuse_unless_address("--metrics", metrics, "127.0.0.1:9308")
-    _refuse_unless_address("--console", console, CONSOLE_ADDRESS)
+    refuse_unless_address("--listen", listen, "127.0.0.1:9092")
+    refuse_unless_address("--metrics", metrics, "127.0.0.1:9308")
+    refuse_unless_address("--console", console, CONSOLE_ADDRESS)
     beside = None if console is None else _console(console, console_faults)
     if data is not None and not data.strip():
         raise click.UsageError("--data is empty: name a folder, such as --data data, or leave it out for oncelog-data")
@@ -92,22 +94,9 @@ def _console(address: str, faults: Path | None) -> "Beside":
         raise click.ClickException(
             f"--console needs {package}, which is not installed: pip install 'oncelog[console]'"
         ) from missing
-    from oncelog.server.listeners import parse_address
+    from oncelog.settings import parse_address
 
     return beside(*parse_address("--console", address), None if faults is None else FaultFile(faults))
-
-
-def _refuse_unless_address(option: str, given: str | None, example: str) -> None:
-    """Speak of the option that was typed, not of the setting that it stands for."""
-    from oncelog.server.listeners import parse_address
-    from oncelog.settings import SettingsError
-
-    if given is None:
-        return
-    try:
-        parse_address(option, given)
-    except SettingsError:
-        raise click.UsageError(f"{option} {given or 'is empty'}: expected HOST:PORT, such as {example}") from None
 
 
 def _one_below_the_other(problems: str) -> str:

@@ -5,7 +5,8 @@ from copy import copy
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from oncelog.flow.program import Branch, Node, Part, Program
+from oncelog.flow.parts import Branch, Node, Part
+from oncelog.flow.program import Program
 from oncelog.flow.topics import Dead, Topic
 
 P = TypeVar("P", bound=Program)
@@ -27,7 +28,7 @@ class Moved:
         due = (written - read) | urls
         flow = f"flow {program.name}, backfill {name}"
         if missing := ", ".join(sorted(due - self._into.keys())):
-            raise ValueError(f"{flow}: what the flow writes to {missing} goes where? Say it, `into={{there: here}}`")
+            raise ValueError(f"{flow}: what the flow writes to {missing} goes where? Say it (`into`)")
         if foreign := self._into.keys() - due:
             raise ValueError(f"{flow}: the flow does not write {', '.join(sorted(foreign))}. Leave it out of `into`")
         if live := {_name_of(here) for here in self._into.values()} & (written | read | urls):

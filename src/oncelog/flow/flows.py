@@ -39,6 +39,8 @@ class Run(Protocol):
 
     @property
     def is_paused(self) -> bool: ...
+    @property
+    def metrics(self) -> str | None: ...
 
     def exception(self) -> Exception | None: ...
 
@@ -61,6 +63,7 @@ class Flow(Program):
     ) -> None:
         """In this process, until Ctrl-C or SIGTERM; with `until="end"` up to where its inputs end now. A run with a
         `run_id` that was begun before is the same run and has its ends; one that is finished is not repeated.
+        `metrics="HOST:PORT"`: Prometheus text is served at /metrics there.
 
         With a Spark session the cells are at work in Spark's tasks: `tasks=` says in how many at a time, by default all
         slots but one, and `tenure=` for how many seconds a task holds its cells (300)."""

@@ -15,6 +15,7 @@ from oncelog.flow.program import Program
 from oncelog.runner.agreeing import Agreed
 from oncelog.runner.engine import Engine
 from oncelog.runner.layout import Layout
+from oncelog.runner.metrics import Scraped
 from oncelog.runner.progress import CellProgress, Progress
 from oncelog.runner.sharing import SharingEngine
 from oncelog.waiting import until_set
@@ -30,11 +31,12 @@ def start(
     until: str | None = None,
     run_id: str | None = None,
     share: bool = False,
+    metrics: str | None = None,
 ) -> "Run":
     """Returns when its topics are as they should be and its cells are at work; raises FlowRefused where they cannot
     be. With `share` other processes may do the same, and all share the cells."""
     engine = SharingEngine if share else Engine
-    return Run(engine(program, properties, run_id, until_end=has_end(until)))
+    return Run(engine(program, properties, run_id, until_end=has_end(until)), metrics)
 
 
 def has_end(until: str | None) -> bool:
@@ -63,8 +65,11 @@ class Running(Protocol):
 
 
 class Run:
-    def __init__(self, engine: Running) -> None:
+    def __init__(self, engine: Running, metrics: str | None = None) -> None:
+        """`metrics`: an address where they are served, HOST:PORT."""
         self._engine = engine
+        self._scraped = None if metrics is None else Scraped(self, metrics)
+        self.metrics: str | None = None  # where they are served
         self._thread = LoopThread("oncelog-flow")
         self._ended = threading.Event()
         self._exception: FlowFailed | None = None
@@ -72,6 +77,12 @@ class Run:
             self._thread.run(engine.begin(self._thread.call_soon))
         except BaseException:
             self._thread.stop()
+            raise
+        try:
+            self.metrics = None if self._scraped is None else self._scraped.begin()
+        except BaseException:
+            self._thread.call_soon(lambda: asyncio.ensure_future(self._until_done()))
+            self.stop()
             raise
         self._thread.call_soon(lambda: asyncio.ensure_future(self._until_done()))
 
@@ -89,6 +100,8 @@ class Run:
             raise
         finally:
             self._engine.progress.ended()
+            if self._scraped is not None:
+                self._scraped.end()
             self._ended.set()
 
     @property

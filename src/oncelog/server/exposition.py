@@ -5,9 +5,9 @@ Text is made family by family in an iterator: a server with ten thousand partiti
 
 from collections.abc import Callable, Iterator
 
+from oncelog.metrics.text import Family, Sample, labels, lines_of
 from oncelog.server.api import apis
 from oncelog.server.broker import Broker
-from oncelog.server.metrics_text import Family, Sample, labels, lines_of
 from oncelog.server.process import PROCESS
 from oncelog.server.topics import Partition, Topic
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from oncelog.settings import SettingsError
 
 _LISTENER = re.compile(r"(?P<name>[A-Za-z0-9_-]+)://(?P<host>\[[0-9A-Fa-f:.%a-z]+\]|[^\[\]:/\s]*):(?P<port>[0-9]{1,5})")
-_ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%a-z]+\]|[^\[\]:/\s]*):(?P<port>[0-9]{1,5})")
 _ENCRYPTED = ("SSL", "SASL_SSL", "SASL_PLAINTEXT")
 
 
@@ -47,13 +46,6 @@ def parse_protocols(texts: Sequence[str]) -> dict[str, str]:
             raise SettingsError(f"listener.security.protocol.map={each}: expected NAME:PLAINTEXT")
         protocols[name.upper()] = protocol.upper()
     return protocols
-
-
-def parse_address(setting: str, given: str) -> tuple[str, int]:
-    match = _ADDRESS.fullmatch(given)
-    if match is None or int(match["port"]) > 65535:
-        raise SettingsError(f"{setting}={given}: expected HOST:PORT, such as 127.0.0.1:9308")
-    return match["host"].strip("[]"), int(match["port"])
 
 
 def check_advertised(listening: Sequence[Listener], advertised: Sequence[Listener]) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 
 from oncelog.server.broker import Broker, bracketed
 from oncelog.server.interpreter import keep_pauses_short
-from oncelog.server.listeners import parse_address
 from oncelog.server.process import raise_open_files_limit
 from oncelog.server.service import Service
+from oncelog.settings import parse_address
 
 
 def run_loop(main: Coroutine[Any, Any, None]) -> None:

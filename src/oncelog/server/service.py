@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 from oncelog.server.broker import Broker
 from oncelog.server.connections import Connections
 from oncelog.server.listener import listen
-from oncelog.server.listeners import parse_address
-from oncelog.settings import SettingsError
+from oncelog.settings import SettingsError, parse_address
 
 if TYPE_CHECKING:
-    from oncelog.server.metrics_http import MetricsServer
+    from oncelog.metrics.http import MetricsServer
 
 STOP_GRACE_S = 5.0
 
@@ -34,8 +33,8 @@ class Service:
 
     async def _serve_metrics(self, listener: str) -> None:
         # Most servers never need these, and each start would pay for them.
+        from oncelog.metrics.http import MetricsServer
         from oncelog.server.exposition import exposition
-        from oncelog.server.metrics_http import MetricsServer
 
         self._metrics_server = MetricsServer(lambda: exposition(self.broker), turns=self.broker.turns)
         host, port = parse_address("oncelog.metrics.listener", listener)

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from oncelog.server.listeners import check_advertised, parse_address, parse_listeners, parse_protocols
+from oncelog.server.listeners import check_advertised, parse_listeners, parse_protocols
 from oncelog.server.settings import SETTINGS, Settings, attribute
 from oncelog.server.topic_configs import TOPIC_CONFIGS
-from oncelog.settings import SettingsError, nearest
+from oncelog.settings import SettingsError, nearest, parse_address
 
 ENVIRONMENT = "the environment"
 ENVIRONMENT_PREFIX = "ONCELOG_"

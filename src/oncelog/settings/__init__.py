@@ -1,7 +1,20 @@
 """What a setting is, in one type: the server's settings, the client's properties, the options of Spark's format."""
 
+from oncelog.settings.address import parse_address
 from oncelog.settings.kind import Kind
 from oncelog.settings.nearest import nearest
 from oncelog.settings.setting import INT_MAX, LONG_MAX, LONG_MIN, Setting, SettingsError, Unfit, Why, text_of
 
-__all__ = ["INT_MAX", "LONG_MAX", "LONG_MIN", "Kind", "Setting", "SettingsError", "Unfit", "Why", "nearest", "text_of"]
+__all__ = [
+    "INT_MAX",
+    "LONG_MAX",
+    "LONG_MIN",
+    "Kind",
+    "Setting",
+    "SettingsError",
+    "Unfit",
+    "Why",
+    "nearest",
+    "parse_address",
+    "text_of",
+]

@@ -40,6 +40,7 @@ def start(
     run_id: str | None = None,
     tasks: int | None = None,
     tenure: float = TENURE_S,
+    metrics: str | None = None,
 ) -> Run:
     engine = SparkEngine(
         program,
@@ -50,4 +51,4 @@ def start(
         tasks=tasks_for(program, spark, tasks),
         tenure_s=tenure,
     )
-    return Run(engine)
+    return Run(engine, metrics)

@@ -9,9 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
-
-from oncelog.server.turns import Turns
+from typing import NamedTuple, Protocol
 
 logger = logging.getLogger(__name__)
 
@@ -21,6 +19,13 @@ MAX_OPEN = 2 * MAX_SCRAPES  # with those that have asked nothing yet, or wait to
 SCRAPE_S = 10.0
 PIECE_BYTES = 32 * 1024
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Turns(Protocol):
+    """Of long work, on a loop that others share."""
+
+    def is_over(self) -> bool: ...
+    async def next(self) -> None: ...
 
 
 class Refusal(NamedTuple):
