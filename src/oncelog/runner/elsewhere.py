@@ -19,11 +19,11 @@ TAIL_GROWTH: Final = 8
 
 
 class CellElsewhere:
-    def __init__(self, cluster: Cluster, stage: Stage, run: str, journal_end: int) -> None:
+    def __init__(self, cluster: Cluster, stage: Stage, run: str, journal_end: int, *, is_over: bool) -> None:
         self._cluster = cluster
         self._run = run
         self.stage = stage
-        self.is_over = False  # a commit at the end of an input is no sign: what follows from it may not be sent yet
+        self.is_over = is_over  # a commit at the end of an input is no sign: what follows from it may not be sent yet
         self.commit: Commit | None = None
         self.began_at = [each.log_start for each in stage.inputs]  # where its inputs stood when it was first looked at
         self.lives = 0  # in this process

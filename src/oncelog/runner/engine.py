@@ -56,6 +56,7 @@ class Share:
     tenancy: Tenancy
     yields_until_ms: int = 0  # those who held them before may commit and say goodbye until then
     follows_all: bool = False  # for the progress of all cells
+    stopped: Collection[tuple[str, int]] = ()  # cells that are held nowhere, until a person has looked at them
     start: str = ""  # that it is part of: where the register says that this was stopped, it stops
 
 
@@ -169,6 +170,7 @@ class Engine:
                     layout.stage(self.layout.flow, cell, ids[layout.name]),
                     self.agreed.run_id,
                     found[layout.journal, cell],
+                    is_over=(layout.name, cell) in share.stopped,
                 )
                 for cell in cells
             ]

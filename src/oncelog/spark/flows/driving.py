@@ -78,6 +78,7 @@ class SparkEngine(WatchingEngine):
         self.spare = asyncio.Semaphore(1)
         self._threads = ThreadPoolExecutor(len(self.shares) + 2, "oncelog-flow-job")  # each waits for a job
         self._groups: set[str] = set()
+        self._stopped: set[tuple[str, int]] = set()
         self._complete = 0
         self._at_work = len(self.shares)
         self._is_stopping = False
@@ -136,6 +137,7 @@ class SparkEngine(WatchingEngine):
                 if why not in self._failures:
                     _log.error("%s", why)
                     self._failures.append(why)
+                self._stopped.add((stage, cell))
                 cells = {name: [each for each in own if (name, each) != (stage, cell)] for name, own in cells.items()}
             if self._is_over(outcome, cells):
                 self._complete += outcome.is_complete
@@ -193,6 +195,7 @@ class SparkEngine(WatchingEngine):
             wall_s() + tenure_s,
             yields_until_s,
             self._start,
+            tuple(self._stopped),
         )
         described = ", ".join(f"{stage} {' '.join(map(str, own))}" for stage, own in cells.items() if own)
         group = f"oncelog-{self._start}-{number}-{self._attempt}"

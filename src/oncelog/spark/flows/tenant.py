@@ -41,6 +41,7 @@ class Tenant:
     until_s: float  # wall clock: then it leaves
     yields_until_s: float
     start: str
+    stopped: Sequence[tuple[str, int]] = ()  # of all cells
 
     def __call__(self, _: int) -> str:
         outcome, _stages = self.hold(tells_at_once=True)
@@ -52,7 +53,7 @@ class Tenant:
         if self.yields_until_s:
             load_loops()  # while the one before it is at work
         tenancy = Tenancy(self.started_ms, self.attempt * MOST_TRIES + _tries())
-        share = Share(self.cells, tenancy, int(self.yields_until_s * 1000), start=self.start)
+        share = Share(self.cells, tenancy, int(self.yields_until_s * 1000), stopped=self.stopped, start=self.start)
         engine = Engine(self.program, self.properties, self.run_id, until_end=self.until_end, share=share)
         run = Run(engine)
         with suppress(FlowFailed):  # which is looked at below
