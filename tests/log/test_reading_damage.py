@@ -64,6 +64,24 @@ def test_a_wrong_offset_of_one_batch_keeps_no_other_from_its_readers(config: Log
             assert told(log) == {offset}, (bit, offset)
 
 
+@pytest.mark.parametrize("number", [0, 1, -1], ids=["first", "second", "active"])
+def test_a_wrong_offset_of_the_only_batch_of_a_segment_with_gaps_is_told(number: int) -> None:
+    """Whatever stands there may follow a gap: no other batch contradicts it, and readers would wait for it for ever."""
+    config = LogConfig(segment_bytes=70, retention_ms=-1, cleanup_policy=("compact",))
+    disk = MemoryDisk()
+    log = open_log(disk, config)
+    for value in range(8):
+        put(log, b"%02d" % value, key=b"k%d" % (value % 3))
+    assert log.compact(NOW)
+    log.close()
+    log = open_log(disk, config)
+    segment = log.segments[number]
+    (header,) = (header for _, header in segment.walk())
+    disk.flip(segment.log_path, 7, bit=6)
+    with pytest.raises(Damaged):
+        log.read(header.base_offset, 1)
+
+
 def test_readers_of_two_segments_that_changed_places_are_told() -> None:
     disk, log = filled()
     one, other = log.segments[1], log.segments[3]

@@ -199,13 +199,13 @@ class Segment:
         return True
 
     def rebuild_index(self, interval_bytes: int, *, end: int | None = None) -> None:
-        """From the headers, up to `end` of the log file. The segment's facts come out of it, too.
+        """From the headers, up to `end` of the log file. Where that is given, the segment's facts come out of it, too.
 
         Where they contradict one another the index stays as it is, and nobody walks through them again.
         """
         if self.unreadable is not None:
             raise self.unreadable
-        end = self.size_bytes if end is None else end
+        is_known, end = end is None, self.size_bytes if end is None else end
         entries: list[Entry] = []
         next_at, expected, max_timestamp_ms = 0, self.base_offset, -1
         try:
@@ -217,6 +217,8 @@ class Segment:
                     next_at = position + interval_bytes
                 max_timestamp_ms = max(max_timestamp_ms, header.max_timestamp)
                 expected = header.last_offset + 1
+                if is_known and expected > self.end_offset:
+                    raise self.damaged(position, f"offset {expected - 1} where the segment ends at {self.end_offset}")
         except Damaged as damage:
             self.unreadable = damage
             raise
