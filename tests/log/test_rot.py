@@ -260,6 +260,27 @@ def test_segments_that_are_missing_below_a_flush_of_an_empty_one_are_missed(lost
     assert contents(found) == before
 
 
+@pytest.mark.parametrize("how", ["lost", "cut short"])
+def test_what_is_missing_before_an_empty_segment_is_no_torn_write_on_a_machine_that_ran_on(how: str) -> None:
+    disk = MemoryDisk()
+    log = open_log(disk, SMALL)
+    while len(log.segments) < 3:
+        put(log, b"x" * 20)
+    log.segments.roll()
+    found = disk.crash(keep_all=True)
+    last = log.segments[2]
+    if how == "lost":
+        found.unlink(last.log_path)
+    else:
+        found.open(last.log_path, write=True).truncate(last.size_bytes - 1)
+    before = contents(found)
+    assert check_partition(found, FOLDER, stayed_up=True).damage
+    again = open_log(found, SMALL, stayed_up=True)
+    assert again.offline is not None and f"--cut orders-0:{last.base_offset}" in again.offline
+    assert contents(found) == before
+    assert open_log(found, SMALL).offline is None  # a power failure leaves the same
+
+
 def test_what_a_machine_that_stopped_left_of_unflushed_writes_is_cut_off_wherever_whole_batches_follow() -> None:
     def ended(stayed_up: bool) -> PartitionLog:
         disk = MemoryDisk()
@@ -407,3 +428,5 @@ def test_the_verdict_is_a_table() -> None:
     assert not any(verdict(20, False, flushed, up) for flushed in (-1, 20) for up in (False, True))
     assert verdict(20, True, -1, True) and verdict(20, True, 15, False)
     assert not verdict(20, True, -1, False) and not verdict(20, True, 10, False)
+    begun = [damage_of(Ending("data/a-0/0.log", 0, 20, "it is wrong"), Known(10, -1, up, 21)) for up in (True, False)]
+    assert begun[0] and not begun[1]

@@ -14,7 +14,8 @@ from oncelog.log.verdict import Known
 def known_of(disk: Disk, folder: str, names: Sequence[str], stayed_up: bool) -> Known:
     """Even the name of a damaged snapshot says that the log was on the disk up to there."""
     flushed_offset = read_flushed(disk, folder) if FLUSHED_FILE in names else -1
-    return Known(max(offsets_of(names, SNAPSHOT), default=0), flushed_offset, stayed_up)
+    begun_offset = max(offsets_of(names, LOG), default=0)
+    return Known(max(offsets_of(names, SNAPSHOT), default=0), flushed_offset, stayed_up, begun_offset)
 
 
 def gaps_below(disk: Disk, folder: str, names: Sequence[str], known: Known) -> int:

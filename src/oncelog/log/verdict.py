@@ -6,12 +6,14 @@ can take nothing that was promised:
 | what is not whole | the machine ran on | it may have stopped |
 |---|---|---|
 | begins below an offset known to be on the disk | damage | damage |
+| begins below the first offset of a later segment | damage | as the lines below |
 | has nothing whole behind it | torn write | torn write |
 | has whole batches behind it, and answers waited for flushes (`flushed` beyond the recovery point) | damage | damage |
 | has whole batches behind it otherwise | damage | torn write |
 
-A process that dies leaves what it wrote, in order, so nothing whole stands behind its torn write. A machine that stops
-leaves any part of what was not flushed, later bytes without earlier ones too.
+A process that dies leaves what it wrote, in order, so nothing whole stands behind its torn write, and a segment begins
+only where the one before is full. A machine that stops leaves any part of what was not flushed, later bytes without
+earlier ones too.
 """
 
 from typing import NamedTuple
@@ -23,6 +25,7 @@ class Known(NamedTuple):
     point_offset: int  # of the newest recovery point, good or damaged; 0 where there is none
     flushed_offset: int  # noted by flushes that answers waited for; -1 where there is no note
     stayed_up: bool  # the machine has run on since the log was written
+    begun_offset: int = 0  # where the last segment begins
 
     @property
     def durable_offset(self) -> int:
@@ -46,6 +49,8 @@ def damage_of(ending: Ending, known: Known) -> str:
         why = f"Records up to offset {known.durable_offset} were on the disk"
     elif ending.behind and (known.stayed_up or known.flushed_offset > known.point_offset):
         why = f"Whole batches follow it ({ending.behind})"
+    elif known.stayed_up and ending.offset < known.begun_offset:
+        why = f"A segment that begins at offset {known.begun_offset} follows it"
     else:
         return ""
     return (
