@@ -2,7 +2,7 @@
 
 import socket
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import ExitStack, suppress
 from functools import partial
 from threading import Thread
@@ -11,6 +11,8 @@ from typing import Any
 from bench import attacks
 from bench.attacks import PATIENCE_S, Row, Said, counted, frame, said_to
 from bench.attacks_on_topics import wide_topic
+from bench.process import cpu_seconds
+from oncelog.records.codecs import CODECS
 from tests.console.served import Served
 from tests.peers.server_process import ServerProcess
 from tests.raw import RawConnection, batch
@@ -81,24 +83,35 @@ def much(server: ServerProcess) -> None:
     said_to(server.port, frames)
 
 
+def looked_at(server: ServerProcess, views: Iterable[str]) -> Said:
+    """What each of many connections is told that ask for a view at the same moment, one view after the other."""
+    spent_s, said = cpu_seconds(server.pid), Counter[str]()
+    for each in views:
+        request = b"GET /api/" + each.encode() + HOST + b"Connection: close\r\n\r\n"
+        said += asked(page_of(server).console_port, LOOKERS, request)
+    return f"{counted(said)} in {cpu_seconds(server.pid) - spent_s:.1f} s of processor time"
+
+
 @row(f"the page: {LOOKERS} connections that each ask for all views of 4,900 partitions and 20,100 groups")
 def looks(server: ServerProcess) -> Generator[None, None, Said]:
     much(server)
-    requests = [b"GET /api/" + each.encode() + HOST + b"Connection: close\r\n\r\n" for each in LOOKS]
     yield
-    return counted(sum((asked(page_of(server).console_port, LOOKERS, each) for each in requests), Counter()))
+    return looked_at(server, LOOKS)
 
 
-@row(f"the page: {LOOKERS} connections that look at batches of 45,000 records and of 15 MB of zeros")
+@row(f"the page: {LOOKERS} connections that look at batches of 45,000 records and of 15 MB of zeros, of each codec")
 def bombs(server: ServerProcess) -> Generator[None, None, Said]:
+    codecs = {name: number for name, number in CODECS.items() if number}
     with RawConnection(server.port, timeout_s=PATIENCE_S) as connection:
-        connection.create_topic("bombs", 8)
-        for index in range(8):
-            connection.produce("bombs", index, batch([b""] * 45_000, codec=4))
-            connection.produce("bombs", index, batch([bytes(15 << 20)], codec=4))
+        for name, codec in codecs.items():
+            connection.create_topic(name, 8)
+            for values in ([b""] * 45_000, [bytes(15 << 20)]):
+                made = batch(values, codec=codec)
+                for index in range(8):
+                    answer = connection.produce(name, index, made)
+                    assert not answer.error_code.value, answer
     yield
-    request = b"GET /api/messages?topic=bombs" + HOST + b"Connection: close\r\n\r\n"
-    return counted(asked(page_of(server).console_port, LOOKERS, request))
+    return looked_at(server, [f"messages?topic={name}" for name in codecs])
 
 
 @row("16 scrapes of 4,900 partitions and 20,100 groups")

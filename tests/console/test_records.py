@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncelog.console.limits import MOST_WALKED, UNFOLDED_BYTES
+from oncelog.console.limits import LARGEST_BATCH_BYTES, MOST_WALKED, UNFOLDED_BYTES
 from oncelog.console.records import Budget, records_from
 from oncelog.records.build import build_batch
 from oncelog.records.errors import InvalidRecord, TooLarge
@@ -43,9 +43,10 @@ def test_a_batch_with_too_many_records_is_not_walked_over() -> None:
         records_from(many, 0, 1)
 
 
-def test_a_batch_that_unfolds_to_too_much_is_not_unfolded() -> None:
-    bomb = batch([b"\0" * (UNFOLDED_BYTES + 1)], codec=4)
-    assert len(bomb) < 10_000
+@pytest.mark.parametrize("codec", [1, 2, 3, 4])
+def test_a_batch_that_unfolds_to_too_much_is_not_unfolded(codec: int) -> None:
+    bomb = batch([b"\0" * (UNFOLDED_BYTES + 1)], codec=codec)
+    assert len(bomb) < LARGEST_BATCH_BYTES
     with pytest.raises(TooLarge):
         records_from(bomb, 0, 1)
 
@@ -58,9 +59,10 @@ def test_damage_is_told(payload: bytes) -> None:
         records_from(batch([], payload=payload, record_count=1, last_offset_delta=0), 0, 1)
 
 
-def test_many_bombs_are_not_all_unfolded() -> None:
+@pytest.mark.parametrize("codec", [1, 2, 3, 4])
+def test_many_bombs_are_not_all_unfolded(codec: int) -> None:
     """Each of them is allowed alone."""
-    bomb = batch([b"\0" * (UNFOLDED_BYTES - 1000)], codec=4)
+    bomb = batch([b"\0" * (UNFOLDED_BYTES - 1000)], codec=codec)
     budget = Budget()
     assert len(records_from(bomb, 0, 1, budget=budget)) == 1
     assert len(records_from(bomb, 0, 1, budget=budget)) == 1
@@ -70,11 +72,12 @@ def test_many_bombs_are_not_all_unfolded() -> None:
     assert len(records_from(bomb, 0, 1)) == 1
 
 
-def test_bombs_that_are_refused_cost_as_much() -> None:
-    budget = Budget()
+@pytest.mark.parametrize("codec", [1, 2, 3, 4])
+def test_bombs_that_are_refused_cost_as_much(codec: int) -> None:
+    budget, bomb = Budget(), batch([b"\0" * (UNFOLDED_BYTES + 1)], codec=codec)
     for _ in range(3):
         with pytest.raises(TooLarge):
-            records_from(batch([b"\0" * (UNFOLDED_BYTES + 1)], codec=4), 0, 1, budget=budget)
+            records_from(bomb, 0, 1, budget=budget)
     assert budget.unfolded_bytes == 0
 
 
