@@ -1,11 +1,15 @@
 """Files of a running flow: each record in one of them, and the `_SUCCESS` of hours that are over."""
 
+import errno
+import os
+import re
 import subprocess
 import sys
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -13,10 +17,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from oncelog.client import AdminClient, NewTopic, Producer
+from oncelog.embedded import Server
 from oncelog.flow import Flow, FlowRefused, Topic, json_of, raw
 from oncelog.flow.filing import folder_of
+from oncelog.runner import holder
 from oncelog.runner.storing.hours import Hours
-from oncelog.runner.storing.place import FilePlace, Unreachable
+from oncelog.runner.storing.place import FilePlace, Unreachable, put_in_place
 from oncelog.runner.storing.writing import Differs, FileWriter
 from tests.runner.flows import Order
 from tests.waiting import until
@@ -209,3 +215,129 @@ def test_whatever_is_killed_every_reader_of_parquet_sees_each_record_once(
     filing(topic, tmp_path).run({"bootstrap.servers": servers}, until="end")
     assert sorted(row["amount"] for row in rows(tmp_path)) == list(range(count))
     assert sorted(pandas.read_parquet(tmp_path)["amount"].tolist()) == list(range(count))
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, what: str, failure: OSError) -> None:
+    def fail(*about: object) -> None:
+        raise failure
+
+    monkeypatch.setattr(f"oncelog.runner.storing.{what}", fail)
+
+
+def test_a_folder_that_cannot_be_written_is_refused(own_server: Server, topic: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(FlowRefused, match=r"flow .*-flow: .*/file/lake is no place for files: .*Not a directory"):
+        filing(topic, tmp_path / "file" / "lake").run({"bootstrap.servers": own_server.bootstrap_servers})
+
+
+def test_what_is_to_be_done_about_a_place_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = write(FilePlace(str(tmp_path)), "hour=1/s-0-0-3.parquet", [3])
+    failing(monkeypatch, "place.put_in_place", OSError(errno.ENOSPC, "No space left on device"))
+    with pytest.raises(Unreachable, match=r"s-0-0-3.parquet cannot be written: .*No space left.*Make room there"):
+        writer.finish({}, 1)
+    failing(monkeypatch, "place.FilePlace.unfinished", PermissionError(errno.EACCES, "Permission denied"))
+    with pytest.raises(Unreachable, match=r"is no place for files: .*Permission denied. Let this process write there"):
+        FilePlace(str(tmp_path))
+
+
+def test_what_goes_elsewhere_is_written_here_first_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oncelog.runner.storing.place.gettempdir", lambda: str(tmp_path))
+    place = FilePlace(f"memory://{uuid4().hex}")
+    killed = write(place, "hour=1/s-0-0-9.parquet", [300_000])
+    (unfinished,) = tmp_path.glob("*/.s-0.*")
+    assert killed is not None and unfinished.parent.stat().st_mode & 0o777 == 0o700
+    write(FilePlace(place.shown), "hour=1/s-0-0-3.parquet", [3]).finish({}, 1)
+    assert place.files("hour=1") == ["hour=1/s-0-0-3.parquet"]
+    assert not list(tmp_path.glob("*/.*"))
+    own, other = os.getuid(), os.getuid() + 1
+    (tmp_path / unfinished.parent.name.replace(f"-{own}-", f"-{other}-")).mkdir()
+    monkeypatch.setattr("os.getuid", lambda: other)
+    with pytest.raises(Unreachable, match="somebody else's"):
+        FilePlace(place.shown)
+
+
+def test_where_files_can_be_renamed_they_are_copied_under_a_hidden_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is copied to a folder is not there at once."""
+    place, name = FilePlace(f"memory://{uuid4().hex}"), "hour=1/s-0-0-3.parquet"
+    move = import_module("fsspec").AbstractFileSystem.mv
+    renamed: list[str] = []
+
+    def rename(files: Any, before: str, after: str) -> None:
+        renamed.append(before)
+        if len(renamed) == 1:
+            raise OSError("killed before the rename")
+        move(files, before, after)
+
+    monkeypatch.setattr("fsspec.implementations.memory.MemoryFileSystem.mv", rename)
+    with pytest.raises(Unreachable, match="killed before the rename"):
+        write(place, name, [3]).finish({}, 1)
+    assert place.exists([name]) == [False]
+    write(place, name, [3]).finish({}, 1)
+    assert place.exists([name, renamed[1]]) == [True, False]
+    assert all(each.rpartition("/")[2].startswith(".s-0-0-3.parquet.") for each in renamed)
+
+
+def test_an_object_that_stands_there_is_not_written_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though it came behind the look whether it is there."""
+    place, name = FilePlace(f"memory://{uuid4().hex}"), "hour=1/s-0-0-3.parquet"
+    write(place, name, [3]).finish({"oncelog.flow": "f"}, 1)
+    monkeypatch.setattr(place, "exists", lambda names: [False])
+    with pytest.raises(Differs, match="is there already with 3 rows"):
+        write(place, name, [4]).finish({"oncelog.flow": "f"}, 1)
+
+
+def test_keys_in_a_url_are_not_shown() -> None:
+    place = FilePlace("memory://me:secret@lake/a?endpoint_override=there")
+    assert place.where("x") == "memory://lake/a/x"
+
+
+def test_a_foreign_file_of_the_same_name_stops_the_cell_and_is_named(tmp_path: Path) -> None:
+    name = "hour=1/s-0-0-3.parquet"
+    (tmp_path / "hour=1").mkdir()
+    (tmp_path / name).write_bytes(b"PAR")
+    with pytest.raises(Differs, match=rf"{name} is there already and cannot be read as Parquet \(.*Remove it, or give"):
+        write(FilePlace(str(tmp_path)), name, [3]).finish({}, 1)
+    assert (tmp_path / name).read_bytes() == b"PAR"
+
+
+def test_a_column_that_has_another_type_now_stops_the_cell(tmp_path: Path) -> None:
+    place = FilePlace(str(tmp_path))
+    first, second = (f"{folder_of(BEGIN_MS + hour * HOUR_MS)}/s-0-{hour}-9.parquet" for hour in (0, 1))
+    write(place, first, [3]).finish({"oncelog.flow": "f"}, 1)
+    place.mark(f"{folder_of(BEGIN_MS + HOUR_MS)}/_SUCCESS")
+    (tmp_path / folder_of(BEGIN_MS) / "foreign.parquet").write_bytes(b"PAR")
+    write(place, second, [3]).finish({"oncelog.flow": "f"}, 1)
+    for rows in ({"n": [1], "more": ["x"]}, {"t": ["x"]}):
+        FileWriter(place, "s-0", lambda: 0).write("hour=1/x.parquet", pa.RecordBatch.from_pydict(rows))
+    (tmp_path / second).unlink()
+    texts = pa.RecordBatch.from_pydict({"n": ["1"], "t": ["x"]})
+    with pytest.raises(Differs, match=rf"{first} has the column n as int64, and it would be string now: readers"):
+        FileWriter(place, "s-0", lambda: 0).write(second, texts)
+
+
+def test_a_person_hears_once_a_minute_of_what_keeps_files_from_being_written(
+    own_server: Server, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And it goes on by itself when that is over."""
+    send(own_server.bootstrap_servers, topic, range(5))
+    monkeypatch.setattr(holder, "MOST_PAUSE_S", 0.02)
+    monkeypatch.setattr(holder, "LASTING_PAUSE_S", 0.02)
+    lives: list[int] = []
+
+    def full(unfinished: str, path: str) -> bool:
+        lives.append(1)
+        if len(lives) < 8:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return put_in_place(unfinished, path)
+
+    monkeypatch.setattr("oncelog.runner.storing.place.put_in_place", full)
+    filing(topic, tmp_path).run({"bootstrap.servers": own_server.bootstrap_servers}, until="end")
+    told = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    cells = [line.partition(" begins again: ")[0] for line in told]
+    assert cells and len(cells) == len(set(cells))
+    assert all(
+        re.search(r"orders-files-\d-0-\d.parquet cannot be written: .*No space left.*Make room", x) for x in told
+    )
+    assert sorted(row["amount"] for row in rows(tmp_path)) == list(range(5))

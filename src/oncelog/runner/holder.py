@@ -8,6 +8,7 @@ from typing import Final
 from uuid import uuid4
 
 from oncelog.client.door import Tasks
+from oncelog.clock import monotonic_s
 from oncelog.flow.cell import Cell
 from oncelog.flow.description import Holder, Limits, Stage
 from oncelog.flow.formats import Commit, Tenancy
@@ -24,6 +25,8 @@ _log: Final = logging.getLogger("oncelog.flow")
 
 PAUSE_S: Final = 0.05  # before another life; doubled while none comes to a commit
 MOST_PAUSE_S: Final = 5.0
+LASTING_PAUSE_S: Final = 0.8  # behind five lives without a commit
+SAY_EVERY_S: Final = 60.0
 
 
 class CellHolder:
@@ -61,6 +64,7 @@ class CellHolder:
         self._high = [-1] * len(ends)
         self._heard: dict[str, tuple[int, int]] = {}
         self._pause_s = PAUSE_S
+        self._said_s = -SAY_EVERY_S
         self._timer: asyncio.TimerHandle | None = None
         self._tasks = Tasks()
         self._leaves = False
@@ -189,9 +193,16 @@ class CellHolder:
             return
         if cell.number > 0 and cell.journal.commit is not None and cell.journal.commit.nonce == cell.holder.nonce:
             self._pause_s = PAUSE_S
-        _log.info("%s begins again: %s", self.stage.title, ended.why)
+        self._say_why(ended.why)
         self._timer = asyncio.get_running_loop().call_later(self._pause_s, self.begin, cell.copy)
         self._pause_s = min(2 * self._pause_s, MOST_PAUSE_S)
+
+    def _say_why(self, why: str) -> None:
+        """A person hears of what lasts, and once a minute."""
+        lasts = self._pause_s >= LASTING_PAUSE_S and monotonic_s() >= self._said_s + SAY_EVERY_S
+        if lasts:
+            self._said_s = monotonic_s()
+        _log.log(logging.WARNING if lasts else logging.INFO, "%s begins again: %s", self.stage.title, why)
 
     def _finish(self, ended: Ended) -> None:
         self.end = Ended(End.STOPPED, self._why) if self._why and ended.how is End.LEFT else ended

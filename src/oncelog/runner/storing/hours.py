@@ -5,7 +5,7 @@ from typing import Final
 
 from oncelog.flow.filing import SUCCESS, folder_of, hour_of
 from oncelog.flow.holding import HOUR_MS
-from oncelog.runner.storing.place import FilePlace
+from oncelog.runner.storing.place import FilePlace, Unreachable, told
 
 MOST_EMPTY: Final = 24  # hours that get one too, though no record came: the newest
 
@@ -22,6 +22,12 @@ class Hours:
 
     def close(self, watermark_ms: int) -> list[str]:
         """Every hour that is over by the least watermark of all cells; which ones are closed now."""
+        try:
+            return self._close(watermark_ms)
+        except self._place.failures as error:
+            raise Unreachable(told(error)) from error
+
+    def _close(self, watermark_ms: int) -> list[str]:
         over = {folder: hour_ms for folder in self._place.folders() if (hour_ms := hour_of(folder)) is not None}
         if over:
             now_ms = watermark_ms // HOUR_MS * HOUR_MS

@@ -1,17 +1,22 @@
 """A folder of this machine, or what pyarrow or fsspec reach by a URL.
 
 A file is seen whole or not at all. It is written under a hidden name on this machine; a local folder then gives it its
-name, HDFS renames what was copied, and an object store takes it at once. Who comes second finds a file there.
+name, an object store takes it at once, and what can rename (HDFS, SFTP) renames what was copied. Who comes second finds
+a file there.
 """
 
+import errno
 import os
+import re
 import shutil
 from collections.abc import Sequence
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any, Final
 from uuid import uuid4
+from zlib import crc32
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,23 +24,44 @@ from pyarrow import fs
 
 UNFINISHED: Final = ".unfinished"
 PIECE_BYTES: Final = 8 << 20
-_RENAMES: Final = "hdfs"
+_SECRET: Final = re.compile(r"(?<=://)[^/@]*@|\?.*", re.DOTALL)  # keys, and settings that stand behind a question mark
+_REMEDIES: Final = {
+    errno.ENOSPC: "Make room there",
+    errno.EDQUOT: "Make room there",
+    errno.EACCES: "Let this process write there",
+    errno.EPERM: "Let this process write there",
+    errno.EROFS: "Let this process write there",
+}
+_FOLDERS: Final = "hdfs"  # pyarrow's only other one that has folders, and renames
 
 
-class Unreachable(Exception):
+class Unreachable(OSError):
     """A place that cannot be read or written, now or as it is written down; the text says why."""
+
+
+def told(error: Exception) -> str:
+    """And what to do, where that is known."""
+    remedy = _REMEDIES.get(getattr(error, "errno", None) or 0)
+    words = f"{error}" or type(error).__name__
+    return words if remedy is None else f"{words}. {remedy}"
 
 
 class FilePlace:
     def __init__(self, url: str) -> None:
-        self.url = url
+        """Refused where it cannot be read now, or a folder of this machine cannot be written."""
+        self.shown = _SECRET.sub("", url) if "://" in url else url
         self._fsspec: Any = None
+        self.failures: tuple[type[Exception], ...] = (OSError, pa.ArrowException)  # that may pass
         try:
             self._files, self.root = self._found(url)
-        except (OSError, ValueError, ImportError, pa.ArrowException) as error:
-            raise Unreachable(f"{url} is no place for files: {error}") from error
-        self._is_local = isinstance(self._files, fs.LocalFileSystem)
-        self.scratch = self.root if self._is_local else gettempdir()
+            self._is_local = isinstance(self._files, fs.LocalFileSystem)
+            self.scratch = self.root if self._is_local else _own_folder(url)
+            self._files.get_file_info(self.root)
+            probe = Path(self.unfinished("begin"))
+            probe.touch()
+            probe.unlink()
+        except (*self.failures, ValueError, ImportError) as error:
+            raise Unreachable(f"{self.shown} is no place for files: {told(error)}") from error
 
     def _found(self, url: str) -> tuple[Any, str]:
         if "://" not in url:
@@ -48,11 +74,12 @@ class FilePlace:
             except ImportError:
                 raise ValueError(f"{unknown}. What pyarrow does not know fsspec may: pip install fsspec") from unknown
             self._fsspec, root = url_to_fs(url)
+            self.failures = (Exception,)  # of whatever library it has found
             found = fs.PyFileSystem(fs.FSSpecHandler(self._fsspec))
         return found, root.rstrip("/")
 
     def where(self, name: str) -> str:
-        return f"{self.url.rstrip('/')}/{name}"
+        return f"{self.shown.rstrip('/')}/{name}"
 
     # --- on this machine
 
@@ -63,9 +90,8 @@ class FilePlace:
 
     def sweep(self, owner: str) -> None:
         """What a killed writer has left."""
-        if self._is_local:
-            for path in Path(self.scratch).glob(f".{owner}.*{UNFINISHED}"):
-                path.unlink(missing_ok=True)
+        for path in Path(self.scratch).glob(f".{owner}.*{UNFINISHED}"):
+            path.unlink(missing_ok=True)
 
     # --- there
 
@@ -77,23 +103,19 @@ class FilePlace:
                 return put_in_place(unfinished, path)
             if self.exists([name])[0]:
                 return False
-            self._upload(unfinished, path)
+            if self._fsspec is not None:
+                return _put(self._fsspec, unfinished, path)
+            has_folders = self._files.type_name == _FOLDERS
+            if has_folders:
+                self._files.create_dir(os.path.dirname(path))
+            target = _hidden(path) if has_folders else path
+            with open(unfinished, "rb") as source, self._files.open_output_stream(target) as sink:
+                shutil.copyfileobj(source, sink, PIECE_BYTES)
+            if has_folders:
+                self._files.move(target, path)
             return True
         finally:
             Path(unfinished).unlink(missing_ok=True)
-
-    def _upload(self, unfinished: str, path: str) -> None:
-        if self._fsspec is not None:
-            self._fsspec.makedirs(os.path.dirname(path), exist_ok=True)
-            self._fsspec.pipe_file(path, Path(unfinished).read_bytes())
-            return
-        self._files.create_dir(os.path.dirname(path))
-        hidden = os.path.join(os.path.dirname(path), f".{uuid4().hex}{UNFINISHED}")
-        target = hidden if self._files.type_name == _RENAMES else path
-        with open(unfinished, "rb") as source, self._files.open_output_stream(target) as sink:
-            shutil.copyfileobj(source, sink, PIECE_BYTES)
-        if target != path:
-            self._files.move(target, path)
 
     def mark(self, name: str) -> None:
         """An empty file."""
@@ -107,8 +129,14 @@ class FilePlace:
 
     def folders(self) -> list[str]:
         """Names of those at the root."""
-        selected = fs.FileSelector(self.root, allow_not_found=True)
-        return [each.base_name for each in self._files.get_file_info(selected) if each.type == fs.FileType.Directory]
+        return [each.base_name for each in self._infos(self.root) if each.type == fs.FileType.Directory]
+
+    def files(self, folder: str) -> list[str]:
+        found = self._infos(f"{self.root}/{folder}")
+        return [f"{folder}/{each.base_name}" for each in found if each.type == fs.FileType.File]
+
+    def _infos(self, path: str) -> Any:
+        return self._files.get_file_info(fs.FileSelector(path, allow_not_found=True))
 
     def rows(self, names: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
         """Of those files that are there."""
@@ -121,6 +149,37 @@ class FilePlace:
 
     def open(self, name: str) -> Any:
         return self._files.open_input_file(f"{self.root}/{name}")
+
+
+def _own_folder(url: str) -> str:
+    """Of this machine, for what goes elsewhere: others of the same place find it again."""
+    user = os.getuid()
+    folder = os.path.join(gettempdir(), f"oncelog-{user}-{crc32(url.encode()):08x}")
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    if os.stat(folder, follow_symlinks=False).st_uid != user:
+        raise PermissionError(errno.EACCES, "somebody else's", folder)
+    return folder
+
+
+def _put(files: Any, unfinished: str, path: str) -> bool:
+    """What has no rename of its own is an object store: an object is there when all of it is."""
+    if type(files).mv is import_module("fsspec.spec").AbstractFileSystem.mv:
+        takes_mode = "mode" in signature(files.put_file).parameters
+        try:
+            files.put_file(unfinished, path, **({"mode": "create"} if takes_mode else {}))
+        except FileExistsError:
+            return False
+        return True
+    hidden = _hidden(path)
+    files.makedirs(os.path.dirname(path), exist_ok=True)
+    files.put_file(unfinished, hidden)
+    files.mv(hidden, path)
+    return True
+
+
+def _hidden(path: str) -> str:
+    folder, name = os.path.split(path)
+    return f"{folder}/.{name}.{uuid4().hex}{UNFINISHED}"
 
 
 def put_in_place(unfinished: str, path: str) -> bool:

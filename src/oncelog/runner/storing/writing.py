@@ -13,11 +13,13 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from oncelog.runner.storing.place import FilePlace, Unreachable
+from oncelog.flow.filing import hour_of
+from oncelog.runner.storing.place import FilePlace, Unreachable, told
 
 GROUP_ROWS: Final = 1 << 17
 GROUP_BYTES: Final = 32 << 20
 STEP_ROWS: Final = 1 << 10
+MOST_HOURS: Final = 24  # that are looked at for a file, the newest; as many may be empty
 COMPRESSION: Final = "zstd"
 
 
@@ -99,7 +101,8 @@ class FileWriter:
         self._monotonic_ms = monotonic_ms
         self._files: dict[str, _File] = {}
         self._lock = Lock()
-        self._is_over = self._is_swept = False
+        self._is_over = self._is_swept = self._is_checked = False
+        self._at = ""  # what is written
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
@@ -111,12 +114,16 @@ class FileWriter:
                     self._place.sweep(self._owner)
                     self._is_swept = True
                 yield
-            except (OSError, pa.ArrowException) as error:
-                raise Unreachable(f"{self._place.url} cannot be written: {error}") from error
+            except (Unreachable, Differs):
+                raise
+            except self._place.failures as error:
+                raise Unreachable(f"{self._place.where(self._at)} cannot be written: {told(error)}") from error
 
     def write(self, name: str, rows: Any) -> None:
+        self._at = name
         with self._turn():
             if name not in self._files:
+                self._check_columns(rows.schema)
                 self._files[name] = _File(self._place.unfinished(self._owner), rows.schema)
             self._files[name].add(rows)
 
@@ -124,6 +131,7 @@ class FileWriter:
         """Raises Unreachable, where it may go well another time, or Differs."""
         with self._turn():
             for name, file in self._files.items():
+                self._at = name
                 file.finish(about)
                 if self._monotonic_ms() >= until_ms:
                     raise Unreachable(f"{self._place.where(name)} was written for too long")
@@ -139,11 +147,42 @@ class FileWriter:
                 file.abandon()
             self._files.clear()
 
+    def _check_columns(self, schema: Any) -> None:
+        """Against a file of the newest hour that has any."""
+        place, self._is_checked, was_checked = self._place, True, self._is_checked
+        hours = () if was_checked else sorted(each for each in place.folders() if hour_of(each) is not None)
+        for name in (name for hour in hours[: -MOST_HOURS - 1 : -1] for name in place.files(hour)):
+            there = self._columns_of(name)
+            for field in schema if there is not None else ():
+                if field.name in there.names and (before := there.field(field.name).type) != field.type:
+                    raise Differs(
+                        f"{place.where(name)} has the column {field.name} as {before}, and it would be {field.type} "
+                        "now: readers cannot take both from one folder. Give the files of the changed flow a folder of "
+                        "their own, or leave the type as it was"
+                    )
+            if there is not None:
+                return
+
+    def _columns_of(self, name: str) -> Any:
+        """None where no flow has written it."""
+        with self._place.open(name) as there:
+            try:
+                footer = pq.read_metadata(there)
+            except pa.ArrowInvalid:
+                return None
+        return footer.schema.to_arrow_schema() if b"oncelog.flow" in (footer.metadata or {}) else None
+
     def _compare(self, name: str, file: _File, about: Mapping[str, str]) -> None:
         with self._place.open(name) as there:
-            footer = pq.read_metadata(there)
-        told = {key.decode(): value.decode() for key, value in (footer.metadata or {}).items()}
-        found = {key: told.get(key) for key in about}
+            try:
+                footer = pq.read_metadata(there)
+            except pa.ArrowInvalid as error:
+                raise Differs(
+                    f"{self._place.where(name)} is there already and cannot be read as Parquet ({error}), so this "
+                    "flow has not written it. Remove it, or give this flow a folder of its own"
+                ) from error
+        said = {key.decode(): value.decode() for key, value in (footer.metadata or {}).items()}
+        found = {key: said.get(key) for key in about}
         if found == dict(about) and footer.num_rows == file.rows:
             return
         raise Differs(
