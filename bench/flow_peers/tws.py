@@ -13,6 +13,13 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from bench.flow_peers import setting
 
+# As ours: the codec at its level, and how many rows a group has.
+OURS = {
+    "compression": "zstd",
+    "parquet.compression.codec.zstd.level": "1",
+    "parquet.block.row.count.limit": "131072",
+}
+
 COUNT = StructType([StructField("seen", LongType())])
 COUNTED = StructType([StructField("key", StringType()), StructField("value", StringType())])
 STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -50,7 +57,7 @@ brokers = {"kafka.bootstrap.servers": setting.servers}
 reader = spark.readStream.format("kafka").options(**brokers, subscribe=setting.source, startingOffsets="earliest")
 if setting.pipeline == "files":
     rows = reader.load().select("key", "value", "partition", "offset", "timestamp")
-    writer = rows.writeStream.format("parquet").option("path", setting.files).trigger(availableNow=True)
+    writer = rows.writeStream.format("parquet").options(path=setting.files, **OURS).trigger(availableNow=True)
 else:
     keys = reader.option("maxOffsetsPerTrigger", "4000").load().selectExpr("CAST(key AS STRING) key")
     counts = keys.groupBy("key").transformWithState(Count(), COUNTED, "Update", "None")

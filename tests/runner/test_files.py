@@ -237,7 +237,7 @@ def test_what_is_to_be_done_about_a_place_is_said(tmp_path: Path, monkeypatch: p
         writer.finish({}, 1)
     failing(monkeypatch, "place.FilePlace.unfinished", PermissionError(errno.EACCES, "Permission denied"))
     with pytest.raises(Unreachable, match=r"is no place for files: .*Permission denied. Let this process write there"):
-        FilePlace(str(tmp_path))
+        FilePlace(str(tmp_path)).begin()
 
 
 def test_what_goes_elsewhere_is_written_here_first_and_leaves_nothing(
@@ -337,7 +337,8 @@ def test_a_person_hears_once_a_minute_of_what_keeps_files_from_being_written(
     told = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
     cells = [line.partition(" begins again: ")[0] for line in told]
     assert cells and len(cells) == len(set(cells))
-    assert all(
-        re.search(r"orders-files-\d-0-\d.parquet cannot be written: .*No space left.*Make room", x) for x in told
+    words = (
+        r".*, cell \d begins again: \S*orders-files-\d-0-\d.parquet cannot be written: .*No space left.*Make room there"
     )
+    assert all(re.fullmatch(words, line) for line in told)
     assert sorted(row["amount"] for row in rows(tmp_path)) == list(range(5))

@@ -114,7 +114,7 @@ class Cluster:
     def open_places(self, urls: Iterable[str]) -> None:
         from oncelog.runner.storing.place import FilePlace
 
-        self.places = {url: FilePlace(url) for url in urls}
+        self.places = {url: FilePlace(url).begin() for url in urls}
 
     def command(self, action: str, words: str) -> str:
         """As a shell takes it, for a message: at these brokers."""

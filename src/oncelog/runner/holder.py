@@ -202,7 +202,9 @@ class CellHolder:
         lasts = self._pause_s >= LASTING_PAUSE_S and monotonic_s() >= self._said_s + SAY_EVERY_S
         if lasts:
             self._said_s = monotonic_s()
-        _log.log(logging.WARNING if lasts else logging.INFO, "%s begins again: %s", self.stage.title, why)
+        title = self.stage.title
+        level = logging.WARNING if lasts else logging.INFO
+        _log.log(level, "%s begins again: %s", title, why.removeprefix(f"{title}: "))
 
     def _finish(self, ended: Ended) -> None:
         self.end = Ended(End.STOPPED, self._why) if self._why and ended.how is End.LEFT else ended

@@ -48,7 +48,6 @@ def told(error: Exception) -> str:
 
 class FilePlace:
     def __init__(self, url: str) -> None:
-        """Refused where it cannot be read now, or a folder of this machine cannot be written."""
         self.shown = _SECRET.sub("", url) if "://" in url else url
         self._fsspec: Any = None
         self.failures: tuple[type[Exception], ...] = (OSError, pa.ArrowException)  # that may pass
@@ -56,12 +55,22 @@ class FilePlace:
             self._files, self.root = self._found(url)
             self._is_local = isinstance(self._files, fs.LocalFileSystem)
             self.scratch = self.root if self._is_local else _own_folder(url)
+        except (*self.failures, ValueError, ImportError) as error:
+            raise self._refused(error) from error
+
+    def _refused(self, error: Exception) -> "Unreachable":
+        return Unreachable(f"{self.shown} is no place for files: {told(error)}")
+
+    def begin(self) -> "FilePlace":
+        """Refused where it cannot be read now, or a folder of this machine cannot be written."""
+        try:
             self._files.get_file_info(self.root)
             probe = Path(self.unfinished("begin"))
             probe.touch()
             probe.unlink()
-        except (*self.failures, ValueError, ImportError) as error:
-            raise Unreachable(f"{self.shown} is no place for files: {told(error)}") from error
+        except self.failures as error:
+            raise self._refused(error) from error
+        return self
 
     def _found(self, url: str) -> tuple[Any, str]:
         if "://" not in url:
