@@ -91,7 +91,7 @@ def test_a_run_of_a_plain_step_is_taken_as_columns(monkeypatch: pytest.MonkeyPat
 
 
 def test_an_update_that_cannot_be_encoded_is_named_and_none_is_sent_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    fails = [2, 2, 2]
+    fails = [2]
 
     def encode(count: int) -> bytes:
         if count in fails:

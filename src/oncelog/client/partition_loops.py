@@ -10,6 +10,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from oncelog.client.partitioners import Hash, Partitioner, crc32, fnv1a
+from oncelog.records.key_loops import murmur2 as murmur2_loop
 from oncelog.records.murmur2 import murmur2
 
 KEYLESS: Final = -1
@@ -73,7 +74,7 @@ def _place_rows(which, places_null, places_empty, data, ends, valid, count, out)
         elif which == 0:
             out[row] = _crc32(data, start, end) % count
         elif which == 1:
-            out[row] = _murmur2(data, start, end) % count
+            out[row] = murmur2_loop(data, start, end) % count
         else:
             out[row] = _fnv1a(data, start, end) % count
     return True
@@ -95,34 +96,7 @@ def _fnv1a_row(data, start, end):  # type: ignore[no-untyped-def]
     return found
 
 
-def _murmur2_row(data, start, end):  # type: ignore[no-untyped-def]
-    multiplier = np.uint32(0x5BD1E995)
-    found = np.uint32(0x9747B28C) ^ np.uint32(end - start)
-    at = start
-    while end - at >= 4:
-        word = np.uint32(
-            np.uint32(data[at])
-            | (np.uint32(data[at + 1]) << np.uint32(8))
-            | (np.uint32(data[at + 2]) << np.uint32(16))
-            | (np.uint32(data[at + 3]) << np.uint32(24))
-        )
-        word = np.uint32(word * multiplier)
-        word = np.uint32((word ^ (word >> np.uint32(24))) * multiplier)
-        found = np.uint32(np.uint32(found * multiplier) ^ word)
-        at += 4
-    if at < end:
-        shift = np.uint32(0)
-        while at < end:
-            found = np.uint32(found ^ (np.uint32(data[at]) << shift))
-            shift = np.uint32(shift + np.uint32(8))
-            at += 1
-        found = np.uint32(found * multiplier)
-    found = np.uint32((found ^ (found >> np.uint32(13))) * multiplier)
-    return np.uint32((found ^ (found >> np.uint32(15))) & np.uint32(0x7FFFFFFF))
-
-
 _compiled: Final = njit(cache=True, nogil=True)
 _crc32: Final = _compiled(_crc32_row)
 _fnv1a: Final = _compiled(_fnv1a_row)
-_murmur2: Final = _compiled(_murmur2_row)
 _place: Final = _compiled(_place_rows)

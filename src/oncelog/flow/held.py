@@ -7,7 +7,7 @@ from typing import Final
 
 from oncelog.flow.description import COMMIT_OVERHEAD_BYTES
 from oncelog.flow.formats import Held
-from oncelog.flow.messages import Outputs
+from oncelog.flow.messages import Outputs, size_of
 from oncelog.slots import Place
 
 RECORD_BYTES: Final = 400  # beside the columns: names, numbers, brackets
@@ -32,8 +32,8 @@ def outputs_of(held: Held) -> tuple[Place, Outputs]:
     return Place(held.topic, held.partition), Outputs(held.keys, held.values, more=more)
 
 
-def size_of(outputs: Outputs) -> int:
+def held_size(outputs: Outputs) -> int:
     """At most so many bytes of a commit."""
     columns: list[Sequence[bytes | None]] = [outputs.keys, outputs.values, *outputs.headers.values()]
-    cells = sum(len(cell) for column in columns for cell in column if cell is not None)
+    cells = sum(map(size_of, columns))
     return COMMIT_OVERHEAD_BYTES + RECORD_BYTES + cells * 4 // 3 + CELL_BYTES * len(columns) * len(outputs.keys)

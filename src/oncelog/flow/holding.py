@@ -8,7 +8,7 @@ from typing import Any, Final
 from oncelog.clock import Now
 from oncelog.flow.description import COMMIT_OVERHEAD_BYTES, Holder, Limits, Stage
 from oncelog.flow.formats import STATE, Commit, Entry, Held, Plan, PlannedRows, Range, encoded
-from oncelog.flow.held import outputs_of, size_of
+from oncelog.flow.held import held_size, outputs_of
 from oncelog.flow.journal import NO_FENCE, Journal, apply
 from oncelog.flow.messages import (
     Action,
@@ -21,6 +21,7 @@ from oncelog.flow.messages import (
     Records,
     Work,
     WriteRows,
+    size_of,
 )
 from oncelog.flow.planning import Source, collected, plan_of
 from oncelog.flow.states import State
@@ -176,7 +177,7 @@ class Holding:
     def send(self, place: Place, outputs: Outputs) -> None:
         """With the present time: a broker forgets a producer by its records' timestamps."""
         count = len(outputs.keys)
-        cells = sum(map(len, filter(None, outputs.keys))) + sum(map(len, filter(None, outputs.values)))
+        cells = size_of(outputs.keys) + size_of(outputs.values)
         if count > 1 and cells + count * RECORD_OVERHEAD_BYTES > self.limits.batch_bytes:
             self.send(place, outputs.part(0, count // 2))
             self.send(place, outputs.part(count // 2))
@@ -254,7 +255,7 @@ class Holding:
         """How many bytes they add to the commit; None where that is too much, beside what is left of the plan's
         rows when so many bytes of them are taken."""
         cells = sum(map(len, changes)) + sum(map(len, filter(None, changes.values())))
-        added = cells + len(changes) * COMMIT_OVERHEAD_BYTES + sum(size_of(outputs) for _, outputs in held)
+        added = cells + len(changes) * COMMIT_OVERHEAD_BYTES + sum(held_size(outputs) for _, outputs in held)
         left = self.rows_bytes - rows_bytes
         return added if self.changed_bytes + added + left <= self.limits.commit_bytes else None
 

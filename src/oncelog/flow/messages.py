@@ -15,8 +15,15 @@ from oncelog.slots.replay import Output
 Row = tuple[int, bytes | None, bytes | None, int]
 
 
+def size_of(cells: Sequence[bytes | None]) -> int:
+    """The bytes of a column."""
+    known: int | None = getattr(cells, "size_bytes", None)
+    return sum(map(len, filter(None, cells))) if known is None else known
+
+
 class Records(NamedTuple):
-    """Input of one partition, in its order, as columns."""
+    """Input of one partition, in its order, as columns: of keys and values `BytesColumn` where the compiled loops are
+    at hand, and lists."""
 
     offsets: Sequence[int]
     keys: Sequence[bytes | None]

@@ -7,14 +7,14 @@ batches) is made once for a run.
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from oncelog.flow.codecs import Codec, check_class, check_classes, class_of, raw
+from oncelog.flow.codecs import Codec, check_class, class_of, raw
 from oncelog.flow.formats import ERROR, SOURCE, STAGE, TIME
 from oncelog.flow.messages import EMPTY, HourRows, Outputs, Records, Row, Stepped, Unworkable, Work
 from oncelog.flow.parts import Branch, FileSink, Node, Part, Sink
-from oncelog.flow.scope import Adders, Kept, PlainHeaders, Push, Scope, Tells
+from oncelog.flow.scope import Kept, PlainHeaders, Push, Scope, Tells
 from oncelog.flow.stepping import Old, StepStates, TimedStates, Trail
 from oncelog.flow.topics import Topic
 from oncelog.slots import Place
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from oncelog.flow.filing import Rows
 
 MOST_KNOWN: Final = 100_000  # keys whose partition is
+WORTH_COLUMNS: Final = 50  # records
 MOST_ERROR: Final = 1_000  # letters of what an exception says
 TIMER: Final = b"timer@"  # in the place of a source
 COMMIT: Final = b"commit@"
@@ -59,7 +60,6 @@ class Route:
         self.is_held = is_held
         self.tells_source = sink.tells_source
         self.known = Partitions(sink.topic, cell)
-        self._kind = class_of(sink.topic.value)
         self.begin()
 
     def begin(self) -> None:
@@ -68,37 +68,24 @@ class Route:
         self.values: list[list[bytes | None]] = [[] for _ in partitions]
         self.times: list[list[int]] = [[] for _ in partitions]
         self.sources: list[list[bytes]] = [[] for _ in partitions]
+        self.columns: dict[int, Outputs] = {}  # of a run that came as such
         if len(self.known) > MOST_KNOWN:
             self.known.clear()
 
-    def adders(self) -> list[Adders]:
-        """For those who bring a run of records at once, with values that `encode_values` makes bytes of."""
-        columns = zip(self.keys, self.values, self.times, strict=True)
-        return [(keys.append, values.append, times.append) for keys, values, times in columns]
+    def take(self, keys: Sequence[bytes | None], values: Sequence[Any], times: Sequence[int]) -> None:
+        """All of them, or none where a value cannot be encoded."""
+        from oncelog.flow.numbered import by_partition, encoded
 
-    def takes_all(self, rows: Iterable[tuple[bytes, Any]], time_ms: int) -> bool:
-        """Not where one of the values cannot be encoded: then each is taken by itself, and it is found."""
-        adders = self.adders()
-        for key, value in rows:
-            add_key, add_value, add_time = adders[self.known[key]]
-            add_key(key)
-            add_value(value)
-            add_time(time_ms)
-        try:
-            self.encode_values()
-        except RAISED:
-            self.begin()
-            return False
-        return True
+        data = encoded(self.topic.value, values)
+        self.columns = dict(by_partition(keys, data, times, self.topic.partitions))
 
-    def encode_values(self) -> None:
-        encode, takes_null = self.topic.value.encode, self.topic.value.takes_null
-        for values in self.values:
-            check_classes(self._kind, values, takes_null=takes_null)
-            if takes_null:
-                values[:] = [None if value is None else encode(value) for value in values]
-            else:
-                values[:] = map(encode, values)
+    def take_stored(self, keys: Sequence[bytes], stored: Sequence[bytes], codec: Codec[Any], time_ms: int) -> None:
+        """The same of what this codec has encoded, all at one time."""
+        from oncelog.flow.numbered import by_partition, encoded
+
+        is_same = codec.made_by is not None and codec.made_by == self.topic.value.made_by
+        data = stored if is_same else encoded(self.topic.value, [*map(codec.decode, stored)])
+        self.columns = dict(by_partition(keys, data, time_ms, self.topic.partitions))
 
     def take_back(self, partition: int) -> None:
         """The last one."""
@@ -114,6 +101,8 @@ class Route:
                     Place(self.topic.name, partition),
                     Outputs(keys, self.values[partition], self.times[partition], sources),
                 )
+        for partition, outputs in self.columns.items():
+            yield Place(self.topic.name, partition), outputs
 
 
 class RunInput(NamedTuple):
@@ -168,6 +157,7 @@ class PartWork(Work):
         self._tells: list[tuple[Tells, Push]] = []
         self._columnar: dict[Push, Columnar] = {}
         self._routed: dict[Push, Route] = {}
+        self._brought_columns = False
         self._has_one_sink = sum(len(node.sinks) for node in part.root.below) == 1
         self._states: dict[str, StepStates] = {}
         self._timed: list[TimedStates] = []
@@ -203,7 +193,7 @@ class PartWork(Work):
                 self._run(input, records, self._by_time(input, records, most))
                 taken = self._taken
             else:
-                self._run(input, records, records.rows())
+                self._run(input, records)
                 taken = len(records.offsets)
                 if taken and _tells_time(branch):
                     self.mark(input, max(records.times) - branch.wait_ms)
@@ -226,7 +216,7 @@ class PartWork(Work):
         self.late += sum(len(each.rows) for each in found if each.is_late)
         return found
 
-    def _run(self, input: int, records: Records, rows: Iterator[Row]) -> None:
+    def _run(self, input: int, records: Records, rows: Iterator[Row] | None = None) -> None:
         if self._takes_columns:
             return
         branch, self._source, push = self._inputs[input]
@@ -237,9 +227,10 @@ class PartWork(Work):
         self._records = records
         columnar = self._columnar.get(push)
         if columnar is not None and len(self._inputs) == 1 and not self._timed:
-            if self._run_columns(columnar, records, takes_null):
+            if self._has_loops(records) and self._run_columns(columnar, records, takes_null):
                 return
             decode_value = decode_value if columnar.reads_values else _as_it_is
+        rows = records.rows() if rows is None else rows
         while True:  # once, and once more behind each record that is dead
             try:
                 for self.offset, key, value, self.time_ms in rows:
@@ -255,12 +246,19 @@ class PartWork(Work):
             except RAISED as error:
                 self._bury(error, 0)
 
+    def _has_loops(self, records: Records) -> bool:
+        """Whoever brings columns has loaded the compiled loops. A few records are worked on faster without."""
+        self._brought_columns = self._brought_columns or not isinstance(records.keys, list | tuple)
+        return self._brought_columns and len(records.offsets) >= WORTH_COLUMNS
+
     def _run_columns(self, columnar: Columnar, records: Records, takes_null: bool) -> bool:
         """Not where one of the records cannot be worked on: then each is taken by itself, and it is found."""
-        if not records.offsets or None in records.keys or (None in records.values and not takes_null):
+        from oncelog.records.column_types import BytesColumn
+
+        if None in records.keys or (None in records.values and not takes_null):
             return False
         try:
-            columnar.run(records)
+            columnar.run(records._replace(keys=BytesColumn.of(records.keys)))
         except RAISED:
             for states in self._states.values():
                 states.undo()
@@ -280,15 +278,25 @@ class PartWork(Work):
         try:
             for totals, then in self._tells:
                 self.time_ms = int(changes.get(totals.time_key) or -1)
-                updates = totals.told(changes)
-                if (only := self._routed.get(then)) is not None and only.takes_all(updates, self.time_ms):
+                keys, stored = totals.told(changes)
+                if self._tell_columns(keys, stored, totals.codec, self._routed.get(then)):
                     continue
-                for self.key, total in updates:
+                for self.key, total in zip(keys, map(totals.codec.decode, stored), strict=True):
                     self._item = totals.decode_key(self.key)
                     then(self._item, total)
         except RAISED as error:
             raise self._unworkable(error) from error
         return {place: each for route in self._routes.values() for place, each in route.outputs()}
+
+    def _tell_columns(self, keys: list[bytes], stored: list[bytes], codec: Codec[Any], only: Route | None) -> bool:
+        """Not where one of the values cannot be encoded: then each is taken by itself, and it is found."""
+        if only is None or not self._brought_columns or len(keys) < WORTH_COLUMNS:
+            return False
+        try:
+            only.take_stored(keys, stored, codec, self.time_ms)
+        except RAISED:
+            return False
+        return True
 
     # --- what cannot be worked on
 

@@ -1,6 +1,6 @@
 """What operations see of the record that is worked on, and what users' functions do."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from oncelog.flow.codecs import Codec
@@ -14,20 +14,11 @@ PlainHeaders = tuple[tuple[bytes, bytes | None], ...]
 Push = Callable[[Any, Any], object]  # takes a key and a value a step further
 
 
-Adders = tuple[Callable[[bytes], None], Callable[[Any], None], Callable[[int], None]]  # of a key, a value, a time
-
-
 class ToTopic(Protocol):
     """The only way that results take."""
 
-    @property
-    def known(self) -> Mapping[bytes, int]:
-        """The partition of any key."""
-
-    def adders(self) -> list[Adders]:
-        """By partition. The values are objects yet."""
-
-    def encode_values(self) -> None: ...
+    def take(self, keys: Sequence[bytes | None], values: Sequence[Any], times: Sequence[int]) -> None:
+        """All of them, or none where a value cannot be encoded."""
 
 
 class Tells(Protocol):
@@ -35,7 +26,9 @@ class Tells(Protocol):
 
     @property
     def time_key(self) -> bytes: ...
-    def told(self, changes: Mapping[bytes, bytes | None]) -> list[tuple[bytes, Any]]: ...
+    @property
+    def codec(self) -> Codec[Any]: ...
+    def told(self, changes: Mapping[bytes, bytes | None]) -> tuple[list[bytes], list[bytes]]: ...
     def decode_key(self, key: bytes, /) -> Any: ...
 
 
@@ -68,6 +61,42 @@ class Context(Generic[K]):
     def timer(self, at_ms: int) -> None:
         """When the watermark gets there, `on_timer` is called for this key. Timers go with the state of their key."""
         self.timers.append(at_ms)
+
+
+class RunContext(Context[K]):
+    """Of a run of records as columns: what is asked about one of them is looked up then."""
+
+    __slots__ = ("_decode_key", "_keys", "_records", "row")
+
+    row: int
+
+    def begin(self, records: Records, decode_key: Callable[[bytes], K]) -> None:
+        self._records, self._decode_key = records, decode_key
+        self._keys: list[K] | None = None
+
+    @property
+    def key(self) -> K:  # type: ignore[override]
+        if self._keys is None:
+            self._keys = [*map(self._decode_key, self._records.keys)]  # type: ignore[arg-type]
+        return self._keys[self.row]
+
+    @property
+    def time_ms(self) -> int:  # type: ignore[override]
+        return self._records.times[self.row]
+
+    @property
+    def offset(self) -> int:
+        return self._records.offsets[self.row]
+
+    @property
+    def headers(self) -> PlainHeaders:
+        self._scope.offset = self.offset
+        return self._scope.headers
+
+    @property
+    def id(self) -> str:
+        self._scope.offset = self.offset
+        return self._scope.origin
 
 
 class Scope(Protocol):

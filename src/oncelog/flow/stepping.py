@@ -5,15 +5,18 @@ Timers are kept with the state of their key, so they go with it. Which is due ne
 begins. A run of records can be undone until the next one begins.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
 from oncelog.flow.codecs import Codec, class_of, foreign_fields
 from oncelog.flow.messages import Unworkable
 from oncelog.flow.timers import Timer, Timers, check_time
+
+if TYPE_CHECKING:
+    from oncelog.flow.numbered import NumberedStates
 
 S = TypeVar("S")
 S2 = TypeVar("S2")
@@ -61,7 +64,7 @@ class StepStates:
         self.trail = trail
         self.objects: dict[bytes, Any] = {}  # None: there is none
         self.before: dict[bytes, Any] = {}  # as it stood when this run of records began
-        self.now = self.objects  # where that stands which this run has changed
+        self._numbered: NumberedStates | None = None  # the same of runs that come as columns
         self._committed: Mapping[bytes, bytes] = {}
         self._is_of_this_shape = False  # what is kept; until the first is looked at
         self._is_simple = class_of(codec) in SIMPLE
@@ -72,9 +75,22 @@ class StepStates:
 
     def begin_run(self) -> None:
         self.before.clear()
-        self.now = self.objects
         if len(self.objects) > MOST_KNOWN:
             self.objects.clear()
+            self._numbered = None  # it may not know what these changed
+        elif self._numbered is not None:
+            self._numbered.forget_run()
+
+    def numbered(self) -> "NumberedStates":
+        """For a run as columns, with all that others have changed."""
+        from oncelog.flow.numbered import NumberedStates
+
+        if self._numbered is None or len(self._numbered) > MOST_KNOWN:
+            self._numbered = NumberedStates(self.prefix, self.load)
+        if self.objects:
+            self._numbered.read_anew(self.objects)
+            self.objects.clear()
+        return self._numbered
 
     def load(self, key: bytes) -> Any:
         """Of one that is not among the objects."""
@@ -112,14 +128,19 @@ class StepStates:
         return self.old.upgrade(self.old.codec.decode(stored))
 
     def changes(self) -> dict[bytes, bytes | None]:
-        prefix, now, encode = self.prefix, self.now, self.encode
-        found = {
-            prefix + key: None if stands is None else encode(stands)
-            for key, stood in self.before.items()
-            if (stands := now[key]) is not None or stood is not None
-        }
+        prefix, now, encode, numbered = self.prefix, self.objects, self.encode, self._numbered
+        if numbered is not None and numbered.distinct:
+            keys: Iterable[bytes] = numbered.keys
+            found = numbered.changes(encode)
+        else:
+            keys = self.before
+            found = {
+                prefix + key: None if stands is None else encode(stands)
+                for key, stood in self.before.items()
+                if (stands := now[key]) is not None or stood is not None
+            }
         if self.old is not None:
-            former = (self.old.prefix + key for key in self.before)
+            former = (self.old.prefix + key for key in keys)
             found.update((entry, None) for entry in former if entry in self._committed)
         return found
 
@@ -127,6 +148,10 @@ class StepStates:
         """What stood before is read anew: a function may have changed it in place."""
         for key in self.before:
             self.objects.pop(key, None)
+        if self.before:
+            self._numbered = None  # a run before this one may have changed them, too
+        elif self._numbered is not None:
+            self._numbered.undo(is_simple=self._is_simple)
         self.before.clear()
 
     @property

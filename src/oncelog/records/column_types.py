@@ -1,7 +1,8 @@
 """Rows as columns: arrays of numbers, and of bytes with the places where each row's end."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, overload
 
 import numpy as np
@@ -26,6 +27,10 @@ def read_only(array: NDArray[Any]) -> NDArray[Any]:
     return array
 
 
+def _narrow(ends: Int64s) -> Int32s | Int64s:
+    return ends.astype(np.int32) if ends[-1] <= MOST_BYTES else ends
+
+
 @dataclass(frozen=True, slots=True)
 class BytesColumn(Sequence[bytes | None]):
     """Row i is `data[ends[i] : ends[i + 1]]`, or null where `valid` says so; no `valid` means no nulls."""
@@ -33,6 +38,31 @@ class BytesColumn(Sequence[bytes | None]):
     ends: Int32s | Int64s
     data: Bytes
     valid: Bools | None = None
+
+    @classmethod
+    def of(cls, cells: Sequence[bytes | None], nulls: int | None = None) -> "BytesColumn":
+        """`nulls` of them are null, where that is known."""
+        if isinstance(cells, BytesColumn):
+            return cells
+        count, valid = len(cells), None
+        if nulls or (nulls is None and None in cells):
+            valid = np.fromiter((cell is not None for cell in cells), np.bool_, count)
+            cells = [cell or b"" for cell in cells]
+        data = b"".join(cells)  # type: ignore[arg-type]
+        ends = np.zeros(count + 1, np.int64)
+        np.cumsum(np.fromiter(map(len, cells), np.int64, count), out=ends[1:])  # type: ignore[arg-type]
+        return cls(_narrow(ends), np.frombuffer(data, np.uint8), valid)
+
+    @classmethod
+    def joined(cls, columns: Sequence["BytesColumn"]) -> "BytesColumn":
+        """One behind the other."""
+        sizes = [np.zeros(1, np.int64), *(np.diff(each.ends) for each in columns)]
+        data = [each.data[int(each.ends[0]) : int(each.ends[-1])] for each in columns]
+        valid = None
+        if any(each.valid is not None for each in columns):
+            every = [np.ones(len(each), np.bool_) if each.valid is None else each.valid for each in columns]
+            valid = np.concatenate(every)
+        return cls(_narrow(np.cumsum(np.concatenate(sizes), dtype=np.int64)), np.concatenate(data), valid)
 
     def __len__(self) -> int:
         return len(self.ends) - 1
@@ -42,17 +72,42 @@ class BytesColumn(Sequence[bytes | None]):
     @overload
     def __getitem__(self, row: slice) -> "BytesColumn": ...
     def __getitem__(self, row: int | slice) -> "bytes | BytesColumn | None":
-        if isinstance(row, slice):  # over the same memory
+        if isinstance(row, slice):
             first, end, _ = row.indices(len(self))
-            end = max(first, end)
             valid = None if self.valid is None else self.valid[first:end]
-            return BytesColumn(self.ends[first : end + 1], self.data, valid)
+            return BytesColumn(self.ends[first : max(first, end) + 1], self.data, valid)
         if self.valid is not None and not self.valid[row]:
             return None
         return bytes(self.data[self.ends[row] : self.ends[row + 1]])
 
+    def __iter__(self) -> Iterator[bytes | None]:
+        return iter(self.to_list())
+
+    def __contains__(self, cell: object) -> bool:
+        return self.nulls > 0 if cell is None else cell in self.to_list()
+
+    def count(self, cell: object) -> int:
+        return self.nulls if cell is None else self.to_list().count(cell)  # type: ignore[arg-type]
+
+    @property
+    def nulls(self) -> int:
+        return 0 if self.valid is None else len(self) - int(np.count_nonzero(self.valid[: len(self)]))
+
+    @property
+    def size_bytes(self) -> int:
+        return int(self.ends[-1]) - int(self.ends[0])
+
     def to_list(self) -> list[bytes | None]:
-        return [self[row] for row in range(len(self))]
+        """Slices of one bytes object, which is the fastest way to many."""
+        begin = int(self.ends[0])
+        data = self.data[begin : int(self.ends[-1])].tobytes()
+        places = (self.ends - begin).tolist()
+        cells: list[bytes | None] = [data[at:end] for at, end in zip(places, islice(places, 1, None), strict=False)]
+        if self.valid is not None:
+            for row, is_there in enumerate(self.valid[: len(cells)].tolist()):
+                if not is_there:
+                    cells[row] = None
+        return cells
 
 
 @dataclass(frozen=True, slots=True)

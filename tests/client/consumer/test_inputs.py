@@ -102,7 +102,7 @@ def test_the_first_records_do_not_wait_for_the_compiled_loops_which_are_loaded_b
     loading.found = "there"
     monkeypatch.setattr(inputs, "records_from", None)  # nothing is read without them any more
     again = input_of(how, chunk_of(*many)).take(FEW_RECORDS)
-    assert again is not None and (again.keys, again.values) == (list(first.keys), list(first.values))
+    assert again is not None and ([*again.keys], [*again.values]) == ([*first.keys], [*first.values])
 
 
 def test_who_asks_for_columns_gets_the_same_records(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ before it is handed out first, then `Damaged` says at which offset it is.
 
 import importlib.util
 from collections.abc import Iterator, Sequence
-from itertools import islice, repeat
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from oncelog.client.consumer.block import Block, Runs
@@ -19,7 +19,7 @@ from oncelog.records.header import LOG_APPEND_TIME, BatchHeader, headers
 from oncelog.records.read import Record, batch_header, records_of
 
 if TYPE_CHECKING:
-    from oncelog.records.column_types import BytesColumn, Columns
+    from oncelog.records.column_types import Columns
 
 HAS_COLUMNS = all(importlib.util.find_spec(name) is not None for name in ("numba", "numpy", "pyarrow"))
 # Loading the compiled loops takes a second and 100 MB, which a consumer of few records need not spend.
@@ -36,8 +36,10 @@ def _load() -> Any:
     if not HAS_COLUMNS:
         return None
     from oncelog.records.columns import decode
+    from oncelog.records.key_columns import warm_up
 
     decode(build_batch([(b"k", b"v", ((b"h", b"v"),), 0)]))
+    warm_up()
     return decode
 
 
@@ -210,18 +212,3 @@ def time_in(headers: Sequence[tuple[bytes, bytes | None]], name: bytes, own_ms: 
         if key == name and value is not None and value.isdigit():
             return int(value)
     return own_ms
-
-
-def cells_of(column: "BytesColumn | None", first: int, last: int) -> list[bytes | None]:
-    """Slices of one bytes object, which is the fastest way to many."""
-    assert column is not None
-    ends = column.ends[first : last + 1]
-    begin = int(ends[0])
-    data = column.data[begin : int(ends[-1])].tobytes()
-    places = (ends - begin).tolist()
-    cells: list[bytes | None] = [data[at:end] for at, end in zip(places, islice(places, 1, None), strict=False)]
-    if column.valid is not None:
-        for row, is_there in enumerate(column.valid[first:last].tolist()):
-            if not is_there:
-                cells[row] = None
-    return cells

@@ -1,8 +1,9 @@
 """Many partitions at once, decoded on the loop that fetches them: piece by piece, as their reader asks.
 
 What is fetched ahead is bounded in bytes, for all of them together. A piece is as many records as the reader takes at a
-time, as plain lists; or, where it asks for columns, as many as were decoded at once, over the memory of that. Its
-times are those of a header, where records have that. There is no group here and nothing is committed.
+time: keys and values as columns where the compiled loops have decoded them, all else as plain lists; or, where it asks
+for columns, as many as were decoded at once, over the memory of that. Its times are those of a header, where records
+have that. There is no group here and nothing is committed.
 """
 
 import logging
@@ -18,7 +19,6 @@ from oncelog.client.consumer.decoding import (
     FEW_RECORDS,
     LAST_OFFSET,
     Damaged,
-    cells_of,
     columns_of,
     committed_records,
     records_from,
@@ -65,12 +65,20 @@ def _joined(pieces: list[Piece]) -> Piece | None:
         headers = _end_to_end(each.headers or [()] * len(each.offsets) for each in pieces)
     return Piece(
         _end_to_end(each.offsets for each in pieces),
-        _end_to_end(each.keys for each in pieces),
-        _end_to_end(each.values for each in pieces),
+        _cells([each.keys for each in pieces]),
+        _cells([each.values for each in pieces]),
         _end_to_end(each.times for each in pieces),
         headers,
         pieces[-1].next_offset,
     )
+
+
+def _cells(columns: list[Sequence[bytes | None]]) -> Sequence[bytes | None]:
+    if all(isinstance(each, list | tuple) for each in columns):
+        return _end_to_end(columns)
+    from oncelog.records.column_types import BytesColumn
+
+    return BytesColumn.joined([BytesColumn.of(each) for each in columns])
 
 
 def _end_to_end(columns: Iterable[Sequence[T]]) -> list[T]:
@@ -333,12 +341,11 @@ class _ColumnRows(_Rows):
         assert columns.key is not None and columns.value is not None
         offsets, times = columns.offset[first:last], header_times(columns, first, last, self._time_header)
         next_offset = int(offsets[-1]) + 1
+        keys, values = columns.key[first:last], columns.value[first:last]
         headers = [columns.headers[row] for row in range(first, last)] if self._has_headers else None
         if self._as_columns:
-            over = columns.key[first:last], columns.value[first:last]
-            return Piece(offsets.data, *over, times.data, headers, next_offset)
-        cells = cells_of(columns.key, first, last), cells_of(columns.value, first, last)
-        return Piece(offsets.tolist(), *cells, times.tolist(), headers, next_offset)
+            return Piece(offsets.data, keys, values, times.data, headers, next_offset)
+        return Piece(offsets.tolist(), keys, values, times.tolist(), headers, next_offset)
 
 
 class _RecordRows(_Rows):

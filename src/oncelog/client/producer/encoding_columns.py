@@ -69,16 +69,4 @@ def warm_up() -> None:
 
 def column(cells: Sequence[bytes | None] | None, nulls: int) -> BytesColumn | None:
     """`nulls` of the cells are null; None where all are."""
-    if cells is None:
-        return None
-    count = len(cells)
-    valid = None
-    if nulls:
-        valid = np.fromiter((cell is not None for cell in cells), np.bool_, count)
-        cells = [cell or b"" for cell in cells]
-    data = b"".join(cells)  # type: ignore[arg-type]
-    ends = np.zeros(count + 1, np.int64)
-    np.cumsum(np.fromiter(map(len, cells), np.int64, count), out=ends[1:])  # type: ignore[arg-type]
-    if len(data) < 1 << 31:
-        ends = ends.astype(np.int32)
-    return BytesColumn(ends, np.frombuffer(data, np.uint8), valid)
+    return None if cells is None else BytesColumn.of(cells, nulls)

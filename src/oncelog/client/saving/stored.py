@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from oncelog.client.consumer.decoding import HAS_COLUMNS, Damaged, cells_of, columns_of
+from oncelog.client.consumer.decoding import HAS_COLUMNS, Damaged, columns_of
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.records.header import BatchHeader, headers
 from oncelog.records.read import records_of
@@ -47,7 +47,8 @@ def _plain(data: memoryview, at: int, header: BatchHeader) -> StoredBatch:
 def _by_columns(data: memoryview) -> Iterator[StoredBatch]:
     for columns in columns_of(data, 0, check_crcs=True, wanted=WANTED):
         count, batches = columns.row_count, columns.batches
-        keys, values = (cells_of(column, 0, count) for column in (columns.key, columns.value))
+        assert columns.key is not None and columns.value is not None
+        keys, values = columns.key.to_list(), columns.value.to_list()
         about = (batches.base_offset, batches.last_offset, batches.producer_id, batches.producer_epoch)
         rows = pairwise([*batches.first_row.tolist(), count])
         for base, last, pid, epoch, (first, end) in zip(*(each.tolist() for each in about), rows, strict=True):

@@ -1,12 +1,15 @@
 """A step with a state for each key, and one with timers, too."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from oncelog.flow.codecs import Codec, check_class, check_classes, class_of
-from oncelog.flow.messages import Records
-from oncelog.flow.scope import Context, Make, Push, Scope, ToTopic
+from oncelog.flow.messages import EMPTY, Records
+from oncelog.flow.scope import Context, Make, Push, RunContext, Scope, ToTopic
 from oncelog.flow.stepping import Old, StepStates, Timed
+
+if TYPE_CHECKING:
+    from oncelog.records.column_types import BytesColumn
 
 Step = Callable[[Any, Any, Context[Any]], tuple[Any, Iterable[Any]]]
 
@@ -67,37 +70,31 @@ def with_state(name: str, state: Callable[[], Any], codec: Codec[Any], function:
 def _in_columns(
     states: StepStates, state: Callable[[], Any], function: Step, scope: Scope, route: ToTopic
 ) -> Callable[[Records], None]:
-    """What changes is kept apart until all went well: many records of a run have the same keys."""
-    objects, before, load = states.objects, states.before, states.load
-    at: Context[Any] = Context(scope)
+    at: RunContext[Any] = RunContext(scope)
     kind = class_of(states.codec)
 
     def run(records: Records) -> None:
-        here: dict[bytes, Any] = {}
-        entries = cast(Sequence[bytes], records.keys)
         decode_key, decode_value = scope.decodes
-        keys, values = decoded(entries, decode_key), decoded(records.values, decode_value)
-        adders, partition_of = route.adders(), route.known
-        stands_here, stands_there = here.get, objects.get
-        rows = zip(records.offsets, entries, keys, values, records.times, strict=True)
-        for scope.offset, entry, at.key, value, time_ms in rows:
-            stands = stands_here(entry, _MISSING)
-            if stands is _MISSING:
-                stands = stands_there(entry, _MISSING)
-                if stands is _MISSING:
-                    stands = load(entry)
-                before[entry] = stands
-            at.time_ms = time_ms
-            here[entry], outputs = function(state() if stands is None else stands, value, at)
+        numbered = states.numbered()
+        numbers, objects = numbered.number(cast("BytesColumn", records.keys), decode_key), numbered.objects
+        at.begin(records, decode_key)
+        rows: list[int] = []
+        results: list[Any] = []
+        add_row, add_result = rows.append, results.append
+        work = zip(range(len(numbers)), numbers, decoded(records.values, decode_value), strict=True)
+        for at.row, number, value in work:
+            stands = objects[number]
+            objects[number], outputs = function(state() if stands is None else stands, value, at)
             for output in outputs:
-                add_key, add_value, add_time = adders[partition_of[entry]]
-                add_key(entry)
-                add_value(output)
-                add_time(time_ms)
-        check_classes(kind, here.values(), takes_null=True)
-        route.encode_values()
-        objects.update(here)
-        states.now = here  # a smaller one, that is still at hand
+                add_row(at.row)
+                add_result(output)
+        check_classes(kind, numbered.now, takes_null=True)
+        if len(rows) == len(numbers) == len(set(rows)):  # one each
+            route.take(records.keys, results, records.times)
+        else:
+            keys, times = numbered.keys_of([numbers[row] for row in rows]), records.times
+            route.take(keys, results, [times[row] for row in rows])
+        at.begin(EMPTY, decode_key)  # nothing of them is kept
 
     return run
 

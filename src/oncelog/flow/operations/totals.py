@@ -4,15 +4,17 @@ So what is told follows from the commit alone, also after a crash, and wherever 
 taken as columns where nothing comes before.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import isfinite
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from oncelog.flow.codecs import Codec
 from oncelog.flow.messages import Records
 from oncelog.flow.scope import Make, Push, Scope
 from oncelog.flow.stepping import StepStates
+
+if TYPE_CHECKING:
+    from oncelog.records.column_types import BytesColumn
 
 _MISSING: Final = object()
 
@@ -52,30 +54,17 @@ class Totals(StepStates):
             self.trail.append((self.objects.__setitem__, key, stands))
         self.objects[key] = change(stands, what)
 
-    def put_all(self, pairs: Iterable[tuple[bytes, Any]], change: Change) -> None:
-        """Of a run that is undone as a whole."""
-        objects, before = self.objects, self.before
-        for key, what in pairs:
-            stands = objects.get(key, _MISSING)
-            if stands is _MISSING:
-                stands = self.load(key)
-                self.decode_key(key)
-            if key not in before:
-                before[key] = stands
-            objects[key] = change(stands, what)
-
     def changes(self) -> dict[bytes, bytes | None]:
         changes = super().changes()
-        return {**changes, self.time_key: b"%d" % self.time_ms} if changes else changes
+        if changes:
+            changes[self.time_key] = b"%d" % self.time_ms
+        return changes
 
-    def told(self, changes: Mapping[bytes, bytes | None]) -> list[tuple[bytes, Any]]:
+    def told(self, changes: Mapping[bytes, bytes | None]) -> tuple[list[bytes], list[bytes]]:
         """Keys and totals, as a commit has them."""
-        prefix, size, decode = self.prefix, len(self.prefix), self.codec.decode
-        return [
-            (key[size:], decode(stored))
-            for key, stored in changes.items()
-            if stored is not None and key.startswith(prefix)
-        ]
+        prefix, size = self.prefix, len(self.prefix)
+        here = {key: stored for key, stored in changes.items() if stored is not None and key.startswith(prefix)}
+        return [key[size:] for key in here], [*here.values()]
 
 
 def totals(
@@ -124,28 +113,32 @@ def one(value: Any) -> int:
     return 1
 
 
-def _cells(records: Records) -> tuple[Sequence[bytes], Sequence[bytes]]:
-    """None of them is null."""
-    return cast(Sequence[bytes], records.keys), cast(Sequence[bytes], records.values)
+def _put_all(states: Totals, records: Records, change: Change, what: Iterable[Any]) -> None:
+    numbered = states.numbered()
+    numbers = numbered.number(cast("BytesColumn", records.keys), states.decode_key)
+    objects = numbered.objects
+    for number, each in zip(numbers, what, strict=True):
+        objects[number] = change(objects[number], each)
 
 
 def count_columns(states: Totals, records: Records) -> None:
-    states.put_all(Counter(_cells(records)[0]).items(), add)
+    numbered = states.numbered()
+    numbered.number(cast("BytesColumn", records.keys), states.decode_key)
+    objects = numbered.objects
+    for number, hits in zip(numbered.distinct, numbered.hits, strict=True):
+        stands = objects[number]
+        objects[number] = hits if stands is None else stands + hits
 
 
 def sum_columns(decode: Callable[[bytes], Any], of: Callable[[Any], Any]) -> Columns:
     """One after the other, as sums of fractions hang on their order."""
-
-    def run(states: Totals, records: Records) -> None:
-        keys, values = _cells(records)
-        states.put_all(zip(keys, map(of, map(decode, values)), strict=True), add)
-
-    return run
+    return lambda states, records: _put_all(states, records, add, map(of, _decoded(records, decode)))
 
 
 def latest_columns(decode: Callable[[bytes], Any]) -> Columns:
-    def run(states: Totals, records: Records) -> None:
-        keys, values = _cells(records)
-        states.put_all(dict(zip(keys, map(decode, values), strict=True)).items(), replace)
+    return lambda states, records: _put_all(states, records, replace, _decoded(records, decode))
 
-    return run
+
+def _decoded(records: Records, decode: Callable[[bytes], Any]) -> Iterable[Any]:
+    """None of them is null."""
+    return map(decode, cast(Sequence[bytes], records.values))

@@ -1,0 +1,226 @@
+"""A run of records as the compiled loops bring them comes to the same as one record after the other."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import pytest
+
+from oncelog.flow import Context, Dead, Flow, Topic, Upgrade, json_of, optional, running, stepping, text
+from oncelog.flow.codecs import Codec
+from oncelog.flow.journal import apply
+from oncelog.flow.messages import Records, Stepped, Unworkable
+from oncelog.flow.program import Stream
+from oncelog.flow.running import PartWork
+from oncelog.records.column_types import BytesColumn
+from oncelog.slots import Place
+
+NAMES = Topic("names", text, optional(text))
+SAID = Topic("said", text, optional(json_of(str)), partitions=3)
+
+
+def say(seen: int, name: str | None, at: Context[str]) -> tuple[int | None, list[str | None]]:
+    """Some are written more than once, some not at all, some as null, and some states go."""
+    if name == "bad":
+        raise ValueError("it is bad")
+    said = f"{name} {at.key} {at.offset} {at.time_ms} {at.id}"
+    return None if name == "gone" else seen + 1, [said, None][: len(name or "")]
+
+
+def flow_of(otherwise: Dead | None = None) -> Flow:
+    flow = Flow("f", version="1")
+    flow.read(NAMES, otherwise=otherwise).step("say", int, say).write(SAID)
+    return flow
+
+
+def records_of(*values: bytes | None, first: int = 0) -> Records:
+    offsets = range(first, first + len(values))
+    return Records(list(offsets), [b"k%d" % (at % 3) for at in offsets], list(values), [100 + at for at in offsets])
+
+
+def as_columns(records: Records) -> Records:
+    """As the compiled loops bring them."""
+    return records._replace(keys=BytesColumn.of(records.keys), values=BytesColumn.of(records.values))
+
+
+@pytest.fixture(autouse=True)
+def few_are_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "WORTH_COLUMNS", 1)
+
+
+def ran(flow: Flow, state: dict[bytes, bytes], *runs: Records) -> list[tuple[Any, ...]]:
+    work = PartWork(flow.parts[0], 0)
+    work.begin(state, [-1])
+    found = []
+    for number, records in enumerate(runs):
+        stepped = work.run(0, records, 1)
+        changes = dict(stepped.changes)
+        told = work.told(number, changes)
+        found.append((changes, _rows(stepped.outputs), stepped.taken, _held(stepped), _rows(told)))
+        apply(changes, state)
+    return found
+
+
+def _rows(outputs: Mapping[Place, Any]) -> dict[Place, list[Any]]:
+    return {place: list(each.each()) for place, each in outputs.items()}
+
+
+def _held(stepped: Stepped) -> list[Any]:
+    return [(place, list(each.each())) for place, each in stepped.held]
+
+
+@pytest.mark.parametrize("otherwise", [None, Dead("dead")])
+def test_they_come_to_the_same(otherwise: Dead | None) -> None:
+    runs = [
+        records_of(b"anna", None, b"x", b"gone", b"anna", b"gone"),
+        records_of(b"bob", b"anna", b"gone", first=6),
+        records_of(b"bob", *([b"bad"] if otherwise else []), b"x", first=9),
+    ]
+    flow = flow_of(otherwise)
+    columns = ran(flow, {b"say\0k2": b"7"}, *map(as_columns, runs))
+    assert columns == ran(flow, {b"say\0k2": b"7"}, *runs)
+    assert sum(len(rows) for _, outputs, *_ in columns for rows in outputs.values()) > 12
+
+
+def test_what_cannot_be_worked_on_is_named_and_nothing_of_its_run_is_left() -> None:
+    for brought in (as_columns, Records._make):
+        work = PartWork(flow_of().parts[0], 0)
+        work.begin({}, [-1])
+        with pytest.raises(Unworkable, match="offset 2 of names: ValueError: it is bad"):
+            work.run(0, brought(records_of(b"anna", b"bob", b"bad")), 1)
+        work.undo()
+        after = work.run(0, brought(records_of(b"anna")), 1)
+        assert dict(after.changes) == {b"say\0k0": b"1"}
+        assert sum(len(rows) for rows in _rows(after.outputs).values()) == 2
+
+
+def test_an_update_that_cannot_be_encoded_is_named_and_none_is_sent_twice() -> None:
+    fails = [2, 2, 2]
+
+    def encode(count: int) -> bytes:
+        if count in fails:
+            fails.pop()
+            raise ValueError("two")
+        return b"%d" % count
+
+    flow = Flow("f", version="1")
+    flow.read(NAMES).count("count").write(Topic("counts", text, Codec("no two", encode, int), partitions=3))
+    updates = {b"count\0k1": b"1", b"count\0k0": b"2"}
+    work = PartWork(flow.parts[0], 0)
+    work.begin({}, [-1])
+    work.run(0, as_columns(records_of(b"anna")), 1)
+    with pytest.raises(Unworkable, match="the update that commit 4 writes for b'k0': ValueError: two"):
+        work.told(4, updates)
+    told = _rows(work.told(4, updates))  # where it fails as columns, and then no more
+    assert sorted((each.key, each.value) for rows in told.values() for each in rows) == [(b"k0", b"2"), (b"k1", b"1")]
+
+
+# --- by chance
+
+
+@dataclass(frozen=True)
+class Order:
+    amount: int = 0
+
+
+ORDERS = Topic("orders", text, json_of(Order))
+HALVES = Topic("halves", text, json_of(float), partitions=3)
+NUMBERS = Topic("numbers", text, json_of(int), partitions=3)
+LATEST = Topic("latest", text, json_of(Order), partitions=2)
+Made = Callable[[Stream[str, Order]], Stream[str, Any]]
+
+
+def spend(state: list[int], order: Order, at: Context[str]) -> tuple[list[int] | None, list[Order]]:
+    """It changes its state in place, and forgets it; it writes nothing, one or two, and asks about the record."""
+    state.append(order.amount)
+    if order.amount == 13:
+        raise ValueError("unlucky")
+    outputs = [Order(sum(state) + at.offset), Order(len(at.key) + at.time_ms)][: order.amount % 3]
+    return (None if order.amount % 7 == 0 else state), outputs
+
+
+def tally(seen: int, order: Order, at: Context[str]) -> tuple[int, list[int]]:
+    return seen + order.amount, [seen + (1 << 62 if order.amount == 13 else 0)]
+
+
+MADE: dict[str, tuple[Made, Topic[str, Any]]] = {
+    "step": (lambda read: read.step("s", list[int], spend), LATEST),
+    "step of numbers": (lambda read: read.step("s", int, tally), NUMBERS),
+    "step that had another name": (
+        lambda read: read.step("s", int, tally, upgrade=Upgrade("old", int, lambda stood: stood + 100)),
+        NUMBERS,
+    ),
+    "count": (lambda read: read.count("s"), NUMBERS),
+    "count as another type": (lambda read: read.count("s"), HALVES),
+    "sum": (lambda read: read.sum("s", lambda each: each.amount / 3), HALVES),
+    "latest": (lambda read: read.latest("s"), LATEST),
+}
+
+
+def made_flow(made: str, otherwise: Dead | None = None) -> Flow:
+    flow = Flow("f", version="1")
+    make, topic = MADE[made]
+    make(flow.read(ORDERS, otherwise=otherwise)).write(topic)
+    return flow
+
+
+def order_of(chance: Random, *, may_be_bad: bool) -> tuple[bytes | None, bytes | None]:
+    key, value = b"k%d" % chance.randrange(40), b'{"amount":%d}' % chance.choice([*range(12), *range(14, 30)])
+    if may_be_bad and chance.random() < 0.02:
+        return chance.choice([(None, value), (key, None), (b"\xff", value), (key, b"no"), (key, b'{"amount":13}')])
+    return key, value
+
+
+@pytest.mark.parametrize("made", MADE)
+@pytest.mark.parametrize("seed", range(6))
+def test_whatever_comes_and_is_undone_they_come_to_the_same(
+    monkeypatch: pytest.MonkeyPatch, made: str, seed: int
+) -> None:
+    """Runs as columns, between runs of a few records as lists; some are undone and come again in parts, some of the
+    records are dead, and what is known of keys is forgotten now and then."""
+    chance = Random(seed)
+    dead = Dead("dead") if seed % 2 else None
+    monkeypatch.setattr(running, "WORTH_COLUMNS", 5)
+    monkeypatch.setattr(stepping, "MOST_KNOWN", chance.choice([20, 1_000]))
+    flow = made_flow(made, dead)
+    stood = {b"old\0k%d" % at: b"%d" % at for at in range(20)}
+    plain, columns = PartWork(flow.parts[0], 0), PartWork(flow.parts[0], 0)
+    states = dict(stood), dict(stood)
+    for work, state in zip((plain, columns), states, strict=True):
+        work.begin(state, [-1])
+    at = 0
+    for number in range(30):
+        rows = [order_of(chance, may_be_bad=dead is not None) for _ in range(chance.choice([1, 3, 8, 60]))]
+        offsets = list(range(at, at + len(rows)))
+        keys, values = zip(*rows, strict=True)
+        records = Records(offsets, keys, values, [1_000 + chance.randrange(50) for _ in rows])
+        is_list, is_undone = chance.random() < 0.2, chance.random() < 0.2
+        brought = records if is_list else as_columns(records)
+        if is_undone:
+            plain.run(0, records, 1)
+            columns.run(0, brought, 1)
+            plain.undo()
+            columns.undo()
+            continue
+        at += len(rows)
+        due, found = plain.run(0, records, 1), columns.run(0, brought, 1)
+        assert dict(found.changes) == dict(due.changes)
+        assert _rows(found.outputs) == _rows(due.outputs)
+        assert _held(found) == _held(due)
+        assert _rows(columns.told(number, found.changes)) == _rows(plain.told(number, due.changes))
+        for state in states:
+            apply(dict(due.changes), state)
+    assert at and len(states[0]) > 2
+
+
+@pytest.mark.parametrize("made", MADE)
+def test_a_state_of_another_type_is_named_and_stays(made: str) -> None:
+    """As one that code before this kept under the name."""
+    flow = made_flow(made)
+    records = Records([0, 1], [b"k1", b"k2"], [b'{"amount":1}', b'{"amount":2}'], [5, 6])
+    for brought in (records, as_columns(records)):
+        work = PartWork(flow.parts[0], 0)
+        work.begin({b"s\0k2": b'"seven"'}, [-1])
+        with pytest.raises(Unworkable, match="offset 1 of orders: ValidationError: Expected"):
+            work.run(0, brought, 1)
