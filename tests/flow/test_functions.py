@@ -145,3 +145,13 @@ def test_what_is_as_good_is_written() -> None:
     flow.read(numbers, name="again").map(whole).write(half)
     done = flow.simulate([numbers.sent("a", 1), numbers.sent("a", 0)])
     assert done[out] == [("a", Owed(1)), ("a", None)] and done[half] == [("a", 1.0), ("a", 0.0)]
+
+
+def test_an_exception_of_several_lines_is_told_in_one() -> None:
+    def fails(_: int) -> int:
+        raise ValueError("not\nthis one")
+
+    flow = Flow("f", version="1")
+    flow.read(numbers).map(fails).write(counts)
+    with pytest.raises(Stopped, match=r"offset 0 of numbers: ValueError: not this one \(test_functions.py, line \d+\)"):
+        flow.simulate([numbers.sent("a", 1)])

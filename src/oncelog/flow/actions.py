@@ -295,9 +295,7 @@ def commit(cell: Holding) -> Event:
         return Event.REFUSED
     are_files_begun = cell.plan_left and cell.stage.collect is not None
     if cell.forsaken or are_files_begun:
-        return (
-            Event.LEFT
-        )  # outputs that are not acknowledged, files that are not whole. The plan stands, if there is one
+        return Event.LEFT  # outputs are not acknowledged, or files not whole. The plan stands, and is begun again
     plan = next_plan(cell)
     if cell.is_time_to_be_told:
         for index, source in enumerate(cell.sources):

@@ -187,7 +187,7 @@ class Kinds:
         except (KeyError, msgspec.MsgspecError) as error:
             raise Unreadable(
                 f"the record with the key {shown(key)}{where} is no record of a {self._topic} ({error}): something "
-                "else writes to this topic, or it is damaged. Find out who writes to it"
+                "else writes to this topic, or it is damaged. Find out who writes to it, and give the flow another name"
             ) from error
         return entry
 

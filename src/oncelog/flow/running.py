@@ -329,7 +329,8 @@ class PartWork(Work):
             where, remedy = f"the timer of {self.key!r} at {self.time_ms}", "Mend the function"
         if self._source == COMMIT:
             where, remedy = f"the update that commit {self.offset} writes for {self.key!r}", "Mend the function"
-        return Unworkable(f"{where}: {type(error).__name__}: {error}{_line_of(error)}. {remedy}")
+        words = " ".join(str(error).split("\n"))
+        return Unworkable(f"{where}: {type(error).__name__}: {words}{_line_of(error)}. {remedy}")
 
     def _by_time(self, input: int, records: Records, most: int) -> Iterator[Row]:
         """What is due comes between the records, in the order of time and key: when the next one is asked for."""
