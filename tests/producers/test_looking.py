@@ -1,10 +1,13 @@
 """Looking at a partition's producers without going through all of them, and without changing anything."""
 
+import pytest
+
 from oncelog.clock import ManualClock
 from oncelog.producers import ProducerLimits, ProducerMap
 
 FIRST_KAFKA_PID = 1 << 32
 LIFETIME_MS = 1000
+DAY_MS = 86_400_000
 
 
 def filled(clock: ManualClock, leased: int, kafka: int) -> ProducerMap:
@@ -57,3 +60,27 @@ def test_a_sample_is_spread_evenly_over_the_ring() -> None:
     assert [left_ms for _, left_ms in sample] == [LIFETIME_MS - 99 + 10 * at for at in range(10)]
     assert len(producers.sampled_leases(clock.now(), 100)) == 100
     assert producers.sampled_leases(clock.now(), 0) == []
+
+
+def test_each_is_looked_at_when_its_turn_comes_and_who_has_gone_is_left_out() -> None:
+    """Of many, others write and go while some are looked at; a row may be somebody else's by then."""
+    clock = ManualClock()
+    producers = filled(clock, 3, 3)
+    live = producers.live(clock.now())
+    assert next(live).pid == 1
+    clock.advance(2 * LIFETIME_MS - 4)  # the second is over, the third is not
+    producers.expire(clock.now())
+    producers.accept(4, 7, 0, 3, 90, 1, clock.now())
+    assert producers.accept_next(FIRST_KAFKA_PID + 2, 0, 2, 5, 93, 1, clock.now())
+    found = [(each.pid, each.last_sequence) for each in live]
+    assert found == [(3, 2), (FIRST_KAFKA_PID, 1), (FIRST_KAFKA_PID + 1, 1), (FIRST_KAFKA_PID + 2, 6)]
+    assert producers.live_pids(clock.now()) == {3, 4, *range(FIRST_KAFKA_PID, FIRST_KAFKA_PID + 3)}
+
+
+def test_those_that_are_over_together_go_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    for kind in ("leased", "kafka"):
+        monkeypatch.setattr(f"oncelog.producers.{kind}_producers.EXPIRED_AT_A_TIME", 2)
+    clock = ManualClock()
+    producers = filled(clock, 5, 3)
+    later = clock.advance(10 * DAY_MS)
+    assert [producers.expire(later) for _ in range(4)] == [4, 3, 1, 0]

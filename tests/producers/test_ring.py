@@ -1,6 +1,8 @@
 """The ring against a sorted list."""
 
+import sys
 from bisect import insort
+from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -53,7 +55,9 @@ class RingAgainstSortedList(RuleBasedStateMachine):
 
     @invariant()
     def it_holds_the_same_in_the_same_order(self) -> None:
-        assert list(self.ring) == [(self.pid_of(unrolled), row) for unrolled, row in self.held]
+        places = [self.ring.at(place) for place in range(len(self.ring))]
+        assert places == [(self.pid_of(unrolled), row) for unrolled, row in self.held]
+        assert list(self.ring.pids()) == [pid for pid, _ in places]
         assert len(self.ring) == len(self.held)
 
     def insert(self, unrolled: int) -> None:
@@ -80,3 +84,26 @@ def test_it_takes_no_more_memory_once_it_is_full() -> None:
         ring.pop_oldest()
         ring.insert(pid, pid)
     assert ring.size_bytes() == full
+
+
+def test_a_late_pid_moves_all_that_overtook_it_at_once() -> None:
+    """Not one by one: who sends thousands of batches together, each by a later pid than the last one, held all up."""
+    ring = Ring(1_000)
+    for pid in [1, *range(500, 1_000)]:
+        ring.insert(pid, pid)
+    lines = 0
+
+    def trace(frame: object, event: str, argument: object) -> Any:
+        nonlocal lines
+        lines += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        for pid in range(499, 489, -1):
+            ring.insert(pid, pid)
+    finally:
+        sys.settrace(before)
+    assert list(ring.pids()) == [1, *range(490, 1_000)]
+    assert 100 < lines < 600

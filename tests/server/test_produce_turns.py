@@ -9,12 +9,14 @@ import pytest
 
 from oncelog.embedded import Server
 from oncelog.log.errors import LogStorageError
+from oncelog.server import produce
 from oncelog.server.connection import Connection
 from oncelog.server.errors import ErrorCode
 from oncelog.server.produce import Producing
 from oncelog.server.topics import Partition
 from tests.raw import RawConnection, ServerClosed, batch
 from tests.raw.topics import new_topic
+from tests.server.test_connection_bounds import frame
 from tests.server.test_turns import most_in_one_turn
 from tests.waiting import until
 
@@ -183,3 +185,27 @@ def test_a_request_for_many_partitions_is_answered_when_all_of_it_is_on_the_disk
         for partition in wanted:
             server.call(request, partition)
         assert [each.error_code for each in raw.answer().responses[0].partition_responses] == [0, 0, 3]
+
+
+def test_others_have_turns_between_many_requests_that_arrived_together(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Thousands of small ones fit into a chunk: where each costs much, some are answered first."""
+    monkeypatch.setattr(produce, "TURN_MS", 0)
+    monkeypatch.setattr(produce, "CLOCK_REQUESTS", 4)
+    committed: list[int] = []
+    commit = Producing.commit
+
+    def counted(self: Producing) -> Any:
+        done = commit(self)
+        committed.append(len(done.requests))
+        return done
+
+    monkeypatch.setattr(Producing, "commit", counted)
+    with RawConnection(server.bootstrap_servers) as raw:
+        topic = new_topic(raw)
+        raw.socket.sendall(frame("produce", 9, **produce_frame(topic, [0])) * 30)
+        for _ in range(30):
+            raw.receive_bytes()
+    assert sum(committed) == 30
+    assert max(committed) == 4

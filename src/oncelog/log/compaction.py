@@ -110,7 +110,7 @@ def begin(log: Parts, now: Now) -> Steps[CompactionJob | None]:
         if not segments or _is_ahead_of_the_point(log, segments):
             return None
     rules = Rules(
-        live_pids=frozenset(producer.pid for producer in log.producers.live(now)),
+        live_pids=log.producers.live_pids(now),
         tombstone_ms=log.config.delete_retention_ms,
         first_pass_ms=state.first_pass_ms,
         key_limit=log.config.key_map_limit,

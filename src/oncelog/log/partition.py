@@ -306,7 +306,10 @@ class PartitionLog:
     def maintaining(self, now: Now) -> Steps[None]:
         """The same in steps."""
         self._appender.seen(now)
-        self.producers.expire(now)
+        while self.producers.expire(now):
+            yield None
+            if self.closed:
+                return
         self._appender.come_back()
         if self.offline is None:
             yield from self._care_in_steps(retention.retaining(self._parts, now))

@@ -11,6 +11,7 @@ from oncelog.clock import Now
 from oncelog.producers.kafka_rules import BATCHES_REMEMBERED, Remembered
 from oncelog.producers.sequences import NO_SEQUENCE, SEQUENCE_MASK, SEQUENCE_WINDOW, sequence_after
 
+EXPIRED_AT_A_TIME = 1_000  # of one kind: two milliseconds
 _FIRST_ROWS = 8
 
 # First sequence, record count, base offset, timestamp_ms, and when it came.

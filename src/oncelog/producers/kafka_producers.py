@@ -6,13 +6,13 @@ dictionary, the longest idle first, leads from pid to row.
 
 from array import array
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from oncelog.clock import Now
 from oncelog.producers import kafka_rules
 from oncelog.producers.ceilings import KafkaCeiling
 from oncelog.producers.decision import APPEND, Decision, Judgement
-from oncelog.producers.entries import Entries
+from oncelog.producers.entries import EXPIRED_AT_A_TIME, Entries
 from oncelog.producers.kafka_rules import KnownProducer, Question
 from oncelog.producers.sequences import SEQUENCE_MASK
 
@@ -87,11 +87,15 @@ class KafkaProducers:
         entries.remember(row, first_sequence, record_count, base_offset, timestamp_ms)
 
     def known(self, pid: int) -> KnownProducer | None:
-        row = self._rows.get(pid, -1)
+        row = self.row(pid)
         return None if row < 0 else self._known(row)
 
-    def rows(self) -> Iterator[tuple[int, int]]:
-        return iter(self._rows.items())
+    def row(self, pid: int) -> int:
+        return self._rows.get(pid, -1)
+
+    def pids(self) -> Iterable[int]:
+        """As they are now."""
+        return tuple(self._rows)
 
     def newest_rows(self) -> Iterator[tuple[int, int]]:
         """Who wrote last comes first."""
@@ -110,7 +114,7 @@ class KafkaProducers:
         self._rows = OrderedDict(sorted(zip(pids, rows, strict=True), key=lambda place: entries.seen_ms[place[1]]))
 
     def expire(self, now: Now) -> int:
-        return self._drop_idle(now.monotonic_ms - self._expiration_ms, down_to=0)
+        return self._drop_idle(now.monotonic_ms - self._expiration_ms, down_to=max(0, len(self) - EXPIRED_AT_A_TIME))
 
     def is_full(self, now: Now) -> bool:
         """No room, here or over all partitions, and nobody who may give way."""

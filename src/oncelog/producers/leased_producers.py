@@ -2,7 +2,7 @@
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import compress, islice
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ from oncelog.clock import Now
 from oncelog.producers import highwater
 from oncelog.producers.ceilings import CAME_ONCE, CAME_ONCE_NOW, EPOCHS_KEPT, GOES_ON, LeaseCeiling
 from oncelog.producers.decision import APPEND, Decision, Judgement
-from oncelog.producers.entries import Entries
+from oncelog.producers.entries import EXPIRED_AT_A_TIME, Entries
 from oncelog.producers.grants import Grants
 from oncelog.producers.highwater import Known, Question
 from oncelog.producers.ring import PIDS, Ring
@@ -115,8 +115,9 @@ class LeasedProducers:
             self._pid, self._row = pid, row
         return row
 
-    def rows(self) -> Iterator[tuple[int, int]]:
-        return iter(self.ring)
+    def pids(self) -> Iterable[int]:
+        """As they are now."""
+        return self.ring.pids()
 
     def newest_rows(self) -> Iterator[tuple[int, int]]:
         return reversed(self.ring)
@@ -140,7 +141,7 @@ class LeasedProducers:
 
     def expire(self, now: Now) -> int:
         expired = 0
-        while len(self.ring) and self._oldest_is_over(now):
+        while expired < EXPIRED_AT_A_TIME and len(self.ring) and self._oldest_is_over(now):
             self._drop_oldest()
             expired += 1
         return expired

@@ -4,9 +4,9 @@ The map changes only through what is appended to the log, so any replica can mak
 producer is told by its pid: up to 0 nobody's, up to 2^32 - 1 leased, from 2^32 on granted by InitProducerId.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import NamedTuple
 
 from oncelog.clock import Now
@@ -174,10 +174,23 @@ class ProducerMap:
         return (known[0], known[1]) if known is not None else None
 
     def live(self, now: Now) -> Iterator[LiveProducer]:
-        """Every producer that has not expired, as they are at this moment."""
+        """Every producer that has not expired at this moment, each as it is when its turn comes; who has gone by then
+        is left out."""
         self.expire(now)
-        kinds = (self._leased, self._kafka)
-        return iter([_live(kind, pid, row, now) for kind in kinds for pid, row in kind.rows()])
+        return chain.from_iterable(self._each_live(kind, kind.pids(), now) for kind in (self._leased, self._kafka))
+
+    def _each_live(
+        self, kind: LeasedProducers | KafkaProducers, pids: Iterable[int], now: Now
+    ) -> Iterator[LiveProducer]:
+        for pid in pids:
+            self.run.settle()
+            row = kind.row(pid)
+            if row >= 0:
+                yield _live(kind, pid, row, now)
+
+    def live_pids(self, now: Now) -> frozenset[int]:
+        self.expire(now)
+        return frozenset(chain(self._leased.pids(), self._kafka.pids()))
 
     def newest(self, now: Now, most: int) -> list[LiveProducer]:
         """So many of each kind, the newest first, without a look at the others; some may have expired. Nothing
@@ -193,7 +206,7 @@ class ProducerMap:
     @property
     def highest_kafka_pid(self) -> int:
         """-1 where none is known."""
-        return max((pid for pid, _ in self._kafka.rows()), default=-1)
+        return max(self._kafka.pids(), default=-1)
 
     @property
     def lease_capacity(self) -> int:
@@ -213,7 +226,8 @@ class ProducerMap:
         return len(self._kafka)
 
     def expire(self, now: Now) -> int:
-        """Drop what has outlived its time; how many that were."""
+        """Drop what has outlived its time; how many that were. Where they are many it is the oldest of them, and the
+        others are as good as before until it is asked again."""
         self.run.end()
         return self._leased.expire(now) + self._kafka.expire(now)
 

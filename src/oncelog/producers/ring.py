@@ -29,10 +29,6 @@ class Ring:
     def __len__(self) -> int:
         return self._count
 
-    def __iter__(self) -> Iterator[tuple[int, int]]:
-        """(pid, row), oldest pid first."""
-        return map(self.at, range(self._count))
-
     def __reversed__(self) -> Iterator[tuple[int, int]]:
         """(pid, row), newest pid first."""
         return map(self.at, range(self._count - 1, -1, -1))
@@ -41,6 +37,10 @@ class Ring:
         """(pid, row), counted from the oldest."""
         at = (self._start + place) % len(self._pids)
         return (self._pids[at] - 1) % PIDS + 1, self._rows[at]
+
+    def pids(self) -> Iterator[int]:
+        """As they are now, oldest first."""
+        return ((unrolled - 1) % PIDS + 1 for unrolled in self.places()[0])
 
     def find(self, pid: int) -> int:
         """The pid's row, or -1."""
@@ -115,14 +115,21 @@ class Ring:
 
     def _shift_up(self, at: int) -> None:
         """Make room before the entry at this position, by moving everything newer one place on."""
-        pids, rows, start, size = self._pids, self._rows, self._start, len(self._pids)
-        for position in range(self._count, at, -1):
-            to, source = (start + position) % size, (start + position - 1) % size
-            pids[to] = pids[source]
-            rows[to] = rows[source]
+        if at == self._count:
+            return
+        if self._start + self._count >= len(self._pids):  # they reach over the end of the arrays
+            self._begin_at_zero()
+        first, last = self._start + at, self._start + self._count
+        for column in (self._pids, self._rows):
+            column[first + 1 : last + 1] = column[first:last]
+
+    def _begin_at_zero(self) -> None:
+        start, self._start = self._start, 0
+        self._pids = self._pids[start:] + self._pids[:start]
+        self._rows = self._rows[start:] + self._rows[:start]
 
     def _grow(self) -> None:
-        start, more = self._start, growth(len(self._pids), self._capacity)
-        self._pids = self._pids[start:] + self._pids[:start] + array("q", bytes(8 * more))
-        self._rows = self._rows[start:] + self._rows[:start] + array("I", bytes(4 * more))
-        self._start = 0
+        self._begin_at_zero()
+        more = growth(len(self._pids), self._capacity)
+        self._pids += array("q", bytes(8 * more))
+        self._rows += array("I", bytes(4 * more))

@@ -48,6 +48,7 @@ logger = logging.getLogger(__name__)
 
 ALL_REPLICAS = -1
 NO_TRANSACTIONS = "transactions are not supported"
+CLOCK_REQUESTS = 64  # of a chunk: who makes each of them cost much is noticed
 CLOCK_RECORDS = 1_000  # a batch of fewer is looked into in no time
 TURN_MS = 20  # once looking into batches has taken so long, the other connections are due
 AT_ONCE, AT_ONCE_BYTES = 200, 8 * 2**20  # partitions of a request; one for more is staged and committed in turns
@@ -210,6 +211,8 @@ class Producing:
             else done.topics
         )
         self._requests.append(Many(version, correlation_id, request.acks, topics))
+        if len(self._requests) % CLOCK_REQUESTS == 0:
+            self._look_at_the_clock(now)
         if refusal is None and len(topics) == 1 and len(topics[0][1]) == 1:
             partition = topics[0][1][0].partition
             if partition is not None:
@@ -244,6 +247,8 @@ class Producing:
         if pattern.acks == 0:
             self._is_quiet = True
         self._requests.append(One(pattern, correlation_id, outcome))
+        if len(self._requests) % CLOCK_REQUESTS == 0:
+            self._look_at_the_clock(now)
         return True
 
     def _topic(self, name: bytes, version: int) -> Topic | None:
@@ -401,7 +406,7 @@ class Producing:
         return Outcome(index, partition, None, ErrorCode.invalid_timestamp, message, refused.records)
 
     def _look_at_the_clock(self, now: Now) -> None:
-        """After a batch was looked into: kilobytes may have unfolded to megabytes. `now` is when the chunk came."""
+        """After what may have taken long: a batch whose kilobytes unfold to megabytes. `now` is when the chunk came."""
         self.is_turn_over = self.is_turn_over or self._took_ms(now) >= TURN_MS
 
     def _took_ms(self, now: Now) -> int:
