@@ -1,14 +1,19 @@
 """DescribeConfigs, AlterConfigs and IncrementalAlterConfigs, in every version that is served."""
 
+import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
 
+from oncelog.log.steps import at_once
+from oncelog.server.config_resources import Change, alter
 from oncelog.server.settings import SETTINGS
 from oncelog.server.topic_configs import TOPIC_CONFIGS
-from tests.server.admin_support import Admin, versions
+from tests.server.admin_support import CLOCK, Admin, api_named, versions
+from tests.server.topics_support import EVERY_TURN_IS_OVER
 
 TOPIC, BROKER, LOGGER = 2, 4, 8
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
@@ -168,6 +173,72 @@ def test_a_change_that_cannot_be_is_refused_whole(
     topic = admin.new_topic("a", segment_bytes="5000")
     assert change(admin, TOPIC, "a", ("segment.bytes", SET, "6000"), given) is code
     assert topic.configs == {"segment.bytes": "5000"}
+
+
+class Compared(str):
+    """A part of a list that counts with how many others it is compared."""
+
+    __slots__ = ()
+    times = 0
+
+    def split(self, *arguments: Any) -> list[str]:
+        return [Compared(part) for part in super().split(*arguments)]
+
+    def strip(self, *arguments: Any) -> "Compared":
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        Compared.times += 1
+        return super().__eq__(other)
+
+    __hash__ = str.__hash__
+
+
+@pytest.mark.parametrize("operation", [APPEND, SUBTRACT])
+def test_a_long_list_is_not_compared_with_each_part_that_is_named(admin: Admin, operation: int) -> None:
+    name, parts = "follower.replication.throttled.replicas", [f"{number}:0" for number in range(300)]
+    topic = admin.new_topic("a", 1, **{name.replace(".", "_"): ",".join(parts)})
+    named = Compared(",".join([*parts[:150], "0:1"]))
+    Compared.times = 0
+    changes = [Change(name, operation, named)]
+    at_once(alter(admin.topics, TOPIC, "a", changes, CLOCK.now(), validate_only=False))
+    assert topic.configs[name] == ",".join([*parts, "0:1"] if operation == APPEND else parts[150:])
+    assert Compared.times <= 2 * len(parts)
+
+
+def test_a_list_grows_no_longer_than_a_value_can_be(admin: Admin) -> None:
+    name = "leader.replication.throttled.replicas"
+    admin.new_topic("a", 1, **{name.replace(".", "_"): ",".join(f"{number}:0" for number in range(4_000))})
+    more = ",".join(f"{number}:1" for number in range(4_000))
+    assert change(admin, TOPIC, "a", (name, APPEND, more)) is ErrorCode.invalid_config
+    assert change(admin, TOPIC, "a", (name, APPEND, "0:1")) is ErrorCode.none
+
+
+async def test_a_change_of_the_server_reaches_its_topics_in_turns_and_all_of_them_also_when_the_client_hangs_up(
+    tmp_path: Path,
+) -> None:
+    admin = Admin(tmp_path)
+    admin.broker.turns = EVERY_TURN_IS_OVER
+    topics = [admin.new_topic(name) for name in "abc"]
+
+    def changed() -> int:
+        return sum(topic.partitions[0].log.config.retention_ms == 5 for topic in topics)
+
+    config = SimpleNamespace(name="log.retention.ms", config_operation=SET, value="5")
+    resource = SimpleNamespace(resource_type=BROKER, resource_name="", configs=[config])
+    handle = api_named("incremental_alter_configs").handle
+    assert handle is not None
+    call = admin.call("incremental_alter_configs", 1)
+    asking = asyncio.ensure_future(handle(SimpleNamespace(resources=[resource], validate_only=False), call))
+    while not changed():
+        await asyncio.sleep(0)
+    assert changed() == 1
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert changed() == 3
 
 
 def test_a_config_that_is_named_twice_is_refused(admin: Admin) -> None:

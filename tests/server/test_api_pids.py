@@ -1,5 +1,7 @@
 """lease_pid, resume_pid, describe_leases and DescribeProducers: a producer's identity over the wire."""
 
+import asyncio
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +9,7 @@ import pytest
 
 from oncelog.embedded import Server
 from oncelog.server.errors import ErrorCode
+from oncelog.server.high_watermark import wait_for_high_watermark
 from tests.raw import RawConnection, Rec, batch
 from tests.raw.topics import new_topic
 from tests.waiting import until
@@ -154,6 +157,26 @@ def test_the_answer_waits_for_the_high_watermark(monkeypatch: pytest.MonkeyPatch
             gate.set()
             (safe,) = resume(raw, pid, newer(generation, 2), topic)
         assert (safe.error_code, safe.last_sequence) == (ErrorCode.none, 0)
+
+
+def test_many_fences_are_waited_for_one_after_the_other(
+    raw: RawConnection, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task for each of thousands would hold the others up; they are flushed together all the same."""
+    waiting: list[int] = []
+
+    async def watched(partition: Any, offset: int, timeout_s: float) -> bool:
+        waiting.append(sum(task is not asyncio.current_task() for task in asyncio.all_tasks()))
+        await asyncio.sleep(0)
+        return await wait_for_high_watermark(partition, offset, timeout_s)
+
+    monkeypatch.setattr(import_module("oncelog.server.api.20301_resume_pid"), "wait_for_high_watermark", watched)
+    many = new_topic(raw, 9)
+    granted = lease(raw, (many, [0]))[0].partitions[0]
+    answers = resume(raw, granted.producer_id, newer(granted.generation), many, *range(9))
+    assert [each.error_code for each in answers] == [0] * 9
+    assert len(waiting) == 9
+    assert max(waiting) - min(waiting) < 4, "of the server's own"
 
 
 def test_producers_are_described(raw: RawConnection, topic: str) -> None:

@@ -1,5 +1,6 @@
 """What AlterConfigs and IncrementalAlterConfigs have in common: each resource is altered, and answered, by itself."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -28,7 +29,8 @@ async def _answer(asked: Any, call: Call, alter: Alter, is_repeated: bool, valid
     try:
         if is_repeated:
             raise KafkaError(ErrorCode.invalid_request, "Each resource must appear at most once.")
-        await call.broker.turns.run(alter(asked, call, validate_only))
+        # In a task of its own: what has begun is done whole, also when the client hangs up half-way.
+        await asyncio.shield(asyncio.ensure_future(call.broker.turns.run(alter(asked, call, validate_only))))
     except KafkaError as refusal:
         code, message = refusal.code, refusal.message
     return call.new(

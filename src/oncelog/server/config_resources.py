@@ -16,6 +16,7 @@ from oncelog.server.settings_reading import conflicts
 from oncelog.server.topic_configs import TOPIC_CONFIGS, effective
 from oncelog.server.topics import Topic, Topics
 from oncelog.settings import INT_MAX, Kind, Setting, SettingsError, text_of
+from oncelog.wire.bounds import MOST_STRING_BYTES
 
 Inherited = Callable[[str], Any]  # the value of a name that is not set here
 
@@ -221,10 +222,17 @@ def _changed_list(change: Change, have: str | None, known: Mapping[str, Setting]
     parts = list(_parts(inherited(change.name) if have is None else setting.parse(have.strip())))
     named = [part.strip() for part in (change.value or "").split(",")]
     if change.operation == Operation.APPEND:
-        parts += [part for part in named if part not in parts]
+        there = frozenset(parts)
+        parts += [part for part in named if part not in there]
     else:
-        parts = [part for part in parts if part not in named]
-    return ",".join(parts)
+        gone = frozenset(named)
+        parts = [part for part in parts if part not in gone]
+    changed = ",".join(parts)
+    if len(changed.encode()) > MOST_STRING_BYTES:
+        raise KafkaError(
+            ErrorCode.invalid_config, f"{change.name} would be longer than a value can be: {MOST_STRING_BYTES} bytes"
+        )
+    return changed
 
 
 def _parts(value: Any) -> tuple[str, ...]:

@@ -271,8 +271,9 @@ class Topics:
         self._metadata.put_broker_configs(configs, now)
         for name in {*self.settings.changed, *configs}:
             self.settings.change(name, configs.get(name))
-        for topic in self._by_name.values():
+        for topic in self.all():
             self._apply_configs(topic)
+            yield None
         yield from self._metadata.settling(now)
 
     def close(self) -> None:

@@ -53,7 +53,7 @@ async def handle(request: Any, call: Call) -> Any:
         for index in topic.partitions
     ]
     fenced = await call.each(asked, lambda each: _fence(each[0], each[1].name, each[2], call))
-    settled = await _settle(fenced, request.timeout.total_seconds())
+    settled = await _settle(fenced, request.timeout.total_seconds(), call)
     answers = iter(await call.each(fenced, lambda each: _answer(each, settled, call)))
 
     def topic(asked: Any) -> Any:
@@ -87,14 +87,17 @@ def _fence(producer: Any, name: str, index: int, call: Call) -> Fenced:
     return Fenced(index, ErrorCode.none, None, generation, last_sequence, offset, partition)
 
 
-async def _settle(fenced: Iterable[Fenced], timeout_s: float) -> set[Partition]:
-    """The partitions whose fences are below the high watermark in time."""
+async def _settle(fenced: Iterable[Fenced], timeout_s: float, call: Call) -> set[Partition]:
+    """The partitions whose fences are below the high watermark in time. They are flushed together, and waited for one
+    after the other: a task for each of thousands would hold the others up."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + timeout_s
     ends: dict[Partition, int] = {}
     for each in fenced:
         if each.partition is not None:
             ends[each.partition] = max(each.offset + 1, ends.get(each.partition, 0))
-    reached = await asyncio.gather(
-        *(wait_for_high_watermark(partition, end, timeout_s) for partition, end in ends.items())
+    reached = await call.each(
+        ends, lambda partition: wait_for_high_watermark(partition, ends[partition], deadline - loop.time())
     )
     return {partition for partition, is_reached in zip(ends, reached, strict=True) if is_reached}
 
