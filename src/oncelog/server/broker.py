@@ -54,7 +54,12 @@ class Broker:
         self.turns = Turns(lambda: self.clock.now().monotonic_ms, self.at_disk.threads)
         self.looks = Looks(lambda: self.clock.now().monotonic_ms)
         self.groups = GroupCoordinator(
-            settings, self.topics, self.clock, request_flush=self.flusher.request, in_turns=self.turns.go_through
+            settings,
+            self.topics,
+            self.clock,
+            request_flush=self.flusher.request,
+            in_turns=self.turns.go_through,
+            run=self.turns.run,
         )
         self.housekeeping = Housekeeping(settings, self.topics, self.clock, disk, self.metrics, self.turns)
         self.memory = Memory(settings.queued_max_request_bytes)

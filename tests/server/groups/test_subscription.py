@@ -35,3 +35,15 @@ def test_other_protocols_do_not_say_what_they_read(protocol_type: str | None) ->
 )
 def test_an_unreadable_subscription_is_not_guessed_at(damaged: bytes) -> None:
     assert subscribed_topics("consumer", [subscription("a"), damaged]) is None
+
+
+def test_no_more_names_are_looked_at_than_take_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("oncelog.server.groups.subscription.MOST_NAMES", 3)
+    same = [subscription("a", "b")] * 10
+    assert subscribed_topics("consumer", same) == frozenset("ab"), "what all say is looked at once"
+    assert subscribed_topics("consumer", [*same, subscription("c")]) == frozenset("abc")
+    assert subscribed_topics("consumer", [*same, subscription("c", "d")]) is None
+
+
+def test_a_name_that_no_topic_can_have_is_passed_over() -> None:
+    assert subscribed_topics("consumer", [subscription("a" * 250, "a" * 249)]) == frozenset(("a" * 249,))

@@ -5,14 +5,16 @@ KIP-345 (v7: static members), KIP-848 (v9: an unknown group has a code of its ow
 An entry that is refused (unknown topic, oversized metadata) is refused alone; the others are stored, in one batch.
 """
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 
 from oncelog.server.api import Api
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode
+from oncelog.server.groups.messages import MOST_ID_CHARACTERS
 from oncelog.server.groups.offsets import TopicPartition
-from oncelog.server.groups.records import NO_EPOCH, CommittedOffset
+from oncelog.server.groups.records import NO_EPOCH, CommittedOffset, KeyValue, bytes_of_record, encode_committed
 from oncelog.server.packing import packed_aside
 from oncelog.server.topics import Topic
 
@@ -21,12 +23,14 @@ GROUP_NOT_FOUND = 9
 MS = timedelta(milliseconds=1)
 BY_SERVER = -1  # a retention of its own that was not asked for
 
+Accepted = dict[TopicPartition, CommittedOffset]
+Records = dict[TopicPartition, KeyValue]  # of what is accepted
 Errors = list[list[ErrorCode]]  # of each partition of each topic, in the order of the request
 
 
 @packed_aside
 async def handle(request: Any, call: Call) -> Any:
-    errors, accepted = await _look_through(request, call)
+    errors, accepted, records = await _look_through(request, call)
     groups = call.broker.groups
     error = groups.check_commit(
         request.group_id,
@@ -39,14 +43,19 @@ async def handle(request: Any, call: Call) -> Any:
         error = ErrorCode.illegal_generation
     if error is not ErrorCode.none:
         return await _answer(request, call, _fail(errors, error, ErrorCode.offset_metadata_too_large))
-    settled = groups.commit(request.group_id, accepted, call.now, call.client_host)
+    if records is None:
+        return await _answer(request, call, _fail(errors, ErrorCode.invalid_commit_offset_size))
+    settled = groups.commit(request.group_id, accepted, call.now, call.client_host, records.values())
     error = settled if isinstance(settled, ErrorCode) else await settled
     return await _answer(request, call, _fail(errors, error))
 
 
-async def _look_through(request: Any, call: Call) -> tuple[Errors, dict[TopicPartition, CommittedOffset]]:
+async def _look_through(request: Any, call: Call) -> tuple[Errors, Accepted, Records | None]:
+    """All that can be done in turns before it is stored at once; no records where they are more than that may be."""
     errors: Errors = []
-    accepted: dict[TopicPartition, CommittedOffset] = {}
+    accepted: Accepted = {}
+    records: Records = {}
+    left_bytes = call.broker.settings.message_max_bytes if len(request.group_id) <= MOST_ID_CHARACTERS else -1
     expire_wall_ms = _expire_wall_ms(request, call)
     turns = call.broker.turns
     topics = []
@@ -60,20 +69,31 @@ async def _look_through(request: Any, call: Call) -> tuple[Errors, dict[TopicPar
             error = _check(entry, topic, call)
             of_topic.append(error)
             if error is ErrorCode.none and topic is not None:
-                accepted[TopicPartition(topic.name, entry.partition_index)] = CommittedOffset(
+                at = TopicPartition(topic.name, entry.partition_index)
+                accepted[at] = committed = CommittedOffset(
                     entry.committed_offset,
                     getattr(entry, "committed_leader_epoch", NO_EPOCH),
                     entry.committed_metadata or "",
                     call.now.wall_ms,
                     expire_wall_ms,
                 )
+                if left_bytes >= 0:
+                    if at in records:
+                        left_bytes += bytes_of_record(records[at])
+                    records[at] = record = encode_committed(request.group_id, *at, committed)
+                    left_bytes -= bytes_of_record(record)
         errors.append(of_topic)
+    making = call.broker.groups.making_place(call.now) if accepted else None
+    if making is not None:
+        await asyncio.wait([making])
     for wanted, topic, of_topic in zip(request.topics, topics, errors, strict=True):
         if topic is not None and call.broker.topics.get(topic.name) is not topic:  # others had turns meanwhile
             for entry in wanted.partitions:
-                accepted.pop(TopicPartition(topic.name, entry.partition_index), None)
+                at = TopicPartition(topic.name, entry.partition_index)
+                accepted.pop(at, None)
+                records.pop(at, None)
             of_topic[:] = [_check(entry, None, call) for entry in wanted.partitions]
-    return errors, accepted
+    return errors, accepted, records if left_bytes >= 0 else None
 
 
 def _topic(wanted: Any, call: Call) -> Topic | None:

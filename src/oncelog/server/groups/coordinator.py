@@ -7,11 +7,11 @@ answered by a future; when the client hangs up the future is cancelled, and the 
 
 import asyncio
 import logging
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from oncelog.clock import Clock, Now
-from oncelog.log.steps import Pauses, at_once
+from oncelog.log.steps import Pauses, Steps, at_once
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.groups.alarms import Alarms, CallLater, InTurns, TimerHandle
 from oncelog.server.groups.group import Group
@@ -30,11 +30,11 @@ from oncelog.server.groups.messages import (
     SyncRequest,
 )
 from oncelog.server.groups.offsets import TopicPartition, expired
-from oncelog.server.groups.records import CommittedOffset
+from oncelog.server.groups.records import CommittedOffset, KeyValue
 from oncelog.server.groups.state import State
 from oncelog.server.groups.store import GroupStore, Settled
 from oncelog.server.settings import Settings
-from oncelog.server.topics import Partition, Topics
+from oncelog.server.topics import Partition, Topic, Topics
 
 logger = logging.getLogger(__name__)
 
@@ -43,8 +43,10 @@ OFFSETS_BYTES = 512 * 2**20  # what all groups have committed, with its metadata
 HOUSEKEEPING = None  # the name of the coordinator's own alarm
 MINUTE_MS = 60_000
 REMOVED_AT_A_TIME = 500  # offsets: a millisecond or two
+TOLD_AT_A_TIME = 100  # members: each answer wakes a connection
 
 T = TypeVar("T", JoinAnswer, SyncAnswer)
+Run = Callable[[Steps[Topic]], Awaitable[Topic]]  # where it need not be done at once
 Stale = tuple[str, str, Mapping[int, CommittedOffset]]  # topic, group, and what it has committed by partition
 
 
@@ -67,6 +69,7 @@ class GroupCoordinator:
         call_later: CallLater | None = None,
         request_flush: Callable[[Partition], None] = lambda partition: None,
         in_turns: InTurns = at_once,
+        run: Run | None = None,
     ) -> None:
         self.settings = settings
         self._topics = topics
@@ -77,6 +80,8 @@ class GroupCoordinator:
         self._counted_bytes: dict[str, int] = {}  # of each group, as it is in the sum of all
         self._members_bytes = 0
         self._in_turns = in_turns
+        self._run = run
+        self._making: asyncio.Future[Topic] | None = None
         # Offsets of deleted topics that the disk refused to take out, by topic and group.
         self._refused: dict[tuple[str, str], Mapping[int, CommittedOffset]] = {}
         self._said_full_ms = -MINUTE_MS
@@ -99,10 +104,24 @@ class GroupCoordinator:
         """Nobody waits any longer; nothing is written."""
         self._is_running = False
         self._alarms.stop()
+        if self._making is not None:
+            self._making.cancel()
         for group in self.groups.values():
             for effect in group.kill(ErrorCode.not_coordinator):
                 if isinstance(effect, Answer):
                     _tell(effect)
+
+    def making_place(self, now: Now) -> asyncio.Future[Topic] | None:
+        """While it is made where groups are stored: what is to be stored waits for that, but not everybody."""
+        if self._making is None and self._run is not None and self._is_running and not self._store.is_made:
+            self._making = asyncio.ensure_future(self._run(self._store.making(now)))
+            self._making.add_done_callback(self._made_place)
+        return self._making
+
+    def _made_place(self, future: asyncio.Future[Topic]) -> None:
+        self._making = None
+        if not future.cancelled():
+            future.exception()  # logged; those who store something hear of it
 
     @property
     def groups(self) -> dict[str, Group]:
@@ -117,7 +136,7 @@ class GroupCoordinator:
         error = self.check_group_id(group_id)
         if error is ErrorCode.none and not self._is_session_timeout_allowed(request.session_timeout_ms):
             error = ErrorCode.invalid_session_timeout
-        if error is ErrorCode.none and request.has_long_ids:
+        if error is ErrorCode.none and request.is_too_much:
             error = ErrorCode.invalid_request
         if error is ErrorCode.none and request.protocols_bytes > self.settings.message_max_bytes:
             # Its group could never be stored. Kafka finds that out only when it tries to, and knows no better word.
@@ -185,9 +204,14 @@ class GroupCoordinator:
         return group.check_commit(member_id, instance_id, generation, now)
 
     def commit(
-        self, group_id: str, committed: Mapping[TopicPartition, CommittedOffset], now: Now, client_host: str = ""
+        self,
+        group_id: str,
+        committed: Mapping[TopicPartition, CommittedOffset],
+        now: Now,
+        client_host: str = "",
+        records: Collection[KeyValue] = (),
     ) -> Settled:
-        """After `check_commit`. All of them are stored, or none."""
+        """After `check_commit`. All of them are stored, or none. Who has turns made the records of them before."""
         if not committed:
             return ErrorCode.none
         offsets = self._store.offsets
@@ -200,7 +224,7 @@ class GroupCoordinator:
             if group is None:
                 return ErrorCode.group_max_size_reached
         try:
-            return self._store.put_offsets(group_id, committed, now)
+            return self._store.put_offsets(group_id, committed, now, records)
         except KafkaError as refusal:
             self._store.forget_if_void(group)
             return refusal.code
@@ -313,18 +337,32 @@ class GroupCoordinator:
         return waiter
 
     def _carry_out(self, group: Group, effects: Iterable[Effect], now: Now) -> None:
+        answers = []
         for effect in effects:
             if isinstance(effect, Answer):
-                _tell(effect)
+                answers.append(effect)
             else:
                 self._store_group(group, effect, now)
+        if len(answers) > TOLD_AT_A_TIME:
+            self._in_turns(_telling(answers))
+        else:
+            at_once(_telling(answers))
         self._count(group)
         if self._is_running and self.groups.get(group.group_id) is group:
             self._alarms.set(group.group_id, group.wake_ms)
 
     def _store_group(self, group: Group, effect: Store, now: Now) -> None:
-        pending = effect.pending
         group.note_assigned(effect.group)
+        making = self.making_place(now)
+        if making is None:
+            self._put_group(group, effect, now)
+        else:
+            making.add_done_callback(lambda future: self._put_group(group, effect, self._clock.now()))
+
+    def _put_group(self, group: Group, effect: Store, now: Now) -> None:
+        if not self._is_running or self.groups.get(group.group_id) is not group:
+            return  # it ended before there was where to store it
+        pending = effect.pending
         try:
             settled = self._store.put_group(group.group_id, effect.group, now)
         except KafkaError as refusal:
@@ -426,6 +464,15 @@ class GroupCoordinator:
 
 def _call_later(delay_s: float, callback: Callable[[], None]) -> TimerHandle:
     return asyncio.get_running_loop().call_later(delay_s, callback)
+
+
+def _telling(answers: Sequence[Answer]) -> Pauses:
+    """The group has gone on by then; who is told later is as one whose answer takes longer on its way."""
+    for start in range(0, len(answers), TOLD_AT_A_TIME):
+        if start:
+            yield
+        for each in answers[start : start + TOLD_AT_A_TIME]:
+            _tell(each)
 
 
 def _tell(effect: Answer) -> None:

@@ -5,14 +5,16 @@ What one request stores is one batch: after a crash it is there as a whole or no
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from functools import lru_cache
 
 from oncelog.clock import Now
 from oncelog.log.errors import LogStorageError
+from oncelog.log.steps import Steps, at_once
 from oncelog.records.build import build_batch
 from oncelog.records.header import read_header
 from oncelog.server.errors import ErrorCode, KafkaError
+from oncelog.server.groups.records import KeyValue, bytes_of_record
 from oncelog.server.names import OFFSETS_TOPIC
 from oncelog.server.replay import records_in
 from oncelog.server.settings import Settings
@@ -20,11 +22,8 @@ from oncelog.server.topics import Partition, Topic, Topics
 
 logger = logging.getLogger(__name__)
 
-# What a batch may grow to that holds one request: its keys and values, and some bytes of framing for each record.
-RECORD_OVERHEAD_BYTES = 32
 NOT_MADE = -1  # among the partitions in trouble: there is none yet
 
-KeyValue = tuple[bytes, bytes | None]
 OnSettled = Callable[[ErrorCode], None]
 
 
@@ -81,17 +80,26 @@ class OffsetsTopic:
         topic = self._topics.get(OFFSETS_TOPIC)
         return None if topic is None else topic.partitions[partition_of_group(group_id, len(topic.partitions))]
 
-    def append(self, group_id: str, records: Sequence[KeyValue], now: Now) -> tuple[Partition, int]:
-        """Where the records end; to be sure of them, wait with `when_settled`."""
-        topic = self._topics.get(OFFSETS_TOPIC) or self._create(now)
-        partition = topic.partitions[partition_of_group(group_id, len(topic.partitions))]
-        size_bytes = sum(len(key) + len(value or b"") + RECORD_OVERHEAD_BYTES for key, value in records)
-        limit_bytes = partition.log.config.max_message_bytes
-        if size_bytes > limit_bytes:
+    @property
+    def is_made(self) -> bool:
+        return self._topics.get(OFFSETS_TOPIC) is not None
+
+    def check_size(self, group_id: str, held_bytes: int) -> None:
+        """Of one batch, or of a part of it that is known before the batch is made."""
+        partition = self.partition_of(group_id)
+        settings = self._settings
+        limit_bytes = settings.message_max_bytes if partition is None else partition.log.config.max_message_bytes
+        if held_bytes > limit_bytes:
             raise KafkaError(
                 ErrorCode.invalid_commit_offset_size,
-                f"{size_bytes} bytes for the group {group_id} are more than max.message.bytes={limit_bytes}",
+                f"{held_bytes} bytes for the group {group_id} are more than max.message.bytes={limit_bytes}",
             )
+
+    def append(self, group_id: str, records: Collection[KeyValue], now: Now) -> tuple[Partition, int]:
+        """Where the records end; to be sure of them, wait with `when_settled`."""
+        topic = self._topics.get(OFFSETS_TOPIC) or at_once(self.making(now))
+        partition = topic.partitions[partition_of_group(group_id, len(topic.partitions))]
+        self.check_size(group_id, sum(map(bytes_of_record, records)))
         batch = build_batch([(key, value, (), None) for key, value in records], timestamp_ms=now.wall_ms)
         try:
             staged = partition.log.append(batch, read_header(batch), now)
@@ -120,7 +128,7 @@ class OffsetsTopic:
 
         look()
 
-    def _create(self, now: Now) -> Topic:
+    def making(self, now: Now) -> Steps[Topic]:
         configs = {
             "cleanup.policy": "compact",
             "compression.type": "producer",
@@ -128,7 +136,7 @@ class OffsetsTopic:
         }
         count = self._settings.offsets_topic_num_partitions
         try:
-            return self._topics.create(OFFSETS_TOPIC, count, configs, now, is_internal=True)
+            return (yield from self._topics.creating(OFFSETS_TOPIC, count, configs, now, is_internal=True))
         except KafkaError as refusal:
             if NOT_MADE not in self._in_trouble:
                 logger.error("%s could not be made: %s", OFFSETS_TOPIC, refusal)

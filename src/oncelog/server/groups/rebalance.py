@@ -1,7 +1,8 @@
 """How a group goes from state to state and from generation to generation, and who its members are meanwhile."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import lru_cache
 
 from oncelog.clock import Now
 from oncelog.server.errors import ErrorCode
@@ -42,7 +43,6 @@ class Rebalance:
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
         self.leader: str | None = None
-        self.topics: frozenset[str] | None = None
         self.members = Members()
         self.deadlines = Deadlines(self.members)
         self.outbox = Outbox(self.members)
@@ -62,7 +62,6 @@ class Rebalance:
             member = restored_member(stored_member, stored.protocol_name)
             self.members.add(member)
             self.deadlines.begin_session(member, now)
-        self._note_topics()
         if len(self.members) > self._limits.max_members:
             self._prepare_rebalance(now)
 
@@ -125,14 +124,12 @@ class Rebalance:
     def _begin_empty_generation(self, now: Now) -> None:
         self.generation += 1
         self.protocol_name = None
-        self._note_topics()
         self._move(Event.NOBODY_JOINED, now)
         self.outbox.put(Store(self.to_store()))
 
     def _begin_generation(self, now: Now) -> None:
         self.generation += 1
         self.protocol_name = self.members.vote()
-        self._note_topics()
         self._move(Event.ALL_JOINED, now)
         for member in self.members:
             self.outbox.answer_join(member, self.current_generation(member, for_leader=True))
@@ -225,7 +222,7 @@ class Rebalance:
         answer = self.current_generation(member, for_leader=pending.may_skip_assignment, skip_assignment=True)
         if not pending.may_skip_assignment:
             # Before KIP-814 a member that was named leader computed shares, so it is told the former leader's name.
-            answer = replace(answer, leader=pending.former_leader)
+            answer = answer._replace(leader=pending.former_leader)
         self.outbox.answer_join(member, answer)
         self.deadlines.begin_session(member, now)
 
@@ -273,9 +270,10 @@ class Rebalance:
     def _rebalance_timeout_ms(self) -> int:
         return max((member.rebalance_timeout_ms for member in self.members), default=0)
 
-    def _note_topics(self) -> None:
-        name = self.protocol_name or ""
-        self.topics = subscribed_topics(self.protocol_type, [m.protocols.get(name, b"") for m in self.members])
+    @property
+    def topics(self) -> frozenset[str] | None:
+        """What this generation is subscribed to."""
+        return _topics(self, self.generation)
 
     # Answers
 
@@ -347,3 +345,11 @@ class Rebalance:
             return  # it waits for us, so it is alive; its session begins anew with the answer
         self.remove(member_id)
         self.after_removal(now)
+
+
+@lru_cache(maxsize=1)
+def _topics(rebalance: Rebalance, generation: int) -> frozenset[str] | None:
+    """Looked for when somebody asks, and kept of one group alone: names take many times the memory of the bytes that
+    they are read from, and each piece of what a group has committed asks for the same ones."""
+    name = rebalance.protocol_name or ""
+    return subscribed_topics(rebalance.protocol_type, (each.protocols.get(name, b"") for each in rebalance.members))

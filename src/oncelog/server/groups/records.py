@@ -21,6 +21,11 @@ OFFSET_KEYS = (0, 1)
 GROUP_KEY = 2
 NO_EPOCH = -1
 
+# What a batch may grow to that holds one request: its keys and values, and some bytes of framing for each record.
+RECORD_OVERHEAD_BYTES = 32
+
+KeyValue = tuple[bytes, bytes | None]
+
 
 class OffsetKey(NamedTuple):
     group: str
@@ -46,6 +51,7 @@ class BadRecord(Exception):
 
 _int16 = struct.Struct(">h")
 _int32 = struct.Struct(">i")
+_three_int32 = struct.Struct(">iii")
 _int64 = struct.Struct(">q")
 _offset_v3 = struct.Struct(">hqi")
 _offset_v1 = struct.Struct(">hq")
@@ -65,6 +71,15 @@ def _bytes(data: bytes) -> bytes:
 
 def encode_offset_key(group: str, topic: str, partition: int) -> bytes:
     return _int16.pack(1) + _string(group) + _string(topic) + _int32.pack(partition)
+
+
+def encode_committed(group: str, topic: str, partition: int, value: CommittedOffset) -> KeyValue:
+    return encode_offset_key(group, topic, partition), encode_offset(value)
+
+
+def bytes_of_record(record: KeyValue) -> int:
+    key, value = record
+    return len(key) + len(value or b"") + RECORD_OVERHEAD_BYTES
 
 
 def encode_group_key(group: str) -> bytes:
@@ -89,16 +104,36 @@ def encode_group(value: StoredGroup) -> bytes:
         _int64.pack(value.state_since_wall_ms),
         _int32.pack(len(value.members)),
     ]
-    for member in value.members:
+    strings: dict[str | None, bytes] = {}  # most members have some in common
+
+    def string(text: str | None) -> bytes:
+        found = strings.get(text)
+        if found is None:
+            found = strings[text] = _string(text)
+        return found
+
+    int16, int32, three_int32 = _int16.pack, _int32.pack, _three_int32.pack
+    for (
+        member_id,
+        instance_id,
+        client_id,
+        client_host,
+        rebalance_ms,
+        session_ms,
+        subscription,
+        assignment,
+    ) in value.members:
+        id_bytes = member_id.encode()
         parts += (
-            _string(member.member_id),
-            _string(member.instance_id),
-            _string(member.client_id),
-            _string(member.client_host),
-            _int32.pack(member.rebalance_timeout_ms),
-            _int32.pack(member.session_timeout_ms),
-            _bytes(member.subscription),
-            _bytes(member.assignment),
+            int16(len(id_bytes)),
+            id_bytes,
+            string(instance_id),
+            string(client_id),
+            string(client_host),
+            three_int32(rebalance_ms, session_ms, len(subscription)),
+            subscription,
+            int32(len(assignment)),
+            assignment,
         )
     return b"".join(parts)
 

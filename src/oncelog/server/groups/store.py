@@ -3,22 +3,22 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import contextmanager
 from struct import error as StructError
 
 from oncelog.clock import Now
-from oncelog.log.steps import Pauses
+from oncelog.log.steps import Pauses, Steps
 from oncelog.server.errors import ErrorCode
 from oncelog.server.groups import records
 from oncelog.server.groups.group import Group
 from oncelog.server.groups.messages import GroupLimits, StoredGroup
 from oncelog.server.groups.offsets import Offsets, TopicPartition
-from oncelog.server.groups.offsets_topic import KeyValue, OffsetsTopic
-from oncelog.server.groups.records import BadRecord, CommittedOffset, GroupKey, OffsetKey
+from oncelog.server.groups.offsets_topic import OffsetsTopic
+from oncelog.server.groups.records import BadRecord, CommittedOffset, GroupKey, KeyValue, OffsetKey
 from oncelog.server.groups.state import State
 from oncelog.server.settings import Settings
-from oncelog.server.topics import Partition, Topics
+from oncelog.server.topics import Partition, Topic, Topics
 
 logger = logging.getLogger(__name__)
 
@@ -77,15 +77,27 @@ class GroupStore:
 
     # Changes
 
+    @property
+    def is_made(self) -> bool:
+        """Whether there is where to store anything; else the first change makes it, and all wait for the disk."""
+        return self._topic.is_made
+
+    def making(self, now: Now) -> Steps[Topic]:
+        return self._topic.making(now)
+
     def put_group(self, group_id: str, group: StoredGroup, now: Now) -> Settled:
+        self._topic.check_size(group_id, group.said_bytes)
         return self._append(group_id, [(records.encode_group_key(group_id), records.encode_group(group))], now)
 
-    def put_offsets(self, group_id: str, committed: Mapping[TopicPartition, CommittedOffset], now: Now) -> Settled:
-        settled = self._append(
-            group_id,
-            [(records.encode_offset_key(group_id, *at), records.encode_offset(each)) for at, each in committed.items()],
-            now,
-        )
+    def put_offsets(
+        self,
+        group_id: str,
+        committed: Mapping[TopicPartition, CommittedOffset],
+        now: Now,
+        encoded: Collection[KeyValue] = (),
+    ) -> Settled:
+        encoded = encoded or [records.encode_committed(group_id, *at, each) for at, each in committed.items()]
+        settled = self._append(group_id, encoded, now)
         for (topic, partition), each in committed.items():
             self.offsets.put(group_id, topic, partition, each)
         return settled
@@ -127,7 +139,7 @@ class GroupStore:
         finally:
             self._going.discard(group_id)
 
-    def _append(self, group_id: str, key_values: list[KeyValue], now: Now) -> Settled:
+    def _append(self, group_id: str, key_values: Collection[KeyValue], now: Now) -> Settled:
         return self._settled_at(*self._topic.append(group_id, key_values, now))
 
     def _settled_at(self, partition: Partition, offset: int) -> Settled:
