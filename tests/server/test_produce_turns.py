@@ -13,7 +13,9 @@ from oncelog.server import produce
 from oncelog.server.connection import Connection
 from oncelog.server.errors import ErrorCode
 from oncelog.server.produce import Producing
+from oncelog.server.produced import Outcome
 from oncelog.server.topics import Partition
+from oncelog.wire.hot import Produced
 from tests.raw import RawConnection, ServerClosed, batch
 from tests.raw.topics import new_topic
 from tests.server.test_connection_bounds import frame
@@ -209,3 +211,34 @@ def test_others_have_turns_between_many_requests_that_arrived_together(
             raw.receive_bytes()
     assert sum(committed) == 30
     assert max(committed) == 4
+
+
+def test_others_have_turns_while_the_answer_for_many_partitions_is_made(
+    server: Server, in_turns: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Produced.__new__
+
+    def watched(kind: type[Produced], *arguments: Any, **keywords: Any) -> Produced:
+        in_turns.append("made")
+        return made(kind, *arguments, **keywords)
+
+    monkeypatch.setattr(Produced, "__new__", watched)
+    with RawConnection(server.bootstrap_servers) as raw:
+        topic = new_topic(raw, partitions=9)
+        in_turns.clear()
+        raw.call("produce", 9, **produce_frame(topic, range(9)))
+    assert in_turns.count("made") == 9
+    assert max(len(each) for each in "".join(one[0] for one in in_turns).split("t")) <= 4
+
+
+def test_what_could_not_be_stored_after_all_is_told_although_its_answer_was_made() -> None:
+    outcome = Outcome(7, None, None)
+    outcome.make()
+    assert outcome.produced().error_code == ErrorCode.none
+    outcome.fail("the disk is gone")
+    found = outcome.produced()
+    assert (found.partition_index, found.error_code, found.error_message) == (
+        7,
+        ErrorCode.kafka_storage_error,
+        "the disk is gone",
+    )

@@ -114,7 +114,10 @@ class InTurns:
                     await called(housekeeping.wait_for_room)
                 if turns.is_over():
                     await turns.next()
-                outcomes += producing.commit_part((name, part), self._buffer, self._version, self._verdicts)
+                committed = producing.commit_part((name, part), self._buffer, self._version, self._verdicts)
+                for outcome in committed:
+                    outcome.make()
+                outcomes += committed
 
 
 def _is_much(topics: Sequence[ProduceTopic], size_bytes: int) -> bool:
