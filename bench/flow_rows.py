@@ -41,7 +41,7 @@ GROWTH = (1, 10)
 GROWN_RECORDS = 1_000_000  # fewer are written in one go, and their rate is that of the reader
 GROWN_KEYS = 10_000
 MANY_CELLS = 100
-FILED = 4  # times what a row takes of records: files are written fast
+LONGER = 4  # times what a row takes of records: files are written fast, and a hundred cells at once
 FEW_FILED = 1_000
 LOOK_S = 0.05
 
@@ -147,14 +147,14 @@ def regroup(field: Field, kind: str) -> Figures:
 
 def cells(field: Field, kind: str) -> Figures:
     """Against `count` by the same."""
-    records = field.records(kind)
-    with field.work("count", field.filled(field.records(OURS), KEYS, MANY_CELLS), partitions=MANY_CELLS) as work:
+    records = field.records(kind) * LONGER
+    with field.work("count", field.filled(records, KEYS, MANY_CELLS), partitions=MANY_CELLS) as work:
         return rate(field, kind, work, records)
 
 
 def files(field: Field, kind: str) -> Figures:
     """A topic as Parquet, by a run to its end. What a run of a few records takes, its start, is taken off."""
-    many = field.records(OURS) * FILED
+    many = field.records(OURS) * LONGER
     took: dict[int, tuple[float, float]] = {}
     for records in (FEW_FILED, many):
         with field.work("files", field.filled(records, KEYS)) as work:

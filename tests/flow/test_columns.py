@@ -1,13 +1,16 @@
 """A run of records as columns comes to the same as one record after the other."""
 
 from collections.abc import Mapping
+from sys import getrefcount
 from typing import Any
 
 import pytest
 
-from oncelog.flow import Context, Dead, Flow, Topic, json_of, optional, text
+from oncelog.clock import Now
+from oncelog.flow import Context, Dead, Flow, Input, Topic, json_of, optional, raw, text
 from oncelog.flow.codecs import Codec
 from oncelog.flow.messages import Records, Stepped, Unworkable
+from oncelog.flow.planning import Source
 from oncelog.flow.running import PartWork
 from oncelog.slots import Place
 
@@ -108,3 +111,24 @@ def test_an_update_that_cannot_be_encoded_is_named_and_none_is_sent_twice(monkey
         work.told(4, updates)
     told = _rows(work.told(4, updates))  # where it fails as columns, and then no more
     assert sorted((each.key, each.value) for rows in told.values() for each in rows) == [(b"k0", b"2"), (b"k1", b"1")]
+
+
+@pytest.mark.parametrize("is_in_columns", [True, False])
+def test_a_cell_keeps_nothing_of_the_records_that_it_has_taken(
+    monkeypatch: pytest.MonkeyPatch, is_in_columns: bool
+) -> None:
+    """Where a hundred cells wait for more, each would keep ten thousand."""
+    flow = Flow("f", version="1")
+    flow.read(Topic("in", raw, raw)).step("pass", int, lambda _, value, at: (1, [value])).write(Topic("out", raw, raw))
+    work = works(monkeypatch, flow)[not is_in_columns]
+    work.begin({}, [-1])
+    source, records = Source(Input("in", "id"), 0), records_of(*(b"value %d" % at for at in range(10)))
+    source.add(records, 10, Now(0, 0))
+    value = records.values[7]
+    assert work.run(0, source.next(4), 4).taken == 4
+    source.take(4)
+    assert source.next(1).values == [b"value 4"]
+    assert work.run(0, source.next(6), 6).taken == 6
+    source.take(6)
+    del records
+    assert getrefcount(value) == 2, "this name, and the call"

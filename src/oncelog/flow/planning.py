@@ -114,6 +114,8 @@ class Source:
     def take(self, records: int) -> None:
         self.at += records
         self.next_offset = self.records.offsets[self.at - 1] + 1
+        if not self.left:
+            self.records, self.at = EMPTY, 0
 
 
 def plan_of(

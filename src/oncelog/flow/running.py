@@ -209,6 +209,9 @@ class PartWork(Work):
         held = [each for route in routes if route.is_held for each in route.outputs()]
         held += [(letters.place, letters.outputs()) for letters in self._dead.values() if letters.rows]
         files = () if self._rows is None else self._take_rows(self._rows, records)
+        for route in routes:
+            route.begin()
+        self._records = EMPTY  # a hundred cells that wait for more keep none
         return Stepped(changes, outputs, taken, held, files)
 
     def _take_rows(self, rows: "Rows", records: Records) -> list[HourRows]:
