@@ -247,6 +247,11 @@ class Holding:
             }
             self.ask(FinishFiles(about, self.now.monotonic_ms + self.until_ms - self.now.wall_ms))
 
+    @property
+    def left(self) -> int:
+        """Records that are at hand, and not taken yet."""
+        return sum(source.left for source in self.sources)
+
     # --- commits
 
     def fits(

@@ -44,6 +44,7 @@ from oncelog.flow.states import State
 from oncelog.records.build import build_batch
 from oncelog.runner.cluster import Cluster, journal_batches
 from oncelog.runner.gone import Used, UsedTopics, used_by
+from oncelog.runner.portions import Portions
 from oncelog.slots import Place, Span
 from oncelog.slots.messages import Answer, LookUp, NeedMetadata, Produce
 from oncelog.slots.replay import Slot
@@ -54,13 +55,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 CLOCK: Final = SystemClock()
-MOST_RECORDS: Final = 10_000  # that a cell is given at once
 _log: Final = logging.getLogger("oncelog.flow")
 # A broker that has just started says so, too.
 PASSING: Final = UNKNOWN | {KafkaError.INVALID_MSG}
-# Others wait while a cell works, so it is given about as much as takes so long.
-LONG_TURN_S: Final = 0.2
-SHORT_TURN_S: Final = 0.1
 GOODBYE_S: Final = 3.0  # for a goodbye where a topic is gone
 
 
@@ -80,7 +77,7 @@ class Life:
         self.cell = cell
         self.is_over = False
         self.is_paused = False  # what it has in hand is committed, and no more input is taken
-        self.most_records = MOST_RECORDS
+        self._portions = Portions()
         self.began_at: list[int] = []  # where its inputs stood when it was restored
         self._cluster = cluster
         self._brokers = cluster.brokers
@@ -191,9 +188,9 @@ class Life:
             return
         self._cluster.look()
         self._tell_time()
-        began_s = monotonic_s()
+        began_s, left = monotonic_s(), self.cell.left
         actions = self.cell.actions(self._now())
-        self._measure(monotonic_s() - began_s)
+        self._portions.took(monotonic_s() - began_s, left - self.cell.left)
         for action in actions:
             if not self.is_over:
                 self._do(action)
@@ -209,12 +206,6 @@ class Life:
             if heard is not None and self._told_time[index] != heard:
                 self._told_time[index] = heard
                 self.cell.heard(index, *heard, self._now())
-
-    def _measure(self, took_s: float) -> None:
-        if took_s > LONG_TURN_S:
-            self.most_records = max(1, int(self.most_records * SHORT_TURN_S / took_s))
-        elif took_s > SHORT_TURN_S / 2 and self.most_records < MOST_RECORDS:
-            self.most_records = min(MOST_RECORDS, self.most_records * 2)
 
     def _set_timer(self) -> None:
         if self._timer is not None:
@@ -420,7 +411,7 @@ class Life:
         if reading is None or from_offset != self._given[index]:
             reading = self._begin_input(index, from_offset)
             self._see(index, reading)
-        piece = reading.take(self.most_records)
+        piece = reading.take(self._portions.records)
         if self.is_over or self._topics.look(self._brokers.metadata):
             return
         if piece is not None:

@@ -1,0 +1,20 @@
+"""How many records a cell is given at once. Others wait while it works, so it is about as many as take a short turn."""
+
+from typing import Final
+
+MOST_RECORDS: Final = 10_000
+LONG_TURN_S: Final = 0.2
+SHORT_TURN_S: Final = 0.1
+
+
+class Portions:
+    def __init__(self) -> None:
+        self.records = MOST_RECORDS
+
+    def took(self, seconds: float, worked: int) -> None:
+        """A turn, and so many records were worked on. One may have taken long because the process stood still, so what
+        is small grows again as long as its turns are short."""
+        if worked and seconds > LONG_TURN_S:
+            self.records = max(1, int(worked * SHORT_TURN_S / seconds))
+        elif worked * 2 >= self.records and seconds < SHORT_TURN_S:
+            self.records = min(MOST_RECORDS, self.records * 2)
