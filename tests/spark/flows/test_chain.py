@@ -79,6 +79,38 @@ async def test_a_task_that_hangs_is_cancelled_when_its_successor_is_over(
     assert not engine.spare.locked()
 
 
+async def test_a_share_waits_for_the_spare_slot_while_another_one_has_it(context: Context) -> None:
+    engine = Chained(Billing("b", "nowhere:1").flow(), context, left_s=driving.EARLY_S / 2)
+    await engine.spare.acquire()
+    chain = asyncio.ensure_future(engine.chain(0, engine.shares[0]))
+    await engine.begun.acquire()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert list(context.works) == ["job 0"]
+    engine.spare.release()
+    await engine.begun.acquire()
+    assert not context.works["job 0"].done()
+    context.works["job 0"].set_result(OVER)
+    context.works["job 1"].set_result(DONE)
+    await chain
+    assert not engine.spare.locked()
+
+
+async def test_a_share_whose_task_ends_meanwhile_leaves_the_spare_slot_to_others(context: Context) -> None:
+    engine = Chained(Billing("b", "nowhere:1").flow(), context, left_s=driving.EARLY_S / 2)
+    await engine.spare.acquire()
+    chain = asyncio.ensure_future(engine.chain(0, engine.shares[0]))
+    await engine.begun.acquire()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    context.works["job 0"].set_result(DONE)
+    await chain
+    assert engine.spare.locked()
+    engine.spare.release()
+    await asyncio.sleep(0)
+    assert not engine.spare.locked()
+
+
 async def test_a_task_whose_successor_fails_early_keeps_its_time(context: Context) -> None:
     engine, chain = await chained(context, left_s=driving.EARLY_S / 2)
     context.works["job 1"].set_result(Outcome(False, failure="a task failed: no memory"))

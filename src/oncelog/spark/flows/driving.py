@@ -162,11 +162,19 @@ class SparkEngine(WatchingEngine):
         return self._is_stopping or outcome.is_complete or not any(cells.values())
 
     async def _following(self, job: Job, number: int, cells: Cells) -> Job | None:
-        """The next tenant, where this one is about to leave and a slot is spare."""
+        """The next tenant, where this one is about to leave. Where another share has the spare slot, it begins as soon
+        as that has no need of it any more, if this one is still there then."""
         await asyncio.wait({job.work}, timeout=max(0.0, job.left_s - EARLY_S))
-        if job.work.done() or self._is_stopping or self.spare.locked():
+        spare: asyncio.Future[Any] = asyncio.ensure_future(self.spare.acquire())
+        ends: set[asyncio.Future[Any]] = {job.work, spare}
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            has_spare = not spare.cancel()
+        if job.work.done() or self._is_stopping or not has_spare:
+            if has_spare:
+                self.spare.release()
             return None
-        await self.spare.acquire()
         return self.begin_job(number, cells, self._tenure_s + EARLY_S, yields_until_s=job.tenant.until_s + PATIENCE_S)
 
     async def _outlive(self, job: Job, following: Job) -> None:
