@@ -296,7 +296,8 @@ def test_a_join_is_tried_with_the_rows_that_stand_in_its_commits(seed: int | Non
         )
     )
     assert not any(each.outputs_differ or each.states_differ for each in same)
-    assert sum(each.same for each in same) > 0 and (most != MOST or any(each.outputs_differ for each in other))
+    # With few records nothing may be written between two commits.
+    assert most != MOST or (sum(each.same for each in same) > 0 and any(each.outputs_differ for each in other))
 
 
 def filing(function: Callable[[Order], Order]) -> Flow:
