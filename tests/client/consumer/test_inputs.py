@@ -14,6 +14,7 @@ from oncelog.client.consumer.inputs import Input, UntilLoaded
 from oncelog.client.fetching.events import Chunk
 from oncelog.client.in_background import InBackground
 from oncelog.records.build import build_batch
+from oncelog.records.column_types import BytesColumn
 
 
 class Fetched:
@@ -109,10 +110,10 @@ def test_who_asks_for_columns_gets_the_same_records(monkeypatch: pytest.MonkeyPa
     many = range(FEW_RECORDS + 1)
     lists = input_of(Fetched(), chunk_of(*many)).take(len(many))
     monkeypatch.setattr(inputs, "DECODING_LOOPS", SimpleNamespace(found="there"))
-    monkeypatch.setattr(inputs, "cells_of", None)  # nothing is cut into cells
     reading = input_of(Fetched(), chunk_of(*many), as_columns=True)
     pieces = [piece for piece in (reading.take(200), reading.take(200)) if piece is not None]
     assert lists is not None and [len(piece.keys) for piece in pieces] == [200, len(many) - 200]
+    assert all(isinstance(cells, BytesColumn) for piece in pieces for cells in (piece.keys, piece.values))
     joined = [[cell for piece in pieces for cell in column(piece)] for column in COLUMNS]
     assert joined == [list(column(lists)) for column in COLUMNS]
     assert pieces[-1].next_offset == lists.next_offset
