@@ -246,6 +246,8 @@ class Cluster:
             self.seen["commits"] += 1
             done = self.order[: sum(each.next_offset for each in entry.inputs)]
             ranges = entry.plan.ranges if entry.plan else []
+            if any(each.first < min(entry.inputs[each.input].next_offset, each.end) for each in ranges):
+                raise Breach(f"commit {entry.number} plans what is taken: {entry}")
             planned = [record for each in ranges for record in self.taken(each.input, each.first, each.end)]
             self.order = done + planned
 

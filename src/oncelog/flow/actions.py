@@ -16,6 +16,7 @@ from oncelog.flow.formats import (
     OutputPosition,
     Plan,
     PlannedRows,
+    Range,
     TakeOver,
     decoded,
     encoded,
@@ -377,10 +378,16 @@ def _planned(number: int, input: int, records: Records) -> PlannedRows:
 def next_plan(cell: Holding) -> Plan | None:
     """What is left of the one before comes first."""
     if cell.plan_left:
-        return Plan(list(cell.plan_left), [], cell.now.wall_ms)
+        return Plan([_rest(cell, each) for each in cell.plan_left], [], cell.now.wall_ms)
     if not cell.stage.has_plan or cell.wants_to_leave:
         return None
     return cell.plan()
+
+
+def _rest(cell: Holding, due: Range) -> Range:
+    """Who leaves may have taken the first of its records."""
+    first = min(max(due.first, cell.sources[due.input].position), due.end)
+    return Range(due.input, first, due.end, due.mark_ms)
 
 
 def _output_position(cell: Holding, output: OutputPlace) -> OutputPosition:
