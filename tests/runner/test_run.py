@@ -127,6 +127,8 @@ def test_outputs_and_dead_letters_may_be_added_to_a_flow(billing: Billing) -> No
 
 def test_one_with_other_code_says_what_it_waits_for(billing: Billing, caplog: pytest.LogCaptureFixture) -> None:
     old = billing.flow().start(billing.properties)
+    billing.send(range(20))
+    billing.wait_for(20)  # else the later one has all cells at once
     with ThreadPoolExecutor(1) as pool:
         new = pool.submit(billing.flow(version="2").start, billing.properties)
         told = until(lambda: [each for each in caplog.messages if "another version of the code" in each], "a word")
