@@ -120,8 +120,9 @@ class FaultProxy:
         self._soon(self.plan.count, counter, by)
 
     def inject(self, fault: Fault) -> None:
-        """Hit the next frame that fits, or the next connection, whatever the schedule says."""
-        self._soon(self.plan.inject, fault)
+        """Hit the next frame that fits, or the next connection, whatever the schedule says: one that is sent after this
+        returns, also on a connection that begins just now."""
+        self._now(self._inject(fault))
 
     def cut_all(self) -> int:
         """End every connection now; how many there were."""
@@ -138,6 +139,9 @@ class FaultProxy:
     def _now(self, coroutine: Coroutine[Any, Any, T]) -> T:
         assert self._thread is not None
         return self._thread.run(coroutine)
+
+    async def _inject(self, fault: Fault) -> None:
+        self.plan.inject(fault)
 
     async def _cut_all(self) -> int:
         links = list(self._links)
