@@ -5,7 +5,9 @@ import random
 import struct
 import subprocess
 import sys
+import tracemalloc
 import zlib
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -243,6 +245,22 @@ def test_a_bomb_is_refused_before_it_is_unfolded(tmp_path: Path) -> None:
     order = [sys.executable, "-c", code, str(tmp_path)]
     done = subprocess.run(order, capture_output=True, text=True, timeout=120, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("size_bytes", [16 << 20, 17 << 20])
+@pytest.mark.parametrize("codec", COMPRESSED)
+def test_what_is_unfolded_is_not_held_twice(codec: int, size_bytes: int) -> None:
+    """Whether it is all that is allowed, or too much; a buffer that turned out too small makes a quarter more."""
+    allowed_bytes = 16 << 20
+    data = bytes(compress(codec, bytes(size_bytes)))
+    tracemalloc.start()
+    try:
+        with pytest.raises(TooLarge) if size_bytes > allowed_bytes else nullcontext():
+            decompress(codec, data, allowed_bytes)
+        peak_bytes = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes < 1.5 * allowed_bytes
 
 
 def test_a_bomb_really_is_one() -> None:

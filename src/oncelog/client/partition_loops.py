@@ -6,10 +6,10 @@ The loop knows the same three hashes as partitioners.py; a test holds them equal
 from typing import Any, Final
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from oncelog.client.partitioners import Hash, Partitioner, crc32, fnv1a
+from oncelog.records.block_loops import compiled
 from oncelog.records.key_loops import murmur2 as murmur2_loop
 from oncelog.records.murmur2 import murmur2
 
@@ -96,7 +96,6 @@ def _fnv1a_row(data, start, end):  # type: ignore[no-untyped-def]
     return found
 
 
-_compiled: Final = njit(cache=True, nogil=True)
-_crc32: Final = _compiled(_crc32_row)
-_fnv1a: Final = _compiled(_fnv1a_row)
-_place: Final = _compiled(_place_rows)
+_crc32: Final = compiled(_crc32_row)
+_fnv1a: Final = compiled(_fnv1a_row)
+_place: Final = compiled(_place_rows)

@@ -1,10 +1,22 @@
-"""What compiled loops do with memory as a whole, which numba has no words for: a block copied, a line fetched early."""
+"""How loops are compiled; and what they do with memory as a whole, which numba has no words for: a block copied, a line
+fetched early.
+
+No loop makes an array or returns one, so none counts who holds its arrays (`_nrt`). numba would in each that is handed
+tuples of arrays, by atomic additions around every call inside, and these take longer than what is called: they were two
+thirds of the time that decoding took.
+"""
+
+from typing import Any, Final
 
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
+
+_OPTIONS: Final[dict[str, Any]] = {"cache": True, "nogil": True, "_nrt": False}
+compiled: Any = njit(**_OPTIONS)
+inlined: Any = njit(forceinline=True, **_OPTIONS)
 
 _TO_WRITE, _KEPT_CLOSE, _DATA = 1, 3, 1  # what LLVM's prefetch takes
 
@@ -25,7 +37,7 @@ def _copy_block(typing, source, at, size, target, target_at):  # type: ignore[no
     return signature, generate
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined
 def copy(source, at, size, target, target_at):  # type: ignore[no-untyped-def]
     """At least one byte. The last one goes by its index, which numba can be told to check; of a block it knows nothing.
     Unsigned places, since none counts from the end."""

@@ -40,6 +40,7 @@ _BYTES_PER_SNAPPY_PIECE = 256
 
 _MOST_GZIP_MEMBERS = 1_024
 _GZIP_PIECE_BYTES = 64 << 10  # what follows a member is copied, so it is given piece by piece
+_GUNZIPPED_PIECE_BYTES = 256 << 10  # zlib holds what it makes in one go twice
 
 
 def compress(codec: int, data: Buffer, level: int = DEFAULT_LEVEL) -> Buffer:
@@ -74,8 +75,7 @@ def decompress(codec: int, data: Buffer, limit_bytes: int = DEFAULT_LIMIT_BYTES)
 def _gunzip(data: Buffer, limit_bytes: int) -> Buffer:
     """All members, one after the other, as concatenated gzip files are read."""
     view = memoryview(data)
-    parts: list[bytes] = []
-    left_bytes = limit_bytes
+    out = bytearray()
     at = members = 0
     try:
         while at < len(view):
@@ -85,17 +85,16 @@ def _gunzip(data: Buffer, limit_bytes: int) -> Buffer:
             member = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
             while not member.eof:
                 piece = view[at : at + _GZIP_PIECE_BYTES]
-                part = member.decompress(piece, left_bytes + 1)
-                if len(part) > left_bytes:
+                part = member.decompress(piece, _GUNZIPPED_PIECE_BYTES)
+                if len(out) + len(part) > limit_bytes:
                     raise TooLarge(f"gzip data of more than {limit_bytes} bytes")
-                if not piece:
+                if not piece and not part:
                     raise BadCompression("gzip data stops before its end")
-                parts.append(part)
-                left_bytes -= len(part)
-                at += len(piece) - len(member.unused_data)
+                out += part
+                at += len(piece) - len(member.unused_data) - len(member.unconsumed_tail)
     except zlib.error as error:
         raise BadCompression(f"gzip: {error}") from None
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+    return out
 
 
 def _compress_xerial(data: Buffer) -> bytearray:

@@ -6,9 +6,8 @@ Inputs are always read-only arrays and numbers are always int64, so each loop is
 """
 
 import numpy as np
-from numba import njit
 
-from oncelog.records.block_loops import copy
+from oncelog.records.block_loops import compiled, copy, inlined
 
 # One row of the table of batches for each batch, in these columns.
 AT, SIZE, BASE_OFFSET, LEADER_EPOCH, CRC, ATTRIBUTES, LAST_DELTA, BASE_TIMESTAMP, MAX_TIMESTAMP = range(9)
@@ -45,7 +44,7 @@ _LEGAL_SIZE = 61
 _INT64_MAX = (1 << 63) - 1
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined
 def _big_endian(buffer, at, width):  # type: ignore[no-untyped-def]
     """A signed big-endian number; the caller has checked that it is there."""
     value = np.int64(np.int8(buffer[at]))
@@ -54,7 +53,7 @@ def _big_endian(buffer, at, width):  # type: ignore[no-untyped-def]
     return value
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def count_batches(buffer):  # type: ignore[no-untyped-def]
     """How many whole batches the buffer holds. One with a size that cannot be is counted too, to be refused."""
     end = len(buffer)
@@ -71,7 +70,7 @@ def count_batches(buffer):  # type: ignore[no-untyped-def]
     return count
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def read_table(buffer, table):  # type: ignore[no-untyped-def]
     """Fill the table of batches. Returns why it stopped and in which batch."""
     at = np.int64(0)
@@ -107,7 +106,7 @@ def read_table(buffer, table):  # type: ignore[no-untyped-def]
 # So a record is taken apart without a check after each number, and never read from after the first error.
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined
 def varint(body, at, end):  # type: ignore[no-untyped-def]
     """A zigzag number and the place behind it."""
     if at < 0:
@@ -130,7 +129,7 @@ def varint(body, at, end):  # type: ignore[no-untyped-def]
     return np.int64(raw >> np.uint64(1)) ^ -np.int64(raw & np.uint64(1)), at
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined
 def _field(body, at, end, least_size):  # type: ignore[no-untyped-def]
     """Where a field with its length in front begins, its size (-1 for null), and the place behind it."""
     size, start = varint(body, at, end)
@@ -141,7 +140,7 @@ def _field(body, at, end, least_size):  # type: ignore[no-untyped-def]
     return start, size, start + max(size, np.int64(0))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _walk_headers(body, at, end, count):  # type: ignore[no-untyped-def]
     """The place behind `count` headers, the bytes of their names and of their values."""
     name_bytes = np.int64(0)
@@ -158,7 +157,7 @@ def _walk_headers(body, at, end, count):  # type: ignore[no-untyped-def]
     return at, name_bytes, value_bytes
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined
 def _record(body, at, body_end, least_delta, last_delta, base_timestamp):  # type: ignore[no-untyped-def]
     """One record: the place behind it, then all that stands in it."""
     at, _, end = _field(body, at, body_end, np.int64(1))
@@ -184,7 +183,7 @@ def _record(body, at, body_end, least_delta, last_delta, base_timestamp):  # typ
     return at, timestamp, delta, key_at, key_size, value_at, value_size, headers_at, headers, names, contents
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined
 def _put(body, at, size, row, ends, valid, data, used):  # type: ignore[no-untyped-def]
     """One field into its column. Returns how many bytes the column has now."""
     valid[row] = size >= 0
@@ -195,7 +194,7 @@ def _put(body, at, size, row, ends, valid, data, used):  # type: ignore[no-untyp
     return used
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def decode_records(  # type: ignore[no-untyped-def]
     body, table, bounds, offsets, timestamps, header_places, keys, values, totals
 ):
@@ -251,7 +250,7 @@ def decode_records(  # type: ignore[no-untyped-def]
     return OK, np.int64(0)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def decode_headers(  # type: ignore[no-untyped-def]
     body, header_places, list_ends, names, values
 ):

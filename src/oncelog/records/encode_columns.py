@@ -75,7 +75,7 @@ def encode(
         read_only(chosen), row_count, read_only(np.ascontiguousarray(times)), _cells(key), _cells(value),
         read_only(np.empty(0, np.int32) if headers is None else np.ascontiguousarray(headers.ends)),
         _cells(headers.names if headers is not None else None), _cells(headers.values if headers is not None else None),
-        min(target_bytes, MOST_BYTES), out, read_only(starts), table,
+        min(target_bytes, MOST_BYTES), out, read_only(starts), table, np.full(part_count, -1, np.int64),
     )  # fmt: skip
     if why != loops.OK:
         raise ValueError(f"{loops.REASONS[why]} (row {row})")

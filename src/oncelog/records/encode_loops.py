@@ -6,9 +6,8 @@ stand for a column of nulls, no validity for one without nulls.
 """
 
 import numpy as np
-from numba import njit
 
-from oncelog.records.block_loops import copy
+from oncelog.records.block_loops import compiled, copy, inlined
 from oncelog.records.block_loops import prefetch as _prefetch
 
 # The most that a record takes beside its bytes: its length, attributes, two deltas, two sizes, a count of headers.
@@ -37,7 +36,7 @@ _BATCH_HEADER_BYTES = 61
 _NOWHERE = (np.int64(0), np.int64(-1))  # where a null begins, and its size
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined
 def _varint_size(value):  # type: ignore[no-untyped-def]
     folded = np.uint64((value << 1) ^ (value >> 63))
     if folded < np.uint64(1 << 7):
@@ -52,7 +51,7 @@ def _varint_size(value):  # type: ignore[no-untyped-def]
     return size
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined
 def _put_varint(out, at, value):  # type: ignore[no-untyped-def]
     """At an unsigned place, since none counts from the end; what takes one byte or two, without a loop."""
     rest = np.uint64((value << 1) ^ (value >> 63))
@@ -71,7 +70,7 @@ def _put_varint(out, at, value):  # type: ignore[no-untyped-def]
     return at + 1
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined
 def _span(ends, data_bytes, row):  # type: ignore[no-untyped-def]
     """Where a row's bytes begin and how many they are: -2 for ends that cannot be."""
     start = np.int64(ends[np.uint64(row)])
@@ -81,12 +80,12 @@ def _span(ends, data_bytes, row):  # type: ignore[no-untyped-def]
     return start, end - start
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined
 def _or_null(size, valid, row):  # type: ignore[no-untyped-def]
     return np.int64(-1) if size >= 0 and len(valid) > 0 and not valid[np.uint64(row)] else size
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined
 def _put_cell(out, at, data, start, size):  # type: ignore[no-untyped-def]
     at = _put_varint(out, at, size)
     if size > 0:
@@ -95,11 +94,7 @@ def _put_cell(out, at, data, start, size):  # type: ignore[no-untyped-def]
     return at
 
 
-# The two below get each array by itself: a tuple of arrays handed to a function that is not inlined costs more than
-# the function's work.
-
-
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined
 def _headers_size(row, list_ends, name_ends, name_data, value_ends, value_valid, value_data):  # type: ignore[no-untyped-def]
     """How many bytes the headers of a row take, their count included, or -1 for ends that cannot be."""
     first = np.int64(list_ends[row])
@@ -117,7 +112,7 @@ def _headers_size(row, list_ends, name_ends, name_data, value_ends, value_valid,
     return total
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined
 def _put_headers(out, at, row, list_ends, name_ends, name_data, value_ends, value_valid, value_data):  # type: ignore[no-untyped-def]
     first = np.int64(list_ends[row])
     last = np.int64(list_ends[row + 1])
@@ -130,7 +125,7 @@ def _put_headers(out, at, row, list_ends, name_ends, name_data, value_ends, valu
     return at
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def rooms_of_parts(parts, row_bytes, rooms):  # type: ignore[no-untyped-def]
     """Add to each part's room what its rows can take at most. Answers the first row whose part is not there, or -1."""
     for row in range(len(parts)):
@@ -142,26 +137,25 @@ def rooms_of_parts(parts, row_bytes, rooms):  # type: ignore[no-untyped-def]
     return np.int64(-1)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def encode_records(  # type: ignore[no-untyped-def]
-    parts, row_count, timestamps, keys, values, list_ends, header_names, header_values, target_bytes, out, starts, table
+    parts, row_count, timestamps, keys, values, list_ends, header_names, header_values,
+    target_bytes, out, starts, table, last_of_part,
 ):  # fmt: skip
     """All rows, read once and in their order, as batches of at most `target_bytes`; a longer record is one by itself.
 
     `parts` says to which part each row goes, whose batches stand one behind the other from `starts[part]` on; no parts
     stand for a single one. Before each batch the room of its header is left free. The table has a row for each batch,
-    in the order in which they were begun.
+    in the order in which they were begun; `last_of_part` gets each part's newest, and is -1 where it has none yet.
     Returns why it stopped, at which row, and how many batches there are.
     """
     key_ends, key_valid, key_data = keys
     value_ends, value_valid, value_data = values
     name_ends, _, name_data = header_names
     header_ends, header_valid, header_data = header_values
-    # What is the same for all records is asked once, and cells are written here rather than by a function that gets
-    # the arrays: asked and handed over for each record, it takes twice as long.
+    # What is the same for all records is asked once.
     has_parts, has_times = len(parts) > 0, len(timestamps) > 1
     has_keys, has_values, has_headers = len(key_ends) > 0, len(value_ends) > 0, len(list_ends) > 0
-    last_of_part = np.full(len(starts), -1, np.int64)
     batch_count = np.int64(0)
     for row in range(row_count):
         part = np.int64(parts[np.uint64(row)]) if has_parts else np.int64(0)
@@ -205,14 +199,8 @@ def encode_records(  # type: ignore[no-untyped-def]
         out[np.uint64(at)] = 0
         at = _put_varint(out, at + 1, time_delta)
         at = _put_varint(out, at, number)
-        at = _put_varint(out, at, key_size)
-        if key_size > 0:
-            copy(key_data, key_at, key_size, out, at)
-            at += key_size
-        at = _put_varint(out, at, value_size)
-        if value_size > 0:
-            copy(value_data, value_at, value_size, out, at)
-            at += value_size
+        at = _put_cell(out, at, key_data, key_at, key_size)
+        at = _put_cell(out, at, value_data, value_at, value_size)
         if has_headers:
             at = _put_headers(out, at, row, list_ends, name_ends, name_data, header_ends, header_valid, header_data)
         else:
@@ -227,7 +215,7 @@ def encode_records(  # type: ignore[no-untyped-def]
     return OK, np.int64(row_count), batch_count
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined
 def _begin(table, batch, last_batch, start, part, timestamp):  # type: ignore[no-untyped-def]
     """Behind the part's last batch, if it has one."""
     at, first = start, np.int64(0)

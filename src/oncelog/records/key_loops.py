@@ -5,9 +5,8 @@ of arrays: ends of 32 bits, and what is only read is read-only.
 """
 
 import numpy as np
-from numba import njit
 
-from oncelog.records.block_loops import copy
+from oncelog.records.block_loops import compiled, copy, inlined
 
 MOST_PROBES = 1_000  # for one key: somebody who chooses keys that meet in one place gets no more of the processor
 MOST_DIGITS = 20  # of a number of 64 bits, its sign included
@@ -17,7 +16,7 @@ _MIX_AGAIN = np.uint64(0xC2B2AE3D27D4EB4F)
 _NONE = np.uint64(0)
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined
 def _word(data, at, size):  # type: ignore[no-untyped-def]
     """Up to eight bytes as a number."""
     found = np.uint64(0)
@@ -26,7 +25,7 @@ def _word(data, at, size):  # type: ignore[no-untyped-def]
     return found
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined
 def _hash(data, start, size, seed):  # type: ignore[no-untyped-def]
     found = seed ^ (np.uint64(size) * _MIX)
     at = start
@@ -40,7 +39,7 @@ def _hash(data, start, size, seed):  # type: ignore[no-untyped-def]
     return found ^ (found >> np.uint64(32))
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined
 def _is_same(data, at, other, other_at, size):  # type: ignore[no-untyped-def]
     index = np.int64(0)
     while index < size and data[np.uint64(at + index)] == other[np.uint64(other_at + index)]:
@@ -48,7 +47,7 @@ def _is_same(data, at, other, other_at, size):  # type: ignore[no-untyped-def]
     return index == size
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def number_keys(ends, data, seed, slots, key_ends, key_data, count, seen, turn, numbers, distinct, hits):  # type: ignore[no-untyped-def]
     """The number of each key: the one that it has, or the next.
 
@@ -98,7 +97,7 @@ def number_keys(ends, data, seed, slots, key_ends, key_data, count, seen, turn, 
     return count, found, np.int64(len(numbers))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def place_again(slots, key_ends, key_data, count, seed):  # type: ignore[no-untyped-def]
     """All keys, into empty slots."""
     mask = np.uint64(len(slots) - 1)
@@ -112,7 +111,7 @@ def place_again(slots, key_ends, key_data, count, seed):  # type: ignore[no-unty
         slots[at] = (hashed & ~low) | np.uint64(number + 1)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def gather(ends, data, rows, to_ends, to_data):  # type: ignore[no-untyped-def]
     """These rows, one behind the other; `to_ends` is known."""
     for index in range(len(rows)):
@@ -122,7 +121,7 @@ def gather(ends, data, rows, to_ends, to_data):  # type: ignore[no-untyped-def]
             copy(data, start, size, to_data, np.int64(to_ends[index]))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def write_numbers(numbers, to_ends, to_data):  # type: ignore[no-untyped-def]
     """In decimal. There are MOST_DIGITS bytes for each. Returns how many bytes were written."""
     at = np.int64(0)
@@ -146,7 +145,7 @@ def write_numbers(numbers, to_ends, to_data):  # type: ignore[no-untyped-def]
     return at
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def murmur2(data, start, end):  # type: ignore[no-untyped-def]
     """As `murmur2.py` has it."""
     multiplier = np.uint32(0x5BD1E995)
@@ -174,7 +173,7 @@ def murmur2(data, start, end):  # type: ignore[no-untyped-def]
     return np.uint32((found ^ (found >> np.uint32(15))) & np.uint32(0x7FFFFFFF))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def place_keys(ends, data, partitions, out):  # type: ignore[no-untyped-def]
     for row in range(len(out)):
         out[row] = murmur2(data, np.int64(ends[row]), np.int64(ends[row + 1])) % np.uint32(partitions)

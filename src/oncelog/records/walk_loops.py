@@ -8,8 +8,8 @@ is read with few comparisons; one that is unlike goes the general way, which alo
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from oncelog.records.block_loops import compiled, inlined
 from oncelog.records.decode_loops import varint
 from oncelog.records.header import BatchHeader, Buffer
 from oncelog.records.read import INT64_MAX
@@ -23,7 +23,7 @@ _LONGER = 0x4000
 _PLAIN_HEAD_BYTES = 160  # as far as a plain record is read before it is known where it ends
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined
 def _number(body, at, end, most_bytes):  # type: ignore[no-untyped-def]
     """A zigzag number and the place behind it."""
     if at >= 0 and at + 1 < end:
@@ -40,7 +40,7 @@ def _number(body, at, end, most_bytes):  # type: ignore[no-untyped-def]
     return value, behind
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined
 def _behind_field(body, at, end, least_size):  # type: ignore[no-untyped-def]
     """The size of a field with its length in front, and the place behind it."""
     size, at = _number(body, at, end, LENGTH_BYTES)
@@ -49,7 +49,7 @@ def _behind_field(body, at, end, least_size):  # type: ignore[no-untyped-def]
     return size, at + max(size, np.int64(0))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _behind_headers(body, at, end, count):  # type: ignore[no-untyped-def]
     if count < 0 or count > (end - at) // 2:
         return np.int64(_NO_PLACE)
@@ -61,12 +61,12 @@ def _behind_headers(body, at, end, count):  # type: ignore[no-untyped-def]
     return at
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined
 def _byte(body, at):  # type: ignore[no-untyped-def]
     return np.int64(body[np.uintp(at)])  # unsigned: nobody need look whether it counts from the end
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined
 def _short(body, at):  # type: ignore[no-untyped-def]
     """A number of one or two bytes, still zigzag, and the place behind it; LONGER or more where it has more bytes."""
     first = _byte(body, at)
@@ -75,7 +75,7 @@ def _short(body, at):  # type: ignore[no-untyped-def]
     return (first & 0x7F) | (_byte(body, at + 1) << 7), at + 2
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def walk(body, at, end, count, base_ms):  # type: ignore[no-untyped-def]
     """Whether the bytes from `at` to `end` are so many records; how many have no key; their least and greatest time."""
     keyless = np.int64(0)
