@@ -1,0 +1,87 @@
+"""A follower's fetch: what is asked, what its leader answers, and what the follower does with that.
+
+A fetch says in which epoch the follower's last record was appended. Where the leader's log says otherwise of that
+offset, the follower has records that another leader took in and nobody may count on; the answer is where the epoch that
+both know ended in the leader's log, and the fetch acknowledges nothing (KIP-101, 279, 320, 595).
+"""
+
+from typing import NamedTuple
+
+from oncelog.clock import Now
+from oncelog.replication.ports import Log
+
+MAX_BYTES = 1 << 20
+
+
+class Ask(NamedTuple):
+    leader_epoch: int
+    offset: int  # the end of the follower's log
+    last_epoch: int  # of what ends there; -1 where nothing does
+
+
+class Diverging(NamedTuple):
+    """From here on the follower's records are others than the leader's."""
+
+    epoch: int
+    end: int
+
+
+class TooEarly(NamedTuple):
+    """The leader's log begins behind the follower's end. Nobody acts on it yet: the follower would have to begin anew
+    there, with the producers as they were."""
+
+    log_start_offset: int
+
+
+class Records(NamedTuple):
+    batches: bytes
+    high_watermark: int
+    log_start_offset: int
+
+
+class OtherEpoch(NamedTuple):
+    """One of the two does not know yet who leads."""
+
+    epoch: int
+
+
+Answer = Diverging | TooEarly | Records | OtherEpoch
+
+
+def ask(log: Log) -> Ask:
+    offset = log.next_offset
+    return Ask(log.leader_epoch, offset, log.epochs.last_before(offset))
+
+
+def answer(log: Log, asked: Ask) -> Answer:
+    """By the leader."""
+    if asked.leader_epoch != log.leader_epoch:
+        return OtherEpoch(log.leader_epoch)
+    if asked.offset < log.log_start_offset:
+        return TooEarly(log.log_start_offset)
+    if asked.last_epoch >= 0:
+        epoch, end = log.end_of_epoch(asked.last_epoch)
+        if epoch < asked.last_epoch or end < asked.offset:
+            return Diverging(epoch, end)
+    if asked.offset > log.next_offset:
+        return Diverging(-1, log.log_start_offset)
+    batches = log.read(asked.offset, MAX_BYTES, limit_offset=log.next_offset)
+    return Records(batches, log.high_watermark, log.log_start_offset)
+
+
+def take(log: Log, asked: Ask, answered: Answer, now: Now) -> None:
+    """By the follower. An answer to what it would not ask any more is passed over."""
+    if asked != ask(log):
+        return
+    match answered:
+        case Diverging(epoch, end):
+            _, own_end = log.end_of_epoch(epoch)
+            log.truncate_to(min(end, own_end) if own_end >= 0 else end)
+        case Records(batches, high_watermark, log_start_offset):
+            if batches:
+                log.append_replicated(batches, now)
+            log.advance_high_watermark(high_watermark)
+            if log_start_offset > log.log_start_offset:
+                log.delete_before(min(log_start_offset, log.high_watermark), now)
+        case TooEarly() | OtherEpoch():
+            pass

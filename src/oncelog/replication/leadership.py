@@ -1,0 +1,124 @@
+"""Who leads a partition and who has all of it, and each change that may be made to that.
+
+A `Leadership` stands in the tree and is changed by compare-and-set: a change names the version it was made from, and
+counts if nobody was faster. Everything here is a function of one such state and of what a broker knows of its peers,
+which may be old: no change is unsafe because of that, at most it is in vain.
+
+    in sync      has every record below the high watermark, and is waited for
+    eligible     left the in-sync set when that was smaller than `min.insync.replicas`: the watermark has stood still
+                 since, so it has every record below it, too (KIP-966)
+    last         came back from an unclean end, and may have lost records: with nobody in sync or eligible, all of these
+                 are waited for, every live replica says how much it has, and the one that has most leads (what is
+                 missing there is lost, and that is said)
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+NOBODY = -1
+UNKNOWN = -1, -1  # the extent of a log whose broker has not said it
+
+
+class Peer(NamedTuple):
+    """A broker as the tree shows it."""
+
+    epoch: int  # greater after each start
+    is_live: bool = True
+    is_stopping: bool = False
+
+
+Peers = Mapping[int, Peer]
+Extent = tuple[int, int]  # of a log: the epoch of its last record, and where that ends
+
+
+class Leadership(NamedTuple):
+    replicas: tuple[int, ...]  # the preferred leader first
+    leader: int = NOBODY
+    epoch: int = -1  # of the leader; greater with each election
+    in_sync: tuple[int, ...] = ()
+    eligible: tuple[int, ...] = ()
+    last: tuple[tuple[int, Extent], ...] = ()  # each with its broker
+    version: int = 0
+
+    @property
+    def is_lost(self) -> bool:
+        """Nobody is known to have all of it."""
+        return not self.in_sync and not self.eligible
+
+
+def first(replicas: Iterable[int]) -> Leadership:
+    """Of a partition that was made just now: its replicas are in sync, as they have all of nothing."""
+    replicas = tuple(replicas)
+    return Leadership(replicas, in_sync=replicas)
+
+
+def successor(state: Leadership, peers: Peers) -> int:
+    """Who is to lead next; every broker that sees the same computes the same."""
+    for members in (state.in_sync, state.eligible):
+        live = [broker for broker in members if _is_live(broker, peers)]
+        staying = [broker for broker in live if not peers[broker].is_stopping]
+        for broker in state.replicas:
+            if broker in (staying or live):
+                return broker
+    if not state.is_lost or not state.last:
+        return NOBODY
+    extents = {broker: UNKNOWN for broker in state.replicas if _is_live(broker, peers)} | dict(state.last)
+    if UNKNOWN in extents.values():
+        return NOBODY
+    most = max(extents.values())
+    candidates = [broker for broker in state.replicas if extents.get(broker) == most and _is_live(broker, peers)]
+    return candidates[0] if candidates else NOBODY
+
+
+def needs_leader(state: Leadership, peers: Peers) -> bool:
+    leader = peers.get(state.leader)
+    return leader is None or not leader.is_live or (leader.is_stopping and successor(state, peers) != state.leader)
+
+
+def elected(state: Leadership, me: int, peers: Peers, min_in_sync: int) -> Leadership:
+    """This broker as the leader. In the same change brokers that are not live leave the in-sync set: acknowledgements
+    would wait for them."""
+    in_sync = [broker for broker in state.in_sync if broker == me or _is_live(broker, peers)]
+    changed = _with_in_sync(state, in_sync if me in in_sync else [me], min_in_sync)
+    return changed._replace(leader=me, epoch=state.epoch + 1, last=())
+
+
+def shrunk(state: Leadership, leaving: Iterable[int], min_in_sync: int) -> Leadership:
+    gone = set(leaving)
+    return _with_in_sync(state, [broker for broker in state.in_sync if broker not in gone], min_in_sync)
+
+
+def grown(state: Leadership, joining: int, min_in_sync: int) -> Leadership:
+    """By the leader, once that broker has all of it; the tree must check besides that it has not started again."""
+    return _with_in_sync(state, [*state.in_sync, joining], min_in_sync)._replace(last=())
+
+
+def withdrawn(state: Leadership, me: int, extent: Extent) -> Leadership:
+    """By a broker that came back from an unclean end: it may lack what it had acknowledged."""
+    rest = state._replace(
+        in_sync=tuple(broker for broker in state.in_sync if broker != me),
+        eligible=tuple(broker for broker in state.eligible if broker != me),
+    )
+    if rest.is_lost:  # the others may have followed a leader since they said how far they were
+        rest = rest._replace(last=tuple((broker, UNKNOWN) for broker, _ in state.last))
+    leader = NOBODY if state.leader == me else state.leader  # who leads is in sync, so there is none where all is lost
+    return told(rest, me, extent)._replace(leader=leader)
+
+
+def told(state: Leadership, me: int, extent: Extent) -> Leadership:
+    """How much of it this broker has."""
+    last = dict(state.last) | {me: extent}
+    return state._replace(last=tuple(sorted(last.items())), version=state.version + 1)
+
+
+def _with_in_sync(state: Leadership, in_sync: Iterable[int], min_in_sync: int) -> Leadership:
+    members = set(in_sync)
+    eligible: set[int] = set()
+    if len(members) < min_in_sync:
+        eligible = {*state.in_sync, *state.eligible} - members
+    ordered = [tuple(broker for broker in state.replicas if broker in some) for some in (members, eligible)]
+    return state._replace(in_sync=ordered[0], eligible=ordered[1], version=state.version + 1)
+
+
+def _is_live(broker: int, peers: Peers) -> bool:
+    return broker in peers and peers[broker].is_live

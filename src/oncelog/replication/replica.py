@@ -1,0 +1,154 @@
+"""One broker's part in the replication of its partitions: events in, what to do out.
+
+What it is told: what the tree says of a partition and of the other brokers (late, and maybe an older version than was
+seen before), what became of its own changes where that is sure, followers' fetches, its leaders' answers, and the time.
+What it says: which changes the tree should make, and whom to ask for records.
+"""
+
+from typing import NamedTuple
+
+from oncelog.clock import Now
+from oncelog.replication import following
+from oncelog.replication.following import Answer, Ask
+from oncelog.replication.leader import Leader, Proposal, Rules
+from oncelog.replication.leadership import (
+    NOBODY,
+    Leadership,
+    Peers,
+    elected,
+    needs_leader,
+    successor,
+    told,
+    withdrawn,
+)
+from oncelog.replication.ports import Log
+
+
+class Fetching(NamedTuple):
+    """A follower's fetch, with who it is."""
+
+    broker: int
+    broker_epoch: int
+    asked: Ask
+
+
+class Replica:
+    """One partition at one broker."""
+
+    def __init__(self, me: int, log: Log, rules: Rules, *, is_clean: bool) -> None:
+        """`is_clean`: everything that this broker acknowledged is in its log. Otherwise it withdraws first; the caller
+        keeps a note of that on the disk until `is_clean` is true, since it may be killed before."""
+        self._me = me
+        self.log = log
+        self._rules = rules
+        self.state: Leadership | None = None
+        self.leader: Leader | None = None
+        self.is_clean = is_clean
+        self._change: Proposal | None = None  # of mine, but as a leader; until it is known what became of it
+
+    # Who leads
+
+    def see(self, state: Leadership, now_ms: int) -> None:
+        """What the tree says; an older version than was seen before says nothing."""
+        if self.state is not None and state.version <= self.state.version:
+            return
+        self.state = state
+        is_mine = self._is_mine(state)
+        if self._change is not None and self._change.state.version <= state.version:
+            self._change = None
+        if is_mine:
+            self._lead(state, now_ms)
+        elif self.leader is not None and state.leader == self._me and state.epoch == self.leader.state.epoch:
+            self.leader.seen(state)
+            self.move_high_watermark()
+        else:
+            self.leader = None
+            self.log.follow_epoch(state.epoch)
+
+    def _is_mine(self, state: Leadership) -> bool:
+        """Whether I was elected, in this life: a tree takes no election from an earlier one."""
+        mine = None if self._change is None else self._change.state
+        return mine is not None and mine.leader == state.leader == self._me and mine.epoch == state.epoch
+
+    def _lead(self, state: Leadership, now_ms: int) -> None:
+        self.log.begin_epoch(state.epoch)
+        self.leader = Leader(self._me, state, self.log.next_offset, self._rules, now_ms)
+        self.move_high_watermark()
+
+    def change(self, peers: Peers, now_ms: int) -> Proposal | None:
+        """What the tree should say of it instead, if it is for this broker to say."""
+        state = self.state
+        if state is None or self._me not in peers:
+            return None
+        if self._change is None:
+            self._change = self._own_change(state, peers)
+        if self._change is not None:
+            return self._change
+        if self.leader is None:
+            return None
+        return self.leader.change(peers, self.log.high_watermark, now_ms)
+
+    def _own_change(self, state: Leadership, peers: Peers) -> Proposal | None:
+        me, last = self._me, dict(state.last)
+        changed: Leadership | None = None
+        if not self.is_clean:
+            if me in state.in_sync or me in state.eligible:
+                changed = withdrawn(state, me, self._extent())
+            else:
+                self.is_clean = True  # nobody counts on it
+        elif state.is_lost and last:
+            if last.get(me) != self._extent():
+                changed = told(state, me, self._extent())
+            elif successor(state, peers) == me:
+                changed = elected(state, me, peers, self._rules.min_in_sync)
+        elif self.leader is None and self._should_lead(state, peers):
+            changed = elected(state, me, peers, self._rules.min_in_sync)
+        return None if changed is None else Proposal(changed, ((me, peers[me].epoch),))
+
+    def _should_lead(self, state: Leadership, peers: Peers) -> bool:
+        """A leader that started anew has no epoch of its own yet, so it is elected again (KAFKA-15021)."""
+        if state.leader == self._me:
+            return True
+        return needs_leader(state, peers) and successor(state, peers) == self._me
+
+    def _extent(self) -> tuple[int, int]:
+        end = self.log.next_offset
+        return self.log.epochs.last_before(end), end
+
+    def refused(self, proposal: Proposal) -> None:
+        """It does not count, and never will."""
+        if self._change == proposal:
+            self._change = None
+        if self.leader is not None and self.leader.proposed == proposal:
+            self.leader.refused()
+            self.move_high_watermark()
+
+    # Records
+
+    def move_high_watermark(self) -> None:
+        """After each append, too."""
+        if self.leader is not None:
+            self.log.advance_high_watermark(self.leader.high_watermark(self.log.next_offset))
+
+    def fetch(self) -> Ask | None:
+        """What to ask the leader for; None where nobody else leads."""
+        state = self.state
+        if state is None or state.leader in (NOBODY, self._me) or not self.is_clean:
+            return None
+        return following.ask(self.log)
+
+    def answer(self, fetching: Fetching, now_ms: int) -> Answer | None:
+        """None: this broker does not lead."""
+        if self.leader is None:
+            return None
+        answered = following.answer(self.log, fetching.asked)
+        if isinstance(answered, following.Records):
+            broker, broker_epoch, asked = fetching
+            self.leader.fetched(broker, broker_epoch, asked.offset, self.log.next_offset, now_ms)
+            self.move_high_watermark()
+            answered = answered._replace(high_watermark=self.log.high_watermark)
+        return answered
+
+    def take(self, asked: Ask, answered: Answer, now: Now) -> None:
+        if self.leader is None:
+            following.take(self.log, asked, answered, now)

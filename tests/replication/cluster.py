@@ -1,0 +1,494 @@
+"""A cluster in memory: real logs on disks of memory, the machines of `oncelog.replication`, and a tree, on one clock.
+
+Every delay, loss, cut, pause, kill and power failure is drawn from one seed. `Cluster.run` goes through a history and
+raises `Violation` at the moment when something is not as promised:
+
+- what was acknowledged, and whatever a reader could see, stands at its offset under every later leader;
+- there is one leader an epoch; each slot stands once and in order; after an answered fence no older generation follows;
+- some time after the last fault every replica is in sync and every producer has got its answers.
+"""
+
+import heapq
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+
+from oncelog.clock import Now
+from oncelog.log.config import LogConfig
+from oncelog.log.partition import End, Fate, PartitionLog
+from oncelog.producers import Decision, ProducerMap
+from oncelog.records.header import read_header
+from oncelog.replication.following import Answer
+from oncelog.replication.leader import Proposal, Rules
+from oncelog.replication.leadership import Leadership, Peer, first
+from oncelog.replication.replica import Fetching, Replica
+from tests.log.memory_disk import MemoryDisk
+from tests.log.support import START_MS, batch
+from tests.replication.chances import Chances
+from tests.replication.promises import Promises, Violation, stood_in
+from tests.replication.tree import Tree
+
+FOLDER = "data/orders-0"
+CONFIG = LogConfig(segment_bytes=2_000, index_interval_bytes=300, retention_ms=-1)
+TICK_MS = 50
+SESSION_MS = 600
+QUIET_MS = 12_000
+
+
+class Broker:
+    def __init__(self, number: int, cluster: "Cluster") -> None:
+        self.number = number
+        self.cluster = cluster
+        self.disk = MemoryDisk(cluster.chance.getrandbits(32))
+        self.is_clean = True  # when it starts
+        self.life = 0  # what is on its way to an earlier one does not arrive
+        self.replica: Replica | None = None
+        self.epoch = 0
+        self.is_paused = False
+        self.held: list[Callable[[], None]] = []  # what arrived while it was paused
+        self.peers: dict[int, Peer] = {}
+        self.peers_seen = -1
+        self.is_asking = False
+        self.answers: list[tuple[End, Callable[[bool], None]]] = []
+
+    @property
+    def is_up(self) -> bool:
+        return self.replica is not None
+
+    @property
+    def is_clean_now(self) -> bool:
+        return self.is_clean if self.replica is None else self.replica.is_clean
+
+    @property
+    def log(self) -> PartitionLog:
+        assert self.replica is not None
+        log = self.replica.log
+        assert isinstance(log, PartitionLog)
+        return log
+
+    def start(self) -> None:
+        cluster = self.cluster
+        self.life += 1
+        self.is_asking = self.is_paused = False
+        self.held, self.answers = [], []
+        log = PartitionLog.open(
+            self.disk, FOLDER, CONFIG, ProducerMap(), cluster.now, replicated=True, stayed_up=self.is_clean
+        )
+        if log.offline is not None:
+            raise Violation(f"broker {self.number} cannot open its log: {log.offline}")
+        rules = Rules(cluster.chances.min_in_sync, cluster.chances.lag_ms)
+        self.replica = cluster.kind(self.number, log, rules, is_clean=self.is_clean)
+        self.epoch = cluster.tree.register(self.number)
+        self.peers = dict(cluster.tree.peers)
+        self.see(cluster.tree.state)
+        cluster.tell_all()
+        self.later(cluster.chance.randrange(TICK_MS), self.tick)
+
+    def end(self, *, has_power: bool) -> None:
+        self.life += 1
+        # Noted on its disk, and taken back once it has taken itself out of what counts on it.
+        self.is_clean = self.is_clean_now and has_power
+        self.replica = None
+        self.disk = self.disk.crash(keep_all=has_power)
+        for _, answered in self.answers:
+            answered(False)
+        self.answers = []
+
+    def later(self, delay_ms: float, work: Callable[[], None]) -> None:
+        life = self.life
+
+        def run() -> None:
+            if self.life == life and self.is_up:
+                if self.is_paused:
+                    self.held.append(run)
+                else:
+                    work()
+
+        self.cluster.later(delay_ms, run)
+
+    def go_on(self) -> None:
+        self.is_paused = False
+        held, self.held = self.held, []
+        for work in held:
+            work()
+
+    # What it does
+
+    def see(self, state: Leadership) -> None:
+        assert self.replica is not None
+        led = self.replica.leader
+        self.replica.see(state, self.cluster.now.monotonic_ms)
+        if self.replica.leader is not None and self.replica.leader is not led:
+            self.cluster.tell(
+                f"broker {self.number} leads in epoch {self.log.leader_epoch} from {self.log.next_offset} on"
+            )
+            self.cluster.promises.leads(self.number, self.log)
+        self.settle()
+
+    def tick(self) -> None:
+        assert self.replica is not None
+        cluster = self.cluster
+        self.later(TICK_MS, self.tick)
+        proposal = self.replica.change(self.peers, cluster.now.monotonic_ms)
+        if proposal is not None:
+            self.propose(proposal)
+        self.settle()
+        self.ask()
+
+    def propose(self, proposal: Proposal) -> None:
+        cluster = self.cluster
+        if not cluster.reaches_tree(self.number):
+            return
+
+        def arrived() -> None:
+            done = cluster.tree.set(proposal)
+            if done:
+                cluster.promises.elected(cluster.tree.state.epoch)
+                cluster.tell_all()
+            if cluster.chance.random() < cluster.chances.lost_answers or not cluster.reaches_tree(self.number):
+                return
+            state = cluster.tree.state
+            if done is False:
+                self.later(cluster.delay(), lambda: self.refused(proposal))
+            else:
+                self.later(cluster.delay(), lambda: self.see(state))
+
+        # What was sent may arrive long after the sender has given up, or ended.
+        cluster.later(cluster.delay() * (40 if cluster.chance.random() < cluster.chances.slow_tree else 1), arrived)
+
+    def refused(self, proposal: Proposal) -> None:
+        assert self.replica is not None
+        self.replica.refused(proposal)
+        self.settle()
+
+    def ask(self) -> None:
+        assert self.replica is not None
+        asked = self.replica.fetch()
+        if asked is None or self.is_asking or self.replica.state is None:
+            return
+        cluster, leader = self.cluster, self.cluster.brokers[self.replica.state.leader]
+        self.is_asking = True
+        fetching = Fetching(self.number, self.epoch, asked)
+
+        def given_up() -> None:
+            self.is_asking = False
+
+        def served() -> None:
+            assert leader.replica is not None
+            answered = leader.replica.answer(fetching, cluster.now.monotonic_ms)
+            leader.settle()
+            cluster.send(leader.number, self, lambda: taken(answered))
+
+        def taken(answered: Answer | None) -> None:
+            assert self.replica is not None
+            self.is_asking = False
+            if answered is not None:
+                before = self.log.high_watermark
+                self.replica.take(asked, answered, cluster.now)
+                if self.log.next_offset < before:
+                    raise Violation(f"broker {self.number} cut off what was safe: {self.log.next_offset} < {before}")
+                if getattr(answered, "batches", b""):
+                    self.ask()
+
+        cluster.send(self.number, leader, served)
+        life_ms = 300
+        self.later(life_ms, given_up)
+
+    def settle(self) -> None:
+        """Answer what waits."""
+        if self.leads() and self.cluster.promises.shown(self.log):
+            self.cluster.tell(f"safe up to {self.log.high_watermark} at broker {self.number}")
+        if not self.answers:
+            return
+        waiting, self.answers = self.answers, []
+        for end, answered in waiting:
+            fate = self.fate(end)
+            if fate is Fate.WAITS:
+                self.answers.append((end, answered))
+            else:
+                answered(fate is Fate.SAFE)
+
+    def fate(self, end: End) -> Fate:
+        return self.log.fate(end)
+
+    def leads(self) -> bool:
+        return self.replica is not None and self.replica.leader is not None
+
+
+@dataclass
+class Producer:
+    """Sends one batch at a time, again and again until it is answered, to whoever leads as far as it knows."""
+
+    cluster: "Cluster"
+    pid: int
+    generation: int = 0
+    sequence: int = 0
+    count: int = 1
+    believes: int = 0
+    epoch: int = -1
+    is_fencing: bool = False
+    attempt: int = 0
+
+    def next(self) -> None:
+        chance = self.cluster.chance
+        self.attempt += 1
+        self.count = chance.randrange(1, 4)
+        self.is_fencing = chance.random() < self.cluster.chances.fences
+        if self.cluster.now.monotonic_ms < self.cluster.chances.duration_ms:
+            self.cluster.later(chance.randrange(1, self.cluster.chances.pace_ms), self.send)
+        else:
+            self.cluster.finished += 1
+
+    def send(self) -> None:
+        cluster = self.cluster
+        self.attempt += 1
+        attempt = self.attempt
+        cluster.later(cluster.chances.patience_ms, lambda: self.again(attempt))
+        broker = cluster.brokers[self.believes]
+        cluster.send(-1, broker, lambda: self.served(broker, attempt))
+
+    def again(self, attempt: int) -> None:
+        if attempt == self.attempt:
+            self.believes = self.cluster.chance.randrange(len(self.cluster.brokers))
+            self.send()
+
+    def served(self, broker: Broker, attempt: int) -> None:
+        """At the broker, as a server does it."""
+        replica, cluster = broker.replica, self.cluster
+        if attempt != self.attempt and cluster.chance.random() < 0.5:
+            return
+        assert replica is not None
+        if replica.leader is None or broker.log.leader_epoch < self.epoch:
+            # Clients know the epoch of a leader from its metadata, and do not go back to an earlier one.
+            cluster.later(cluster.delay(), lambda: self.again(attempt))
+            return
+        self.epoch = broker.log.leader_epoch
+        if not replica.leader.has_enough:
+            return
+        log = broker.log
+        if self.is_fencing:
+            fenced = log.fence(self.pid, self.generation + 1, cluster.now)
+            replica.move_high_watermark()
+            if fenced.decision is Decision.FENCED:
+                # An earlier attempt did it: what is told is true once that is safe.
+                end, last = log.end, fenced.last_sequence
+                self.wait(broker, end, lambda: self.fenced(attempt, fenced.generation, last))
+            elif fenced.decision is Decision.APPEND:
+                end = End(fenced.offset + 1, fenced.epoch)
+                self.wait(broker, end, lambda: self.fenced(attempt, fenced.generation, fenced.last_sequence))
+            else:
+                raise Violation(f"a fence of pid {self.pid} was answered {fenced.decision}")
+            return
+        sent = batch(
+            *(b"%d" % (self.sequence + at) for at in range(self.count)),
+            pid=self.pid,
+            generation=self.generation,
+            sequence=self.sequence,
+        )
+        staged = log.append(sent, read_header(sent), cluster.now)
+        replica.move_high_watermark()
+        if attempt != self.attempt:
+            broker.settle()
+            return
+        if staged.decision not in (Decision.APPEND, Decision.DUPLICATE):
+            raise Violation(f"sequence {self.sequence} of pid {self.pid} was answered {staged.decision}")
+        sequence, count = self.sequence, self.count
+        self.wait(broker, staged.end, lambda: self.stored(attempt, sequence, count, staged.base_offset))
+
+    def wait(self, broker: Broker, end: End, safe: Callable[[], None]) -> None:
+        cluster = self.cluster
+
+        def settled(is_safe: bool) -> None:
+            if is_safe and broker.replica is not None and broker.leads():
+                cluster.later(cluster.delay(), safe)
+
+        broker.answers.append((end, settled))
+        broker.settle()
+
+    def stored(self, attempt: int, sequence: int, count: int, offset: int) -> None:
+        if attempt == self.attempt:
+            self.cluster.promises.acknowledged(self.pid, sequence, count, offset)
+            self.sequence += count
+            self.next()
+
+    def fenced(self, attempt: int, generation: int, last_sequence: int) -> None:
+        if attempt == self.attempt:
+            if last_sequence + 1 != self.sequence and (last_sequence, self.sequence) != (-1, 0):
+                raise Violation(f"a fence of pid {self.pid} tells {last_sequence}, {self.sequence} comes next")
+            self.cluster.promises.fenced(self.pid, generation)
+            self.generation = generation
+            self.next()
+
+
+class Cluster:
+    def __init__(self, seed: int, chances: Chances | None = None, kind: type[Replica] = Replica) -> None:
+        self.seed = seed
+        self.chances = chances or Chances()
+        self.kind = kind
+        self.chance = random.Random(seed)
+        self._ms = 0.0
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._number = 0
+        self.tree = Tree(first(range(self.chances.brokers)))
+        self.cuts: set[tuple[int, int]] = set()
+        self.cut_from_tree: set[int] = set()
+        self.promises = Promises()
+        self.acks: dict[tuple[int, int], int] = {}
+        self.finished = 0
+        self.told: list[str] = []
+        self.brokers = [Broker(number, self) for number in range(self.chances.brokers)]
+        for broker in self.brokers:
+            broker.start()
+        self.producers = [Producer(self, pid) for pid in range(7, 7 + self.chances.producers)]
+        for producer in self.producers:
+            producer.next()
+        self.later(self.chance.expovariate(1 / self.chances.fault_ms), self.fault)
+
+    # Time
+
+    @property
+    def now(self) -> Now:
+        return Now(START_MS + int(self._ms), int(self._ms))
+
+    def later(self, delay_ms: float, work: Callable[[], None]) -> None:
+        self._number += 1
+        heapq.heappush(self._events, (self._ms + delay_ms, self._number, work))
+
+    def delay(self) -> float:
+        return self.chance.uniform(1, 8) * (20 if self.chance.random() < 0.01 else 1)
+
+    def tell(self, what: str) -> None:
+        self.told.append(f"{self._ms:8.0f}  {what}")
+
+    def run(self) -> None:
+        end_ms = self.chances.duration_ms + QUIET_MS + 4 * self.chances.patience_ms
+        try:
+            while self._events and self._ms < end_ms and not self._is_over():
+                self._ms, _, work = heapq.heappop(self._events)
+                work()
+            if not self._is_over():
+                state = self.tree.state
+                raise Violation(f"{self.finished} producers finished, and the leadership is {state}")
+            self.check_end()
+        except Violation as violation:
+            raise Violation(f"seed {self.seed}: {violation}\n" + "\n".join(self.told[-60:])) from violation
+
+    def _is_over(self) -> bool:
+        if self.finished < len(self.producers) or self._ms < self.chances.duration_ms:
+            return False
+        ends = {broker.log.next_offset for broker in self.brokers if broker.is_up}
+        return (
+            len(self.tree.state.in_sync) == len(self.brokers) and len(ends) == 1 and all(b.is_up for b in self.brokers)
+        )
+
+    # Messages
+
+    def send(self, sender: int, to: Broker, work: Callable[[], None]) -> None:
+        is_lost = self._ms < self.chances.duration_ms and self.chance.random() < self.chances.lost_messages
+        if (sender, to.number) in self.cuts or is_lost:
+            return
+        to.later(self.delay(), work)
+
+    def reaches_tree(self, broker: int) -> bool:
+        return broker not in self.cut_from_tree
+
+    def tell_all(self) -> None:
+        """Watches: each broker learns of it sometime, and maybe of an older state after a newer one."""
+        number, state, peers = self._number, self.tree.state, dict(self.tree.peers)
+        if not self.told or str(state) not in self.told[-1]:
+            self.tell(f"tree: {state} {peers}")
+        for broker in self.brokers:
+            if broker.is_up and self.reaches_tree(broker.number):
+                broker.later(self.delay(), partial(self._seen, broker, number, state, peers))
+
+    def _seen(self, broker: Broker, number: int, state: Leadership, peers: dict[int, Peer]) -> None:
+        if self.reaches_tree(broker.number):
+            if number > broker.peers_seen:  # one session's reads of one node come in order
+                broker.peers_seen, broker.peers = number, peers
+            broker.see(state)
+
+    # Faults
+
+    def fault(self) -> None:
+        if self._ms >= self.chances.duration_ms - 1_000:
+            return
+        self.later(self.chance.expovariate(1 / self.chances.fault_ms), self.fault)
+        broker = self.chance.choice(self.brokers)
+        kind = self.chance.choice(self.chances.faults)
+        length_ms = self.chance.choice(self.chances.lengths_ms)
+        if not broker.is_up or broker.is_paused:
+            return
+        self.tell(f"{kind} of broker {broker.number} for {length_ms} ms")
+        if kind in ("kill", "power", "stop"):
+            self._end(broker, kind, length_ms)
+        elif kind == "pause":
+            broker.is_paused = True
+            self._lose_session(broker, SESSION_MS, length_ms)
+            self.later(length_ms, lambda: self._go_on(broker, broker.life))
+        elif kind == "cut":
+            other = self.chance.choice([-1, *(each.number for each in self.brokers)])
+            links = [(broker.number, other), (other, broker.number)]
+            gone = links if self.chance.random() < 0.5 else links[:1]
+            self.cuts.update(gone)
+            self.later(length_ms, lambda: self.cuts.difference_update(gone))
+        elif kind == "cut-tree":
+            self.cut_from_tree.add(broker.number)
+            self._lose_session(broker, SESSION_MS, length_ms)
+            self.later(length_ms, lambda: self._reach_tree(broker))
+
+    def _end(self, broker: Broker, kind: str, length_ms: int) -> None:
+        if kind == "power":
+            state = self.tree.state
+            counted = [each for each in self.brokers if each.number in (*state.in_sync, *state.eligible)]
+            if not any(each.is_clean_now for each in counted if each is not broker):  # what it has would be nowhere
+                kind = "kill"
+        if kind == "stop":
+            self.tree.peers[broker.number] = self.tree.peers[broker.number]._replace(is_stopping=True)
+            self.tell_all()
+            self.later(400, lambda: self._end_now(broker, broker.life, has_power=True, length_ms=length_ms))
+        else:
+            self._end_now(broker, broker.life, has_power=kind == "kill", length_ms=length_ms)
+
+    def _end_now(self, broker: Broker, life: int, *, has_power: bool, length_ms: int) -> None:
+        if broker.life != life or not broker.is_up:
+            return
+        epoch = broker.epoch
+        broker.end(has_power=has_power)
+        self.later(SESSION_MS * self.chance.random(), lambda: self._gone(broker.number, epoch))
+        self.later(length_ms, broker.start)
+
+    def _lose_session(self, broker: Broker, after_ms: int, length_ms: int) -> None:
+        epoch = broker.epoch
+        if length_ms > after_ms:
+            self.later(after_ms, lambda: self._gone(broker.number, epoch))
+
+    def _gone(self, number: int, epoch: int) -> None:
+        if self.tree.peers[number].epoch == epoch and self.tree.peers[number].is_live:
+            self.tree.peers[number] = self.tree.peers[number]._replace(is_live=False)
+            self.tell_all()
+
+    def _go_on(self, broker: Broker, life: int) -> None:
+        if broker.life == life and broker.is_up and broker.is_paused:
+            broker.go_on()
+            self._reach_tree(broker)
+
+    def _reach_tree(self, broker: Broker) -> None:
+        """It learns a little late that its session is over, and registers anew, as the process that it is."""
+        self.cut_from_tree.discard(broker.number)
+
+        def back() -> None:
+            if not self.tree.peers[broker.number].is_live:
+                peer = self.tree.peers[broker.number]
+                self.tree.peers[broker.number] = peer._replace(is_live=True)
+            self.tell_all()
+
+        broker.later(100, back)
+
+    # The end
+
+    def check_end(self) -> None:
+        logs: Iterable[PartitionLog] = [broker.log for broker in self.brokers]
+        ends = [stood_in(log, 0, log.next_offset) for log in logs]
+        if any(end != ends[0] for end in ends):
+            raise Violation("the replicas differ")

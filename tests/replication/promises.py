@@ -1,0 +1,95 @@
+"""What must hold in every history, whatever fails: told of what brokers show and answer, it raises `Violation`."""
+
+from typing import NamedTuple
+
+from oncelog.log.partition import PartitionLog
+from oncelog.records.header import headers, read_header
+
+
+class Violation(AssertionError):
+    pass
+
+
+class Stood(NamedTuple):
+    """A batch as it stands in a log."""
+
+    offset: int
+    pid: int
+    generation: int
+    sequence: int
+    records: int
+    is_control: bool
+    epoch: int
+
+
+def stood_in(log: PartitionLog, offset: int, limit: int) -> list[Stood]:
+    found = []
+    while offset < limit:
+        data = log.read(offset, 1 << 20, limit_offset=limit)
+        if not data:
+            break
+        for at, header in headers(data):
+            header = read_header(data, at)
+            offset = header.last_offset + 1
+            found.append(
+                Stood(
+                    header.base_offset,
+                    header.producer_id,
+                    header.producer_epoch,
+                    header.base_sequence,
+                    header.last_offset_delta + 1,
+                    header.is_control,
+                    header.leader_epoch,
+                )
+            )
+    return found
+
+
+class Promises:
+    def __init__(self) -> None:
+        self.safe: list[Stood] = []  # what was below any leader's high watermark
+        self.end = 0
+        self._owed: dict[int, int] = {}  # by epoch: how much of that its leader must have
+        self._slots: dict[int, tuple[int, int]] = {}  # by pid: its generation, and the sequence that comes next
+
+    def elected(self, epoch: int) -> None:
+        self._owed.setdefault(epoch, len(self.safe))
+
+    def leads(self, broker: int, log: PartitionLog) -> None:
+        # It may learn late that it was elected, and another one may lead by then.
+        owed = self.safe[: self._owed[log.leader_epoch]]
+        found = stood_in(log, 0, log.next_offset)[: len(owed)]
+        if found != owed:
+            missing = [each for each in owed if each not in found]
+            raise Violation(f"broker {broker} leads without {missing[:3]}")
+
+    def shown(self, log: PartitionLog) -> bool:
+        """By a leader, to readers. Whether that is more than before."""
+        if log.high_watermark <= self.end:
+            return False
+        for stood in stood_in(log, self.end, log.high_watermark):
+            self._take(stood)
+        self.end = log.high_watermark
+        return True
+
+    def _take(self, stood: Stood) -> None:
+        generation, following = self._slots.get(stood.pid, (0, 0))
+        if stood.is_control:
+            is_next = stood.generation > generation
+        else:
+            is_next = (stood.generation, stood.sequence) == (generation, following)
+            following += stood.records
+        if not is_next:
+            raise Violation(f"{stood} stands where generation {generation}, sequence {following} comes next")
+        self._slots[stood.pid] = stood.generation, following
+        self.safe.append(stood)
+
+    def acknowledged(self, pid: int, sequence: int, count: int, offset: int) -> None:
+        found = [each for each in self.safe if (each.pid, each.sequence, each.is_control) == (pid, sequence, False)]
+        is_there = len(found) == 1 and found[0].records == count and (offset < 0 or found[0].offset == offset)
+        if not is_there:
+            raise Violation(f"sequence {sequence} of pid {pid} was acknowledged at {offset}, there is {found}")
+
+    def fenced(self, pid: int, generation: int) -> None:
+        if not any((each.pid, each.generation, each.is_control) == (pid, generation, True) for each in self.safe):
+            raise Violation(f"the fence {generation} of pid {pid} was answered, and is not safe")

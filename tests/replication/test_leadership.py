@@ -1,0 +1,76 @@
+"""Who is to lead, and each change: functions of one state and of what is known of the brokers."""
+
+from oncelog.replication.leadership import (
+    NOBODY,
+    UNKNOWN,
+    Leadership,
+    Peer,
+    elected,
+    first,
+    grown,
+    needs_leader,
+    shrunk,
+    successor,
+    told,
+    withdrawn,
+)
+
+ALL = {broker: Peer(1) for broker in range(3)}
+DEAD = Peer(1, is_live=False)
+STOPPING = Peer(1, is_stopping=True)
+
+
+def test_the_first_replica_in_sync_that_lives_leads() -> None:
+    state = first((2, 0, 1))
+    assert needs_leader(state, ALL)
+    assert successor(state, ALL) == 2
+    assert successor(state, ALL | {2: DEAD}) == 0
+    assert successor(state, ALL | {2: STOPPING}) == 0
+    assert successor(state, {2: STOPPING}) == 2, "better than nobody"
+    assert successor(state, {}) == NOBODY
+
+
+def test_nobody_leads_who_is_neither_in_sync_nor_eligible() -> None:
+    state = Leadership((0, 1, 2), 0, 4, in_sync=(0,), eligible=(2,))
+    assert successor(state, {1: Peer(1)}) == NOBODY
+    assert successor(state, {1: Peer(1), 2: Peer(1)}) == 2
+
+
+def test_an_election_leaves_the_dead_behind_and_counts_them_as_eligible_where_few_are_left() -> None:
+    state = Leadership((0, 1, 2), 0, 4, in_sync=(0, 1, 2), version=8)
+    enough = elected(state, 1, ALL | {0: DEAD}, min_in_sync=2)
+    assert enough == Leadership((0, 1, 2), 1, 5, in_sync=(1, 2), version=9)
+    few = elected(state, 1, {1: Peer(1)}, min_in_sync=2)
+    assert (few.in_sync, few.eligible) == ((1,), (0, 2))
+    assert grown(few, 2, 2)[3:5] == ((1, 2), ()), "the watermark may move again, so 0 is out"
+
+
+def test_an_eligible_broker_leads_alone() -> None:
+    state = Leadership((0, 1), 0, 4, in_sync=(0,), eligible=(1,))
+    assert elected(state, 1, {1: Peer(1)}, min_in_sync=2)[1:5] == (1, 5, (1,), (0,))
+
+
+def test_a_leader_that_stops_is_followed_by_another_where_there_is_one() -> None:
+    state = Leadership((0, 1), 0, 4, in_sync=(0, 1))
+    assert needs_leader(state, ALL | {0: STOPPING})
+    assert not needs_leader(shrunk(state, [1], 1), ALL | {0: STOPPING})
+
+
+def test_of_brokers_that_all_ended_uncleanly_the_one_with_most_leads_once_all_have_told() -> None:
+    state = Leadership((0, 1, 2), 0, 4, in_sync=(0, 1), version=8)
+    one_left = withdrawn(state, 0, (4, 20))
+    assert (one_left.leader, one_left.in_sync, one_left.last) == (NOBODY, (1,), ((0, (4, 20)),))
+    lost = withdrawn(one_left, 1, (4, 25))
+    assert lost.is_lost
+    assert lost.last == ((0, UNKNOWN), (1, (4, 25))), "0 may have followed 1 since"
+    assert successor(lost, ALL) == NOBODY
+    both = told(lost, 0, (4, 22))
+    assert successor(both, ALL) == NOBODY, "2 lives, and has not told"
+    assert successor(both, {0: Peer(1), 1: Peer(1)}) == 1
+    assert successor(told(both, 2, (4, 26)), ALL) == 2
+    assert successor(both, {0: Peer(1)}) == NOBODY, "1 has more"
+
+
+def test_a_broker_without_all_of_it_is_not_asked_for_while_another_has_it() -> None:
+    state = withdrawn(Leadership((0, 1), 0, 4, in_sync=(0,), eligible=(1,)), 0, (4, 20))
+    assert (state.is_lost, successor(state, ALL)) == (False, 1)

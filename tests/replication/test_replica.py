@@ -1,0 +1,86 @@
+"""One broker's part: when it is elected, and what it believes of what became of its changes."""
+
+from oncelog.replication.leader import Rules
+from oncelog.replication.leadership import NOBODY, Leadership, Peer, grown
+from oncelog.replication.replica import Replica
+from tests.log.memory_disk import MemoryDisk
+from tests.log.support import open_log
+
+ALL = {broker: Peer(1) for broker in range(3)}
+STATE = Leadership((0, 1, 2), 1, 4, in_sync=(0, 1, 2), version=8)
+
+
+def replica(state: Leadership, *, is_clean: bool = True, me: int = 0, min_in_sync: int = 2) -> Replica:
+    made = Replica(me, open_log(MemoryDisk(), replicated=True), Rules(min_in_sync), is_clean=is_clean)
+    made.see(state, 0)
+    return made
+
+
+def test_an_older_state_says_nothing() -> None:
+    mine = replica(STATE)
+    mine.see(STATE._replace(version=7, leader=2, epoch=3), 0)
+    assert (mine.state, mine.log.leader_epoch) == (STATE, 4)
+
+
+def test_an_election_is_proposed_until_it_is_known_what_became_of_it() -> None:
+    """A lost answer is no failure: it may count, and count late."""
+    mine = replica(STATE._replace(leader=NOBODY))
+    change = mine.change(ALL, 0)
+    assert change is not None and (change.state.leader, change.state.epoch) == (0, 5)
+    assert change.epochs == ((0, 1),)
+    assert mine.leader is None
+    assert mine.change(ALL | {1: Peer(2)}, 9_999) == change
+    mine.see(change.state, 0)
+    assert mine.leader is not None
+    assert mine.log.leader_epoch == 5
+
+
+def test_an_election_counts_also_where_somebody_was_faster_to_change_what_came_of_it() -> None:
+    mine = replica(STATE._replace(leader=NOBODY, in_sync=(0, 1)))
+    change = mine.change(ALL, 0)
+    assert change is not None
+    mine.see(grown(change.state, 2, 2), 0)
+    assert mine.leader is not None
+
+
+def test_an_election_that_lost_is_forgotten() -> None:
+    mine = replica(STATE._replace(leader=NOBODY))
+    assert mine.change(ALL, 0) is not None
+    mine.see(STATE._replace(leader=1, epoch=5, version=9), 0)
+    assert mine.leader is None
+    assert mine.change(ALL, 0) is None
+
+
+def test_a_leader_that_starts_again_is_elected_again() -> None:
+    """KAFKA-15021: what it did not append in this life is not of this epoch."""
+    mine = replica(STATE, me=1)
+    assert mine.leader is None
+    change = mine.change(ALL | {1: Peer(2)}, 0)
+    assert change is not None and (change.state.leader, change.state.epoch) == (1, 5)
+
+
+def test_a_broker_that_ended_uncleanly_withdraws_before_anything_else() -> None:
+    mine = replica(STATE._replace(leader=0), is_clean=False)
+    assert mine.fetch() is None
+    change = mine.change(ALL, 0)
+    assert change is not None
+    assert (change.state.leader, change.state.in_sync, change.state.last) == (NOBODY, (1, 2), ((0, (-1, 0)),))
+    mine.see(STATE._replace(leader=0, in_sync=(0, 2), version=9), 0)
+    assert mine.leader is None, "another one's change is no election of mine"
+    change = mine.change(ALL, 0)
+    assert change is not None and change.state.in_sync == (2,)
+    mine.see(change.state._replace(leader=2, epoch=5, version=11), 0)
+    assert (mine.change(ALL, 0), mine.is_clean) == (None, True)
+    assert mine.fetch() is not None
+
+
+def test_a_leader_that_is_deposed_follows() -> None:
+    mine = replica(STATE._replace(leader=NOBODY), min_in_sync=1)
+    change = mine.change(ALL, 0)
+    assert change is not None
+    mine.see(change.state, 0)
+    led = mine.log.leader_epoch
+    mine.see(STATE._replace(epoch=6, version=20), 0)
+    assert mine.leader is None
+    assert (led, mine.log.leader_epoch) == (5, 6)
+    assert mine.fetch() is not None

@@ -1,0 +1,31 @@
+"""A tree in memory, with what brokers agree on."""
+
+from oncelog.replication.leader import Proposal
+from oncelog.replication.leadership import Leadership, Peer
+from tests.replication.promises import Violation
+
+
+class Tree:
+    """What ZooKeeper or the parent's process keeps: one leadership, and the brokers."""
+
+    def __init__(self, state: Leadership) -> None:
+        self.state = state
+        self.peers: dict[int, Peer] = {}
+        self.leaders: dict[int, int] = {}  # by epoch
+
+    def register(self, broker: int) -> int:
+        epoch = self.peers[broker].epoch + 1 if broker in self.peers else 1
+        self.peers[broker] = Peer(epoch)
+        return epoch
+
+    def set(self, proposal: Proposal) -> bool | None:
+        """None: the leadership has another version by now, which says what became of it."""
+        if proposal.state.version != self.state.version + 1:
+            return None
+        if any(self.peers[broker].epoch != epoch for broker, epoch in proposal.epochs):
+            return False
+        self.state = proposal.state
+        leader, epoch = self.state.leader, self.state.epoch
+        if leader >= 0 and self.leaders.setdefault(epoch, leader) != leader:
+            raise Violation(f"epoch {epoch} has two leaders")
+        return True
