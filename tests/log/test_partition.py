@@ -7,7 +7,7 @@ import pytest
 from oncelog.log.config import Flush, LogConfig, TimestampType
 from oncelog.log.errors import Damaged, OffsetOutOfRange
 from oncelog.log.handles import Handles
-from oncelog.log.partition import PartitionLog
+from oncelog.log.partition import Fenced, PartitionLog
 from oncelog.producers import Decision, ProducerMap
 from oncelog.producers.fence import read_fence
 from oncelog.records.header import check_produced, headers, read_header, restamp_crc
@@ -130,7 +130,7 @@ def test_a_fence_keeps_the_zombie_out_and_survives_a_restart() -> None:
     log = open_log(disk)
     put(log, b"0", b"1", pid=LEASED, generation=1, sequence=0)
     fenced = log.fence(LEASED, 2, NOW)
-    assert fenced == (Decision.APPEND, 2, 1, 2)
+    assert fenced == Fenced(Decision.APPEND, 2, 1, 2)
     assert log.fence(LEASED, 2, NOW).decision is Decision.FENCED
     log = open_log(disk.crash(keep_all=True))
     assert put(log, b"2", pid=LEASED, generation=1, sequence=2).decision is Decision.FENCED

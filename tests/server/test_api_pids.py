@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from oncelog.embedded import Server
+from oncelog.log.partition import End, Fate
 from oncelog.server.errors import ErrorCode
-from oncelog.server.high_watermark import wait_for_high_watermark
+from oncelog.server.high_watermark import wait_until_settled
 from tests.raw import RawConnection, Rec, batch
 from tests.raw.topics import new_topic
 from tests.waiting import until
@@ -165,12 +166,12 @@ def test_many_fences_are_waited_for_one_after_the_other(
     """A task for each of thousands would hold the others up; they are flushed together all the same."""
     waiting: list[int] = []
 
-    async def watched(partition: Any, offset: int, timeout_s: float) -> bool:
+    async def watched(partition: Any, end: End, timeout_s: float) -> Fate:
         waiting.append(sum(task is not asyncio.current_task() for task in asyncio.all_tasks()))
         await asyncio.sleep(0)
-        return await wait_for_high_watermark(partition, offset, timeout_s)
+        return await wait_until_settled(partition, end, timeout_s)
 
-    monkeypatch.setattr(import_module("oncelog.server.api.20301_resume_pid"), "wait_for_high_watermark", watched)
+    monkeypatch.setattr(import_module("oncelog.server.api.20301_resume_pid"), "wait_until_settled", watched)
     many = new_topic(raw, 9)
     granted = lease(raw, (many, [0]))[0].partitions[0]
     answers = resume(raw, granted.producer_id, newer(granted.generation), many, *range(9))

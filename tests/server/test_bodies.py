@@ -1,14 +1,18 @@
 """What is no records is not stored, and nobody waits while another client's much is looked into."""
 
+import gc
 import random
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
 from oncelog.embedded import Server
+from oncelog.log.config import LogConfig
+from oncelog.records.errors import InvalidRecord
 from oncelog.server import bodies
 from oncelog.server.bodies import Look
 from oncelog.server.errors import ErrorCode
@@ -193,3 +197,59 @@ def test_a_client_that_leaves_during_a_look_leaves_nothing_behind(
     gate.open()
     until(lambda: server.broker.memory.unserved.held_bytes == before, "the memory of large frames")
     assert raw.produce(new_topic(raw), 0, heavy).base_offset == 0
+
+
+def test_two_requests_are_looked_into_at_a_time(server: Server, raw: RawConnection, gate: Gate) -> None:
+    topic, others = new_topic(raw), new_topic(raw)
+    heavy = frame("produce", 9, **produce_values(topic, HEAVY["unfolds to much"]))
+    with ExitStack() as stack:
+        clients = [stack.enter_context(RawConnection(server.bootstrap_servers)) for _ in range(4)]
+        for client in clients:
+            client.socket.sendall(heavy)
+        for _ in range(2):
+            assert gate.begun.acquire(timeout=30)
+        for _ in range(20):
+            raw.produce(others, 0, batch([b"x"]))
+        assert not gate.begun.acquire(blocking=False)
+        gate.open()
+        assert sorted(offsets_answered(client, 1)[0][0] for client in clients) == [0, 1, 2, 3]
+
+
+UNFOLDED = 8 << 20
+REFUSED = {
+    "a bomb": batch([bytes(65 << 20)], codec=CODECS["gzip"]),
+    "much that is no records": batch([b"x"], payload=squeeze(CODECS["gzip"], b"\xff" * UNFOLDED), codec=CODECS["gzip"]),
+    "little that is no records": batch([b"x"], payload=squeeze(CODECS["zstd"], b"\xff" * 100), codec=CODECS["zstd"]),
+    "what gzip refuses at its end": batch(
+        [b"x"], payload=squeeze(CODECS["gzip"], bytes(UNFOLDED))[:-8] + bytes(8), codec=CODECS["gzip"]
+    ),
+}
+
+
+@pytest.mark.parametrize("wrong", REFUSED.values(), ids=REFUSED)
+def test_of_what_was_refused_nothing_is_left_to_the_garbage_collector(
+    server: Server, raw: RawConnection, topic: str, wrong: bytes
+) -> None:
+    """Which looks no second time at what it once found in use: 64 MiB of a bomb would stay for good."""
+
+    def left() -> list[InvalidRecord]:
+        return [each for each in gc.get_objects() if isinstance(each, InvalidRecord)]
+
+    server.call(gc.collect)
+    before = {id(each) for each in left()}
+    gc.disable()
+    try:
+        for _ in range(3):  # the later ones are recognised by their first bytes
+            assert raw.produce(topic, 0, wrong).error_code in (ErrorCode.message_too_large, ErrorCode.invalid_record)
+        until(lambda: not [each for each in left() if id(each) not in before], "what was refused to be gone")
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("wrong", REFUSED.values(), ids=REFUSED)
+def test_a_verdict_that_waits_for_its_connection_holds_nothing_that_was_unfolded(wrong: bytes) -> None:
+    look = Look(bodies.Bodies("python"), bytearray(wrong), 0, [(0, len(wrong), LogConfig())], 0)
+    look.run()
+    (verdict,) = look.verdicts(0).values()
+    assert isinstance(verdict, InvalidRecord)
+    assert (verdict.__traceback__, verdict.__context__) == (None, None)

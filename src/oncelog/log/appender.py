@@ -102,14 +102,17 @@ class Appender:
                 self._producers.accept(pid, generation, sequence, count, offset, max_ms, now)
         if self._stamps_time:
             stamp_append_time(batch, 0, append_time_ms)
-        _stamp(batch, 0, offset, length, self._epochs.current)
+        epoch = self._epochs.current
+        _stamp(batch, 0, offset, length, epoch)
         self._staged.append(batch)
         self._staged_bytes += length + 12
         self._staged_next = end_offset = offset + last_delta + 1
         if max_ms > self._staged_max_ms:
             self._staged_max_ms = max_ms
         self.now = now
-        return _new(Staged, (Decision.APPEND, offset, append_time_ms, 0, end_offset))  # sooner than by Staged(...)
+        return _new(
+            Staged, (Decision.APPEND, offset, append_time_ms, 0, end_offset, epoch)
+        )  # sooner than by Staged(...)
 
     def commit(self) -> None:
         """Write everything staged with one call. On failure log and producers are as before the first `stage`."""
@@ -186,7 +189,7 @@ class Appender:
         self._take(batch, read_header(batch), now)
         self._producers.fence(pid, generation, now)
         self.commit()
-        return Fenced(decision, generation, known[1], offset)
+        return Fenced(decision, generation, known[1], offset, self._epochs.current)
 
     def _take(self, batch: Buffer, header: BatchHeader, now: Now) -> None:
         self._staged.append(batch)
@@ -209,7 +212,7 @@ class Appender:
         if decision is Decision.TRIM:
             return self.stage_rest(trim(batch, detail), detail, now)
         base_offset = detail if decision is Decision.DUPLICATE else -1
-        return Staged(decision, base_offset, end_offset=self._staged_next)
+        return Staged(decision, base_offset, end_offset=self._staged_next, epoch=self._epochs.current)
 
     def _write_rolling(self, staged: list[Buffer]) -> None:
         """Batch by batch, each in the segment where it belongs, or in the one there is if many were closed lately."""

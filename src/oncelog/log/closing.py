@@ -11,7 +11,7 @@ from oncelog.log.partition import PartitionLog
 
 logger = logging.getLogger(__name__)
 
-THREADS = 8
+THREADS = 32
 AT_ONCE = 64  # whose producers are held in memory, encoded
 
 

@@ -5,7 +5,7 @@ Followers and clients ask where an epoch ended, to find out from where on their 
 """
 
 import struct
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 
 UNKNOWN_EPOCH = (-1, -1)
 _COUNT = struct.Struct(">I")
@@ -32,6 +32,12 @@ class LeaderEpochs:
         self.current = epoch
         self.assign(epoch, next_offset)
 
+    def follow_from(self, epoch: int, next_offset: int) -> None:
+        """Another broker leads in it; it holds something once a batch of it is here. One that this log began itself
+        and that holds nothing is known to nobody else."""
+        self.cut_end(next_offset)
+        self.current = max(self.current, epoch)
+
     def follow(self, epoch: int, start_offset: int) -> None:
         """A batch of another leader."""
         self.assign(epoch, start_offset)
@@ -44,6 +50,11 @@ class LeaderEpochs:
         while self._entries and (self._entries[-1][0] >= epoch or self._entries[-1][1] >= start_offset):
             self._entries.pop()
         self._entries.append((epoch, start_offset))
+
+    def last_before(self, offset: int) -> int:
+        """In which what ends there was appended; -1 where nothing is known of it."""
+        at = bisect_left(self._entries, offset, key=lambda entry: entry[1])
+        return self._entries[at - 1][0] if at else -1
 
     def end_of(self, epoch: int, next_offset: int) -> tuple[int, int]:
         """The greatest epoch up to the one asked for, and the offset where it ended; (-1, -1) for one yet to come."""

@@ -22,11 +22,11 @@ class Extent:
         self._follows_appends = not self._replicated and config.flush is not Flush.EVERY
         self._follows_flushes = not self._replicated and config.flush is Flush.EVERY
 
-    def opened(self, log_start_offset: int, next_offset: int) -> None:
-        """What a start has found counts, but where others decide about it."""
+    def opened(self, log_start_offset: int, next_offset: int, high_watermark: int) -> None:
+        """What a start has found counts, but where others decide about it: there, what they had decided before."""
         self.log_start_offset = log_start_offset
         self.next_offset = next_offset
-        self.high_watermark = 0 if self._replicated else next_offset
+        self.high_watermark = max(log_start_offset, high_watermark) if self._replicated else next_offset
 
     def appended(self, next_offset: int, size_bytes: int) -> None:
         self.appended_bytes += size_bytes

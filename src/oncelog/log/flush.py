@@ -141,7 +141,13 @@ class Flusher:
         return FlushPlan(
             flusher=self,
             folder=self.folder,
-            snapshot=Snapshot(point, self._epochs.copy(), self._producers.encode(now), self._segments.first_offset),
+            snapshot=Snapshot(
+                point,
+                self._epochs.copy(),
+                self._producers.encode(now),
+                self._segments.first_offset,
+                self._extent.high_watermark,
+            ),
             log_path=active.log_path,
             index_path=active.index.path,
             segment_bases=self._segments.bases,

@@ -21,12 +21,12 @@ from oncelog.log.parts import Parts
 from oncelog.log.recovery import Recovered, Recovery
 from oncelog.log.segments import Segments
 from oncelog.log.slices import Slice, find_batches
-from oncelog.log.staged import Fenced, Staged
+from oncelog.log.staged import End, Fate, Fenced, Staged
 from oncelog.log.steps import Steps, Wait, at_once
 from oncelog.log.verdict import what_to_do
 from oncelog.producers import ProducerMap
 
-__all__ = ["Fenced", "PartitionLog", "Staged", "TimestampOffset"]
+__all__ = ["End", "Fate", "Fenced", "PartitionLog", "Staged", "TimestampOffset"]
 
 logger = logging.getLogger(__name__)
 
@@ -107,13 +107,13 @@ class PartitionLog:
         parts = self._parts
         if not found.segments:
             parts.segments.add(found.log_start_offset)
-        parts.extent.opened(found.log_start_offset, parts.segments.active.end_offset)
+        parts.extent.opened(found.log_start_offset, parts.segments.active.end_offset, found.high_watermark)
         self._appender.resume()
         # What is behind the recovery point may not be on the disk yet, no matter who wrote it.
         unflushed = found.unflushed_segments
         parts.unsynced.note_closed(parts.segments.closed[-unflushed:] if unflushed else ())
         parts.checkpointer.register(self)
-        self._open_epoch(Opened(max(found.latest_epoch + 1, opened.epoch), opened.owner))
+        self._open_epoch(found.latest_epoch, opened)
         # After a kill the tail may be in memory only. With flush=every nothing below the high watermark may be lost,
         # and a duplicate of what is there is answered at once.
         is_unflushed = found.scanned_bytes and self.config.flush is Flush.EVERY
@@ -122,13 +122,17 @@ class PartitionLog:
         if found.read_only is not None:
             self.go_offline(found.read_only)
 
-    def _open_epoch(self, opened: Opened) -> None:
-        """A start is a new epoch, even if nothing will be appended in it: then only this file tells."""
-        self.begin_epoch(opened.epoch)
+    def _open_epoch(self, latest: int, opened: Opened) -> None:
+        """A start is a new epoch, even if nothing will be appended in it: then only this file tells. Where brokers
+        follow one another, only an election begins one: the follower of epoch 3 that came back as 4 would refuse it."""
+        if self._parts.replicated:
+            self.follow_epoch(max(latest, opened.epoch))
+        else:
+            self.begin_epoch(max(latest + 1, opened.epoch))
         try:
-            write_opened(self._parts.disk, self.folder, opened)
+            write_opened(self._parts.disk, self.folder, Opened(self.leader_epoch, opened.owner))
         except OSError as error:
-            logger.warning("%s: cannot note leader epoch %d: %s", self.folder, opened.epoch, error)
+            logger.warning("%s: cannot note leader epoch %d: %s", self.folder, self.leader_epoch, error)
 
     # What it is
 
@@ -217,6 +221,18 @@ class PartitionLog:
     def note_damage(self, what: str) -> None:
         self._health.note_damage(what)
 
+    @property
+    def end(self) -> End:
+        return End(self.extent.next_offset, self._parts.epochs.current)
+
+    def fate(self, end: End) -> Fate:
+        """Of what was appended up to there."""
+        if self._parts.epochs.current != end.epoch:
+            return Fate.LOST
+        if self.extent.high_watermark >= end.offset:
+            return Fate.SAFE
+        return Fate.WAITS if self._health.offline is None else Fate.LOST
+
     # Reading
 
     def read(self, offset: int, max_bytes: int, *, at_least_one: bool = True, limit_offset: int | None = None) -> bytes:
@@ -271,7 +287,12 @@ class PartitionLog:
         self.extent.advance_high_watermark(offset)
 
     def begin_epoch(self, leader_epoch: int) -> None:
+        """What is appended from here on is of it."""
         self.epochs.begin(leader_epoch, self.next_offset)
+
+    def follow_epoch(self, leader_epoch: int) -> None:
+        """Another broker leads in it. What waits for an earlier one is lost to who asked here."""
+        self.epochs.follow_from(leader_epoch, self.next_offset)
 
     def truncate_to(self, offset: int) -> int:
         """Answers the new end; lower than asked for when the offset lies within a batch."""

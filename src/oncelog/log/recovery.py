@@ -55,6 +55,7 @@ EMPTY_IT = "Restore the files from a backup, or empty the folder to go on withou
 class Recovered:
     segments: list[Segment] = field(default_factory=list)
     log_start_offset: int = 0
+    high_watermark: int = 0  # as it was at the recovery point
     epochs: LeaderEpochs = field(default_factory=LeaderEpochs)
     point_offset: int = -1  # the recovery point, -1 without one
     flushed_offset: int = -1  # noted by flushes that answers waited for
@@ -120,6 +121,7 @@ class Recovery:
         if snapshot is not None:
             found.point_offset = snapshot.point.offset
             found.epochs = snapshot.epochs
+            found.high_watermark = snapshot.high_watermark
         found.is_partly_removed = self._noted_beginning(bases[0], found.log_start_offset) > bases[0]
         found.log_start_offset = max(found.log_start_offset, bases[0])
         if point is not None and point.base_offset < bases[0]:

@@ -11,6 +11,7 @@
     1  the leader epochs that began below it (see `epochs`)
     2  the producer map, as it encodes itself
     5  i64: where the log might begin, because the segments below were removed or about to be
+    6  i64: the high watermark, or one that was passed already
 
 A kind below 0x8000 that is not known is passed over. One from 0x8000 on changes what the others mean: then the snapshot
 is not used, and the log is read instead. Version 1 had no sections: the two followed one another.
@@ -36,8 +37,8 @@ _POINT = struct.Struct(">qqqqq")
 _MAGIC = b"OLSN"
 _VERSION = 2
 _SECTION = struct.Struct(">HxxI")
-_BEGINNING_AT = struct.Struct(">q")
-_EPOCHS, _PRODUCERS, _BEGINNING = 1, 2, 5
+_OFFSET = struct.Struct(">q")
+_EPOCHS, _PRODUCERS, _BEGINNING, _HIGH_WATERMARK = 1, 2, 5, 6
 _MUST_BE_KNOWN = 0x8000
 KEPT = 2  # besides the newest in each segment
 
@@ -55,11 +56,16 @@ class Snapshot(NamedTuple):
     epochs: LeaderEpochs
     producers: bytes
     beginning: int = -1  # where the log might begin; -1 in those of earlier versions, which do not say
+    high_watermark: int = 0  # 0 in those of earlier versions
 
 
 def write_snapshot(disk: Disk, folder: str, snapshot: Snapshot) -> None:
-    beginning = _BEGINNING_AT.pack(snapshot.beginning)
-    sections = ((_EPOCHS, snapshot.epochs.encode()), (_PRODUCERS, snapshot.producers), (_BEGINNING, beginning))
+    sections = (
+        (_EPOCHS, snapshot.epochs.encode()),
+        (_PRODUCERS, snapshot.producers),
+        (_BEGINNING, _OFFSET.pack(snapshot.beginning)),
+        (_HIGH_WATERMARK, _OFFSET.pack(snapshot.high_watermark)),
+    )
     parts = (part for kind, held in sections for part in (_SECTION.pack(kind, len(held)), held))
     body = b"".join((_POINT.pack(*snapshot.point), *parts))
     head = _HEAD.pack(_MAGIC, _VERSION, crc32c(body))
@@ -89,8 +95,9 @@ def read_snapshot(disk: Disk, folder: str, offset: int) -> Snapshot | None:
     held = _sections(body)
     if held is None or not {_EPOCHS, _PRODUCERS} <= held.keys():
         return None
-    (beginning,) = _BEGINNING_AT.unpack(held[_BEGINNING]) if _BEGINNING in held else (-1,)
-    return Snapshot(point, LeaderEpochs.decode(held[_EPOCHS]), held[_PRODUCERS], beginning)
+    (beginning,) = _OFFSET.unpack(held[_BEGINNING]) if _BEGINNING in held else (-1,)
+    (high_watermark,) = _OFFSET.unpack(held[_HIGH_WATERMARK]) if _HIGH_WATERMARK in held else (0,)
+    return Snapshot(point, LeaderEpochs.decode(held[_EPOCHS]), held[_PRODUCERS], beginning, high_watermark)
 
 
 def _sections(body: bytes) -> dict[int, bytes] | None:

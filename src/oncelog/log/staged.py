@@ -1,5 +1,6 @@
 """What a staged batch is answered with, and the bytes of a fence."""
 
+from enum import Enum
 from typing import NamedTuple
 
 from oncelog.producers import Decision
@@ -7,12 +8,33 @@ from oncelog.producers.fence import fence_key, fence_value
 from oncelog.records.build import build_batch
 
 
+class End(NamedTuple):
+    """Up to where a log must be safe for an answer to be true, and in which leader's epoch: under another one, other
+    records may stand there."""
+
+    offset: int
+    epoch: int
+
+
+class Fate(Enum):
+    """What has become of what was appended up to an end."""
+
+    SAFE = "below the high watermark"
+    WAITS = "above it"
+    LOST = "not to be known here: the log went offline, or its leader's time is over"
+
+
 class Staged(NamedTuple):
     decision: Decision
     base_offset: int  # what a producer is told; -1 where nothing was appended or it is no longer known
     append_time_ms: int = -1  # with message.timestamp.type=LogAppendTime
     dropped_records: int = 0  # the first n records were in the log already
-    end_offset: int = 0  # the answer is true once the high watermark has reached this
+    end_offset: int = 0  # the answer is true once the high watermark has reached this,
+    epoch: int = 0  # in this epoch of a leader
+
+    @property
+    def end(self) -> End:
+        return End(self.end_offset, self.epoch)
 
 
 class Fenced(NamedTuple):
@@ -20,6 +42,7 @@ class Fenced(NamedTuple):
     generation: int  # as it stands now; -1 for a pid that is unknown
     last_sequence: int  # -1 when nothing was accepted yet
     offset: int  # of the control batch; -1 when none was appended
+    epoch: int = 0  # in which it was
 
 
 def fence_batch(pid: int, generation: int, timestamp_ms: int) -> bytearray:

@@ -96,7 +96,7 @@ class Look:
         try:
             return Trimmed(dropped, trim(batch, dropped, limit_bytes=MOST_UNFOLDED_BYTES), verdict)
         except InvalidRecord as damage:
-            return damage
+            return _without_frames(damage)
 
     def verdicts(self, begin: int) -> Verdicts:
         """Of the same request, which begins there now."""
@@ -204,7 +204,7 @@ class Bodies:
         try:
             return self.refused(batch, read_header(batch), config, wall_ms, limit_bytes)
         except InvalidRecord as damage:
-            return damage
+            return _without_frames(damage)
 
     def refused(
         self, batch: memoryview, header: BatchHeader, config: LogConfig, wall_ms: int, limit_bytes: int | None = None
@@ -246,6 +246,11 @@ class Bodies:
             logger.exception("no compiled loops for the checks of records; Python goes on")
         finally:
             gc.enable()
+
+
+def _without_frames(damage: InvalidRecord) -> InvalidRecord:
+    """The same, to be kept: the frames that it was raised in hold all that was unfolded."""
+    return type(damage)(*damage.args)
 
 
 def _may_refuse(walked: tuple[int, int, int], config: LogConfig, wall_ms: int) -> bool:

@@ -1,18 +1,30 @@
-"""Waiting until a partition's high watermark has reached an offset."""
+"""Waiting until what was appended is safe, or nobody here can say any more whether it will be."""
 
 import asyncio
+from collections.abc import Callable
 
+from oncelog.log.partition import End, Fate
 from oncelog.server.topics import Partition
 
 
-async def wait_for_high_watermark(partition: Partition, offset: int, timeout_s: float) -> bool:
-    """Whether it was reached in time; False too when the partition went offline or was deleted meanwhile."""
+def when_settled(partition: Partition, end: End, settled: Callable[[Fate], None]) -> None:
+    """Call back once, with SAFE or LOST: at once, unless answers wait for the disk or for followers."""
+
+    def look() -> None:
+        fate = partition.fate(end)
+        if fate is Fate.WAITS:
+            partition.waiters.add(look)
+        else:
+            settled(fate)
+
+    look()
+
+
+async def wait_until_settled(partition: Partition, end: End, timeout_s: float) -> Fate:
+    """WAITS where the time was over first."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_s
-    log = partition.log
-    while log.high_watermark < offset:
-        if log.offline is not None or partition.is_deleted:
-            return False
+    while (fate := partition.fate(end)) is Fate.WAITS:
         moved: asyncio.Future[None] = loop.create_future()
 
         def woken(moved: asyncio.Future[None] = moved) -> None:
@@ -23,7 +35,7 @@ async def wait_for_high_watermark(partition: Partition, offset: int, timeout_s: 
         try:
             await asyncio.wait_for(moved, deadline - loop.time())
         except TimeoutError:
-            return False
+            break
         finally:
             partition.waiters.discard(woken)
-    return True
+    return fate

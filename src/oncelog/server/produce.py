@@ -11,7 +11,7 @@ from uuid import UUID
 from oncelog.clock import Now
 from oncelog.log.config import Flush
 from oncelog.log.errors import LogStorageError
-from oncelog.log.partition import PartitionLog
+from oncelog.log.partition import End, Fate, PartitionLog
 from oncelog.producers.decision import Decision
 from oncelog.records.errors import BadBatch, BadBatchKind, InvalidRecord, TooLarge
 from oncelog.records.header import HEADER_BYTES, BatchHeader, check_produced, read_header
@@ -144,6 +144,11 @@ class TurnsFirst(Exception):
     def __init__(self, look: InTurns) -> None:
         super().__init__("a request has to be staged in turns")
         self.look = look
+
+
+def _damaged(index: int, partition: Partition, damage: InvalidRecord, code: ErrorCode) -> Outcome:
+    is_large = isinstance(damage, TooLarge)  # a producer that knows how to makes two of it
+    return Outcome(index, partition, None, ErrorCode.message_too_large if is_large else code, str(damage))
 
 
 def _is_cut(known: Verdict | None, dropped_records: int) -> bool:
@@ -357,8 +362,7 @@ class Producing:
             return Outcome(index, partition, None, _OF_BAD_BATCH[bad.kind], bad.message)
         except InvalidRecord as damage:
             self._look_at_the_clock(now)
-            is_large = isinstance(damage, TooLarge)  # a producer that knows how to makes two of it
-            return Outcome(index, partition, None, ErrorCode.message_too_large if is_large else damaged, str(damage))
+            return _damaged(index, partition, damage, damaged)
         except LogStorageError as failure:
             return Outcome(index, partition, None, _STORAGE_ERROR, str(failure))
         if staged[0]:
@@ -397,8 +401,9 @@ class Producing:
             refused = self._bodies.refused(batch, header, log.config, now.wall_ms)
             if header.record_count >= CLOCK_RECORDS or header.codec or log.config.must_be_looked_into:
                 self._look_at_the_clock(now)
-        if isinstance(refused, InvalidRecord):
-            raise refused
+        if isinstance(refused, InvalidRecord):  # raised again, it would hold this frame, and this frame it
+            self._look_at_the_clock(now)
+            return _damaged(index, partition, refused, ErrorCode.invalid_record)
         if refused.records and not refused.times:
             return Outcome(index, partition, None, ErrorCode.invalid_record, NO_KEY, refused.records)
         is_of_the_future = header.max_timestamp - now.wall_ms > log.config.ahead_max_ms
@@ -459,12 +464,14 @@ class Producing:
             ),
         )
 
-    def _awaited(self, requests: list[Request]) -> dict[Partition, int]:
-        awaited: dict[Partition, int] = {}
+    def _awaited(self, requests: list[Request]) -> dict[Partition, End]:
+        awaited: dict[Partition, End] = {}
         for request in requests:
             if request.acks == ALL_REPLICAS or (self._waits_for_disk and request.acks):
                 for outcome in request.outcomes():
                     staged, partition = outcome.staged, outcome.partition
-                    if staged and partition and partition.log.high_watermark < staged.end_offset:
-                        awaited[partition] = max(staged.end_offset, awaited.get(partition, 0))
+                    if staged and partition and partition.fate(staged.end) is not Fate.SAFE:
+                        # Where a leader's time ended between two parts of one request, all of it counts as lost.
+                        offset, epoch = awaited.get(partition, staged.end)
+                        awaited[partition] = End(max(staged.end_offset, offset), min(staged.epoch, epoch))
         return awaited

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from oncelog.log.partition import Staged
+from oncelog.log.partition import End, Fate, Staged
 from oncelog.server.errors import ErrorCode
 from oncelog.server.produce_pattern import Pattern
 from oncelog.server.topics import Partition
@@ -13,6 +13,8 @@ ALREADY_THERE = "already in the log"
 MOST_NAMED = 1_000  # of the records that were there already
 _NONE = int(ErrorCode.none)
 _STORAGE_ERROR = int(ErrorCode.kafka_storage_error)
+_NOT_LEADER = int(ErrorCode.not_leader_or_follower)
+LEADER_IS_OVER = "another broker leads the partition now; send it there"
 
 
 class Outcome:
@@ -37,11 +39,11 @@ class Outcome:
         self.record_errors = record_errors
         self._made: Produced | None = None
 
-    def fail(self, message: str) -> None:
-        """What was judged well could not be stored."""
+    def fail(self, message: str, error_code: int = _STORAGE_ERROR) -> None:
+        """What was judged well could not be stored, or nobody here knows whether it is."""
         self._made = None
         self.staged = None
-        self.error_code = _STORAGE_ERROR
+        self.error_code = error_code
         self.message = message
 
     def produced(self) -> Produced:
@@ -104,7 +106,7 @@ class One:
         staged = self.outcome.staged
         pattern = self.pattern
         if staged is not None:
-            _, base_offset, append_time_ms, dropped_records, _ = staged
+            _, base_offset, append_time_ms, dropped_records, _, _ = staged
             if not dropped_records:
                 return pattern.answer(self.correlation_id, base_offset, append_time_ms)
         return encode_produced(pattern.version, self.correlation_id, ((pattern.name, (self.outcome.produced(),)),))
@@ -117,28 +119,28 @@ class Commit(NamedTuple):
     """What became of the requests of one chunk. The answers are true once every partition has reached its offset."""
 
     requests: list[Request]
-    awaited: dict[Partition, int]  # the high watermark that each must reach
+    awaited: dict[Partition, End]  # what must be safe
     must_close: bool  # an acks=0 request failed, and closing is the only way to say so
 
     def is_settled(self) -> bool:
-        for partition, offset in self.awaited.items():
-            log = partition.log
-            if log.high_watermark < offset and log.offline is None:
-                return False
-        return True
+        return all(partition.fate(end) is not Fate.WAITS for partition, end in self.awaited.items())
 
     def frames(self) -> list[bytes]:
-        for partition in self.awaited:
+        for partition, end in self.awaited.items():
             log = partition.log
-            if log.offline is not None:
-                fail(self.requests, partition, log.offline, log.high_watermark)
+            if log.leader_epoch != end.epoch:
+                fail(self.requests, partition, LEADER_IS_OVER, -1, _NOT_LEADER)
+            elif partition.fate(end) is Fate.LOST:
+                fail(self.requests, partition, log.offline or "the topic was deleted", log.high_watermark)
         return [request.frame() for request in self.requests if request.acks != 0]
 
 
-def fail(requests: list[Request], partition: Partition, reason: str, above_offset: int) -> None:
+def fail(
+    requests: list[Request], partition: Partition, reason: str, above_offset: int, error_code: int = _STORAGE_ERROR
+) -> None:
     """Whatever of the partition ends above the offset is not stored, or not known to be."""
     for request in requests:
         for outcome in request.outcomes():
             staged = outcome.staged
             if outcome.partition is partition and staged is not None and staged.end_offset > above_offset:
-                outcome.fail(reason)
+                outcome.fail(reason, error_code)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from oncelog.log.partition import PartitionLog
+from oncelog.log.partition import End, Fate, PartitionLog
 from oncelog.server.metadata_log import Definition
 from oncelog.server.polls import NEVER, Polls
 
@@ -20,6 +20,11 @@ class Partition:
         self.is_deleted = False
         self.waiters: set[Callable[[], None]] = set()
         self.polls = Polls()
+
+    def fate(self, end: End) -> Fate:
+        """What is deleted keeps what was safe before."""
+        fate = self.log.fate(end)
+        return Fate.LOST if fate is Fate.WAITS and self.is_deleted else fate
 
     def wake(self) -> None:
         waiting, self.waiters = self.waiters, set()

@@ -1,9 +1,14 @@
 """Which topics a group reads, as far as the coordinator can see it."""
 
+import gc
 import struct
+from weakref import ref
 
 import pytest
 
+from oncelog.clock import ManualClock
+from oncelog.server.groups.messages import GroupLimits
+from oncelog.server.groups.rebalance import Rebalance
 from oncelog.server.groups.subscription import subscribed_topics
 
 
@@ -47,3 +52,17 @@ def test_no_more_names_are_looked_at_than_take_no_time(monkeypatch: pytest.Monke
 
 def test_a_name_that_no_topic_can_have_is_passed_over() -> None:
     assert subscribed_topics("consumer", [subscription("a" * 250, "a" * 249)]) == frozenset(("a" * 249,))
+
+
+def test_what_was_asked_of_a_group_last_goes_with_it() -> None:
+    now = ManualClock().now()
+    rebalance = Rebalance(GroupLimits(), now)
+    rebalance.protocol_type = "consumer"
+    assert rebalance.topics == frozenset()
+    lives = ref(rebalance)
+    gc.disable()
+    try:
+        del rebalance
+        assert lives() is None
+    finally:
+        gc.enable()

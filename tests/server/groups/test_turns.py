@@ -245,16 +245,21 @@ async def test_the_topic_of_offsets_is_made_in_turns_and_who_stores_something_wa
     assert house.groups.groups["h"].state is State.STABLE
 
 
+def both_to_be_stored(house: House, groups: GroupCoordinator) -> tuple["asyncio.Task[list[str]]", object]:
+    """A commit, and what a group gives out to its member."""
+    asking = asyncio.ensure_future(commit(commit_request(0), call_of(house, groups, EVERY_TURN_IS_OVER)))
+    join = groups.join("h", join_request(), house.clock.now())
+    house.timers.advance(0)
+    assert isinstance(join, asyncio.Future)
+    return asking, groups.sync("h", SyncRequest(member_id="m1", generation=1, assignments={}), house.clock.now())
+
+
 async def test_a_topic_of_offsets_that_cannot_be_made_is_told_to_all_who_wait() -> None:
     house = House("group.initial.rebalance.delay.ms=0", "oncelog.max.partitions=1")
     house.make_topic("t")
     hand = ByHand()
     groups = beside(house, run=hand.run)
-    asking = asyncio.ensure_future(commit(commit_request(0), call_of(house, groups, EVERY_TURN_IS_OVER)))
-    join = groups.join("h", join_request(), house.clock.now())
-    house.timers.advance(0)
-    assert isinstance(join, asyncio.Future)
-    share = groups.sync("h", SyncRequest(member_id="m1", generation=1, assignments={}), house.clock.now())
+    asking, share = both_to_be_stored(house, groups)
     hand.begins.set()
     assert await asking == ["coordinator_not_available"]
     assert isinstance(share, asyncio.Future)
@@ -266,11 +271,7 @@ async def test_a_server_that_stops_while_the_topic_of_offsets_is_made_stores_not
     house.make_topic("t")
     hand = ByHand()
     groups = beside(house, run=hand.run)
-    asking = asyncio.ensure_future(commit(commit_request(0), call_of(house, groups, EVERY_TURN_IS_OVER)))
-    join = groups.join("h", join_request(), house.clock.now())
-    house.timers.advance(0)
-    assert isinstance(join, asyncio.Future)
-    share = groups.sync("h", SyncRequest(member_id="m1", generation=1, assignments={}), house.clock.now())
+    asking, share = both_to_be_stored(house, groups)
     groups.stop()
     hand.begins.set()
     assert await asking == ["coordinator_not_available"]

@@ -11,11 +11,12 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from oncelog.log.errors import LogStorageError
+from oncelog.log.partition import End, Fate
 from oncelog.producers.decision import Decision
 from oncelog.server.api import Api
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode, KafkaError
-from oncelog.server.high_watermark import wait_for_high_watermark
+from oncelog.server.high_watermark import wait_until_settled
 from oncelog.server.packing import packed_aside
 from oncelog.server.partitions import partition_of, writable_topic
 from oncelog.server.topics import Partition
@@ -41,6 +42,7 @@ class Fenced(NamedTuple):
     generation: int = -1
     last_sequence: int = -1
     offset: int = -1
+    epoch: int = 0
     partition: Partition | None = None
 
 
@@ -74,7 +76,7 @@ def _fence(producer: Any, name: str, index: int, call: Call) -> Fenced:
         if given < 0:
             raise KafkaError(ErrorCode.invalid_request, "a generation is a number from 0 to 32767")
         partition = partition_of(topic, index)
-        decision, generation, last_sequence, offset = partition.log.fence(pid, given, call.now)
+        decision, generation, last_sequence, offset, epoch = partition.log.fence(pid, given, call.now)
     except KafkaError as refusal:
         return Fenced(index, refusal.code, refusal.message)
     except LogStorageError as failure:
@@ -84,7 +86,7 @@ def _fence(producer: Any, name: str, index: int, call: Call) -> Fenced:
         return Fenced(index, code, words.format(given=given, generation=generation), generation, last_sequence)
     call.broker.flusher.request(partition)
     partition.wake()
-    return Fenced(index, ErrorCode.none, None, generation, last_sequence, offset, partition)
+    return Fenced(index, ErrorCode.none, None, generation, last_sequence, offset, epoch, partition)
 
 
 async def _settle(fenced: Iterable[Fenced], timeout_s: float, call: Call) -> set[Partition]:
@@ -92,21 +94,21 @@ async def _settle(fenced: Iterable[Fenced], timeout_s: float, call: Call) -> set
     after the other: a task for each of thousands would hold the others up."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_s
-    ends: dict[Partition, int] = {}
-    for each in fenced:
-        if each.partition is not None:
-            ends[each.partition] = max(each.offset + 1, ends.get(each.partition, 0))
-    reached = await call.each(
-        ends, lambda partition: wait_for_high_watermark(partition, ends[partition], deadline - loop.time())
+    ends = {each.partition: End(each.offset + 1, each.epoch) for each in fenced if each.partition is not None}
+    fates = await call.each(
+        ends, lambda partition: wait_until_settled(partition, ends[partition], deadline - loop.time())
     )
-    return {partition for partition, is_reached in zip(ends, reached, strict=True) if is_reached}
+    return {partition for partition, fate in zip(ends, fates, strict=True) if fate is Fate.SAFE}
 
 
 def _answer(fenced: Fenced, settled: set[Partition], call: Call) -> Any:
     if fenced.partition is not None and fenced.partition not in settled:
         offline = fenced.partition.log.offline
+        code = ErrorCode.request_timed_out if offline is None else ErrorCode.kafka_storage_error
+        if fenced.partition.log.leader_epoch != fenced.epoch:
+            code = ErrorCode.not_leader_or_follower
         fenced = fenced._replace(
-            code=ErrorCode.request_timed_out if offline is None else ErrorCode.kafka_storage_error,
+            code=code,
             message=offline or "the fence is appended, and not known to be safe yet; ask again with a newer generation",
         )
     return call.new(

@@ -10,11 +10,13 @@ from functools import lru_cache
 
 from oncelog.clock import Now
 from oncelog.log.errors import LogStorageError
+from oncelog.log.partition import End, Fate
 from oncelog.log.steps import Steps, at_once
 from oncelog.records.build import build_batch
 from oncelog.records.header import read_header
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.groups.records import KeyValue, bytes_of_record
+from oncelog.server.high_watermark import when_settled
 from oncelog.server.names import OFFSETS_TOPIC
 from oncelog.server.replay import records_in
 from oncelog.server.settings import Settings
@@ -95,7 +97,7 @@ class OffsetsTopic:
                 f"{held_bytes} bytes for the group {group_id} are more than max.message.bytes={limit_bytes}",
             )
 
-    def append(self, group_id: str, records: Collection[KeyValue], now: Now) -> tuple[Partition, int]:
+    def append(self, group_id: str, records: Collection[KeyValue], now: Now) -> tuple[Partition, End]:
         """Where the records end; to be sure of them, wait with `when_settled`."""
         topic = self._topics.get(OFFSETS_TOPIC) or at_once(self.making(now))
         partition = topic.partitions[partition_of_group(group_id, len(topic.partitions))]
@@ -110,23 +112,18 @@ class OffsetsTopic:
             # What a client takes as: ask again who coordinates the group, and then try again.
             raise KafkaError(ErrorCode.not_coordinator, str(refusal)) from refusal
         self._in_trouble.discard(partition.index)
-        if partition.log.high_watermark < staged.end_offset:
+        if partition.fate(staged.end) is Fate.WAITS:
             self._request_flush(partition)
         partition.wake()
-        return partition, staged.end_offset
+        return partition, staged.end
 
-    def when_settled(self, partition: Partition, offset: int, settled: OnSettled) -> None:
-        """Call back when the high watermark has reached the offset: at once, unless answers wait for the disk."""
-
-        def look() -> None:
-            if partition.log.high_watermark >= offset:
-                settled(ErrorCode.none)
-            elif partition.log.offline is not None or partition.is_deleted:
-                settled(ErrorCode.not_coordinator)
-            else:
-                partition.waiters.add(look)
-
-        look()
+    def when_settled(self, partition: Partition, end: End, settled: OnSettled) -> None:
+        """Call back when it is safe: at once, unless answers wait for the disk."""
+        when_settled(
+            partition,
+            end,
+            lambda fate: settled(ErrorCode.none if fate is Fate.SAFE else ErrorCode.not_coordinator),
+        )
 
     def making(self, now: Now) -> Steps[Topic]:
         configs = {

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from weakref import ref
 
 from oncelog.clock import Now
 from oncelog.server.errors import ErrorCode
@@ -273,7 +274,7 @@ class Rebalance:
     @property
     def topics(self) -> frozenset[str] | None:
         """What this generation is subscribed to."""
-        return _topics(self, self.generation)
+        return _topics(ref(self, _let_go), self.generation)
 
     # Answers
 
@@ -348,8 +349,14 @@ class Rebalance:
 
 
 @lru_cache(maxsize=1)
-def _topics(rebalance: Rebalance, generation: int) -> frozenset[str] | None:
-    """Looked for when somebody asks, and kept of one group alone: names take many times the memory of the bytes that
-    they are read from, and each piece of what a group has committed asks for the same ones."""
+def _topics(of: "ref[Rebalance]", generation: int) -> frozenset[str] | None:
+    """Looked for when somebody asks, and kept of one group alone, as long as it lives: names take many times the memory
+    of the bytes that they are read from, and each piece of what a group has committed asks for the same ones."""
+    rebalance = of()
+    assert rebalance is not None
     name = rebalance.protocol_name or ""
     return subscribed_topics(rebalance.protocol_type, (each.protocols.get(name, b"") for each in rebalance.members))
+
+
+def _let_go(gone: "ref[Rebalance]") -> None:
+    _topics.cache_clear()

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from struct import error as StructError
 
 from oncelog.clock import Now
+from oncelog.log.partition import End, Fate
 from oncelog.log.steps import Pauses, Steps
 from oncelog.server.errors import ErrorCode
 from oncelog.server.groups import records
@@ -124,7 +125,7 @@ class GroupStore:
         if self.is_lost(group_id):
             return ErrorCode.not_coordinator
         partition = self._topic.partition_of(group_id)
-        return ErrorCode.none if partition is None else self._settled_at(partition, partition.log.next_offset)
+        return ErrorCode.none if partition is None else self._settled_at(partition, partition.log.end)
 
     def is_lost(self, group_id: str) -> bool:
         """Whether nobody can say, now, what the group has stored, or add to it."""
@@ -142,8 +143,8 @@ class GroupStore:
     def _append(self, group_id: str, key_values: Collection[KeyValue], now: Now) -> Settled:
         return self._settled_at(*self._topic.append(group_id, key_values, now))
 
-    def _settled_at(self, partition: Partition, offset: int) -> Settled:
-        if partition.log.high_watermark >= offset:
+    def _settled_at(self, partition: Partition, end: End) -> Settled:
+        if partition.fate(end) is Fate.SAFE:
             return ErrorCode.none
         future: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
 
@@ -151,7 +152,7 @@ class GroupStore:
             if not future.done():
                 future.set_result(error)
 
-        self._topic.when_settled(partition, offset, settled)
+        self._topic.when_settled(partition, end, settled)
         return future
 
     def forget_if_void(self, group: Group) -> None:

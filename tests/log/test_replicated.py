@@ -1,0 +1,107 @@
+"""A log whose records other brokers have, too: epochs, the high watermark, and what becomes of waits."""
+
+import pytest
+
+from oncelog.log.partition import Fate, PartitionLog
+from oncelog.producers import Decision
+from tests.log.memory_disk import MemoryDisk
+from tests.log.support import NOW, open_log, put
+
+LEASED = 7
+
+
+def filled(disk: MemoryDisk, *, epoch: int, records: int) -> PartitionLog:
+    """As a follower has it."""
+    leader = open_log(MemoryDisk(), leader_epoch=epoch)
+    for number in range(records):
+        put(leader, b"%d" % number, pid=LEASED, sequence=number)
+    follower = open_log(disk, replicated=True)
+    follower.append_replicated(leader.read(0, 1 << 20), NOW)
+    return follower
+
+
+@pytest.mark.parametrize("is_orderly", [True, False], ids=["stop", "kill"])
+def test_a_follower_comes_back_in_its_leaders_epoch(is_orderly: bool) -> None:
+    disk = MemoryDisk()
+    follower = filled(disk, epoch=3, records=4)
+    if is_orderly:
+        follower.close()
+    back = open_log(disk.crash(keep_all=True), replicated=True)
+    assert (back.leader_epoch, back.epochs.entries) == (3, ((3, 0),))
+    leader = open_log(MemoryDisk(), leader_epoch=3)
+    for number in range(6):
+        put(leader, b"%d" % number, pid=LEASED, sequence=number)
+    assert back.append_replicated(leader.read(4, 1 << 20), NOW) == 6
+
+
+def test_an_epoch_without_a_record_is_forgotten_by_who_follows() -> None:
+    """KAFKA-10706: a leader that appended nothing would offer the next one an epoch that nobody else knows, and refuse
+    what was appended before it."""
+    log = filled(MemoryDisk(), epoch=3, records=4)
+    log.begin_epoch(5)
+    assert log.end_of_epoch(5) == (5, 4)
+    log.follow_epoch(6)
+    assert (log.epochs.entries, log.leader_epoch) == (((3, 0),), 6)
+    assert (log.epochs.last_before(4), log.epochs.last_before(0)) == (3, -1)
+
+
+def test_what_ends_in_an_epoch_is_of_it() -> None:
+    log = filled(MemoryDisk(), epoch=3, records=2)
+    log.begin_epoch(5)
+    put(log, b"2")
+    assert [log.epochs.last_before(offset) for offset in range(4)] == [-1, 3, 3, 5]
+    log.begin_epoch(6)
+    assert log.epochs.last_before(3) == 5, "6 holds nothing yet"
+
+
+def test_what_waits_is_lost_with_its_leaders_epoch() -> None:
+    """Offsets alone would say that it is safe once another leader's records stand there."""
+    log = open_log(MemoryDisk(), replicated=True)
+    log.begin_epoch(2)
+    first = put(log, b"first", pid=LEASED, sequence=0)
+    again = put(log, b"first", pid=LEASED, sequence=0)
+    fenced = log.fence(LEASED, 1, NOW)
+    assert (again.decision, fenced.epoch) == (Decision.DUPLICATE, 2)
+    assert log.fate(first.end) is log.fate(again.end) is log.fate(log.end) is Fate.WAITS
+    log.advance_high_watermark(1)
+    assert (log.fate(first.end), log.fate(log.end)) == (Fate.SAFE, Fate.WAITS)
+    end = log.end
+    log.follow_epoch(3)
+    log.truncate_to(1)
+    other = open_log(MemoryDisk(), leader_epoch=3)
+    for number in range(3):
+        put(other, b"another %d" % number)
+    log.append_replicated(other.read(1, 1 << 20), NOW)
+    log.advance_high_watermark(3)
+    assert log.fate(end) is log.fate(again.end) is Fate.LOST
+
+
+def test_a_wait_ends_when_the_log_goes_offline() -> None:
+    log = open_log(MemoryDisk(), replicated=True)
+    log.begin_epoch(1)
+    safe, waits = put(log, b"a"), put(log, b"b")
+    log.advance_high_watermark(1)
+    log.go_offline("the disk is gone")
+    assert (log.fate(safe.end), log.fate(waits.end)) == (Fate.SAFE, Fate.LOST)
+
+
+@pytest.mark.parametrize(("is_orderly", "power_fails", "least"), [(True, True, 3), (False, False, 0)])
+def test_a_start_knows_a_high_watermark(is_orderly: bool, power_fails: bool, least: int) -> None:
+    """So that readers are not sent away until the followers have asked again."""
+    disk = MemoryDisk()
+    log = filled(disk, epoch=3, records=4)
+    log.advance_high_watermark(3)
+    if is_orderly:
+        log.close()
+    back = open_log(disk.crash(keep_all=not power_fails), replicated=True)
+    assert least <= back.high_watermark <= 3
+
+
+def test_a_high_watermark_is_not_below_the_start_of_the_log() -> None:
+    disk = MemoryDisk()
+    log = filled(disk, epoch=3, records=4)
+    log.advance_high_watermark(2)
+    log.checkpoint(NOW)
+    log.advance_high_watermark(4)
+    log.delete_before(4)
+    assert open_log(disk.crash(keep_all=True), replicated=True).high_watermark == 4

@@ -1,0 +1,58 @@
+"""What waits for the high watermark when another broker begins to lead: nobody is told that it is safe."""
+
+from uuid import UUID
+
+import pytest
+
+from oncelog.log.partition import Fate
+from oncelog.server.errors import ErrorCode
+from oncelog.server.high_watermark import wait_until_settled, when_settled
+from oncelog.server.metadata_log import Definition
+from oncelog.server.produced import Commit, Many, Outcome
+from oncelog.server.topic import Partition, Topic
+from tests.log.memory_disk import MemoryDisk
+from tests.log.support import open_log, put
+
+
+@pytest.fixture
+def partition() -> Partition:
+    log = open_log(MemoryDisk(), replicated=True)
+    log.begin_epoch(1)
+    return Partition(Topic(Definition(name="orders", id=UUID(int=1), partitions=1)), 0, log)
+
+
+def overruled(partition: Partition) -> None:
+    """And whatever the next leader has there is below the high watermark."""
+    partition.log.follow_epoch(2)
+    partition.log.advance_high_watermark(partition.log.next_offset)
+    partition.wake()
+
+
+def test_a_produce_request_is_answered_that_another_leads(partition: Partition) -> None:
+    staged = put(partition.log, b"a")
+    outcome = Outcome(0, partition, staged)
+    commit = Commit([Many(9, 1, -1, [(b"orders", [outcome])])], {partition: staged.end}, False)
+    assert not commit.is_settled()
+    overruled(partition)
+    assert commit.is_settled()
+    commit.frames()
+    assert (outcome.error_code, outcome.staged) == (ErrorCode.not_leader_or_follower, None)
+
+
+async def test_who_waits_is_told_once(partition: Partition) -> None:
+    told: list[Fate] = []
+    end = put(partition.log, b"a").end
+    when_settled(partition, end, told.append)
+    assert await wait_until_settled(partition, end, 0) is Fate.WAITS
+    assert told == []
+    overruled(partition)
+    partition.wake()
+    assert told == [Fate.LOST]
+    assert await wait_until_settled(partition, end, 0) is Fate.LOST
+
+
+def test_a_partition_that_is_deleted_is_lost_to_who_waits_and_keeps_what_was_safe(partition: Partition) -> None:
+    safe, waits = put(partition.log, b"a").end, put(partition.log, b"b").end
+    partition.log.advance_high_watermark(1)
+    partition.is_deleted = True
+    assert (partition.fate(safe), partition.fate(waits)) == (Fate.SAFE, Fate.LOST)
