@@ -148,7 +148,7 @@ def test_a_log_whose_first_segments_retention_took_starts_whatever_flush_was_und
     assert (again.offline, again.log_start_offset) == (None, start)
 
 
-@pytest.mark.parametrize("position", [0, 3, 7, 8, 11, 15])
+@pytest.mark.parametrize("position", [0, 3, 7, 8, 11, 15, *range(16, 24)])
 def test_an_index_that_lies_is_made_anew_wherever_it_is_used(position: int) -> None:
     for entry in range(4):
         for closed in (True, False):

@@ -7,6 +7,7 @@ import pytest
 
 from oncelog.log.config import LogConfig
 from oncelog.log.errors import Damaged
+from oncelog.log.index import ENTRY_BYTES
 from oncelog.log.partition import PartitionLog
 from oncelog.log.scrubbing import Place, Rotten, read_stretch
 from oncelog.log.segment import Segment
@@ -62,6 +63,32 @@ def test_a_wrong_offset_of_one_batch_keeps_no_other_from_its_readers(config: Log
             assert place is not None
             disk.flip(segment.log_path, place[0] + 7 - bit // 8, bit % 8)
             assert told(log) == {offset}, (bit, offset)
+
+
+@pytest.mark.parametrize("config", [SMALL, LARGE])
+def test_an_offset_that_is_wrong_by_little_hands_nobody_the_records_of_another(config: LogConfig) -> None:
+    for first in range(0, COUNT, 5):
+        for byte, bit in ((7, 0), (7, 1), (7, 2), (26, 2)):  # of the base offset; the last one's delta becomes 0
+            log = open_log(disk := MemoryDisk(), config)
+            for number in range(0, COUNT, 5):
+                put(log, *(b"%02d" % each for each in range(number, number + 5)))
+            segment = log.segments[log.segments.number_of(first)]
+            place = segment.find(first)
+            assert place is not None
+            disk.flip(segment.log_path, place[0] + byte, bit)
+            assert told(log) == set(range(first + (byte != 7), first + 5)), (first, byte, bit)
+
+
+def test_an_index_that_names_a_later_place_hides_nothing_of_a_segment_with_gaps() -> None:
+    disk, log = filled(LARGE)
+    segment = log.segments[0]
+    segment.has_gaps = True
+    one, later = (segment.index.entry(number) for number in (2, 3))
+    index = disk.open(segment.index.path, write=True)
+    index.pwritev([later.position.to_bytes(8, "big")], 2 * ENTRY_BYTES + 8)
+    segment.forget_handles()
+    assert segment.index.at_offset(one.offset).position == later.position
+    assert told(log) == set()
 
 
 @pytest.mark.parametrize("number", [0, 1, -1], ids=["first", "second", "active"])
@@ -130,6 +157,18 @@ def test_a_segment_that_cannot_be_walked_through_is_walked_through_once(monkeypa
 
     monkeypatch.setattr(Segment, "walk", counted)
     assert told(log) == set(range(COUNT)) and len(walks) == 1
+
+
+def test_damage_that_is_told_often_grows_no_more_each_time() -> None:
+    """An error that is raised again keeps the frames of all times before, and what they held."""
+    disk, log = filled(LARGE)
+    zero(disk, log.segments[0].log_path)
+    frames = []
+    for _ in range(3):
+        with pytest.raises(Damaged) as told_so:
+            log.segments[0].rebuild_index(1)
+        frames.append(len(told_so.traceback))
+    assert frames[1] == frames[2]
 
 
 def test_a_place_that_was_found_rotten_is_kept_from_readers_and_the_rest_is_not() -> None:

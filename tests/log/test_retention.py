@@ -42,6 +42,18 @@ def test_whole_segments_go_when_their_newest_record_is_too_old() -> None:
     assert newest_in_first >= START_MS + 40 * SECOND_MS
 
 
+def test_an_index_whose_last_time_rotted_makes_no_segment_too_old() -> None:
+    disk = MemoryDisk()
+    log = filled(disk, retention_ms=1000 * SECOND_MS)
+    index = log.segments[0].index.path
+    log.close()
+    disk.flip(index, disk.size(index) - 5, bit=0)  # 49 days earlier
+    again = open_log(disk, log.config)
+    assert again.segments[0].max_timestamp_ms < START_MS
+    again.maintain(at(60 * SECOND_MS))
+    assert again.log_start_offset == 0 and again.segments[0].max_timestamp_ms > START_MS
+
+
 def test_a_log_that_is_wholly_too_old_becomes_empty() -> None:
     disk = MemoryDisk()
     log = filled(disk, retention_ms=20 * SECOND_MS)

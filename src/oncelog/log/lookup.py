@@ -61,7 +61,8 @@ def first_at_or_after(segments: Segments, timestamp_ms: int, start: int, limit: 
         segment = segments[number]
         if segment.base_offset >= limit:
             return None
-        if segment.max_timestamp_ms < timestamp_ms:
+        if segment.is_older(timestamp_ms):
+            yield None
             continue
         begin = max(segment.position_at_time(timestamp_ms), segment.position_at_offset(start))
         for position, header in segment.walk(begin):

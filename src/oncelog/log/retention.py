@@ -92,8 +92,8 @@ def _start_by_age(log: Parts, now: Now) -> int:
         return start
     for segment in log.segments.closed:
         # Without timestamps there is no age: -1 stays, as there is nothing to count it from.
-        young = now.wall_ms - segment.max_timestamp_ms <= retention_ms or segment.max_timestamp_ms < 0
-        if young or segment.end_offset > log.extent.high_watermark:
+        is_young = not segment.is_older(now.wall_ms - retention_ms) or segment.max_timestamp_ms < 0
+        if is_young or segment.end_offset > log.extent.high_watermark:
             break
         start = max(start, segment.end_offset)
     return start

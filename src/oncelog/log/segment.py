@@ -19,6 +19,7 @@ _WALK_BYTES = 64 * 1024
 _LOOK_BYTES = 4096 + 512
 DEFAULT_INTERVAL_BYTES = 4096
 NEVER_MS = sys.maxsize
+ANY = -1, sys.maxsize
 _number_at = struct.Struct(">q").unpack_from
 _offset_and_time = struct.Struct(">q27xq").unpack_from  # base offset, max timestamp
 
@@ -38,6 +39,7 @@ class Segment:
         "has_gaps",
         "index",
         "is_sendable",
+        "is_time_seen",
         "log_path",
         "max_timestamp_ms",
         "next_index_at",
@@ -55,11 +57,12 @@ class Segment:
         self.size_bytes = 0
         self.end_offset = base_offset  # the offset after its last record
         self.max_timestamp_ms = -1
+        self.is_time_seen = True  # in the headers, where an index said it
         self.next_index_at = 0  # the size from which the next batch gets an entry in the index
         self.roll_at_ms = NEVER_MS  # wall clock; begins with the first batch
         self.is_sendable = True  # whether answers may go from the file to a socket without being read first
         self.has_gaps = False  # compaction took records out, here or at the leader that they came from
-        self.unreadable: Damaged | None = None  # why its index cannot be made anew
+        self.unreadable = ""  # why its index cannot be made anew; not the error, to which each raise adds its frames
         self.rotten: tuple[tuple[int, int], ...] = ()  # from where to where what is stored is not what was written
 
     @classmethod
@@ -99,9 +102,9 @@ class Segment:
         if not self._is_within(entry, offset):
             raise self.damaged(entry.position, f"{self.index.path} names a place beyond its end")
         file = self.handles.get(self.log_path)
-        position, promised, end = entry.position, entry.offset, self.size_bytes
-        if promised < 0 and not self.has_gaps:
-            promised = self.base_offset
+        position, end = entry.position, self.size_bytes
+        promised = self.base_offset if entry.offset < 0 and not self.has_gaps else entry.offset
+        least, most = (promised, promised) if promised >= 0 else ANY  # where the next batch may begin
         while position < end:
             chunk = file.pread(min(_LOOK_BYTES, end - position), position)
             at, last = 0, len(chunk) - _OFFSETS_BYTES
@@ -109,15 +112,19 @@ class Segment:
                 base_offset, length, delta = _offsets_at(chunk, at)
                 if length < HEADER_BYTES - LENGTH_PREFIX_BYTES:
                     raise self.damaged(position + at, f"a batch length of {length}")
-                if base_offset > offset or (promised >= 0 and base_offset != promised):
-                    if self._follows(position + at + length + LENGTH_PREFIX_BYTES, offset):
-                        promised = -1
+                if base_offset > offset or not least <= base_offset <= most:
+                    behind = self._base_offset_at(position + at + length + LENGTH_PREFIX_BYTES)
+                    if self.base_offset < behind <= offset:
+                        least, most = ANY
                         at += length + LENGTH_PREFIX_BYTES  # what is wrong with it is nothing to those behind it
                         continue
-                    if promised >= 0 and base_offset != promised:
-                        raise self.damaged(position + at, f"offset {base_offset} where {promised} should be")
-                promised = -1
-                if base_offset + delta >= offset:
+                    # Where it fits what follows, it was the one before that was wrong; but the index is to be believed.
+                    is_right = behind == base_offset + delta + 1 and position + at > entry.position
+                    if not least <= base_offset <= most and not is_right:
+                        raise self.damaged(position + at, f"offset {base_offset} where {least} should be")
+                least = base_offset + delta + 1
+                most = ANY[1] if self.has_gaps else least
+                if least > offset:
                     self._check_holder(chunk, at, position + at, offset)
                     return position + at, length + LENGTH_PREFIX_BYTES, base_offset, _epoch_and_magic_at(chunk, at)[0]
                 at += length + LENGTH_PREFIX_BYTES
@@ -137,12 +144,13 @@ class Segment:
         if base_offset > offset >= self.base_offset and not self.has_gaps:
             raise self.damaged(position, f"offset {base_offset} where {offset} should be")
 
-    def _follows(self, position: int, offset: int) -> bool:
-        """Whether a batch begins there that comes before the offset, or with it."""
+    def _base_offset_at(self, position: int) -> int:
+        """What the header there claims, or where the segment ends; -1 where no batch begins."""
+        if position == self.size_bytes:
+            return self.end_offset
         header = self.batch(position, HEADER_BYTES) if position + HEADER_BYTES <= self.size_bytes else b""
-        return (
-            len(header) == HEADER_BYTES and header[16] == MAGIC and self.base_offset < _number_at(header)[0] <= offset
-        )
+        is_one = len(header) == HEADER_BYTES and header[16] == MAGIC
+        return int(_number_at(header)[0]) if is_one else -1
 
     def rots(self, position: int, end: int) -> None:
         """Readers are told from here on, instead of being given those bytes."""
@@ -157,11 +165,22 @@ class Segment:
                 return start
         return end
 
+    def is_older(self, timestamp_ms: int) -> bool:
+        """Whether all of it is. Where an index says so, its word is compared once with what it speaks of."""
+        if self.max_timestamp_ms < timestamp_ms and not self.is_time_seen:
+            self.is_time_seen = True
+            try:
+                if self._max_timestamp_before(self.size_bytes) != self.max_timestamp_ms:
+                    self.rebuild_index(DEFAULT_INTERVAL_BYTES)
+            except Damaged:
+                pass  # there is no better word
+        return self.max_timestamp_ms < timestamp_ms
+
     def position_at_time(self, timestamp_ms: int) -> int:
         """Every batch before it is older than the timestamp."""
         try:
             entry = self.index.at_time(timestamp_ms)
-            if self._is_true(entry):
+            if self._is_true(entry) and self._max_timestamp_before(entry.position) == entry.max_timestamp_ms:
                 return entry.position
         except Damaged:
             pass
@@ -190,7 +209,7 @@ class Segment:
 
     def _is_index_mended(self) -> bool:
         """Whether it could be made anew: then it may have been all that was wrong."""
-        if self.unreadable is not None:
+        if self.unreadable:
             return False
         try:
             self.rebuild_index(DEFAULT_INTERVAL_BYTES)
@@ -203,8 +222,8 @@ class Segment:
 
         Where they contradict one another the index stays as it is, and nobody walks through them again.
         """
-        if self.unreadable is not None:
-            raise self.unreadable
+        if self.unreadable:
+            raise Damaged(self.unreadable)
         is_known, end = end is None, self.size_bytes if end is None else end
         entries: list[Entry] = []
         next_at, expected, max_timestamp_ms = 0, self.base_offset, -1
@@ -220,7 +239,7 @@ class Segment:
                 if is_known and expected > self.end_offset:
                     raise self.damaged(position, f"offset {expected - 1} where the segment ends at {self.end_offset}")
         except Damaged as damage:
-            self.unreadable = damage
+            self.unreadable = str(damage)
             raise
         self.index.cut_to_entries(0)
         for entry in entries:
@@ -339,6 +358,7 @@ class Segment:
 
     def adopt_end(self, end: Entry) -> None:
         self.end_offset, self.size_bytes, self.max_timestamp_ms = end
+        self.is_time_seen = False
 
     def found(self, size_bytes: int, end_offset: int, max_timestamp_ms: int, next_index_at: int) -> None:
         """Up to where a start has looked."""

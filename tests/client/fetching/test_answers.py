@@ -287,6 +287,41 @@ def test_a_length_that_claims_more_than_the_broker_had_room_to_send_is_damage_an
     assert told.offset == 7 and "the batch at offset 7 claims more bytes than" in told.message
 
 
+@pytest.mark.parametrize(
+    ("claimed", "seen_at"),
+    [
+        pytest.param(5, 10, id="it reaches back"),
+        pytest.param(12, 20, id="the next one seems to"),
+        pytest.param(1 << 40, 10, id="beyond the high watermark"),
+    ],
+)
+def test_a_batch_that_claims_an_offset_where_it_cannot_be_is_told_and_what_lies_before_it_is_read(
+    claimed: int, seen_at: int
+) -> None:
+    batches = [data_batch(0, 10), claimed.to_bytes(8, "big") + data_batch(10, 10)[8:], data_batch(20, 10)]
+    machine = machine_at(0, error_backoff_ms=500)
+    machine.fetched(only(machine.actions(0)).request_id, [answer(records=b"".join(batches))], 0)
+    chunk, told = machine.events()
+    assert isinstance(chunk, Chunk) and chunk.records == b"".join(batches[: seen_at // 10])
+    assert isinstance(told, Failed) and told.code == ErrorCodes._BAD_MSG and told.offset == chunk.next_offset
+    assert machine.next_due_ms(0) == 500
+    again = only(machine.actions(500))
+    assert again.asked[0].offset == chunk.next_offset
+    machine.fetched(again.request_id, [answer(records=b"".join(batches[seen_at // 10 :]))], 500)
+    assert [each.code for each in machine.events() if isinstance(each, Failed)] == [ErrorCodes._BAD_MSG]
+    assert only(machine.actions(1000)).asked[0].offset == chunk.next_offset, "none of it was taken"
+
+
+def test_a_position_that_was_not_reached_by_reading_may_lie_within_a_batch() -> None:
+    machine = machine_at(0)
+    machine.fetched(only(machine.actions(0)).request_id, [answer(records=data_batch(0, 10))], 0)
+    machine.events()
+    machine.seek(A, 10)
+    machine.fetched(only(machine.actions(0)).request_id, [answer(records=data_batch(5, 10))], 0)
+    (chunk,) = machine.events()
+    assert isinstance(chunk, Chunk) and (chunk.start_offset, chunk.next_offset) == (10, 15)
+
+
 @pytest.mark.parametrize("code", [999, ErrorCodes._BAD_MSG, ErrorCodes.UNSUPPORTED_VERSION])
 def test_a_refusal_of_the_whole_question_that_does_not_pass_is_told_once_and_asked_again_later(code: int) -> None:
     machine = machine_at(7, error_backoff_ms=500)

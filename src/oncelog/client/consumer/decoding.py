@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from oncelog.client.consumer.block import Block, Runs
 from oncelog.client.consumer.message import Source
-from oncelog.client.fetching.batches import without_aborted
+from oncelog.client.fetching.batches import LAST_OFFSET, without_aborted
 from oncelog.client.fetching.events import Chunk
 from oncelog.client.in_background import InBackground
 from oncelog.records.build import build_batch
@@ -29,7 +29,6 @@ UNFOLDED_BYTES = 64 << 20
 MOST_UNFOLDED_BYTES = 1 << 30
 # Rows that become Python values at a time.
 BLOCK_ROWS = 4096
-LAST_OFFSET = (1 << 63) - 1
 
 
 def _load() -> Any:

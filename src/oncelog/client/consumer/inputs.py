@@ -17,7 +17,6 @@ from oncelog.client.consumer.chunk_readers import Position
 from oncelog.client.consumer.decoding import (
     DECODING_LOOPS,
     FEW_RECORDS,
-    LAST_OFFSET,
     Damaged,
     columns_of,
     committed_records,
@@ -26,6 +25,7 @@ from oncelog.client.consumer.decoding import (
 )
 from oncelog.client.consumer.engine import Engine, Told, limits_of
 from oncelog.client.errors import KafkaError, error_of
+from oncelog.client.fetching.batches import LAST_OFFSET
 from oncelog.client.fetching.cursor import Cursor
 from oncelog.client.fetching.events import Chunk, Failed
 from oncelog.client.fetching.values import Partition

@@ -3,7 +3,7 @@
 from collections import deque
 
 from oncelog.client.errors import is_retriable, text_of
-from oncelog.client.fetching.batches import survey
+from oncelog.client.fetching.batches import LAST_OFFSET, survey
 from oncelog.client.fetching.cursor import Cursor, Stage
 from oncelog.client.fetching.events import Chunk, EndReached, Event, Failed
 from oncelog.client.fetching.values import NO_EPOCH, NO_NODE, RESET_BY, EpochEndFound, Fetched, FetchLimits, OffsetFound
@@ -119,7 +119,11 @@ def _chunk_of(events: Events, cursor: Cursor, found: Fetched, limits: FetchLimit
     records = memoryview(found.records)
     if not records:
         return None
-    seen = survey(records)
+    limit = found.high_watermark if found.high_watermark >= 0 else LAST_OFFSET
+    seen = survey(records, cursor.offset if cursor.offset == cursor.read_offset else 0, limit)
+    if seen.whole_bytes == 0 and seen.stray is not None:
+        _report_stray(events, cursor, seen.stray, limits, now_ms)
+        return None
     if seen.whole_bytes == 0:
         # Not one whole batch: it is larger than what was asked for. Old brokers do that; newer ones send it whole.
         if cursor.max_bytes >= limits.max_bytes:
@@ -142,7 +146,15 @@ def _chunk_of(events: Events, cursor: Cursor, found: Fetched, limits: FetchLimit
     cursor.checked_epoch = max(cursor.checked_epoch, cursor.leader_epoch)
     cursor.size_next(limits.partition_max_bytes, seen.whole_bytes, next_offset - chunk.start_offset)
     events.append(chunk)
+    if seen.stray is not None:
+        _report_stray(events, cursor, seen.stray, limits, now_ms)
     return chunk
+
+
+def _report_stray(events: Events, cursor: Cursor, claimed: int, limits: FetchLimits, now_ms: int) -> None:
+    cursor.due_ms = now_ms + limits.error_backoff_ms
+    why = f"a batch claims offset {claimed} where what follows offset {cursor.offset - 1} should be: it is damaged"
+    report(events, cursor, ErrorCodes._BAD_MSG, why)
 
 
 def _report_cut_off(events: Events, cursor: Cursor, records: memoryview, limits: FetchLimits) -> None:

@@ -8,17 +8,21 @@ from oncelog.records.header import CONTROL, HEADER_BYTES, LENGTH_PREFIX_BYTES, T
 from oncelog.records.read import batch_header, records_of
 
 _walked = Struct(">qii7xi30xi")  # base offset, batch length, leader epoch, last offset delta, record count
+LAST_OFFSET = (1 << 63) - 1
 _ABORT = b"\0\0\0\0"  # the key of an abort marker: version 0, type 0; a commit is type 1
 
 
 class Survey(NamedTuple):
-    whole_bytes: int  # what lies behind is a batch that was cut off
+    whole_bytes: int  # what lies behind is a batch that was cut off, or one that strays
     next_offset: int  # behind the last whole batch
     record_count: int
     epochs: list[tuple[int, int]]  # the leaders that wrote it, each with the first offset of its own
+    stray: int | None = None  # the offset that a batch claims where it cannot be
 
 
-def survey(records: Buffer) -> Survey:
+def survey(records: Buffer, least: int = 0, limit: int = LAST_OFFSET) -> Survey:
+    """Of batches that begin at `least` or later, before `limit`, and one behind the other: no CRC covers where they do,
+    so nobody else would notice."""
     at, end = 0, len(records)
     next_offset, record_count, leader_epoch = -1, 0, NO_EPOCH
     epochs: list[tuple[int, int]] = []
@@ -31,7 +35,9 @@ def survey(records: Buffer) -> Survey:
         if length < HEADER_BYTES - LENGTH_PREFIX_BYTES:
             # A length that cannot be: nothing behind it can be told apart. The decoder says so, with the offset.
             return Survey(end, next_offset, record_count, epochs)
-        next_offset = base_offset + last_delta + 1
+        if not least <= base_offset < limit:
+            return Survey(at, next_offset, record_count, epochs, base_offset)
+        next_offset = least = base_offset + last_delta + 1
         if epoch != leader_epoch:
             leader_epoch = epoch
             epochs.append((epoch, base_offset))

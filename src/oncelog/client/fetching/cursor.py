@@ -24,6 +24,7 @@ class Cursor:
     stage: Stage = Stage.STORED
     offset: int = -1
     epoch: int = NO_EPOCH  # of the last record before `offset`
+    read_offset: int = -1  # behind what was read last
     epochs: list[tuple[int, int]] = field(default_factory=list)  # of what was read last, each with its first offset
     find: int = LATEST
     leader: int = NO_NODE
@@ -70,6 +71,7 @@ class Cursor:
         """`is_read`: the epoch is that of the record before. Otherwise it is only the leader's, who may have written
         nothing under it."""
         self.offset = offset
+        self.read_offset = -1
         self.epoch = epoch
         known = [each for each in self.epochs if each[1] < offset]
         if is_read and offset > 0 and not (known and known[-1][0] == epoch):
@@ -83,7 +85,7 @@ class Cursor:
 
     def read_up_to(self, offset: int, epochs: list[tuple[int, int]]) -> None:
         """Records were fetched, written by these leaders."""
-        self.offset = offset
+        self.offset = self.read_offset = offset
         for epoch, first_offset in epochs:
             self.epoch = epoch
             if epoch != self.read_epoch:
@@ -126,9 +128,10 @@ class Cursor:
     def led_by(self, leader: Leader) -> None:
         """What metadata says. It may come from a broker that lags behind what is known already."""
         if leader.topic_id != self.topic_id:
-            # Another topic of the same name: the epochs of the old one mean nothing in it.
+            # Another topic of the same name: neither epochs nor offsets of the old one mean anything in it.
             if self.topic_id is not None:
                 self.epoch = self.leader_epoch = self.checked_epoch = NO_EPOCH
+                self.read_offset = -1
             self.topic_id = leader.topic_id
         elif leader.epoch != NO_EPOCH and leader.epoch < self.leader_epoch:
             return
