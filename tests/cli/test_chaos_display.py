@@ -165,8 +165,11 @@ def test_a_log_says_that_spark_is_what_is_waited_for() -> None:
     shown = Shown(terminal=Terminal(is_terminal=False))
     with shown.display:
         shown.show(confirmed=10, is_spark_starting=True)
+        shown.now_s = 10.0
+        shown.show(seconds=10.0, confirmed=90, written=20, faults=Counter({Target.DRIVER: 1}), is_spark_starting=True)
     assert shown.terminal.getvalue().splitlines() == [
-        "0:00 sending: 10 of 1,000 confirmed, 0 rows through Spark, which starts, 0 faults"
+        "0:00 sending: 10 of 1,000 confirmed, 0 rows through Spark, which starts, 0 faults",
+        "0:10 sending: 90 of 1,000 confirmed, 20 rows through Spark, which starts again, 1 fault",
     ]
 
 

@@ -31,6 +31,7 @@ class Mutant:
     what: str
     rules: Rules = PLAIN
     changes: tuple[tuple[Any, Any, Change], ...] = ()
+    first_seed: int = 0  # of a rare one, not long before the first history that catches it
 
     def __str__(self) -> str:
         return self.what
@@ -352,7 +353,7 @@ MUTANTS: Final = (
         PLANNED,
         ((table.TABLE[State.SUCCEEDING], Event.GRANTED, lambda row: (_names_no_successor(row[0]), row[1])),),
     ),
-    Mutant("no look for gaps in what a copy is joined with", PLAIN, ((Journal, "read", _always_joins),)),
+    Mutant("no look for gaps in what a copy is joined with", PLAIN, ((Journal, "read", _always_joins),), 600),
     Mutant("a commit before the acknowledgements", PLAIN, ((Holding, "is_drained", _positions_at_the_send),)),
     Mutant("a commit in two batches", PLAIN, ((Holding, "append", _two_batches), CUT_IN_TWO)),
     Mutant("positions first", PLAIN, ((Holding, "append", _positions_first), CUT_IN_TWO)),
@@ -361,6 +362,7 @@ MUTANTS: Final = (
         "outputs before their plan",
         PLANNED,
         ((table.TABLE[State.DRAINING], Event.PLANNED, lambda row: (row[0], State.WORKING)),),
+        200,
     ),
     Mutant(
         "chance sent before its commit",
@@ -389,8 +391,8 @@ MUTANTS: Final = (
         Rules(refuses_old_batches=False),
         ((Cell, "_until", _no_clock), (Holding, "is_proof_old", lambda _: False)),
     ),
-    Mutant("what waited for long is sent", PLANNED, ((Cell, "_until", lambda _: lambda cell, action: action),)),
-    Mutant("reconnects by itself", Rules(connects_and_checks=False)),
+    Mutant("what waited for long is sent", PLANNED, ((Cell, "_until", lambda _: lambda cell, action: action),), 1_500),
+    Mutant("reconnects by itself", Rules(connects_and_checks=False), (), 200),
     Mutant("old timestamps", Rules(output_age_ms=FORGET_MS)),
     Mutant("no read-back", PLANNED, ((actions, "is_own", _any_stands_there),)),
     Mutant(

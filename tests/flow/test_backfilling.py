@@ -60,7 +60,7 @@ def without(*names: Any) -> dict[Any, Any]:
     ("into", "words"),
     [
         (without(sums, "s3://a"), "what the flow writes to s3://a, sums goes where"),
-        (INTO | {grouped: "elsewhere"}, "the flow does not write grouped. Leave it out"),
+        (INTO | {grouped: "elsewhere"}, "the flow does not write grouped, but dead, s3://a, sums. Leave it out"),
         (INTO | {sums: "sums"}, "sums is the flow's own. Write into another place"),
         (INTO | {sums: orders}, "orders is the flow's own"),
         (INTO | {sums: replace(lates, name="others")}, "others has other keys or values than sums. Give it the same"),

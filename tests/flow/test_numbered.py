@@ -4,13 +4,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Any
+from weakref import ref
 
 import pytest
 
-from oncelog.flow import Context, Dead, Flow, Topic, Upgrade, json_of, optional, running, stepping, text
+from oncelog.clock import Now
+from oncelog.flow import Context, Dead, Flow, Input, Topic, Upgrade, json_of, optional, raw, running, stepping, text
 from oncelog.flow.codecs import Codec
 from oncelog.flow.journal import apply
 from oncelog.flow.messages import Records, Stepped, Unworkable
+from oncelog.flow.numbered import NumberedStates
+from oncelog.flow.planning import Source
 from oncelog.flow.program import Stream
 from oncelog.flow.running import PartWork
 from oncelog.records.column_types import BytesColumn
@@ -114,6 +118,49 @@ def test_an_update_that_cannot_be_encoded_is_named_and_none_is_sent_twice() -> N
         work.told(4, updates)
     told = _rows(work.told(4, updates))  # where it fails as columns, and then no more
     assert sorted((each.key, each.value) for rows in told.values() for each in rows) == [(b"k0", b"2"), (b"k1", b"1")]
+
+
+def test_a_run_as_columns_of_a_plain_step_is_worked_on_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else all that is here would hold, and nothing of it would be said of columns."""
+    numbered: list[int] = []
+    number = NumberedStates.number
+
+    def counted(states: NumberedStates, keys: BytesColumn, decode_key: Callable[[bytes], Any]) -> list[int]:
+        numbered.append(len(keys))
+        return number(states, keys, decode_key)
+
+    monkeypatch.setattr(NumberedStates, "number", counted)
+    records = records_of(b"anna", b"bob", b"anna")
+    ran(flow_of(), {}, records)
+    assert not numbered
+    ran(flow_of(), {}, as_columns(records))
+    assert numbered == [3]
+
+
+@pytest.mark.parametrize("brought", [as_columns, lambda records: records], ids=["columns", "lists"])
+def test_a_cell_keeps_nothing_of_the_records_that_it_has_taken(brought: Callable[[Records], Records]) -> None:
+    """Where a hundred cells wait for more, each would keep ten thousand."""
+
+    class Kept(list[bytes | None]):
+        """What a weak reference takes."""
+
+    flow = Flow("f", version="1")
+    flow.read(Topic("in", raw, raw)).step("pass", int, lambda _, value, at: (1, [value])).write(Topic("out", raw, raw))
+    work = PartWork(flow.parts[0], 0)
+    work.begin({}, [-1])
+    values = [b"value %d" % at for at in range(10)]
+    records = brought(records_of(*values)._replace(values=Kept(values)))
+    kept = ref(records.values.data if isinstance(records.values, BytesColumn) else records.values)
+    source = Source(Input("in", "id"), 0)
+    source.add(records, 10, Now(0, 0))
+    del records
+    assert work.run(0, source.next(4), 4).taken == 4
+    source.take(4)
+    assert list(source.next(1).values) == [b"value 4"]
+    assert kept() is not None
+    assert work.run(0, source.next(6), 6).taken == 6
+    source.take(6)
+    assert kept() is None
 
 
 # --- by chance

@@ -349,7 +349,7 @@ def test_a_call_is_tried_where_it_is_made_or_another_function_stands_in(seed: in
     program.call_instead("rate", lambda order, at: Order("other", order.amount))
     assert sum(each.gone for each in trials(program, topics)) == sum(each.new for each in trials(program, topics)) > 0
     with pytest.raises(ValueError, match="flow f: rate: None is no function"):
-        program.call_instead("rate", None)  # type: ignore[arg-type]
+        program.call_instead("rate", None)
 
 
 def test_it_goes_on_behind_a_commit_that_is_missing() -> None:

@@ -93,8 +93,9 @@ def test_from_the_command_line_into_a_topic_of_another_number_of_partitions(
     ("options", "code", "words"),
     [
         ("", 1, "-sums goes where? Say it"),
-        ("--into orders=elsewhere", 1, "goes where"),
-        ("--into elsewhere", 2, "expected NAME=VALUE"),
+        ("--into orders=elsewhere", 1, "the flow does not write orders, but "),
+        ("--into elsewhere", 2, "expected THERE=HERE, such as totals=totals-may"),
+        ("--into {name}-sums=else/where", 1, "'else/where' is or becomes part of a topic's name"),
         ("--since noon", 2, "noon: expected milliseconds since 1970, or 2026-05-01, or 2026-05-01T12:00"),
     ],
 )
@@ -102,5 +103,7 @@ def test_a_command_that_says_too_little_is_told_what_to_say(
     own_server: Server, topic: str, written: Written, options: str, code: int, words: str
 ) -> None:
     target = written(Billing(topic, own_server.bootstrap_servers))
-    said = Oncelog(own_server.bootstrap_servers).run("flow backfill", target, "may", *options.split())
+    said = Oncelog(own_server.bootstrap_servers).run(
+        "flow backfill", target, "may", *options.format(name=topic).split()
+    )
     assert words in said.err.splitlines()[-1] and said.code == code and "Traceback" not in said.err

@@ -13,13 +13,14 @@ from pathlib import Path
 import pytest
 
 from oncelog.embedded import Server
-from oncelog.flow.errors import FlowRefused
+from oncelog.flow.errors import FlowFailed, FlowRefused
 from oncelog.runner import operating
 from tests.cli.running import Oncelog, ended
 from tests.repo.tree import ROOT
 from tests.runner.flows import Billing, everything
 from tests.waiting import until
 
+GIVE_UP_S = 30.0
 Written = Callable[[Billing], str]
 
 
@@ -293,9 +294,90 @@ def test_what_is_damaged_is_named_and_the_other_flows_are_listed(own_server: Ser
     oncelog("topics delete", register)
 
 
-def test_a_cluster_that_is_not_there_is_one_line() -> None:
-    said = Oncelog("127.0.0.1:1").run("flow list", "-m", "0.2")
+def test_a_flow_whose_journals_are_damaged_begins_anew_when_a_person_says_that_nobody_is_left(
+    tmp_path: Path, topic: str
+) -> None:
+    """Of one cell something else has written into the journal, of another one a byte is another on the disk."""
+    data_dir, journal = str(tmp_path), f"oncelog.flow.{topic}.orders"
+    with Server(data_dir=data_dir) as server:
+        billing = Billing(topic, server.bootstrap_servers)
+        billing.make_topics()
+        billing.send(range(40))
+        ran(billing)
+        Oncelog(billing.servers)("produce", "-t", journal, "-p", "0", "-k", "kx", stdin=b"hello\n")
+    (log,) = (tmp_path / f"{journal}-1").glob("*.log")
+    written = bytearray(log.read_bytes())
+    written[len(written) // 2] ^= 1
+    log.write_bytes(written)
+    with Server(data_dir=data_dir) as server:
+        billing = Billing(topic, server.bootstrap_servers)
+        oncelog = Oncelog(billing.servers)
+        run = billing.flow().start(billing.properties)
+        until(lambda: "\n" in str(run.exception()), "two cells that stopped")
+        failure = str(run.exception())
+        for cell, why in ((0, "with the key b'kx'"), (1, "is damaged: the CRC")):
+            assert f"stage orders, cell {cell}: " in failure and why in failure
+        assert failure.count("begin the flow anew without it (`oncelog flow reset --damaged`)") == 2
+        billing_held = oncelog.run("flow reset", topic, "--damaged").refusal
+        assert f"stage {billing.between.name}, cell 0 is held by a process" in billing_held
+        run.stop()
+        for command in ("reset", "delete"):
+            assert "nor whether a process holds it. End all" in oncelog.run(f"flow {command}", topic).refusal
+        rows = oncelog("flow reset", topic, "--damaged", "-J").json
+        known = [(row["before"], row["again"]) for row in rows if row["stage"] == "orders"]
+        assert known == [(None, None), (None, None)]
+        assert all(row["before"] is not None for row in rows if row["stage"] != "orders")
+        ran(billing)
+        assert billing.state() == billing.totals(40) and len(billing.written()) == 80
+
+
+def test_a_flow_stops_when_its_register_is_damaged_and_goes_on_with_a_new_one(own_server: Server, topic: str) -> None:
+    """Since nobody could pause it."""
+    billing = Billing(topic, own_server.bootstrap_servers)
+    billing.make_topics()
+    oncelog = Oncelog(billing.servers)
+    run = billing.flow().start(billing.properties)
+    billing.send(range(20))
+    billing.wait_for(20)
+    oncelog("produce", "-t", f"oncelog.flow.{topic}", "-k", "fx", stdin=b"hello\n")
+    with pytest.raises(FlowFailed, match=r"flow's register .*delete the topic.*Start the flow again"):
+        run.await_termination(GIVE_UP_S)
+    oncelog("topics delete", f"oncelog.flow.{topic}")
+    billing.send(range(20, 30))
+    ran(billing)
+    billing.check(30)
+
+
+@pytest.mark.parametrize("command", ["list", "run {} --until end", "backfill {} may"])
+def test_a_cluster_that_is_not_there_is_one_line(topic: str, written: Written, command: str) -> None:
+    target = written(Billing(topic, "127.0.0.1:1"))
+    said = Oncelog("127.0.0.1:1").run(f"flow {command.format(target)}", "-m", "0.2")
     assert said.refusal.startswith("no broker answered within 0.2 s"), said
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("raise SystemExit(0)", "cannot be imported: SystemExit: 0"),
+        ("flow = 1 +", "cannot be imported: SyntaxError: invalid syntax"),
+        ("import nowhere_at_all", "needs nowhere_at_all, which is not installed"),
+    ],
+)
+def test_a_module_that_cannot_be_imported_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topic: str, code: str, words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    module = "flow_" + "".join(letter if letter.isalnum() else "_" for letter in topic)
+    (tmp_path / f"{module}.py").write_text(f"{code}\n")
+    said = Oncelog("127.0.0.1:1").run("flow run", f"{module}:flow")
+    assert said.refusal.startswith(f"{module}:flow: {module} {words}") and said.code == 1
+
+
+def test_a_folder_that_was_removed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder := tmp_path / "gone").mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    assert "the folder that this shell is in was removed" in Oncelog("127.0.0.1:1").run("flow run", "a:b").refusal
 
 
 @pytest.mark.parametrize(
@@ -304,7 +386,8 @@ def test_a_cluster_that_is_not_there_is_one_line() -> None:
         ("describe nobody", 1, "there is no flow nobody"),
         ("state nobody owed", 1, "there is no flow nobody"),
         ("run billing", 2, "expected MODULE:FLOW"),
-        ("run billing.py:flow", 2, "expected a module, not its file: billing:flow"),
+        ("run billing.py:flow", 2, "expected a module, not its file: billing:flow (see"),
+        ("run ../jobs/billing.py:flow", 2, "expected a module, not its file: billing:flow in the folder ../jobs"),
         ("run nowhere_at_all:flow", 1, "there is no module nowhere_at_all"),
         ("run tests.runner.flows:flow", 1, "there is no flow in tests.runner.flows; no flow is there"),
         ("run tests.runner.flows:Billing", 1, "Billing in tests.runner.flows is no Flow"),

@@ -2,7 +2,6 @@
 
 import re
 import signal
-import socket
 from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
@@ -66,16 +65,21 @@ def test_how_far_each_cell_is_what_it_wrote_and_which_one_stopped(
     assert told and all(f"| `{name}` | {families[name]} | {said} |" in page for name, said in told.items())
 
 
-def test_an_address_that_is_taken_ends_the_flow(own_server: Server, topic: str, written: Written) -> None:
+def test_a_second_start_whose_address_is_taken_leaves_the_cells_to_the_first(
+    own_server: Server, topic: str, written: Written
+) -> None:
     billing = Billing(topic, own_server.bootstrap_servers)
     billing.make_topics()
     oncelog = Oncelog(billing.servers)
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        address = f"127.0.0.1:{taken.getsockname()[1]}"
-        said = oncelog.run("flow run", written(billing), "--metrics", address)
-    assert said.code == 1 and f"metrics cannot be served on {address}: " in said.err
-    told = oncelog("flow describe", billing.name, "-J").json
-    assert all(cell["holder"]["has_left"] for stage in told["stages"] for cell in stage["cells"])
+    run = billing.flow().start(billing.properties, metrics="127.0.0.1:0")
+    assert (
+        f"metrics cannot be served on {run.metrics}: "
+        in oncelog.run("flow run", written(billing), "--metrics", str(run.metrics)).refusal
+    )
+    billing.send(range(10))
+    billing.wait_for(10)
+    run.stop()
+    assert run.exception() is None
     assert "expected HOST:PORT" in oncelog.run("flow run", written(billing), "--metrics", "here").err
 
 

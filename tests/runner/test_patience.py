@@ -2,7 +2,11 @@
 
 import asyncio
 
+import pytest
+
+from oncelog.client import KafkaError
 from oncelog.client.net.retry import Patience
+from oncelog.runner import cluster as shared
 from oncelog.runner.cluster import Cluster
 
 
@@ -26,3 +30,16 @@ def test_one_who_gave_up_is_asked_again(own_server: object) -> None:
 
     assert asyncio.run(ask()) == "answered"
     assert len(tries) == 3
+
+
+def test_what_brokers_lack_is_told_once_a_minute(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that is gone is told by two errors in turn, and both again when it is gone another time."""
+    now_s = 0.0
+    monkeypatch.setattr(shared, "monotonic_s", lambda: now_s)
+    cluster = Cluster({"bootstrap.servers": "nowhere:1"}, lambda callback: callback(), lambda: None)
+    for now_s in (0.0, 1.0, shared.SAY_EVERY_S - 1.0, shared.SAY_EVERY_S + 1.0):
+        for code in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
+            cluster.note(KafkaError(code, f"{code} at {now_s:g}"))
+    assert [words.split()[-1] for words in caplog.messages] == ["0", "0", "61", "61"]

@@ -2,6 +2,7 @@
 
 import signal
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -13,11 +14,13 @@ from oncelog.client import Consumer, TopicPartition
 from oncelog.embedded import Server
 from oncelog.flow import Dead, Flow, FlowFailed
 from oncelog.flow.formats import GOODBYE
+from oncelog.runner import engine
 from tests.repo.tree import ROOT
 from tests.runner.flows import Billing, Order, Owed, everything
 from tests.waiting import until
 
 STOPS_WITHIN_S = 3.0
+HANGS_S = 20.0  # well before a request is given up
 
 
 @pytest.fixture
@@ -161,3 +164,23 @@ def test_the_start_that_comes_later_has_the_flow(billing: Billing) -> None:
     billing.wait_for(50)
     second.stop()
     billing.check(50)
+
+
+@pytest.mark.parametrize("share", [False, True])
+def test_a_stop_waits_for_no_broker_that_hangs(topic: str, monkeypatch: pytest.MonkeyPatch, share: bool) -> None:
+    """The server's loop is held: connections stand, and nothing is said on them."""
+    monkeypatch.setattr(engine, "STOP_S", 0.1)
+    monkeypatch.setattr(engine, "ENDS_S", 0.2)
+    goes_on = threading.Event()
+    with Server() as server, ThreadPoolExecutor(2) as pool:
+        billing = Billing(topic, server.bootstrap_servers)
+        billing.make_topics()
+        billing.send(range(20))
+        run = billing.flow().start(billing.properties, share=share)
+        try:
+            billing.wait_for(20)
+            pool.submit(server.call, goes_on.wait)
+            pool.submit(run.stop).result(HANGS_S)
+        finally:
+            goes_on.set()
+    assert not run.is_active

@@ -208,6 +208,8 @@ def test_processes_that_share_by_a_group_come_to_the_end_together(servers: str, 
     for run in runs:
         run.await_termination(120)
         assert not run.is_active
+    billing.send([300])
+    billing.flow().run(billing.properties, share=True, until="end", run_id="noon")
     billing.check(300)
 
 

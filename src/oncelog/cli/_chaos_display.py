@@ -49,7 +49,8 @@ class Frame:
     def in_one_line(self, progress: "Progress") -> str:
         found = [f"{progress.confirmed:,}{self._of()} confirmed"]
         if self._has_pipeline:
-            waits = ", which starts" if progress.is_spark_starting else ""
+            starts = ", which starts again" if progress.written else ", which starts"  # its driver may have been killed
+            waits = starts if progress.is_spark_starting else ""
             found.append(f"{progress.written:,} rows through Spark{waits}")
         count = sum(progress.faults.values())
         found.append("1 fault" if count == 1 else f"{count} faults")

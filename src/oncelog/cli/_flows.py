@@ -30,6 +30,12 @@ T = TypeVar("T")
 
 flow_argument = click.argument("target", metavar="MODULE:FLOW")
 name_argument = click.argument("name", metavar="NAME")
+damaged_option = click.option(
+    "--damaged",
+    "with_damaged",
+    is_flag=True,
+    help="Also where journals cannot be read: you say that no process of the flow is left, halted ones included.",
+)
 
 
 def time_ms(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
@@ -88,7 +94,7 @@ def made_calls(flow: "Flow", given: Iterable[str]) -> list[str]:
         if equals:
             module, attribute = _module_of(target, "MODULE:FUNCTION, such as fakes:rate for `rate` in fakes.py")
             try:
-                flow.call_instead(name, getattr(module, attribute, None))  # type: ignore[arg-type]
+                flow.call_instead(name, getattr(module, attribute, None))
             except ValueError as unfit:
                 raise failure(f"--call {each}: {unfit}") from unfit
         found.append(name)
@@ -100,9 +106,14 @@ def _module_of(target: str, expected: str) -> tuple[ModuleType, str]:
     module_name, colon, name = target.partition(":")
     if not colon or not module_name or not name:
         raise click.UsageError(f"{target}: expected {expected}")
-    if module_name.endswith(".py"):
-        raise click.UsageError(f"{target}: expected a module, not its file: {module_name.removesuffix('.py')}:{name}")
-    folder = os.getcwd()
+    above, _, file = module_name.rpartition(os.sep)
+    if above or file.endswith(".py"):
+        place = f" in the folder {above}" if above else ""
+        raise click.UsageError(f"{target}: expected a module, not its file: {file.removesuffix('.py')}:{name}{place}")
+    try:
+        folder = os.getcwd()
+    except FileNotFoundError as gone:
+        raise failure(f"{target}: the folder that this shell is in was removed. Go to another one") from gone
     if folder not in sys.path:
         sys.path.insert(0, folder)
     try:
@@ -114,7 +125,7 @@ def _module_of(target: str, expected: str) -> tuple[ModuleType, str]:
             f"{target}: there is no module {missing.name} in {folder}, nor is it installed: go to its folder, or put "
             "that into PYTHONPATH"
         ) from missing
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise failure(f"{target}: {module_name} cannot be imported: {type(error).__name__}: {error}") from error
 
 
@@ -133,6 +144,15 @@ def looked(to: Connecting, question: "Callable[[Looking], Awaitable[T]]") -> T:
         return asyncio.run(answered())
     finally:
         flows.setLevel(before)
+
+
+def reached(to: Connecting) -> None:
+    """The cluster answers."""
+
+    async def nothing(_: "Looking") -> None:
+        return
+
+    looked(to, nothing)
 
 
 async def sized(flow: "Flow", into: Mapping[str, str], look: "Looking") -> dict["Place", "Place"]:

@@ -140,16 +140,16 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _pair(where: str, text: str) -> tuple[str, str]:
+def _pair(where: str, text: str, expected: str = "NAME=VALUE, such as client.id=me") -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
-        raise click.UsageError(f"{where} {text}: expected NAME=VALUE, such as client.id=me")
+        raise click.UsageError(f"{where} {text}: expected {expected}")
     return name.strip(), value
 
 
-def pairs(option: str, given: tuple[str, ...]) -> dict[str, str]:
+def pairs(option: str, given: tuple[str, ...], *expected: str) -> dict[str, str]:
     """Of an option of the kind NAME=VALUE that may be repeated."""
-    return dict(_pair(option, each) for each in given)
+    return dict(_pair(option, each, *expected) for each in given)
 
 
 def formatted(body: Callable[..., Any]) -> Callable[..., Any]:

@@ -11,12 +11,14 @@ from oncelog.cli._endings import failure, nearest
 from oncelog.cli._flow_runs import metrics_option, work
 from oncelog.cli._flow_trials import ends_with_2_where_it_cannot, lines_of_trial, told_of_trial
 from oncelog.cli._flows import (
+    damaged_option,
     flow_argument,
     loaded,
     looked,
     made_calls,
     moment,
     name_argument,
+    reached,
     register_of,
     sized,
     speaks_of_flows,
@@ -86,7 +88,9 @@ def run(to: Connecting, until: str | None, run_id: str | None, metrics: str | No
     Exit codes: 0 it came to its end, 1 refused or failed, 2 wrong usage, 130 Ctrl-C, 143 SIGTERM.
     """
     pin_hashes()
-    work(to, loaded(target), until, run_id, metrics)
+    flow = loaded(target)
+    reached(to)
+    work(to, flow, until, run_id, metrics)
 
 
 @command.command()
@@ -95,7 +99,7 @@ def run(to: Connecting, until: str | None, run_id: str | None, metrics: str | No
     "--into",
     metavar="THERE=HERE",
     multiple=True,
-    help="Where it goes what the flow writes to THERE: a topic, or the URL of files; repeatable.",
+    help="Write to HERE what the flow writes to THERE: a topic, or the URL of files; repeatable.",
 )
 @click.option("--since", metavar="TIME", callback=time_ms, help="Input from this time on; without it from the start.")
 @click.option("--until", metavar="TIME", callback=time_ms, help="Input before this time; without it up to the end.")
@@ -112,17 +116,18 @@ def backfill(
     target: str,
     name: str,
 ) -> None:
-    """Run FLOW over input that was, beside the live one, into other topics; it is the flow FLOW-NAME.
+    """Run FLOW over input that was, beside the live one, into other topics.
 
-    The same command goes on where this one was, and does nothing once it is finished. A TIME is milliseconds since
-    1970, or 2026-05-01 or 2026-05-01T12:00, of UTC where it says no other zone.
+    It is a flow of its own, of the name of FLOW with -NAME behind it. The same command goes on where
+    this one was, and does nothing once it is finished. A TIME is milliseconds since 1970, or 2026-05-01 or
+    2026-05-01T12:00, of UTC where it says no other zone.
 
     Exit codes: as those of `run`.
     """
     from oncelog.flow.backfilling import beside
 
     pin_hashes()
-    flow, places = loaded(target), pairs("--into", into)
+    flow, places = loaded(target), pairs("--into", into, "THERE=HERE, such as totals=totals-may")
     try:
         other = beside(flow, name, looked(to, partial(sized, flow, places)), since_ms=since, until_ms=until)
     except ValueError as unfit:
@@ -422,9 +427,10 @@ def _order(to: Connecting, name: str, *, is_paused: bool) -> None:
 @command.command()
 @connecting
 @click.option("--dry-run", "is_dry", is_flag=True, help="Print which topics would be removed, and remove none.")
+@damaged_option
 @name_argument
 @speaks_of_flows
-def delete(to: Connecting, is_dry: bool, name: str) -> None:
+def delete(to: Connecting, is_dry: bool, with_damaged: bool, name: str) -> None:
     """Remove a flow with its journals, its register and what it passes `through`, for good; prints their names.
 
     What it wrote stays. A flow that is begun under this name afterwards begins anew, and writes all of it again.
@@ -433,7 +439,7 @@ def delete(to: Connecting, is_dry: bool, name: str) -> None:
 
     async def asked(look: "Looking") -> list[str]:
         register = await register_of(look, name, is_deleted=True)
-        await at_rest(look, name, register)
+        await at_rest(look, name, register, with_damaged=with_damaged)
         names = await own_topics(look, name, register)
         if not is_dry:
             await remove(look, names)
@@ -452,12 +458,14 @@ def delete(to: Connecting, is_dry: bool, name: str) -> None:
 )
 @click.option("--to-latest", "where", flag_value="latest", help="With what comes from now on.")
 @click.option("--dry-run", "is_dry", is_flag=True, help="Print what would be, and change nothing.")
+@damaged_option
 @name_argument
 @speaks_of_flows
-def reset(to: Connecting, form: str, only: str | None, where: str, is_dry: bool, name: str) -> None:
+def reset(to: Connecting, form: str, only: str | None, where: str, is_dry: bool, with_damaged: bool, name: str) -> None:
     """Begin anew, without state. What was written stays, and input that is read again is written again behind it.
 
-    Prints for each cell and input where it was, where it begins, and how many records are read again.
+    Prints for each cell and input where it was, where it begins, and how many records are read again; of a cell whose
+    journal cannot be read (--damaged) where it was is lost.
     """
     from oncelog.runner import operating
 
@@ -466,11 +474,11 @@ def reset(to: Connecting, form: str, only: str | None, where: str, is_dry: bool,
         stages = [each.stage for each in register.stages]
         if only is not None and only not in stages:
             raise failure(f"flow {name} has no stage {only}{nearest(only, stages)}; it has {', '.join(stages)}")
-        cells = await operating.at_rest(look, name, register)
+        cells = await operating.at_rest(look, name, register, with_damaged=with_damaged)
         stages = stages if only is None else [only]
         entry = await operating.planned_reset(look, name, register, stages, to_latest=where == "latest")
         if not is_dry:
-            await operating.reset(look, name, entry)
+            await operating.reset(look, name, entry, with_damaged=with_damaged)
         return [
             {
                 "stage": stage,
@@ -478,7 +486,7 @@ def reset(to: Connecting, form: str, only: str | None, where: str, is_dry: bool,
                 "input": each.topic,
                 "before": each.next_offset,
                 "after": (after := entry.starts[stage][each.topic].offsets[cell]),
-                "again": max(0, (each.next_offset or 0) - after),
+                "again": None if look_at.damage else max(0, (each.next_offset or 0) - after),
             }
             for (stage, cell), look_at in cells.items()
             if stage in stages

@@ -27,10 +27,11 @@ class Moved:
         urls = {part.files.url for part in parts if part.files is not None}
         due = (written - read) | urls
         flow = f"flow {program.name}, backfill {name}"
+        if foreign := ", ".join(sorted(self._into.keys() - due)):
+            known = ", ".join(sorted(due))
+            raise ValueError(f"{flow}: the flow does not write {foreign}, but {known}. Leave it out of `into`")
         if missing := ", ".join(sorted(due - self._into.keys())):
             raise ValueError(f"{flow}: what the flow writes to {missing} goes where? Say it (`into`)")
-        if foreign := self._into.keys() - due:
-            raise ValueError(f"{flow}: the flow does not write {', '.join(sorted(foreign))}. Leave it out of `into`")
         if live := {_name_of(here) for here in self._into.values()} & (written | read | urls):
             raise ValueError(f"{flow}: {', '.join(sorted(live))} is the flow's own. Write into another place")
 

@@ -162,8 +162,9 @@ class Goodbye(Entry, frozen=True, kw_only=True):
 class Kinds:
     """The kinds of records of one sort of topic, by the first byte of their keys."""
 
-    def __init__(self, topic: str, kinds: Mapping[bytes, type[Entry]]) -> None:
+    def __init__(self, topic: str, remedy: str, kinds: Mapping[bytes, type[Entry]]) -> None:
         self._topic = topic
+        self._remedy = remedy  # where a record cannot be read
         self._prefixes = {kind: prefix for prefix, kind in kinds.items()}
         self._decoders = {prefix: msgspec.json.Decoder(kind) for prefix, kind in kinds.items()}
 
@@ -187,15 +188,18 @@ class Kinds:
         except (KeyError, msgspec.MsgspecError) as error:
             raise Unreadable(
                 f"the record with the key {shown(key)}{where} is no record of a {self._topic} ({error}): something "
-                "else writes to this topic, or it is damaged. Find out who writes to it, and give the flow another name"
+                f"else writes to this topic, or it is damaged. Find out who writes to it, and {self._remedy}"
             ) from error
         return entry
 
 
 _encode: Final = msgspec.json.Encoder().encode
 _version: Final = msgspec.json.Decoder(Entry)
+RESET_DAMAGED: Final = "begin the flow anew without it (`oncelog flow reset --damaged`)"
 _JOURNAL: Final = Kinds(
-    "journal", {CLAIM: Claim, TAKE_OVER: TakeOver, COMMIT: Commit, HELD: Held, ROWS: PlannedRows, GOODBYE: Goodbye}
+    "journal",
+    RESET_DAMAGED,
+    {CLAIM: Claim, TAKE_OVER: TakeOver, COMMIT: Commit, HELD: Held, ROWS: PlannedRows, GOODBYE: Goodbye},
 )
 
 decoded: Final = _JOURNAL.decoded  # any of them but a state entry

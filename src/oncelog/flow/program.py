@@ -322,7 +322,7 @@ class Program:
     def loose(self) -> str:
         """What is said of a stream that nothing is written of, and that would be dropped; of the first one."""
         parts = (part for part in self._begun.values() if part.files is None)
-        # Whoever passes records `through` a topic may leave it at that.
+        # Records that were passed `through` a topic stand there: that may be the end of it.
         nodes = (node for part in parts for node in part.root.below if node.make or not part.is_derived)
         for node in nodes:
             if not (node.children or node.sinks or node.is_taken):
@@ -340,8 +340,9 @@ class Program:
             found.setdefault(node.call, []).append(node)
         return found
 
-    def call_instead(self, name: str, function: Callable[..., Any]) -> None:
+    def call_instead(self, name: str, function: object) -> None:
         check_function(f"flow {self.name}: {name}", function, "value", "at")
+        assert callable(function), "it was checked"
         for node in self.calls[name]:
             node.make = calling(name, function)
 

@@ -92,6 +92,7 @@ class Reset(Entry, frozen=True, kw_only=True):
 FlowEntry = Identity | Cells | Run | Finished | Stopped | Control | Reset
 _KINDS: Final = Kinds(
     "flow's register",
+    "delete the topic, which the next start makes anew, or give the flow another name",
     {b"f": Identity, b"n": Cells, b"r": Run, b"e": Finished, b"s": Stopped, b"o": Control, b"a": Reset},
 )
 

@@ -250,7 +250,7 @@ class PartWork(Work):
                 self._bury(error, 0)
 
     def _has_loops(self, records: Records) -> bool:
-        """Whoever brings columns has loaded the compiled loops. A few records are worked on faster without."""
+        """Input that comes as columns shows that they are loaded. A few records are worked on faster without."""
         self._brought_columns = self._brought_columns or not isinstance(records.keys, list | tuple)
         return self._brought_columns and len(records.offsets) >= WORTH_COLUMNS
 

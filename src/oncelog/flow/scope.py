@@ -1,7 +1,7 @@
 """What operations see of the record that is worked on, and what users' functions do."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 from oncelog.flow.codecs import Codec
 from oncelog.flow.messages import Records
@@ -77,7 +77,7 @@ class RunContext(Context[K]):
     @property
     def key(self) -> K:  # type: ignore[override]
         if self._keys is None:
-            self._keys = [*map(self._decode_key, self._records.keys)]  # type: ignore[arg-type]
+            self._keys = [*map(self._decode_key, cast(Sequence[bytes], self._records.keys))]
         return self._keys[self.row]
 
     @property

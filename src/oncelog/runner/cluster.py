@@ -1,5 +1,6 @@
 """What all cells of a run share: connections, who leads, what is asked again."""
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
@@ -23,9 +24,11 @@ from oncelog.client.door import (
     producer_settings,
     stored_batches,
 )
+from oncelog.clock import monotonic_s
 from oncelog.flow.errors import FlowRefused
 from oncelog.flow.formats import TIME
 from oncelog.flow.messages import JournalBatch
+from oncelog.runner.turns import Turns
 from oncelog.slots import Place
 
 if TYPE_CHECKING:
@@ -35,6 +38,7 @@ T = TypeVar("T")
 
 _log: Final = logging.getLogger("oncelog.flow")
 
+SAY_EVERY_S: Final = 60.0
 FIRST_CONTACT_S: Final = 20.0  # a cluster that was never reached is more likely a wrong address
 # Brokers close what was idle for ten minutes; here it is bounded by less, and a fetch is not held for long, so that an
 # input that is begun meanwhile is soon asked for. What becomes of topics is seen sooner than in librdkafka's five
@@ -88,16 +92,18 @@ class Cluster:
         given = _DEFAULTS | {ALIASES.get(name, name): value for name, value in properties.items()} | _OWN
         self.reading = consumer_settings(for_role(given, CONSUMER))
         self.writing = producer_settings(for_role(given, PRODUCER))
-        self.brokers = Brokers(self.writing, on_error=self._note)
+        self.brokers = Brokers(self.writing, on_error=self.note)
         self.patience = Patience(
             inf, self.writing.retry_backoff_ms / 1000, most_pause_s=self.writing.retry_backoff_max_ms / 1000
         )
         self.trouble: KafkaError | None = None  # what kept a broker from being reached last
+        self._said_s: dict[int, float] = {}  # when, by code
         self._wake = wake
         self._learned = learned
         self._inputs: list[Inputs] = []
         self.places: dict[str, FilePlace] = {}  # of files, by URL
         self._tasks = Tasks()
+        self.turns = Turns(lambda work: asyncio.get_running_loop().call_soon(work))
         self._wanted: set[str] = set()
         self._is_refreshing = False
         self._seen: object = None
@@ -127,10 +133,12 @@ class Cluster:
             await each.close()
         await self.brokers.close()
 
-    def _note(self, error: KafkaError) -> None:
-        if self.trouble is None or self.trouble.code() != error.code():
-            _log.warning("%s", error.str())
+    def note(self, error: KafkaError) -> None:
         self.trouble = error
+        now_s = monotonic_s()
+        if now_s >= self._said_s.get(error.code(), now_s - SAY_EVERY_S) + SAY_EVERY_S:
+            self._said_s[error.code()] = now_s
+            _log.warning("%s", error.str())
 
     async def patiently(
         self, question: Callable[[], Awaitable[T]], refresh: Callable[[], Awaitable[object]] | None = None
@@ -161,7 +169,7 @@ class Cluster:
             try:
                 await self.brokers.refresh(wanted)
             except KafkaException as failure:
-                self._note(failure.error)  # the sender asks again
+                self.note(failure.error)  # the sender asks again
         self._is_refreshing = False
         self._seen = self.brokers.metadata
         self._learned()

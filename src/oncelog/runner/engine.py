@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -14,7 +15,7 @@ from oncelog.client.door import Brokers, Member, Tasks, ToCommit, commit_offsets
 from oncelog.clock import monotonic_s
 from oncelog.flow.description import Limits
 from oncelog.flow.errors import FlowFailed, FlowRefused
-from oncelog.flow.formats import Tenancy
+from oncelog.flow.formats import Tenancy, Unreadable
 from oncelog.flow.messages import End
 from oncelog.flow.program import Program
 from oncelog.runner import topics
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 _log: Final = logging.getLogger("oncelog.flow")
 
 STOP_S: Final = 2.5  # for commits and goodbyes; what is not done by then, the next holder finds in the log
+ENDS_S: Final = 2.9  # for all of it, with positions told to groups: brokers may be gone, or hang
 LOOKS_EVERY_S: Final = 1.0
 JOURNALS_EVERY_S: Final = 5.0
 GROUPS_EVERY_S: Final = 5.0
@@ -85,6 +87,7 @@ class Engine:
         self._tasks = Tasks()
         self._failures: list[str] = []
         self._is_stopping = False
+        self._ends_by_s: float | None = None  # by the loop's clock
         self.outranked_by: Tenancy | None = None
         self._committed: dict[str, dict[tuple[str, int], int]] = {}  # to groups, by stage
         self._hours: dict[str, Hours] = {}  # of files, by stage
@@ -237,9 +240,11 @@ class Engine:
         if self._is_stopping or self.done.is_set():
             return
         self._is_stopping = True
+        loop = asyncio.get_running_loop()
+        self._ends_by_s = loop.time() + ENDS_S
         for holder in self._every:
             holder.leave()
-        asyncio.get_running_loop().call_later(STOP_S, self.done.set)
+        loop.call_later(STOP_S, self.done.set)
 
     async def close(self) -> None:
         """When it is done. Raises FlowFailed where cells stopped that nobody asked to."""
@@ -248,7 +253,9 @@ class Engine:
                 await self.agreement.finish(self.agreed.run_id)
             self._show_progress()
             await self._tasks.close()
-            await self._tell_groups()
+            with suppress(TimeoutError):  # dashboards may lag, and the next run tells them
+                async with asyncio.timeout_at(self._ends_by_s or asyncio.get_running_loop().time() + ENDS_S):
+                    await self._tell_groups()
             await self._close_hours()
         finally:
             await self._tasks.close()
@@ -266,7 +273,7 @@ class Engine:
     @property
     def are_all_over(self) -> bool:
         """Of a run that comes to an end: the cells of all stages are there, wherever they are held."""
-        return all(each.is_over for each in self._cells(self.layout.stages))
+        return self.agreed.is_finished or all(each.is_over for each in self._cells(self.layout.stages))
 
     @property
     def failure(self) -> FlowFailed | None:
@@ -366,7 +373,7 @@ class Engine:
             except KafkaException as failure:
                 _log.warning("flow %s: its register cannot be read now: %s", self.layout.flow, failure.error.str())
                 continue
-            except FlowRefused as gone:
+            except (FlowRefused, Unreadable) as gone:
                 self._fail(f"flow {self.layout.flow}: {gone}. {REGISTER_REMEDY}")
                 break
             if start and known.is_stopped(start):

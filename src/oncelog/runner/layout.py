@@ -126,11 +126,12 @@ class Layout:
     def _check(self, loose: str) -> None:
         if loose or not self.stages:
             raise FlowRefused(loose or f"flow {self.flow} writes nothing: end it with `write`")
-        for name in (self.flow, *(stage.name for stage in self.stages)):
+        sinks = (sink.name for stage in self.stages for sink in stage.part.sinks)
+        for name in (self.flow, *(stage.name for stage in self.stages), *sinks):
             if not name or not _ALLOWED.issuperset(name):
                 raise FlowRefused(
-                    f"flow {self.flow}: {name!r} becomes part of a topic's name, so it has only letters, digits, dots, "
-                    "hyphens and underscores. Give it another name"
+                    f"flow {self.flow}: {name!r} is or becomes part of a topic's name, so it has only letters, digits, "
+                    "dots, hyphens and underscores. Give it another name"
                 )
         if "." in self.flow:
             raise FlowRefused(f"flow {self.flow}: a dot stands before the name of a stage. Give the flow another name")

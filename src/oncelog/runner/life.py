@@ -22,6 +22,7 @@ from oncelog.client.door import (
 )
 from oncelog.clock import Now, SystemClock, monotonic_s
 from oncelog.flow.cell import Cell
+from oncelog.flow.formats import RESET_DAMAGED
 from oncelog.flow.messages import (
     EMPTY,
     Action,
@@ -180,7 +181,7 @@ class Life:
     def wake(self) -> None:
         if not self._is_woken and not self.is_over:
             self._is_woken = True
-            self._loop.call_soon(self._turn)
+            self._cluster.turns.add(self._turn)
 
     def _turn(self) -> None:
         self._is_woken = False
@@ -261,7 +262,7 @@ class Life:
         self._topics.deleted(topics)
 
     def _lose(self, used: Used, what: str) -> None:
-        """A topic. Goodbye is said where the journal is still there, so that nobody waits for this one."""
+        """One of its topics. It says goodbye where the journal is still there: the next holder need not wait for it."""
         if self.is_over:
             return
         why = f"{self._stage.title}: {used.words(what)}"
@@ -325,9 +326,15 @@ class Life:
     async def _read_journal(self, asked: ReadJournal) -> None:
         place = self._stage.journal
         wait = timedelta(milliseconds=asked.waits_ms)
-        batches = await self._asked_on_a_connection(
-            place, lambda: journal_batches(self._brokers, place, asked.from_offset, wait)
-        )
+        try:
+            batches = await self._asked_on_a_connection(
+                place, lambda: journal_batches(self._brokers, place, asked.from_offset, wait)
+            )
+        except KafkaException as failure:
+            if failure.error.code() != KafkaError._BAD_MSG:
+                raise
+            self.fail(f"{failure.error.str()}. Restore it, or {RESET_DAMAGED}")
+            return
         self.cell.journal_read(batches, self._now())
 
     async def _take_pids(self, asked: NeedPids) -> None:

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from oncelog.client import NewTopic
+from oncelog.client import KafkaError, KafkaException, NewTopic
 from oncelog.client.door import EARLIEST, Timeouts, TopicKeeper, end_offsets, topic_keeper, topic_sizes
 from oncelog.flow.formats import Unreadable
 from oncelog.flow.journal import Journal
@@ -21,6 +21,7 @@ from oncelog.slots import Place
 from oncelog.slots.limits import SETTLE_MS
 
 PATIENCE_MS: Final = 30_000
+DAMAGED: Final = (KafkaError._BAD_MSG, KafkaError._TIMED_OUT)  # found by us, or by a broker that refuses to serve it
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class CellLook:
     journal: Journal
     inputs: list[InputLook]
     looked_at_ms: int
+    damage: str = ""  # why its journal cannot be read; nothing is known of the cell then
 
     @property
     def busy_until_ms(self) -> int:
@@ -60,6 +62,10 @@ def _named(topic: str) -> Iterator[None]:
         yield
     except Unreadable as error:
         raise Unreadable(f"{topic}: {error}") from error
+    except KafkaException as failure:
+        if failure.error.code() not in DAMAGED:
+            raise
+        raise Unreadable(failure.error.str()) from failure
 
 
 class Looking:
@@ -88,7 +94,7 @@ class Looking:
             found.read(await journal_batches(self.cluster.brokers, place, 0))
         return found
 
-    async def cells(self, flow: str, register: FlowRegister) -> AsyncIterator[CellLook]:
+    async def cells(self, flow: str, register: FlowRegister, *, with_damaged: bool = False) -> AsyncIterator[CellLook]:
         """One after the other, since each has its state in memory."""
         sources = {each.stage: register.sources(each.stage) for each in register.stages}
         known = (await self.cluster.brokers.refresh()).topics
@@ -101,7 +107,13 @@ class Looking:
                 ]
                 starts = await end_offsets(self.cluster.brokers, there, EARLIEST)
                 is_there = f"{PREFIX}{flow}.{stage.stage}" in known
-                journal = await self.journal(flow, stage.stage, cell) if is_there else Journal()
+                journal, damage = Journal(), ""
+                try:
+                    journal = await self.journal(flow, stage.stage, cell) if is_there else journal
+                except Unreadable as why:
+                    if not with_damaged:
+                        raise
+                    damage = str(why)
                 ends = await end_offsets(self.cluster.brokers, there)
                 commit = journal.commit
                 inputs = [
@@ -113,7 +125,7 @@ class Looking:
                     )
                     for index, name in enumerate(sources[stage.stage])
                 ]
-                yield CellLook(stage.stage, cell, journal, inputs, CLOCK.now().wall_ms)
+                yield CellLook(stage.stage, cell, journal, inputs, CLOCK.now().wall_ms, damage)
 
     async def unread(self, register: FlowRegister) -> list[Unread]:
         """Of inputs that have more partitions than their stages have cells."""

@@ -78,7 +78,8 @@ class Scraped:
         except SettingsError as unfit:
             raise FlowRefused(str(unfit)) from unfit
         self._thread: LoopThread | None = None
-        self._server = MetricsServer(lambda: lines_of(FAMILIES, run))
+        self.has_begun = False  # the run, whose id is not known before
+        self._server = MetricsServer(lambda: lines_of(FAMILIES, run) if self.has_begun else ())
 
     def begin(self) -> str:
         """Where it listens."""

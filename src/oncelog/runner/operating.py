@@ -38,10 +38,19 @@ async def give(look: Looking, flow: str, order: Order) -> bool:
     return True
 
 
-async def at_rest(look: Looking, flow: str, register: FlowRegister) -> dict[tuple[str, int], CellLook]:
-    """Its cells, by stage and number, where nobody may be at work; else FlowRefused. Their states are let go."""
+async def at_rest(
+    look: Looking, flow: str, register: FlowRegister, *, with_damaged: bool = False
+) -> dict[tuple[str, int], CellLook]:
+    """Its cells, by stage and number, where nobody may be at work; else FlowRefused. Their states are let go.
+
+    `with_damaged`: the user has said that nobody is at work for the cells whose journals cannot be read."""
     found = {}
-    async for cell in look.cells(flow, register):
+    async for cell in look.cells(flow, register, with_damaged=True):
+        if cell.damage and not with_damaged:
+            raise FlowRefused(
+                f"flow {flow}, stage {cell.stage}, cell {cell.cell}: {cell.damage}. So it is not known how far it "
+                "was, nor whether a process holds it. End all processes of the flow, and say so with --damaged"
+            )
         _check_nobody_is_at_work(flow, cell)
         cell.journal.state.clear()
         found[cell.stage, cell.cell] = cell
@@ -92,11 +101,11 @@ async def planned_reset(
     return Reset(nonce=uuid4().hex, journals=ids, starts=starts)
 
 
-async def reset(look: Looking, flow: str, entry: Reset) -> None:
+async def reset(look: Looking, flow: str, entry: Reset, *, with_damaged: bool = False) -> None:
     """It is written down first, so that a flow that begins meanwhile is refused until the journals are gone."""
     topic = look.register_topic(flow)
     register = await topic.append(await topic.read(), [encoded(entry)])
-    await at_rest(look, flow, register)
+    await at_rest(look, flow, register, with_damaged=with_damaged)
     known = (await look.cluster.brokers.refresh()).topics
     await remove(look, [name for stage in entry.journals if (name := f"{PREFIX}{flow}.{stage}") in known])
 

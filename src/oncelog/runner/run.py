@@ -74,16 +74,16 @@ class Run:
         self._ended = threading.Event()
         self._exception: FlowFailed | None = None
         try:
+            if self._scraped is not None:  # first: a port that is taken takes no cell from another run
+                self.metrics = self._scraped.begin()
             self._thread.run(engine.begin(self._thread.call_soon))
         except BaseException:
             self._thread.stop()
+            if self._scraped is not None:
+                self._scraped.end()
             raise
-        try:
-            self.metrics = None if self._scraped is None else self._scraped.begin()
-        except BaseException:
-            self._thread.call_soon(lambda: asyncio.ensure_future(self._until_done()))
-            self.stop()
-            raise
+        if self._scraped is not None:
+            self._scraped.has_begun = True
         self._thread.call_soon(lambda: asyncio.ensure_future(self._until_done()))
 
     async def _until_done(self) -> None:

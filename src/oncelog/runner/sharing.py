@@ -7,6 +7,7 @@ member commits what it has in hand, says goodbye, and begins with what it is giv
 import asyncio
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 from oncelog.client import KafkaError, KafkaException
@@ -24,6 +25,7 @@ PROTOCOL_TYPE: Final = "oncelog.flow"  # so that no consumer joins by mistake
 # Ranges: the cells of one number of all stages come to one member, whose outputs then have a short way.
 STRATEGY: Final = "range"
 POLL_EVERY_S: Final = 1.0
+LEAVES_S: Final = 3.0
 AGAIN_S: Final = 1.0  # where clocks differ, a cell may have been held by a process whose clock is ahead
 
 Partition = tuple[str, int]
@@ -72,7 +74,9 @@ class SharingEngine(WatchingEngine):
         try:
             await self._tasks.close()
             if self._group is not None:
-                await self._group.leave()
+                with suppress(TimeoutError):  # a broker that hangs gives its cells to others when the session is over
+                    async with asyncio.timeout(LEAVES_S):
+                        await self._group.leave()
             await self._let_go()
             await self.finish(is_complete=self._watch.are_all_over)
         finally:

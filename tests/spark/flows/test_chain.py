@@ -3,17 +3,21 @@
 import asyncio
 import logging
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from oncelog.clock import wall_s
+from oncelog.flow.errors import FlowRefused
+from oncelog.flow.formats import Unreadable
 from oncelog.flow.program import Program
 from oncelog.spark.flows import driving
 from oncelog.spark.flows.driving import Cells, Job, SparkEngine
 from oncelog.spark.flows.tenant import Outcome
 from tests.runner.flows import Billing
 
+HANGS_S = 20.0
 DONE = Outcome(True)
 OVER = Outcome(False)
 
@@ -45,8 +49,12 @@ class Chained(SparkEngine):
         work = self.context.works[group] = asyncio.get_running_loop().create_future()
         until_s = wall_s() + (tenure_s if self.context.works.keys() - {"job 0"} else self.left_s)
         tenant: Any = type("Tenant", (), {"until_s": until_s})()
+        self._groups.add(group)
         self.begun.release()
         return Job(work, tenant, group)
+
+    def has_register(self, agreement: Any) -> None:
+        self._watch.agreement = agreement
 
 
 @pytest.fixture
@@ -79,13 +87,19 @@ async def test_a_task_that_hangs_is_cancelled_when_its_successor_is_over(
     assert not engine.spare.locked()
 
 
-async def test_a_share_waits_for_the_spare_slot_while_another_one_has_it(context: Context) -> None:
+async def waiting_for_the_spare_slot(context: Context) -> tuple[Chained, "asyncio.Task[None]"]:
+    """Another share has it."""
     engine = Chained(Billing("b", "nowhere:1").flow(), context, left_s=driving.EARLY_S / 2)
     await engine.spare.acquire()
     chain = asyncio.ensure_future(engine.chain(0, engine.shares[0]))
     await engine.begun.acquire()
-    for _ in range(10):
+    for _ in range(10):  # as many turns as it could need to begin another task
         await asyncio.sleep(0)
+    return engine, chain
+
+
+async def test_a_share_waits_for_the_spare_slot_while_another_one_has_it(context: Context) -> None:
+    engine, chain = await waiting_for_the_spare_slot(context)
     assert list(context.works) == ["job 0"]
     engine.spare.release()
     await engine.begun.acquire()
@@ -97,12 +111,7 @@ async def test_a_share_waits_for_the_spare_slot_while_another_one_has_it(context
 
 
 async def test_a_share_whose_task_ends_meanwhile_leaves_the_spare_slot_to_others(context: Context) -> None:
-    engine = Chained(Billing("b", "nowhere:1").flow(), context, left_s=driving.EARLY_S / 2)
-    await engine.spare.acquire()
-    chain = asyncio.ensure_future(engine.chain(0, engine.shares[0]))
-    await engine.begun.acquire()
-    for _ in range(10):
-        await asyncio.sleep(0)
+    engine, chain = await waiting_for_the_spare_slot(context)
     context.works["job 0"].set_result(DONE)
     await chain
     assert engine.spare.locked()
@@ -122,3 +131,25 @@ async def test_a_task_whose_successor_fails_early_keeps_its_time(context: Contex
     context.works["job 2"].set_result(DONE)
     await chain
     assert not context.cancelled
+
+
+@pytest.mark.parametrize(
+    "refusal", [None, FlowRefused("the register is gone"), Unreadable("something else stands there")]
+)
+async def test_a_stop_that_the_register_does_not_take_cancels_the_jobs(
+    context: Context, monkeypatch: pytest.MonkeyPatch, refusal: Exception | None
+) -> None:
+    """Brokers hang, or are gone."""
+    monkeypatch.setattr(driving, "STOP_S", 0.01)
+    engine = Chained(Billing("b", "nowhere:1").flow(), context, left_s=60)
+    job = engine.begin_job(0, engine.shares[0], 60)
+
+    async def said(start: str) -> None:
+        if refusal is not None:
+            raise refusal
+        await asyncio.Event().wait()
+
+    engine.has_register(SimpleNamespace(stop=said))
+    engine.stop()
+    await asyncio.wait_for(engine.done.wait(), HANGS_S)
+    assert context.cancelled == [job.group]

@@ -48,6 +48,7 @@ def test_a_flow_comes_to_its_end_in_sparks_tasks(spark: Any, billing: Billing) -
     billing.check(1_000)
 
 
+@pytest.mark.thorough
 def test_tenants_follow_one_another_and_stop_when_they_are_told(spark: Any, billing: Billing) -> None:
     run = billing.flow().start(billing.properties, spark=spark, tenure=4)
     sent = 0

@@ -1,12 +1,19 @@
 """A flow with the face of a streaming query: to its end, from batch to batch, failed."""
 
+import logging
+import threading
 from typing import Any
+from urllib.error import URLError
 
 import pytest
 
 from oncelog.flow.errors import FlowRefused
+from oncelog.spark.flows.streaming import WATCHES
+from tests.cli.running import Oncelog
 from tests.peers.server_process import ServerProcess
 from tests.runner.flows import Billing, everything
+from tests.runner.test_metrics import scraped, total
+from tests.server.test_metrics import parse
 from tests.waiting import until
 
 WAITS_S = 120
@@ -33,6 +40,35 @@ def test_a_query_comes_to_the_end_of_a_run_which_is_finished_then(spark: Any, bi
     again = billing.flow().stream(billing.properties, spark=spark, until="end", run_id="noon")
     assert again.awaitTermination(WAITS_S)
     billing.check(1_000)
+
+
+def test_a_query_tells_metrics_and_one_that_is_stopped_before_its_end_has_not_finished_the_run(
+    spark: Any, billing: Billing, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "oncelog.flow")
+    oncelog = Oncelog(billing.servers)
+    billing.send(range(40))
+    billing.flow().run(billing.properties, until="end")
+    oncelog("flow pause", billing.name)
+    billing.send(range(40, 80))
+    query = billing.flow().stream(billing.properties, spark=spark, until="end", run_id="noon", metrics="127.0.0.1:0")
+    (address,) = [words.split()[-1] for words in caplog.messages if "metrics on" in words]
+    behind = billing.between.name
+    until(
+        lambda: total(parse(scraped(address)), "written_total", behind) == 40,
+        "what is committed",
+        give_up_seconds=WAITS_S,
+    )
+    assert f'oncelog_flow_paused{{flow="{billing.name}"}} 1' in scraped(address)
+    query.stop()
+    for thread in threading.enumerate():
+        if thread.name == WATCHES:
+            thread.join(WAITS_S)
+    with pytest.raises(URLError):
+        scraped(address)
+    oncelog("flow resume", billing.name)
+    billing.flow().run(billing.properties, until="end", run_id="noon")
+    billing.check(80)
 
 
 @pytest.mark.thorough

@@ -124,6 +124,7 @@ def _ended(request: object) -> str | None:
     return None
 
 
+@pytest.mark.thorough
 def test_producers_that_the_broker_has_forgotten_repeat_nothing(
     tmp_path: Path, forgetful: ServerProcess, driver: Driver, shared_controller: Controller
 ) -> None:

@@ -67,6 +67,7 @@ CRASHES = [
 ]
 
 
+@pytest.mark.thorough
 def test_counts_in_update_mode_are_those_of_a_run_without_crashes(
     query: NewQuery, server: ServerProcess, topic: str, crashes: Crashes
 ) -> None:

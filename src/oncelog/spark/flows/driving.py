@@ -8,11 +8,14 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, Final
 from uuid import uuid4
 
+from oncelog.client import KafkaException
 from oncelog.clock import monotonic_s, wall_s
 from oncelog.flow.errors import FlowRefused
+from oncelog.flow.formats import Unreadable
 from oncelog.flow.program import Program
 from oncelog.runner.engine import OUTRANKED
 from oncelog.runner.layout import Layout
@@ -96,10 +99,11 @@ class SparkEngine(WatchingEngine):
             self._tasks.begin(self._stop())
 
     async def _stop(self) -> None:
-        await self._watch.agreement.stop(self._start)
-        try:
-            await asyncio.wait_for(self.done.wait(), STOP_S)
-        except TimeoutError:
+        with suppress(TimeoutError, KafkaException, FlowRefused, Unreadable):  # brokers may be gone, or hang
+            async with asyncio.timeout(STOP_S):
+                await self._watch.agreement.stop(self._start)
+                await self.done.wait()
+        if not self.done.is_set():
             self._cancel(*self._groups)
             self.done.set()
 

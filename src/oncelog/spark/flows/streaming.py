@@ -4,22 +4,20 @@ A batch is a tenancy: a row for each share of the cells, and a task that holds i
 flow is stands in its journals, as always.
 """
 
+import asyncio
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Final
 
-from oncelog.client.door import LoopThread
-from oncelog.clock import wall_s
+from oncelog.clock import monotonic_s, wall_s
 from oncelog.flow.errors import FlowFailed
-from oncelog.flow.formats import Tenancy
 from oncelog.flow.program import Program
-from oncelog.runner.agreeing import Agreed
-from oncelog.runner.engine import Engine, Share
 from oncelog.runner.layout import Layout
 from oncelog.runner.life import CLOCK
-from oncelog.runner.run import has_end
+from oncelog.runner.run import Run, has_end
+from oncelog.runner.watching import Wake, WatchingEngine
 from oncelog.spark.flows.driving import Cells, shared_out
 from oncelog.spark.flows.starting import tasks_for
 from oncelog.spark.flows.tenant import Tenant
@@ -31,6 +29,9 @@ if TYPE_CHECKING:
 _log: Final = logging.getLogger("oncelog.flow")
 
 TENURE_S: Final = 60.0
+GOODBYES_S: Final = 5.0  # of the last tasks: they are heard of a moment later
+PAUSE_S: Final = 0.05
+WATCHES: Final = "oncelog-flow-query"  # the thread that waits for a query
 LONGEST_S: Final = 10 * 365 * 86_400.0  # up to the ends
 METRICS: Final = ("records", "commits", "state")
 SCHEMA: Final = ", ".join(f"{name} bigint" for name in METRICS)
@@ -75,6 +76,32 @@ class Shares:
         return {name: sum(stage[name] for stage in stages.values()) for name in METRICS}
 
 
+class QueryEngine(WatchingEngine):
+    """A query, whose tasks hold the cells, as a `Running`: it agrees on the run, and follows them until it is over."""
+
+    async def begin(self, wake: Wake) -> None:
+        await self.begin_watching(wake)
+
+    def stop(self) -> None:
+        if not self.done.is_set():
+            self._tasks.begin(self._stop())
+
+    async def _stop(self) -> None:
+        give_up_s = monotonic_s() + GOODBYES_S
+        while self._until_end and not self._watch.are_all_over and monotonic_s() < give_up_s:
+            await asyncio.sleep(PAUSE_S)
+        self.done.set()
+
+    async def close(self) -> None:
+        try:
+            await self._tasks.close()
+            await self.finish(is_complete=self._watch.are_all_over)
+        finally:
+            await self.close_watch()
+        if self.failure is not None:
+            raise self.failure
+
+
 def stream(
     program: Program,
     properties: Mapping[str, Any],
@@ -84,20 +111,25 @@ def stream(
     run_id: str | None = None,
     tasks: int | None = None,
     tenure: float = TENURE_S,
+    metrics: str | None = None,
 ) -> Any:
     """The StreamingQuery."""
     at_once = tasks_for(program, spark, tasks)
     until_end = has_end(until)
-    agreed = _agreed(program, properties, run_id, until_end=until_end)
-    cells = shared_out(Layout(program), at_once)
-    shares = Shares(program, properties, agreed.run_id, until_end, cells, CLOCK.now().wall_ms, tenure)
-    rows = spark.readStream.format("rate-micro-batch").options(rowsPerBatch=len(cells), numPartitions=len(cells)).load()
-    held = rows.mapInArrow(shares.tables, SCHEMA)
-    told = held.observe(f"flow {program.name}", *(_sum_of(name) for name in METRICS))
-    writer = told.writeStream.format("noop").queryName(f"flow {program.name}")
-    query = (writer.trigger(availableNow=True) if until_end else writer).start()
-    if until_end:
-        Thread(target=_finish, args=(query, program, properties, agreed.run_id), daemon=True).start()
+    watch = Run(QueryEngine(program, properties, run_id, until_end=until_end), metrics)
+    try:
+        cells = shared_out(Layout(program), at_once)
+        shares = Shares(program, properties, watch.run_id, until_end, cells, CLOCK.now().wall_ms, tenure)
+        source = spark.readStream.format("rate-micro-batch")
+        rows = source.options(rowsPerBatch=len(cells), numPartitions=len(cells)).load()
+        held = rows.mapInArrow(shares.tables, SCHEMA)
+        told = held.observe(f"flow {program.name}", *(_sum_of(name) for name in METRICS))
+        writer = told.writeStream.format("noop").queryName(f"flow {program.name}")
+        query = (writer.trigger(availableNow=True) if until_end else writer).start()
+    except BaseException:
+        watch.stop()
+        raise
+    Thread(target=_outlive, args=(query, watch), name=WATCHES, daemon=True).start()
     return query
 
 
@@ -107,32 +139,11 @@ def _sum_of(name: str) -> Any:
     return functions.sum(name).alias(name)
 
 
-def _finish(query: Any, program: Program, properties: Mapping[str, Any], run_id: str) -> None:
+def _outlive(query: Any, watch: Run) -> None:
     """In a thread. The exception of a query that failed is for those who wait for it; its run goes on another time."""
     try:
         query.awaitTermination()
-        _agreed(program, properties, run_id, until_end=True, is_finished=True)
     except Exception as failure:
-        _log.warning("flow %s: run %s is not finished: %s", program.name, run_id, words_of(str(failure)))
-
-
-def _agreed(
-    program: Program,
-    properties: Mapping[str, Any],
-    run_id: str | None,
-    *,
-    until_end: bool,
-    is_finished: bool = False,
-) -> Agreed:
-    """On the run: its topics are as they should be, and its ends stand in the register. No cell is held here."""
-    share = Share({}, Tenancy(CLOCK.now().wall_ms, 0))
-    engine = Engine(program, properties, run_id, until_end=until_end, share=share)
-    thread = LoopThread("oncelog-flow")
-    try:
-        thread.run(engine.begin(thread.call_soon))
-        if is_finished and not engine.agreed.is_finished:
-            thread.run(engine.agreement.finish(engine.agreed.run_id))
-        thread.run(engine.close())
+        _log.warning("flow %s: run %s has failed: %s", watch.name, watch.run_id, words_of(str(failure)))
     finally:
-        thread.stop()
-    return engine.agreed
+        watch.stop()
