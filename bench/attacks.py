@@ -20,6 +20,7 @@ from oncelog.wire.bounds import MOST_ELEMENTS
 from tests.peers.server_process import ServerProcess
 from tests.raw import RawConnection, ServerClosed, batch, message
 from tests.raw.entities import encode_request, make, without_none
+from tests.waiting import until
 
 SIZE = struct.Struct(">i")
 Said = str
@@ -221,7 +222,94 @@ def list_many_groups(server: ServerProcess) -> Generator[None, None, Said]:
     return counted(said_to(server.port, [frame("list_groups", 4)] * 8))
 
 
+SUBSCRIPTION = b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"
+MEMBERS = 9_900  # as many connections as a server takes, but for a few others
+
+
+def join(group: str, protocols: list[tuple[str, bytes]], member: str = "", *, within_ms: int = 60_000) -> bytes:
+    """The client's id, of which the server makes the member's, is so short that a full group can be stored."""
+    own: dict[str, Any] = {"group_id": group, "member_id": member, "protocol_type": "consumer"}
+    own["protocols"] = [{"name": name, "metadata": metadata} for name, metadata in protocols]
+    return frame("join_group", 3, client_id="a", session_timeout=300_000, rebalance_timeout=within_ms, **own)
+
+
+def answers(name: str, version: int, connections: Iterable[RawConnection]) -> list[Any]:
+    kind = message(name, version)
+    data = [each.receive_bytes() for each in connections]
+    return [kind.read_response(each, kind.read_header(each, 0)[1])[0] for each in data]
+
+
+def await_members(port: int, group: str, count: int) -> None:
+    with RawConnection(port, timeout_s=PATIENCE_S) as connection:
+
+        def are_there() -> bool:
+            said = connection.call("describe_groups", 5, groups=[group], include_authorized_operations=False)
+            time.sleep(0.5)  # the answer names them all, which is work of its own
+            return len(said.groups[0].members) >= count
+
+        until(are_there, f"{count} members of {group}", give_up_seconds=PATIENCE_S)
+
+
+@row(f"{MEMBERS:,} members of a group: a generation and its shares, another one as one of them leaves, and all hang up")
+def many_members(server: ServerProcess) -> Generator[None, None, Said]:
+    range_only = [("range", SUBSCRIPTION)]
+    first = join("many", range_only)
+    yield
+    with ExitStack() as stack:
+        connections = [stack.enter_context(RawConnection(server.port, timeout_s=PATIENCE_S)) for _ in range(MEMBERS)]
+        leaving, *staying = connections
+        leaving.socket.sendall(first)
+        (alone,) = answers("join_group", 3, [leaving])
+        for each in staying:
+            each.socket.sendall(first)
+        await_members(server.port, "many", MEMBERS)  # they wait for the one that was there before
+        leaving.socket.sendall(join("many", range_only, alone.member_id))
+        joined = answers("join_group", 3, connections)
+        shares = [{"member_id": each.member_id, "assignment": b"x"} for each in joined]
+        for each, one in zip(connections, joined, strict=True):
+            own = {"group_id": "many", "generation_id": one.generation_id, "member_id": one.member_id}
+            each.socket.sendall(frame("sync_group", 3, **own, assignments=shares if one.members else []))
+        synced = answers("sync_group", 3, connections)
+        leaving.socket.sendall(frame("leave_group", 2, group_id="many", member_id=joined[0].member_id))
+        answers("leave_group", 2, [leaving])
+        for each, one in zip(staying, joined[1:], strict=True):
+            each.socket.sendall(join("many", range_only, one.member_id))
+        again = answers("join_group", 3, staying)
+    return counted(Counter(each.error_code.name for each in (*joined, *synced, *again)))
+
+
+@row("joins of 20 members with 200,000 topics each, and of 40 with 10,000 protocols each")
+def wide_joins(server: ServerProcess) -> Generator[None, None, Said]:
+    topics = struct.pack(">hi", 0, 200_000) + b"".join(b"\0\3%03x" % (number % 4096) for number in range(200_000))
+    frames = [join("topics", [("range", topics)], within_ms=6_000)] * 20
+    for member in range(40):
+        own = [(f"{member}-{number}", b"") for number in range(10_000)]
+        frames.append(join("protocols", [*own, ("range", SUBSCRIPTION)]))
+    yield
+    with ExitStack() as stack:
+        connections = [stack.enter_context(RawConnection(server.port, timeout_s=PATIENCE_S)) for _ in frames]
+        for each, asked in zip(connections, frames, strict=True):
+            each.socket.sendall(asked)
+        return counted(Counter(each.error_code.name for each in answers("join_group", 3, connections)))
+
+
 # --- connections --------------------------------------------------------------------------------------------------
+
+
+@row(f"{MEMBERS:,} connections that are opened at once, ask once, and end at once; three times")
+def opened_at_once(server: ServerProcess) -> Generator[None, None, Said]:
+    asked = frame("api_versions", 2)
+    yield
+    for _ in range(3):
+        with ExitStack() as stack:
+            connections = [
+                stack.enter_context(RawConnection(server.port, timeout_s=PATIENCE_S)) for _ in range(MEMBERS)
+            ]
+            for each in connections:
+                each.socket.sendall(asked)
+            said = Counter(each.error_code.name for each in answers("api_versions", 2, connections))
+        time.sleep(1)  # they end together, and as many again would be above what the server takes
+    return f"{counted(said)} the last time"
 
 
 @row("2,000 connections with an announced frame of 100 MB")

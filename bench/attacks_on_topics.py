@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from bench import attacks
-from bench.attacks import PATIENCE_S, Row, Said, counted, crowd, frame, said_to
+from bench.attacks import PATIENCE_S, Row, Said, answers, counted, crowd, frame, said_to
 from tests.peers.server_process import ServerProcess
 from tests.raw import RawConnection, Rec, batch
 
@@ -100,6 +100,63 @@ def wide_produce(server: ServerProcess) -> Generator[None, None, Said]:
         data = [{"index": index, "records": batch([b"x" * 50] * 3, codec=codec)} for index in range(4_900)]
         topics = [{"name": "wide", "partition_data": data}]
         frames.append(frame("produce", 9, transactional_id=None, acks=-1, timeout=1000, topic_data=topics))
+    yield
+    return counted(said_to(server.port, frames * 2))
+
+
+@row("a Produce request for 19,000 partitions of a topic of 4,900")
+def full_produce(server: ServerProcess) -> Generator[None, None, Said]:
+    wide_topic(server)
+    one = batch([b"x"])
+    data = [{"index": number % 4_900, "records": one} for number in range(19_000)]
+    topics = [{"name": "wide", "partition_data": data}]
+    each = frame("produce", 9, transactional_id=None, acks=-1, timeout=1000, topic_data=topics)
+    yield
+    return counted(said_to(server.port, [each] * 3))
+
+
+@row("OffsetCommit of 9,800 partitions by three groups, twice each, and the groups are deleted")
+def wide_commits(server: ServerProcess) -> Generator[None, None, Said]:
+    names, groups = ("wide", "wider"), ("one", "two", "three")
+    with RawConnection(server.port, timeout_s=PATIENCE_S) as connection:
+        for name in names:
+            connection.create_topic(name, 4_900)
+    places = [{"partition_index": each, "committed_offset": 1, "committed_metadata": ""} for each in range(4_900)]
+    values: dict[str, Any] = {"generation_id_or_member_epoch": -1, "member_id": ""}
+    topics = [{"name": name, "partitions": places} for name in names]
+    frames = [frame("offset_commit", 8, group_id=each, topics=topics, **values) for each in groups]
+    yield
+    return counted(said_to(server.port, [*frames * 2, frame("delete_groups", 2, groups_names=list(groups))]))
+
+
+@row("a setting of the server that changes for 3,000 topics, and what asks about all of them")
+def settings_of_all(server: ServerProcess) -> Generator[None, None, Said]:
+    configs = [{"name": "retention.ms", "value": "100000"}]
+    with RawConnection(server.port, timeout_s=PATIENCE_S) as connection:
+        for start in range(0, 3_000, 1_000):
+            one = {"num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": configs}
+            topics = [{"name": f"topic-{number}", **one} for number in range(start, start + 1_000)]
+            connection.call("create_topics", 5, topics=topics, timeout=60_000, validate_only=False)
+    again = [{"name": f"another-{number}", **one} for number in range(3_000)]
+    replicas = ",".join(f"{number}:0" for number in range(4_000))
+    listed = {"name": "follower.replication.throttled.replicas", "config_operation": 2, "value": replicas}
+    frames = [
+        *(
+            frame("incremental_alter_configs", 1, resources=[{**resource, "configs": [config]}], validate_only=False)
+            for resource, config in (
+                (
+                    {"resource_type": 4, "resource_name": ""},
+                    {"name": "log.retention.ms", "config_operation": 0, "value": "123456"},
+                ),
+                ({"resource_type": 2, "resource_name": "topic-0"}, listed),
+                ({"resource_type": 2, "resource_name": "topic-0"}, listed),
+            )
+        ),
+        frame("create_topics", 5, topics=again, timeout=60_000, validate_only=True),
+        frame("metadata", 9, topics=None),
+        frame("describe_log_dirs", 2, topics=None),
+        frame("describe_topic_partitions", 0, topics=[], response_partition_limit=2_000, cursor=None),
+    ]
     yield
     return counted(said_to(server.port, frames * 2))
 
@@ -217,3 +274,41 @@ def overlaps(server: ServerProcess) -> Generator[None, None, Said]:
         yield
         codes = Counter(connection.produce("attacked", 0, each).error_code.name for each in batches[1:])
     return counted(codes)
+
+
+@row("a leased pid is resumed in 4,900 partitions, three times")
+def wide_resumes(server: ServerProcess) -> Generator[None, None, Said]:
+    wide_topic(server)
+    with RawConnection(server.port, timeout_s=PATIENCE_S) as connection:
+        lease = connection.call("lease_pid", 0, topics=[{"name": "wide", "partitions": [0]}])
+    own = lease.topics[0].partitions[0]
+    topics = [{"name": "wide", "partitions": list(range(4_900))}]
+    frames = []
+    for later in (1, 2, 3):
+        resumed = {"producer_id": own.producer_id, "generation": (own.generation + later) % 2**15, "topics": topics}
+        frames.append(frame("resume_pid", 0, timeout=60_000, producers=[resumed]))
+    yield
+    return counted(said_to(server.port, frames))
+
+
+@row("65,000 leased pids of a partition, 2,000 of them each older than the one before, and who asks about all")
+def many_leases(server: ServerProcess) -> Generator[None, None, Said]:
+    asked = frame("lease_pid", 0, topics=[{"name": "attacked", "partitions": [0]}])
+    with RawConnection(server.port, timeout_s=PATIENCE_S) as connection:
+        connection.create_topic("attacked")
+        owns = []
+        for _ in range(65):
+            connection.socket.sendall(asked * 1_000)
+            owns += [each.topics[0].partitions[0] for each in answers("lease_pid", 0, [connection] * 1_000)]
+        frames = []
+        for own in (owns[0], *owns[2_001:], *reversed(owns[1:2_001])):
+            one = batch([b""], pid=own.producer_id, epoch=own.generation, sequence=0)
+            data = [{"name": "attacked", "partition_data": [{"index": 0, "records": one}]}]
+            frames.append(frame("produce", 9, transactional_id=None, acks=-1, timeout=1000, topic_data=data))
+    about = [
+        frame("describe_producers", 0, topics=[{"name": "attacked", "partition_indexes": [0]}]),
+        frame("describe_leases", 0, topics=[{"name": "attacked", "partitions": [0]}]),
+    ]
+    yield
+    said = said_to(server.port, frames, at_once=500)
+    return counted(said + said_to(server.port, about))

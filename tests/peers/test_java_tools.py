@@ -73,6 +73,7 @@ def test_what_is_typed_is_stored_in_its_codec_and_comes_out(
     assert hear(tool, topic, 50, "--from-beginning") == sorted(lines)
 
 
+@pytest.mark.thorough
 def test_a_group_is_consumed_described_reset_and_deleted(tool: Tool, made: str) -> None:
     say(tool, made, [f"line {i}" for i in range(20)])
     assert len(hear(tool, made, 20, "--group", made, "--from-beginning")) == 20

@@ -91,6 +91,7 @@ def test_its_steps_install_the_wheel_and_no_more_than_the_core(image: Image) -> 
     assert not (bin_folder / "pip").exists()
 
 
+@pytest.mark.thorough
 def test_its_command_serves_and_its_health_check_tells(image: Image, both: tuple[Stage, Stage], tmp_path: Path) -> None:
     bin_folder = image.folder / "opt/oncelog/bin"
     final = both[1]
