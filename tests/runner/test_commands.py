@@ -282,6 +282,7 @@ def test_what_is_damaged_is_named_and_the_other_flows_are_listed(own_server: Ser
     billing = Billing(topic, own_server.bootstrap_servers)
     billing.make_topics()
     oncelog = Oncelog(billing.servers)
+    billing.send(range(10))
     ran(billing)
     register, journal = f"oncelog.flow.{topic}-bad", f"oncelog.flow.{topic}.orders"
     oncelog("topics create", register, "-p", "1")
@@ -290,7 +291,16 @@ def test_what_is_damaged_is_named_and_the_other_flows_are_listed(own_server: Ser
     assert rows[f"{topic}-bad"]["error"].startswith(f"{register}: the record with the key b'fx' at offset 0")
     assert (rows[topic]["cells"], rows[topic]["error"]) == (5, None)
     oncelog("produce", "-t", journal, "-p", "1", "-k", "kx", stdin=b"hello\n")
-    assert f"{journal}-1: the record with the key b'kx' at offset " in oncelog.run("flow describe", topic).refusal
+    damage = f"flow {topic}, stage orders, cell 1: {journal}-1: the record with the key b'kx' at offset "
+    first, second = oncelog("flow describe", topic, "-J").json["stages"]
+    assert [(cell["commit"] is None, (cell["damage"] or "")[: len(damage)]) for cell in first["cells"]] == [
+        (False, ""),
+        (True, damage),
+    ]
+    assert all(cell["holder"]["has_left"] and not cell["damage"] for cell in second["cells"])
+    lines = oncelog("flow describe", topic).lines
+    assert [line.split()[0] for line in lines[1:6]] == 2 * ["orders"] + 3 * [billing.between.name]
+    assert "not known" in lines[2] and any(line.startswith(damage) for line in lines)
     oncelog("topics delete", register)
 
 
@@ -385,6 +395,7 @@ def test_a_folder_that_was_removed_is_told(tmp_path: Path, monkeypatch: pytest.M
     [
         ("describe nobody", 1, "there is no flow nobody"),
         ("state nobody owed", 1, "there is no flow nobody"),
+        ("reset nobody --to-earliest --to-latest", 2, "--to-earliest and --to-latest are two beginnings: say one"),
         ("run billing", 2, "expected MODULE:FLOW"),
         ("run billing.py:flow", 2, "expected a module, not its file: billing:flow (see"),
         ("run ../jobs/billing.py:flow", 2, "expected a module, not its file: billing:flow in the folder ../jobs"),

@@ -187,7 +187,7 @@ def moment(time_ms: int | None) -> str | None:
         return str(time_ms)
 
 
-def told_of_cell(look: "CellLook") -> dict[str, Any]:
+def told_of_cell(flow: str, look: "CellLook") -> dict[str, Any]:
     from oncelog.flow.actions import LATE
 
     journal = look.journal
@@ -221,7 +221,41 @@ def told_of_cell(look: "CellLook") -> dict[str, Any]:
         "late": int(commit.metrics.get(LATE, 0)) if commit else 0,
         "held": sum(len(each.keys) for each in journal.held),
         "metrics": dict(commit.metrics) if commit else {},
+        "damage": f"flow {flow}, stage {look.stage}, cell {look.cell}: {look.damage}" if look.damage else None,
     }
+
+
+def rows_of_stage(stage: dict[str, Any]) -> list[dict[str, Any]]:
+    """A line for each input of each cell."""
+    return [
+        {
+            "stage": stage["stage"],
+            "cell": cell["cell"],
+            "input": each["topic"],
+            "next_offset": each["next_offset"],
+            "end": each["end"],
+            "lag": each["lag"],
+            "commit": cell["commit"],
+            "watermark": moment(cell["watermark_ms"]),
+            "written": cell["written"],
+            "late": cell["late"],
+            "state": cell["state_entries"],
+            "held": cell["held"],
+            "code": cell["code"],
+            "holder": "not known" if cell["damage"] else _holder(cell["holder"]),
+        }
+        for cell in stage["cells"]
+        for each in cell["inputs"]
+    ]
+
+
+def _holder(holder: dict[str, Any] | None) -> str | None:
+    if holder is None:
+        return None
+    if holder["has_left"]:
+        return "left"
+    until = moment(holder["until_ms"])
+    return f"until {until}" if holder["may_be_at_work"] else f"over since {until}"
 
 
 def told_of_unread(flow: str, found: "Unread") -> dict[str, Any]:

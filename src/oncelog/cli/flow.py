@@ -16,10 +16,10 @@ from oncelog.cli._flows import (
     loaded,
     looked,
     made_calls,
-    moment,
     name_argument,
     reached,
     register_of,
+    rows_of_stage,
     sized,
     speaks_of_flows,
     time_ms,
@@ -183,8 +183,8 @@ def describe(to: Connecting, form: str, name: str) -> None:
         register = await register_of(look, name)
         assert register.identity is not None
         stages: dict[str, list[dict[str, Any]]] = {each.stage: [] for each in register.stages}
-        async for cell in look.cells(name, register):
-            stages[cell.stage].append(told_of_cell(cell))
+        async for cell in look.cells(name, register, with_damaged=True):
+            stages[cell.stage].append(told_of_cell(name, cell))
         return {
             "flow": name,
             "id": register.identity.nonce,
@@ -199,44 +199,12 @@ def describe(to: Connecting, form: str, name: str) -> None:
         }
 
     found = looked(to, asked)
-    emit(form, found, [row for stage in found["stages"] for row in _rows(stage)], CELL_COLUMNS)
+    emit(form, found, [row for stage in found["stages"] for row in rows_of_stage(stage)], CELL_COLUMNS)
     if form == "table":
-        for each in found["unread"]:
-            click.echo(f"\n{each['words']}")
+        damaged = [cell["damage"] for stage in found["stages"] for cell in stage["cells"] if cell["damage"]]
+        for words in (*damaged, *(each["words"] for each in found["unread"])):
+            click.echo(f"\n{words}")
         click.echo(f"\n{name}: order {found['order']}, {len(found['runs'])} runs, id {found['id']}")
-
-
-def _rows(stage: dict[str, Any]) -> list[dict[str, Any]]:
-    """A line for each input of each cell."""
-    return [
-        {
-            "stage": stage["stage"],
-            "cell": cell["cell"],
-            "input": each["topic"],
-            "next_offset": each["next_offset"],
-            "end": each["end"],
-            "lag": each["lag"],
-            "commit": cell["commit"],
-            "watermark": moment(cell["watermark_ms"]),
-            "written": cell["written"],
-            "late": cell["late"],
-            "state": cell["state_entries"],
-            "held": cell["held"],
-            "code": cell["code"],
-            "holder": _holder(cell["holder"]),
-        }
-        for cell in stage["cells"]
-        for each in cell["inputs"]
-    ]
-
-
-def _holder(holder: dict[str, Any] | None) -> str | None:
-    if holder is None:
-        return None
-    if holder["has_left"]:
-        return "left"
-    until = moment(holder["until_ms"])
-    return f"until {until}" if holder["may_be_at_work"] else f"over since {until}"
 
 
 @command.command()
@@ -453,21 +421,31 @@ def delete(to: Connecting, is_dry: bool, with_damaged: bool, name: str) -> None:
 @connecting
 @formatted
 @click.option("--stage", "only", metavar="S", help="Only this one; all of the flow's if not given.")
-@click.option(
-    "--to-earliest", "where", flag_value="earliest", default=True, help="With all that its inputs hold (default)."
-)
-@click.option("--to-latest", "where", flag_value="latest", help="With what comes from now on.")
+@click.option("--to-earliest", is_flag=True, help="With all that its inputs hold (default).")
+@click.option("--to-latest", is_flag=True, help="With what comes from now on.")
 @click.option("--dry-run", "is_dry", is_flag=True, help="Print what would be, and change nothing.")
 @damaged_option
 @name_argument
 @speaks_of_flows
-def reset(to: Connecting, form: str, only: str | None, where: str, is_dry: bool, with_damaged: bool, name: str) -> None:
+def reset(
+    to: Connecting,
+    form: str,
+    only: str | None,
+    to_earliest: bool,
+    to_latest: bool,
+    is_dry: bool,
+    with_damaged: bool,
+    name: str,
+) -> None:
     """Begin anew, without state. What was written stays, and input that is read again is written again behind it.
 
     Prints for each cell and input where it was, where it begins, and how many records are read again; of a cell whose
     journal cannot be read (--damaged) where it was is lost.
     """
     from oncelog.runner import operating
+
+    if to_earliest and to_latest:
+        raise click.UsageError("--to-earliest and --to-latest are two beginnings: say one of them")
 
     async def asked(look: "Looking") -> list[dict[str, Any]]:
         register = await register_of(look, name)
@@ -476,7 +454,7 @@ def reset(to: Connecting, form: str, only: str | None, where: str, is_dry: bool,
             raise failure(f"flow {name} has no stage {only}{nearest(only, stages)}; it has {', '.join(stages)}")
         cells = await operating.at_rest(look, name, register, with_damaged=with_damaged)
         stages = stages if only is None else [only]
-        entry = await operating.planned_reset(look, name, register, stages, to_latest=where == "latest")
+        entry = await operating.planned_reset(look, name, register, stages, to_latest=to_latest)
         if not is_dry:
             await operating.reset(look, name, entry, with_damaged=with_damaged)
         return [
