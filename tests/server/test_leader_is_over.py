@@ -18,7 +18,7 @@ from tests.log.support import open_log, put
 def partition() -> Partition:
     log = open_log(MemoryDisk(), replicated=True)
     log.begin_epoch(1)
-    return Partition(Topic(Definition(name="orders", id=UUID(int=1), partitions=1)), 0, log)
+    return Partition(Topic(Definition(name="orders", id=UUID(int=1), partitions=1), log.config), 0, log)
 
 
 def overruled(partition: Partition) -> None:

@@ -23,7 +23,7 @@ from oncelog.cluster.folder_lock import FolderLock
 from oncelog.log.disk import Disk, read_whole, replace_file
 from oncelog.producers.leases import END_OF_LEASED_PIDS, FIRST_LEASED_PID, GrantHistory, Period
 from oncelog.producers.producer_map import FIRST_KAFKA_PID
-from oncelog.server.ports import ClusterStorageError, PidKind
+from oncelog.server.ports import ClusterStorageError, Member, PidKind
 from oncelog.server.process import boot_id as boot_id_of_machine
 
 META_FILE = "server.meta"
@@ -61,6 +61,7 @@ class FileCluster:
         self._clock = clock
         self._lock = lock
         self.node_id = node_id
+        self.members = {node_id: Member({})}
         disk.mkdir(folder)
         state = read_state(disk, folder)
         if state["node_id"] not in (None, node_id):

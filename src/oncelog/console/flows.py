@@ -65,7 +65,7 @@ async def flow_view(broker: Broker, query: Query) -> dict[str, Any]:
 
 async def _register(broker: Broker, name: str) -> FlowRegister | str:
     """Or why it cannot be told."""
-    partition = broker.topics.partition(PREFIX + name, 0)
+    partition = broker.topics.open_partition(PREFIX + name, 0)
     if partition is None:
         return "its register is gone"
     log = partition.log
@@ -82,7 +82,7 @@ async def _register(broker: Broker, name: str) -> FlowRegister | str:
 
 
 def _tail(broker: Broker, journal: str, cell: int) -> list[Found] | str:
-    partition = broker.topics.partition(journal, cell)
+    partition = broker.topics.open_partition(journal, cell)
     if partition is None:
         return "its journal is gone"
     log = partition.log
@@ -162,7 +162,7 @@ def _cell(broker: Broker, sources: list[str], cell: int, end: End | str) -> dict
         return {"trouble": text.name(end)}
     commit, inputs = end.commit, []
     for at, source in enumerate(sources):
-        partition = broker.topics.partition(source, cell)
+        partition = broker.topics.open_partition(source, cell)
         taken = None if commit is None or at >= len(commit.inputs) else commit.inputs[at].next_offset
         last = None if partition is None else partition.log.high_watermark
         first = 0 if partition is None else partition.log.log_start_offset

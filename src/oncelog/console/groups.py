@@ -78,7 +78,7 @@ def _lag(broker: Broker, group: str, place: Place) -> dict[str, Any] | None:
     committed = broker.groups.committed(group, *place)
     if committed is None:
         return None
-    partition = broker.topics.partition(*place)
+    partition = broker.topics.open_partition(*place)
     end = partition.log.high_watermark if partition is not None else None
     return {
         "topic": place[0],

@@ -61,7 +61,7 @@ async def messages_view(broker: Broker, query: Query) -> dict[str, Any]:
         return {"rows": rows, "tailed": 1, "partitions": 1, **bounds}
     filled = [
         (_last_written(each), -each.index)
-        async for each in in_turns(broker.turns, topic.partitions)
+        async for each in in_turns(broker.turns, topic.open_partitions)
         if each.log.high_watermark > each.log.log_start_offset
     ]
     tailed = [topic.partitions[-index] for _, index in sorted(filled, reverse=True)[:MOST_TAILED]]

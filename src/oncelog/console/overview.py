@@ -14,7 +14,7 @@ MARKED_FAULTS = 30  # on the plot of the last minutes
 
 async def overview(broker: Broker, faults: Faults) -> dict[str, Any]:
     topics = broker.topics.all()
-    partitions = [partition for topic in topics for partition in topic.partitions]
+    partitions = [partition for topic in topics for partition in topic.open_partitions]
     sums = dict.fromkeys(
         ("records", "appended", "size_bytes", "leased", "kafka", "duplicates", "trimmed", "fenced", "refused"), 0
     )

@@ -16,7 +16,7 @@ async def producers_view(broker: Broker, query: Query) -> dict[str, Any]:
     """Partitions that remember a producer, or have refused one, those with most of them first."""
     wanted = query.text("search").casefold()
     topics = [topic for topic in broker.topics.all() if wanted in topic.name.casefold()]
-    partitions = [partition for topic in topics for partition in topic.partitions]
+    partitions = [partition for topic in topics for partition in topic.open_partitions]
     found = [each async for each in in_turns(broker.turns, partitions[:MOST_SUMMED]) if _has_any(each.log.producers)]
     found.sort(key=lambda each: (-_count(each.log.producers), each.topic.name, each.index))
     start = query.page_start(len(found))

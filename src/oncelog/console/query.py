@@ -43,6 +43,8 @@ class Query:
         topic, index = self.topic(broker), self.number("partition") or 0
         if index >= len(topic.partitions):
             raise not_found(f"partition {index}: the topic has {len(topic.partitions)}")
+        if not topic.partitions[index].is_open:
+            raise not_found(f"partition {index}: another broker has it")
         return topic.partitions[index]
 
 

@@ -82,7 +82,7 @@ async def _standing(broker: Broker, name: str, most_bytes: int) -> Standing | st
 
 
 def _tail(broker: Broker, name: str, records: int, most_bytes: int) -> Tail:
-    partition = broker.topics.partition(name, 0)
+    partition = broker.topics.open_partition(name, 0)
     if partition is None:
         return Tail([], is_whole=True, trouble="the topic is gone")
     log = partition.log

@@ -25,7 +25,7 @@ async def topics_view(broker: Broker, query: Query) -> dict[str, Any]:
 async def _row(broker: Broker, topic: Topic, most: int) -> dict[str, Any]:
     """Added up over its partitions; where those are too many for one request it says over how many."""
     records = size_bytes = offline = 0
-    partitions = topic.partitions[:most]
+    partitions = topic.open_partitions[:most]
     async for partition in in_turns(broker.turns, partitions):
         log = partition.log
         records += log.high_watermark - log.log_start_offset
@@ -45,7 +45,8 @@ async def _row(broker: Broker, topic: Topic, most: int) -> dict[str, Any]:
 
 async def topic_view(broker: Broker, query: Query) -> dict[str, Any]:
     topic = query.topic(broker)
-    count = len(topic.partitions)
+    partitions = topic.open_partitions
+    count = len(partitions)
     start = query.page_start(count)
     return {
         **await _row(broker, topic, MOST_SUMMED),
@@ -54,7 +55,7 @@ async def topic_view(broker: Broker, query: Query) -> dict[str, Any]:
         "found": count,
         "start": start,
         "page": MOST_ROWS,
-        "rows": [_partition(each) for each in topic.partitions[start : start + MOST_ROWS]],
+        "rows": [_partition(each) for each in partitions[start : start + MOST_ROWS]],
     }
 
 

@@ -93,6 +93,15 @@ class Broker:
         host = endpoint.advertised_host or local_host
         return host, endpoint.advertised_port or self.ports[endpoint.name]
 
+    def brokers(self, listener: str, local_host: str) -> list[tuple[int, str, int, str | None]]:
+        """Id, host, port and rack of each that is up, for a client that came in by that listener."""
+        here = self.advertised(listener, local_host)
+        return [
+            (node_id, *(here if node_id == self.node_id else member.endpoints[listener]), member.rack)
+            for node_id, member in self.cluster.members.items()
+            if node_id == self.node_id or listener in member.endpoints
+        ]
+
     def addresses(self) -> str:
         """Where clients can connect, as bootstrap.servers wants it."""
         return ",".join(

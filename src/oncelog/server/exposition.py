@@ -32,7 +32,7 @@ def _partitions_offline(broker: Broker) -> Iterator[Sample]:
     offline = 0
     for topic in broker.topics.all():
         yield None
-        offline += sum(each.log.offline is not None for each in topic.partitions)
+        offline += sum(each.log.offline is not None for each in topic.open_partitions)
     yield "", offline
 
 
@@ -40,7 +40,7 @@ def _damaged(broker: Broker) -> Iterator[Sample]:
     """Only partitions that have something to say: most never rot."""
     for topic in broker.topics.all():
         yield None
-        for partition in topic.partitions:
+        for partition in topic.open_partitions:
             if partition.log.damage:
                 yield labels(topic=topic.name, partition=partition.index), len(partition.log.damage)
 
@@ -73,7 +73,7 @@ def _topic_partitions(broker: Broker) -> Iterator[Sample]:
 def _each_partition(value: Callable[[Broker, Partition], float]) -> Callable[[Broker], Iterator[Sample]]:
     def samples(broker: Broker) -> Iterator[Sample]:
         for topic in broker.topics.all():
-            for partition in topic.partitions:
+            for partition in topic.open_partitions:
                 yield labels(topic=topic.name, partition=partition.index), value(broker, partition)
 
     return samples
@@ -92,7 +92,7 @@ def _each_topic_with_producers(value: Callable[[Topic], float]) -> Callable[[Bro
 
 def _producers(name: str) -> Callable[[Topic], float]:
     def total(topic: "Topic") -> float:
-        return float(sum(getattr(partition.log.producers, name) for partition in topic.partitions))
+        return float(sum(getattr(partition.log.producers, name) for partition in topic.open_partitions))
 
     return total
 
@@ -110,7 +110,7 @@ def _committed(broker: Broker, group: str) -> Iterator[tuple[str, int, int, int]
     for topic, indexes in broker.groups.committed_topics(group).items():
         for index in indexes:
             committed = broker.groups.committed(group, topic, index)
-            partition = broker.topics.partition(topic, index)
+            partition = broker.topics.open_partition(topic, index)
             if committed is not None and partition is not None:
                 lag = max(0, partition.log.high_watermark - committed.offset)
                 yield topic, index, committed.offset, lag

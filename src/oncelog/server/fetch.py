@@ -58,6 +58,8 @@ class Asked:
         partition = self.partition
         if partition is None or partition.is_deleted:
             return Fetched(self.index, self.error_code or ErrorCode.unknown_topic_or_partition, -1, -1, b"")
+        if not partition.leads:
+            return Fetched(self.index, ErrorCode.not_leader_or_follower, -1, -1, b"")
         log = partition.log
         watermark, next_offset = log.high_watermark, log.next_offset
         self.seen_bytes = log.appended_bytes if watermark == next_offset else UNKNOWN

@@ -3,11 +3,15 @@
 from typing import Any
 from uuid import UUID
 
+from oncelog.replication.leadership import NOBODY, Leadership
 from oncelog.server.errors import ErrorCode, KafkaError
+from oncelog.server.ports import Cluster
 from oncelog.server.topics import Partition, Topic, Topics
 
 ANY_EPOCH = -1
 INTERNAL = "clients may not write to an internal topic"
+TOO_FEW = "fewer replicas are in sync than min.insync.replicas; nothing was appended, send it again"
+NOT_HERE = "another broker leads the partition; ask for the metadata again"
 
 
 def topic_of(topics: Topics, name: str | None, topic_id: UUID | None = None) -> Topic:
@@ -34,6 +38,8 @@ def partition_of(topic: Topic, index: int, leader_epoch: int = ANY_EPOCH) -> Par
     if not 0 <= index < len(topic.partitions):
         raise KafkaError(ErrorCode.unknown_topic_or_partition)
     partition = topic.partitions[index]
+    if not partition.leads:
+        raise KafkaError(ErrorCode.not_leader_or_follower, NOT_HERE)
     if not partition.log.readable:
         # What it knows of itself is empty: offsets, producers and epochs would all be lies.
         raise KafkaError(ErrorCode.kafka_storage_error)
@@ -46,14 +52,38 @@ def partition_of(topic: Topic, index: int, leader_epoch: int = ANY_EPOCH) -> Par
     return partition
 
 
-def leadership(partition: Partition, node_id: int) -> dict[str, Any]:
+def why_unwritable(partition: Partition, size_bytes: int, *, needs_all: bool) -> tuple[ErrorCode, str] | None:
+    """Whatever the batch is; the size is negative where there is none."""
+    if not partition.leads:
+        return ErrorCode.not_leader_or_follower, NOT_HERE
+    if size_bytes < 0:
+        return ErrorCode.invalid_record, "no records"
+    if needs_all and not partition.has_enough_in_sync:
+        return ErrorCode.not_enough_replicas, TOO_FEW
+    limit_bytes = partition.log.config.max_message_bytes
+    if size_bytes > limit_bytes:
+        return ErrorCode.message_too_large, f"{size_bytes} bytes are more than max.message.bytes={limit_bytes}"
+    return None
+
+
+def leadership(partition: Partition, cluster: Cluster) -> dict[str, Any]:
     """What an answer about topics says of a partition: who leads it, and who has its records."""
+    state, code = partition.leadership, ErrorCode.none
+    if partition.is_open and partition.log.offline is not None:
+        code = ErrorCode.kafka_storage_error
+    if state is None:
+        node_id = cluster.node_id
+        state = Leadership((node_id,), node_id, partition.log.leader_epoch, (node_id,))
+    members = cluster.members
+    is_led = state.leader in members
+    if not is_led and code is ErrorCode.none:
+        code = ErrorCode.leader_not_available
     return {
-        "error_code": ErrorCode.none if partition.log.offline is None else ErrorCode.kafka_storage_error,
+        "error_code": code,
         "partition_index": partition.index,
-        "leader_id": node_id,
-        "leader_epoch": partition.log.leader_epoch,
-        "replica_nodes": (node_id,),
-        "isr_nodes": (node_id,),
-        "offline_replicas": (),
+        "leader_id": state.leader if is_led else NOBODY,
+        "leader_epoch": state.epoch,
+        "replica_nodes": state.replicas,
+        "isr_nodes": state.in_sync,
+        "offline_replicas": tuple(broker for broker in state.replicas if broker not in members),
     }

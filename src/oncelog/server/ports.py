@@ -1,8 +1,8 @@
 """What the server asks of the rooms above it. They implement it; the server never imports them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from oncelog.producers.leases import Period
 
@@ -10,6 +10,13 @@ from oncelog.producers.leases import Period
 class PidKind(StrEnum):
     LEASED = "leased"  # 1 ... 2^32 - 1, then again from 1
     KAFKA = "kafka"  # from 2^32 on
+
+
+class Member(NamedTuple):
+    """A broker that is up, as the others know it."""
+
+    endpoints: Mapping[str, tuple[str, int]]  # by the name of the listener: where clients connect to
+    rack: str | None = None
 
 
 class Cluster(Protocol):
@@ -22,6 +29,11 @@ class Cluster(Protocol):
 
     @property
     def node_id(self) -> int: ...
+
+    @property
+    def members(self) -> Mapping[int, Member]:
+        """By their node ids, this server among them."""
+        ...
 
     @property
     def start_epoch(self) -> int:

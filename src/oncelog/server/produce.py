@@ -29,7 +29,7 @@ from oncelog.server.bodies import (
 )
 from oncelog.server.broker import Broker
 from oncelog.server.errors import ErrorCode
-from oncelog.server.partitions import INTERNAL
+from oncelog.server.partitions import INTERNAL, why_unwritable
 from oncelog.server.produce_pattern import Pattern, pattern_of
 from oncelog.server.produced import Commit, Many, One, Outcome, Request, fail
 from oncelog.server.record_rules import NO_KEY
@@ -114,7 +114,9 @@ class InTurns:
                     await called(housekeeping.wait_for_room)
                 if turns.is_over():
                     await turns.next()
-                committed = producing.commit_part((name, part), self._buffer, self._version, self._verdicts)
+                committed = producing.commit_part(
+                    (name, part), self._buffer, self.request, self._version, self._verdicts
+                )
                 for outcome in committed:
                     outcome.make()
                 outcomes += committed
@@ -165,6 +167,7 @@ class Producing:
         self._bodies = broker.bodies
         self._waits_for_disk = broker.flush is Flush.EVERY
         self._checkpoint_if_due = broker.housekeeping.checkpoint_if_due
+        self._acks = 0  # of the request that is staged
         self._requests: list[Request] = []
         self._touched: dict[Partition, None] = {}
         self._is_quiet = False  # one of them has acks=0
@@ -203,6 +206,7 @@ class Producing:
             self._trim_first(buffer, header_at, self._bound(request.topics, version), now, verdicts)
             if _is_much(request.topics, end - at):
                 raise TurnsFirst(InTurns(self._broker, buffer, request, version, verdicts))
+        self._acks = request.acks
         self._is_quiet = self._is_quiet or request.acks == 0
         self._is_done_in_turns = self._is_done_in_turns or done is not None
         topics = (
@@ -242,6 +246,7 @@ class Producing:
         partition = pattern.partition
         if partition.is_deleted:
             return False
+        self._acks = pattern.acks
         try:
             outcome = self._stage(partition, pattern.index, buffer, start, stop, now, verdicts, header_at)
         except TrimFirst as first:
@@ -282,7 +287,8 @@ class Producing:
             topic = self._topic(name, version)
             if topic is not None and not topic.is_internal:
                 for index, start, stop in partitions:
-                    if 0 <= index < len(topic.partitions) and stop != NO_RECORDS and stop - start > HEADER_BYTES:
+                    is_there = 0 <= index < len(topic.partitions) and topic.partitions[index].leads
+                    if is_there and stop != NO_RECORDS and stop - start > HEADER_BYTES:
                         yield topic.partitions[index].log, start, stop
 
     def _batches(self, topics: Sequence[ProduceTopic], version: int) -> Iterator[Batch]:
@@ -291,7 +297,7 @@ class Producing:
             topic = self._topic(name, version)
             if topic is None or topic.is_internal:
                 continue
-            config = topic.partitions[0].log.config
+            config = topic.log_config
             if config.must_be_looked_into or not self._bodies.is_off:
                 for _, start, stop in partitions:
                     if stop != NO_RECORDS and HEADER_BYTES < stop - start <= config.max_message_bytes:
@@ -337,15 +343,17 @@ class Producing:
     ) -> Outcome:
         """Raises TrimFirst where that was not done before; with `begin`, where the request begins that has this batch
         only, also LookFirst."""
-        if stop == NO_RECORDS:
-            return Outcome(index, partition, None, ErrorCode.invalid_record, "no records")
+        if (
+            not partition.leads
+            or partition.replica is not None
+            or not 0 <= stop - start <= partition.log.config.max_message_bytes
+            or self.is_turn_over
+        ):
+            unfit = self._unfit(partition, stop - start, now)
+            if unfit is not None:
+                return Outcome(index, partition, None, *unfit)
         log: PartitionLog = partition.log
         config = log.config
-        if stop - start > config.max_message_bytes:
-            message = f"{stop - start} bytes are more than max.message.bytes={config.max_message_bytes}"
-            return Outcome(index, partition, None, ErrorCode.message_too_large, message)
-        if self.is_turn_over and self._took_ms(now) >= MOST_TURN_MS:
-            return Outcome(index, partition, None, ErrorCode.not_enough_replicas, TOO_MUCH)
         batch = memoryview(buffer)[start:stop]
         damaged = ErrorCode.invalid_record
         try:
@@ -372,6 +380,12 @@ class Producing:
                 return Outcome(index, partition, None, *refusal)
         self._touched[partition] = None
         return Outcome(index, partition, staged)
+
+    def _unfit(self, partition: Partition, size_bytes: int, now: Now) -> tuple[ErrorCode, str] | None:
+        unfit = why_unwritable(partition, size_bytes, needs_all=self._acks == ALL_REPLICAS)
+        if unfit is None and self.is_turn_over and self._took_ms(now) >= MOST_TURN_MS:
+            unfit = ErrorCode.not_enough_replicas, TOO_MUCH
+        return unfit
 
     def _stage_rest(
         self, partition: Partition, index: int, dropped_records: int, known: Verdict | None, now: Now
@@ -420,8 +434,11 @@ class Producing:
     def _took_ms(self, now: Now) -> int:
         return self._broker.clock.now().monotonic_ms - now.monotonic_ms
 
-    def commit_part(self, part: ProduceTopic, buffer: bytearray, version: int, verdicts: Verdicts) -> list[Outcome]:
+    def commit_part(
+        self, part: ProduceTopic, buffer: bytearray, request: ProduceRequest, version: int, verdicts: Verdicts
+    ) -> list[Outcome]:
         """Of a request that is answered when all of it is committed."""
+        self._acks = request.acks
         try:
             outcomes = self._stage_topic(part, buffer, version, self._broker.clock.now(), verdicts)
             self._requests.append(Many(version, 0, 0, [(part[0], outcomes)]))
@@ -448,6 +465,8 @@ class Producing:
                 logger.exception("a commit failed unexpectedly")
                 log.go_offline(f"{log.folder}: a commit failed unexpectedly: {accident!r}")
                 fail(requests, partition, "the commit failed unexpectedly", -1)
+            if partition.replica is not None:
+                partition.replica.move_high_watermark()
             lags = lags or log.extent.high_watermark < log.extent.next_offset
             if self._waits_for_disk:
                 self._broker.flusher.request(partition)

@@ -2,24 +2,70 @@
 
 from collections.abc import Callable
 
+from oncelog.log.config import LogConfig
 from oncelog.log.partition import End, Fate, PartitionLog
+from oncelog.replication.leadership import Leadership
+from oncelog.replication.replica import Replica
+from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.metadata_log import Definition
 from oncelog.server.polls import NEVER, Polls
 
 
 class Partition:
     """`waiters` are called once and forgotten when there is something new to read, or the partition is gone; `polls`
-    when there is enough of it."""
+    when there is enough of it.
 
-    __slots__ = ("index", "is_deleted", "log", "polls", "topic", "waiters")
+    `log` is there while it is open on this broker. Where it is not, to ask for it raises what Kafka answers: that
+    another broker has it. Clients are served by the broker that `leads`; a server that stands alone leads everything.
+    """
 
-    def __init__(self, topic: "Topic", index: int, log: PartitionLog) -> None:
+    __slots__ = ("index", "is_deleted", "is_open", "leadership", "leads", "log", "polls", "replica", "topic", "waiters")
+
+    log: PartitionLog
+
+    def __init__(self, topic: "Topic", index: int, log: PartitionLog | None = None) -> None:
         self.topic = topic
         self.index = index
-        self.log = log
+        self.is_open = self.leads = False
+        self.leadership: Leadership | None = None  # as brokers have agreed on it; None where there are no others
+        self.replica: Replica | None = None  # this broker's part of it
+        if log is not None:
+            self.open(log)
+            self.leads = True
         self.is_deleted = False
         self.waiters: set[Callable[[], None]] = set()
         self.polls = Polls()
+
+    def __getattr__(self, name: str) -> PartitionLog:
+        """Called for what is not there."""
+        if name == "log":
+            raise KafkaError(ErrorCode.not_leader_or_follower, f"{self.topic.name}-{self.index} is not on this broker")
+        raise AttributeError(name)
+
+    def open(self, log: PartitionLog) -> None:
+        self.log = log
+        self.is_open = True
+
+    def close(self) -> PartitionLog:
+        """Nobody here is served from it any more; the log is for the caller to close."""
+        log = self.log
+        self.is_open = self.leads = False
+        self.replica = None
+        del self.log
+        return log
+
+    @property
+    def has_enough_in_sync(self) -> bool:
+        """For acks=all: as many brokers as `min.insync.replicas` says."""
+        replica = self.replica
+        return replica is None or replica.leader is None or replica.leader.has_enough
+
+    def appended(self) -> None:
+        """Something was, so the high watermark may move, and those who wait for it, or for records, are called."""
+        if self.replica is not None:
+            self.replica.move_high_watermark()
+        if self.waiters or self.polls.waiting:
+            self.wake()
 
     def fate(self, end: End) -> Fate:
         """What is deleted keeps what was safe before."""
@@ -31,16 +77,22 @@ class Partition:
         for waiter in waiting:
             waiter()
         if self.polls:
-            is_gone = self.is_deleted or self.log.offline is not None
+            is_gone = self.is_deleted or not self.leads or self.log.offline is not None
             self.polls.wake(NEVER if is_gone else self.log.appended_bytes)
 
 
 class Topic:
-    __slots__ = ("configs", "id", "is_internal", "name", "partitions")
+    __slots__ = ("configs", "id", "is_internal", "log_config", "name", "partitions")
 
-    def __init__(self, definition: Definition) -> None:
+    def __init__(self, definition: Definition, log_config: LogConfig) -> None:
         self.name = definition.name
         self.id = definition.id
         self.configs = dict(definition.configs)
+        self.log_config = log_config  # what they and the server's settings come to
         self.is_internal = definition.is_internal
         self.partitions: list[Partition] = []
+
+    @property
+    def open_partitions(self) -> list[Partition]:
+        """Those whose logs are on this broker."""
+        return [each for each in self.partitions if each.is_open]

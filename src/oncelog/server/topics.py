@@ -106,11 +106,16 @@ class Topics:
         topic = self._by_name.get(name)
         return topic.partitions[index] if topic is not None and 0 <= index < len(topic.partitions) else None
 
+    def open_partition(self, name: str, index: int) -> Partition | None:
+        """None also where its log is on other brokers alone."""
+        partition = self.partition(name, index)
+        return partition if partition is not None and partition.is_open else None
+
     def logs(self) -> Iterator[PartitionLog]:
         """Every log that needs care: those of all topics and the one that topics themselves are kept in."""
         yield self._metadata.log
         for topic in self._by_name.values():
-            for partition in topic.partitions:
+            for partition in topic.open_partitions:
                 yield partition.log
 
     @property
@@ -166,7 +171,7 @@ class Topics:
         again."""
         count, own = self.check_create(name, partitions, configs)
         definition = Definition(name=name, id=uuid4(), partitions=count, configs=own, is_internal=is_internal)
-        topic = Topic(definition)
+        topic = self._topic_of(definition)
         with self._holding(name, count):
             topic.partitions = yield from self._making(topic, range(count), lambda: definition, now)
             try:
@@ -202,7 +207,7 @@ class Topics:
                 yield from self._metadata.settling(now)
             except Unsettled as doubt:
                 unsettled = doubt
-            for partition in topic.partitions:
+            for partition in topic.open_partitions:
                 yield from partition.log.abandoning()
                 partition.wake()
                 yield None
@@ -291,12 +296,13 @@ class Topics:
         del self._by_collision_key[topic_rules.collision_key(topic.name)]
         for partition in topic.partitions:
             partition.is_deleted = True
-            partition.log.give_up()
+            if partition.is_open:
+                partition.log.give_up()
 
     def _apply_configs(self, topic: Topic) -> None:
-        config = topic_configs.log_config(self.settings, topic.configs)
-        for partition in topic.partitions:
-            partition.log.configure(config)
+        topic.log_config = topic_configs.log_config(self.settings, topic.configs)
+        for partition in topic.open_partitions:
+            partition.log.configure(topic.log_config)
 
     def _making(
         self, topic: Topic, indexes: Iterable[int], define: Callable[[], Definition], now: Now
@@ -331,8 +337,7 @@ class Topics:
 
     def _make(self, topic: Topic, index: int, now: Now) -> Partition:
         self._make_room(topic.name, index)
-        config = topic_configs.log_config(self.settings, topic.configs)
-        log = self._open_log(topic.name, topic.id, index, config, now)
+        log = self._open_log(topic.name, topic.id, index, topic.log_config, now)
         if log.offline is not None:
             log.abandon()
             raise LogStorageError(log.offline)
@@ -367,16 +372,19 @@ class Topics:
         )
 
     def _open_topic(self, definition: Definition, now: Now) -> None:
-        topic = Topic(definition)
-        config = topic_configs.log_config(self.settings, topic.configs)
+        topic = self._topic_of(definition)
         for index in range(definition.partitions):
             if not self._folders.exists(topic.name, index):
                 raise DataFolderError(
                     f"the folder {self._folders.path(topic.name, index)} is missing: put it back, "
                     "or make an empty one to go on without its records"
                 )
-            topic.partitions.append(Partition(topic, index, self._open_log(topic.name, topic.id, index, config, now)))
+            log = self._open_log(topic.name, topic.id, index, topic.log_config, now)
+            topic.partitions.append(Partition(topic, index, log))
         self._register(topic)
+
+    def _topic_of(self, definition: Definition) -> Topic:
+        return Topic(definition, topic_configs.log_config(self.settings, definition.configs))
 
     def _restore_settings(self) -> None:
         for name, given in self._metadata.broker_configs.items():

@@ -19,12 +19,13 @@ ALL_TOPICS_IS_EMPTY_BEFORE = 1  # in version 0 an empty list asks for every topi
 
 @packed_aside
 async def handle(request: Any, call: Call) -> Any:
-    host, port = call.broker.advertised(call.listener, call.local_host)
-    broker = call.new("MetadataResponseBroker", node_id=call.broker.node_id, host=host, port=port, rack=None)
     return call.new(
         "MetadataResponse",
         error_code=ErrorCode.none,
-        brokers=(broker,),
+        brokers=tuple(
+            call.new("MetadataResponseBroker", node_id=node_id, host=host, port=port, rack=rack)
+            for node_id, host, port, rack in call.broker.brokers(call.listener, call.local_host)
+        ),
         cluster_id=call.broker.cluster_id,
         controller_id=call.broker.node_id,
         cluster_authorized_operations=(
@@ -71,7 +72,7 @@ async def _by_name(name: str, call: Call, may_create: bool, operations: int) -> 
 
 
 async def _found(topic: Topic, call: Call, operations: int) -> Any:
-    node_id = call.broker.node_id
+    cluster = call.broker.cluster
     return call.new(
         "MetadataResponseTopic",
         error_code=ErrorCode.none,
@@ -80,7 +81,7 @@ async def _found(topic: Topic, call: Call, operations: int) -> Any:
         is_internal=topic.is_internal,
         partitions=await call.each(
             topic.partitions,
-            lambda partition: call.new("MetadataResponsePartition", **leadership(partition, node_id)),
+            lambda partition: call.new("MetadataResponsePartition", **leadership(partition, cluster)),
         ),
         topic_authorized_operations=operations,
     )

@@ -84,8 +84,8 @@ def _fence(producer: Any, name: str, index: int, call: Call) -> Fenced:
     if decision is not Decision.APPEND:
         code, words = _REFUSALS[decision]
         return Fenced(index, code, words.format(given=given, generation=generation), generation, last_sequence)
+    partition.appended()
     call.broker.flusher.request(partition)
-    partition.wake()
     return Fenced(index, ErrorCode.none, None, generation, last_sequence, offset, epoch, partition)
 
 

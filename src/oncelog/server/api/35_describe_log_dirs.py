@@ -40,7 +40,7 @@ async def _topic(topic: Topic, indexes: tuple[int, ...] | None, call: Call) -> A
         "DescribeLogDirsTopic",
         name=topic.name,
         partitions=await call.each(
-            [each for each in topic.partitions if wanted is None or each.index in wanted],
+            [each for each in topic.open_partitions if wanted is None or each.index in wanted],
             lambda partition: call.new(
                 "DescribeLogDirsPartition",
                 partition_index=partition.index,

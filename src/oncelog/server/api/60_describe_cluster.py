@@ -26,7 +26,6 @@ def handle(request: Any, call: Call) -> Any:
             brokers=(),
             cluster_authorized_operations=NOT_ASKED,
         )
-    host, port = broker.advertised(call.listener, call.local_host)
     return call.new(
         "DescribeClusterResponse",
         error_code=ErrorCode.none,
@@ -34,10 +33,9 @@ def handle(request: Any, call: Call) -> Any:
         endpoint_type=BROKERS,
         cluster_id=broker.cluster_id,
         controller_id=broker.node_id,
-        brokers=(
-            call.new(
-                "DescribeClusterBroker", broker_id=broker.node_id, host=host, port=port, rack=None, is_fenced=False
-            ),
+        brokers=tuple(
+            call.new("DescribeClusterBroker", broker_id=node_id, host=host, port=port, rack=rack, is_fenced=False)
+            for node_id, host, port, rack in broker.brokers(call.listener, call.local_host)
         ),
         cluster_authorized_operations=CLUSTER if request.include_cluster_authorized_operations else NOT_ASKED,
     )

@@ -64,8 +64,8 @@ def _found(topic: Topic, page: list[Any], call: Call) -> Any:
         partitions=tuple(
             call.new(
                 "DescribeTopicPartitionsResponsePartition",
-                **leadership(partition, call.broker.node_id),
-                eligible_leader_replicas=(),
+                **leadership(partition, call.broker.cluster),
+                eligible_leader_replicas=() if partition.leadership is None else partition.leadership.eligible,
                 last_known_elr=(),
             )
             for partition in page

@@ -54,7 +54,7 @@ class OffsetsTopic:
 
     def replay(self) -> Iterator[KeyValue]:
         topic = self._topics.get(OFFSETS_TOPIC)
-        for partition in topic.partitions if topic is not None else ():
+        for partition in topic.open_partitions if topic is not None else ():
             if partition.log.offline is not None:
                 logger.error("%s-%d is offline: %s", OFFSETS_TOPIC, partition.index, partition.log.offline)
                 continue
@@ -70,12 +70,12 @@ class OffsetsTopic:
     @property
     def has_lost_any(self) -> bool:
         topic = self._topics.get(OFFSETS_TOPIC)
-        return topic is not None and any(each.log.offline is not None for each in topic.partitions)
+        return topic is not None and any(each.log.offline is not None for each in topic.open_partitions)
 
     def is_lost(self, group_id: str) -> bool:
         """Whether what the group stored cannot be known, or added to, until the partition is well again."""
         partition = self.partition_of(group_id)
-        return partition is not None and partition.log.offline is not None
+        return partition is not None and (not partition.leads or partition.log.offline is not None)
 
     def partition_of(self, group_id: str) -> Partition | None:
         """None as long as nothing was ever stored."""
@@ -90,7 +90,7 @@ class OffsetsTopic:
         """Of one batch, or of a part of it that is known before the batch is made."""
         partition = self.partition_of(group_id)
         settings = self._settings
-        limit_bytes = settings.message_max_bytes if partition is None else partition.log.config.max_message_bytes
+        limit_bytes = settings.message_max_bytes if partition is None else partition.topic.log_config.max_message_bytes
         if held_bytes > limit_bytes:
             raise KafkaError(
                 ErrorCode.invalid_commit_offset_size,
@@ -112,9 +112,9 @@ class OffsetsTopic:
             # What a client takes as: ask again who coordinates the group, and then try again.
             raise KafkaError(ErrorCode.not_coordinator, str(refusal)) from refusal
         self._in_trouble.discard(partition.index)
+        partition.appended()
         if partition.fate(staged.end) is Fate.WAITS:
             self._request_flush(partition)
-        partition.wake()
         return partition, staged.end
 
     def when_settled(self, partition: Partition, end: End, settled: OnSettled) -> None:
