@@ -154,3 +154,27 @@ def test_what_uv_installs_is_compiled_as_what_pip_installs_is(monkeypatch: pytes
     module = load_dev()
     monkeypatch.setattr(module, "find_uv", lambda: "uv")
     assert "--compile-bytecode" in dict(module.installers())["uv"]
+
+
+@pytest.mark.parametrize(
+    ("is_cached", "asked"), [(True, [["uv", "--offline", "x"]]), (False, [["uv", "--offline", "x"], ["uv", "x"]])]
+)
+def test_uv_goes_to_the_registry_only_for_what_its_cache_lacks(
+    is_cached: bool, asked: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = load_dev()
+    ran: list[list[str]] = []
+
+    def run(command: list[str]) -> str | None:
+        ran.append(command)
+        return None if is_cached or "--offline" not in command else "not found in the cache"
+
+    monkeypatch.setattr(module, "installers", lambda: [("uv", ["uv"])])
+    monkeypatch.setattr(module, "run_quietly", run)
+    module.install_with_the_first_that_can("run", [["x"]])
+    assert ran == asked
+
+
+def test_what_it_starts_keeps_what_it_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    assert "PYTHONDONTWRITEBYTECODE" not in load_dev().tool_env()
