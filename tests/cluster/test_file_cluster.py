@@ -3,7 +3,6 @@
 import json
 from base64 import urlsafe_b64decode
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ import pytest
 from oncelog.clock import ManualClock
 from oncelog.cluster import DamagedFolder, FileCluster, UnfitFolder
 from oncelog.log.disk import RealDisk
-from oncelog.producers.leases import LeaseIssuer
 from oncelog.server.ports import Cluster, PidKind
 
 DAY_MS = 86_400_000
@@ -21,13 +19,8 @@ def start(folder: Path, clock: ManualClock | None = None) -> FileCluster:
     return FileCluster(RealDisk(), str(folder), clock or ManualClock(), node_id=1, lease_lifetime_ms=DAY_MS)
 
 
-def issuer_of(cluster: Cluster) -> LeaseIssuer:
-    return LeaseIssuer(
-        lambda count: cluster.reserve_pids(PidKind.LEASED, count),
-        lifetime_ms=DAY_MS,
-        random=Random(1),
-        earlier=cluster.lease_periods(),
-    )
+def granted(cluster: Cluster) -> int:
+    return cluster.reserve_pids(PidKind.LEASED, 1).first_pid
 
 
 def meta_of(folder: Path) -> dict[str, Any]:
@@ -61,24 +54,24 @@ def test_every_start_opens_a_new_epoch(tmp_path: Path) -> None:
 
 def test_pids_go_on_where_they_were_whether_it_was_closed_or_killed(tmp_path: Path) -> None:
     killed = start(tmp_path)
-    assert [killed.reserve_pids(PidKind.LEASED, 100) for _ in range(3)] == [1, 101, 201]
-    assert [killed.reserve_pids(PidKind.KAFKA, 100) for _ in range(2)] == [2**32, 2**32 + 100]
+    assert [killed.reserve_pids(PidKind.LEASED, 100).first_pid for _ in range(3)] == [1, 101, 201]
+    assert [killed.reserve_pids(PidKind.KAFKA, 100).first_pid for _ in range(2)] == [2**32, 2**32 + 100]
     closed = start(tmp_path)
-    assert closed.reserve_pids(PidKind.LEASED, 100) == 301
+    assert closed.reserve_pids(PidKind.LEASED, 100).first_pid == 301
     closed.close()
     again = start(tmp_path)
-    assert again.reserve_pids(PidKind.LEASED, 7) == 401
-    assert again.reserve_pids(PidKind.LEASED, 1) == 408
-    assert again.reserve_pids(PidKind.KAFKA, 1) == 2**32 + 200
+    assert again.reserve_pids(PidKind.LEASED, 7).first_pid == 401
+    assert again.reserve_pids(PidKind.LEASED, 1).first_pid == 408
+    assert again.reserve_pids(PidKind.KAFKA, 1).first_pid == 2**32 + 200
 
 
 def test_leased_pids_start_again_at_one_after_the_last_that_fits(tmp_path: Path) -> None:
     start(tmp_path).close()
     change_meta(tmp_path, next_pids={"leased": 2**32 - 150, "kafka": 2**32})
     cluster = start(tmp_path)
-    assert cluster.reserve_pids(PidKind.LEASED, 100) == 2**32 - 150
-    assert cluster.reserve_pids(PidKind.LEASED, 100) == 1
-    assert cluster.reserve_pids(PidKind.LEASED, 100) == 101
+    assert cluster.reserve_pids(PidKind.LEASED, 100).first_pid == 2**32 - 150
+    assert cluster.reserve_pids(PidKind.LEASED, 100).first_pid == 1
+    assert cluster.reserve_pids(PidKind.LEASED, 100).first_pid == 101
 
 
 def test_the_file_can_be_read_by_a_person(tmp_path: Path) -> None:
@@ -111,7 +104,7 @@ def test_a_folder_of_the_first_format_is_brought_up_to_date(tmp_path: Path) -> N
     (tmp_path / "server.meta").write_text(json.dumps(old))
     again = start(tmp_path)
     assert (again.cluster_id, again.stayed_up) == (first.cluster_id, False)
-    assert again.reserve_pids(PidKind.LEASED, 1) == 101
+    assert again.reserve_pids(PidKind.LEASED, 1).first_pid == 101
     assert meta_of(tmp_path)["version"] == 2
 
 
@@ -209,59 +202,59 @@ def test_no_damage_of_the_meta_file_changes_what_is_known(tmp_path: Path) -> Non
                 continue  # a blank between two values may become another one
             assert again.cluster_id == cluster.cluster_id
             assert again.start_epoch == cluster.start_epoch + 1
-            assert again.reserve_pids(PidKind.LEASED, 1) == 101
-            assert again.reserve_pids(PidKind.KAFKA, 1) == 2**32 + 100
+            assert again.reserve_pids(PidKind.LEASED, 1).first_pid == 101
+            assert again.reserve_pids(PidKind.KAFKA, 1).first_pid == 2**32 + 100
 
 
 # The ages of leases
 
 
-def restarted(folder: Path, wall_ms: int, monotonic_ms: int = 0) -> tuple[LeaseIssuer, ManualClock]:
+def restarted(folder: Path, wall_ms: int, monotonic_ms: int = 0) -> tuple[FileCluster, ManualClock]:
     clock = ManualClock(wall_ms, monotonic_ms)
-    return issuer_of(start(folder, clock)), clock
+    return start(folder, clock), clock
 
 
 def test_a_lease_outlives_a_restart_and_ages_by_the_wall_clock_meanwhile(tmp_path: Path) -> None:
     clock = ManualClock(monotonic_ms=5 * DAY_MS)
     cluster = start(tmp_path, clock)
-    pid = issuer_of(cluster).grant(clock.now()).pid
+    pid = granted(cluster)
     clock.advance(DAY_MS // 2)
     cluster.close()
 
-    issuer, later = restarted(tmp_path, clock.now().wall_ms + DAY_MS)
-    assert issuer.may_be_new(pid, later.now())
-    assert issuer.may_be_new(pid, later.advance(DAY_MS // 2 - 1))
-    assert not issuer.may_be_new(pid, later.advance(1))
+    cluster, later = restarted(tmp_path, clock.now().wall_ms + DAY_MS)
+    assert cluster.may_be_new(pid, later.now())
+    assert cluster.may_be_new(pid, later.advance(DAY_MS // 2 - 1))
+    assert not cluster.may_be_new(pid, later.advance(1))
 
 
 def test_a_lease_outlives_a_kill_too(tmp_path: Path) -> None:
     clock = ManualClock()
-    pid = issuer_of(start(tmp_path, clock)).grant(clock.now()).pid
-    issuer, later = restarted(tmp_path, clock.now().wall_ms + DAY_MS)
-    assert issuer.may_be_new(pid, later.now())
-    assert not issuer.may_be_new(pid, later.advance(DAY_MS))
+    pid = granted(start(tmp_path, clock))
+    cluster, later = restarted(tmp_path, clock.now().wall_ms + DAY_MS)
+    assert cluster.may_be_new(pid, later.now())
+    assert not cluster.may_be_new(pid, later.advance(DAY_MS))
 
 
 def test_a_wall_clock_set_back_while_nobody_ran_makes_no_lease_younger(tmp_path: Path) -> None:
     clock = ManualClock()
-    pid = issuer_of(start(tmp_path, clock)).grant(clock.now()).pid
-    issuer, later = restarted(tmp_path, clock.now().wall_ms - 1)
-    assert not issuer.may_be_new(pid, later.now())
-    fresh = issuer.grant(later.now()).pid
+    pid = granted(start(tmp_path, clock))
+    cluster, later = restarted(tmp_path, clock.now().wall_ms - 1)
+    assert not cluster.may_be_new(pid, later.now())
+    fresh = granted(cluster)
     assert fresh > pid
-    assert issuer.may_be_new(fresh, later.now())
+    assert cluster.may_be_new(fresh, later.now())
 
 
 def test_a_wall_clock_that_is_set_while_it_runs_does_not_matter(tmp_path: Path) -> None:
     clock = ManualClock(wall_ms=1_700_000_000_000)
     cluster = start(tmp_path, clock)
-    pid = issuer_of(cluster).grant(clock.now()).pid
+    pid = granted(cluster)
     clock.advance(DAY_MS)
     set_back = clock.set_wall(1_600_000_000_000)
     cluster.reserve_pids(PidKind.LEASED, 100)
-    issuer, later = restarted(tmp_path, set_back.wall_ms)
-    assert issuer.may_be_new(pid, later.advance(DAY_MS - 1))
-    assert not issuer.may_be_new(pid, later.advance(1))
+    cluster, later = restarted(tmp_path, set_back.wall_ms)
+    assert cluster.may_be_new(pid, later.advance(DAY_MS - 1))
+    assert not cluster.may_be_new(pid, later.advance(1))
 
 
 def test_leases_from_before_two_lifetimes_are_not_kept_in_the_file(tmp_path: Path) -> None:

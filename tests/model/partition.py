@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from oncelog.clock import Now
 from oncelog.error_codes import ErrorCodes as Code
 from oncelog.producers.decision import Decision
-from oncelog.producers.leases import LeaseIssuer
+from oncelog.producers.grants import Grants
 from oncelog.producers.producer_map import FIRST_KAFKA_PID, ProducerLimits, ProducerMap
 from oncelog.producers.sequences import sequence_after
 from oncelog.slots import Place
@@ -47,13 +47,13 @@ class Producers:
     """A partition's memory of its producers. Each Kafka pid has a map of its own, so that it can be forgotten alone."""
 
     def __init__(
-        self, issuer: LeaseIssuer | None = None, lifetime_ms: int = FOREVER, forget_after_ms: int = FOREVER
+        self, grants: Grants | None = None, lifetime_ms: int = FOREVER, forget_after_ms: int = FOREVER
     ) -> None:
         self._forget_after_ms = forget_after_ms
         self._limits = ProducerLimits(
             lease_lifetime_ms=lifetime_ms, lease_entries=64, kafka_entries=4, kafka_expiration_ms=1 << 60
         )
-        self._leased = ProducerMap(issuer, self._limits)
+        self._leased = ProducerMap(grants, self._limits)
         self._kafka: dict[int, tuple[ProducerMap, int]] = {}
 
     def of(self, pid: int, now: Now) -> ProducerMap:

@@ -12,7 +12,7 @@ DAY_MS = 24 * HOUR_MS
 
 @dataclass
 class Granted:
-    """Which pids were granted, and when: what a `LeaseIssuer` knows, written by hand."""
+    """Which pids were granted, and when: what a `GrantHistory` knows, written by hand."""
 
     at_ms: dict[int, int] = field(default_factory=dict)
 

@@ -36,10 +36,7 @@ def bootstrap_servers() -> Iterator[str]:
 
             return in_the_servers_thread
 
-        def grant() -> int:
-            return server.broker.leases.grant(server.broker.clock.now()).pid
-
-        assert server.call(grant) == 1
+        assert server.call(server.broker.leased_pids.take) == 1
         producer.list_topics("fenced", 20)  # makes the topic
         assert server.call(fence(1)) is Decision.APPEND
         send(VALUES[0])

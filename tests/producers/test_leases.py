@@ -1,6 +1,7 @@
-"""Granting pids: never one twice, and the history errs on the side that refuses."""
+"""Granting pids: never one twice, and whoever granted them, every reader's history errs on the side that refuses."""
 
 from random import Random
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -10,159 +11,219 @@ from oncelog.clock import ManualClock
 from oncelog.producers.leases import (
     BLOCK_PIDS,
     END_OF_LEASED_PIDS,
-    MAX_PERIODS,
+    Block,
     GrantHistory,
-    KafkaPidIssuer,
-    LeaseIssuer,
+    Stock,
+    lease_of,
 )
 from oncelog.producers.sequences import GENERATIONS
+from tests.producers.granting import Granting, Sequence
 from tests.producers.partition import DAY_MS, HOUR_MS
 
 
-class Sequence:
-    """The durable sequence, as a cluster keeps it."""
-
-    def __init__(self, next_pid: int = 1) -> None:
-        self.next_pid = next_pid
-        self.calls = 0
-        self.broken = False
-
-    def reserve(self, count: int) -> int:
-        if self.broken:
-            raise OSError("the disk is full")
-        self.calls += 1
-        first, self.next_pid = self.next_pid, self.next_pid + count
-        return first
-
-
-def issuer_of(sequence: Sequence, seed: int = 1) -> LeaseIssuer:
-    return LeaseIssuer(sequence.reserve, lifetime_ms=DAY_MS, random=Random(seed))
-
-
-def test_a_lease_tells_its_pid_a_random_generation_sequence_zero_and_how_long_it_lasts() -> None:
-    lease = issuer_of(Sequence()).grant(ManualClock().now())
-    assert lease.pid == 1
-    assert 0 <= lease.generation < GENERATIONS
-    assert lease.sequence == 0
-    assert lease.expire_ms == DAY_MS
-
-
-def test_starting_generations_are_spread_over_all_that_there_are() -> None:
-    issuer, now = issuer_of(Sequence()), ManualClock().now()
-    generations = [issuer.grant(now).generation for _ in range(2000)]
+def test_a_lease_has_a_random_generation_sequence_zero_and_how_long_it_lasts() -> None:
+    random = Random(1)
+    leases = [lease_of(7, DAY_MS, random) for _ in range(2000)]
+    assert {(each.pid, each.sequence, each.expire_ms) for each in leases} == {(7, 0, DAY_MS)}
+    generations = [each.generation for each in leases]
     assert len(set(generations)) > 1900
-    assert min(generations) < GENERATIONS // 50
-    assert max(generations) > GENERATIONS - GENERATIONS // 50
+    assert 0 <= min(generations) < GENERATIONS // 50
+    assert GENERATIONS > max(generations) > GENERATIONS - GENERATIONS // 50
 
 
-def test_pids_are_reserved_a_hundred_at_a_time_and_granted_in_order() -> None:
-    sequence, now = Sequence(), ManualClock().now()
-    issuer = issuer_of(sequence)
-    assert [issuer.grant(now).pid for _ in range(250)] == list(range(1, 251))
-    assert sequence.calls == 3
+def test_pids_are_taken_a_hundred_at_a_time_and_granted_in_order() -> None:
+    sequence = Sequence()
+    broker = Granting(sequence, ManualClock())
+    assert [broker.grant() for _ in range(250)] == list(range(1, 251))
+    assert len(sequence.taken) == 3
+
+
+def test_a_stock_is_low_before_it_is_used_up() -> None:
+    stock = Stock()
+    assert stock.is_low()
+    stock.add(Block(1, 101), 0)
+    taken = 0
+    while not stock.is_low():
+        assert stock.take(0) is not None
+        taken += 1
+    assert taken == BLOCK_PIDS // 2 + 1
+    stock.add(Block(201, 301), 0)
+    rest = [stock.take(0) for _ in range(200)]
+    assert rest[:149] == [*range(taken + 1, 101), *range(201, 301)]
+    assert set(rest[149:]) == {None}
+
+
+def test_a_block_is_used_for_a_short_while_alone() -> None:
+    clock = ManualClock()
+    broker = Granting(Sequence(), clock)
+    assert broker.grant() == 1
+    clock.advance(HOUR_MS - 1)
+    assert broker.grant() == 2
+    clock.advance(1)
+    assert broker.grant() == BLOCK_PIDS + 1
 
 
 def test_after_a_crash_the_rest_of_the_block_is_wasted_and_never_granted_again() -> None:
-    sequence, now = Sequence(), ManualClock().now()
-    before = {issuer_of(sequence).grant(now).pid for _ in range(5)}
-    assert len(before) == 5
-    assert before.isdisjoint(issuer_of(sequence).grant(now).pid for _ in range(500))
-
-
-def test_two_servers_on_one_sequence_never_grant_the_same_pid() -> None:
-    sequence, now = Sequence(), ManualClock().now()
-    servers = [issuer_of(sequence, seed) for seed in range(2)]
-    rng = Random(7)
-    granted = [servers[rng.randrange(2)].grant(now).pid for _ in range(1000)]
-    assert len(set(granted)) == len(granted)
-
-
-def test_nothing_is_granted_when_the_block_cannot_be_reserved() -> None:
-    sequence, now = Sequence(), ManualClock().now()
-    issuer = issuer_of(sequence)
-    sequence.broken = True
-    for _ in range(2):
-        with pytest.raises(OSError, match="full"):
-            issuer.grant(now)
-    sequence.broken = False
-    assert issuer.grant(now).pid == 1
+    sequence = Sequence()
+    before, after = (Granting(sequence, ManualClock()) for _ in range(2))
+    granted = {before.grant() for _ in range(5)}
+    assert len(granted) == 5
+    assert granted.isdisjoint(after.grant() for _ in range(500))
 
 
 def test_a_pid_is_new_for_two_lifetimes_and_no_longer() -> None:
     clock = ManualClock()
-    issuer = issuer_of(Sequence())
-    pid = issuer.grant(clock.now()).pid
-    assert issuer.may_be_new(pid, clock.now())
-    assert issuer.may_be_new(pid, clock.advance(2 * DAY_MS - 1))
-    assert not issuer.may_be_new(pid, clock.advance(1))
-    assert not issuer.may_be_new(BLOCK_PIDS + 1, clock.now()), "not reserved yet"
+    broker = Granting(Sequence(), clock)
+    pid = broker.grant()
+    assert broker.may_be_new(pid)
+    clock.advance(2 * DAY_MS - 1)
+    assert broker.may_be_new(pid)
+    clock.advance(1)
+    assert not broker.may_be_new(pid)
+    assert not broker.may_be_new(BLOCK_PIDS + 1), "not taken yet"
 
 
 @pytest.mark.parametrize("grants_each_half_hour", [1, 30, BLOCK_PIDS], ids=["slow", "busy", "a-block-at-a-time"])
 def test_a_server_that_grants_for_weeks_counts_each_lease_from_about_its_own_grant(grants_each_half_hour: int) -> None:
     clock = ManualClock()
-    issuer = issuer_of(Sequence())
+    broker = Granting(Sequence(), clock)
     granted: list[tuple[int, int]] = []
     for _ in range(2 * 24 * 10):
-        now = clock.advance(HOUR_MS // 2)
-        granted.extend((issuer.grant(now).pid, now.monotonic_ms) for _ in range(grants_each_half_hour))
+        now_ms = clock.advance(HOUR_MS // 2).monotonic_ms
+        granted.extend((broker.grant(), now_ms) for _ in range(grants_each_half_hour))
         for pid, at_ms in granted[:: max(1, len(granted) // 50)]:
-            age_ms = now.monotonic_ms - at_ms
+            age_ms = now_ms - at_ms
             if age_ms <= 2 * DAY_MS - 2 * HOUR_MS:
-                assert issuer.may_be_new(pid, now), f"refused {age_ms} ms after its grant"
+                assert broker.may_be_new(pid), f"refused {age_ms} ms after its grant"
             if age_ms >= 2 * DAY_MS:
-                assert not issuer.may_be_new(pid, now), f"new {age_ms} ms after its grant"
+                assert not broker.may_be_new(pid), f"new {age_ms} ms after its grant"
+
+
+# Pids that others granted
+
+
+def test_what_another_broker_took_is_as_old_as_the_last_read_in_which_it_was_not_there() -> None:
+    clock, sequence = ManualClock(), Sequence()
+    one, other = Granting(sequence, clock), Granting(sequence, clock)
+    other.read()
+    clock.advance(HOUR_MS)
+    other.read()
+    clock.advance(HOUR_MS)
+    pid = one.grant()
+    assert not other.may_be_new(pid), "nobody told it"
+    clock.advance(HOUR_MS)
+    other.read()
+    assert other.may_be_new(pid)
+    clock.advance(2 * DAY_MS - 2 * HOUR_MS - 1)
+    assert other.may_be_new(pid)
+    clock.advance(1)
+    assert not other.may_be_new(pid)
+    assert one.may_be_new(pid), "which knows when it was"
+
+
+def test_what_was_taken_before_the_first_read_is_of_no_known_age() -> None:
+    clock, sequence = ManualClock(), Sequence()
+    one, other = Granting(sequence, clock), Granting(sequence, clock)
+    pid = one.grant()
+    other.read()
+    assert not other.may_be_new(pid)
+
+
+def test_a_read_that_is_answered_late_tells_nothing() -> None:
+    history = GrantHistory(DAY_MS).read(101, 10).read(301, 30)
+    assert history.read(201, 20) == history
+    assert history.read(301, 20) == history
+    assert history.read(END_OF_LEASED_PIDS - 99, 40) == history, "from before the numbers started again"
+
+
+def test_a_block_is_disjoint_from_all_others_whoever_is_faster() -> None:
+    clock, sequence = ManualClock(), Sequence()
+    one, other = Granting(sequence, clock), Granting(sequence, clock)
+    assert not one.take(meanwhile=other.take)
+    assert one.take()
+    assert sequence.taken == [Block(1, 101), Block(101, 201)]
+
+
+def test_the_numbers_start_again_for_all_who_read_them() -> None:
+    clock, sequence = ManualClock(), Sequence(END_OF_LEASED_PIDS - 150)
+    one, other = Granting(sequence, clock), Granting(sequence, clock)
+    other.read()
+    granted = [one.grant() for _ in range(300)]
+    assert granted == [*range(2**32 - 150, 2**32 - 50), *range(1, 201)]
+    other.read()
+    assert all(other.may_be_new(pid) for pid in granted)
+    assert not other.may_be_new(201)
+    at_the_end = Granting(Sequence(END_OF_LEASED_PIDS - BLOCK_PIDS), clock)
+    assert [at_the_end.grant() for _ in range(101)][-2:] == [2**32 - 1, 1]
+    assert at_the_end.may_be_new(1) and at_the_end.may_be_new(2**32 - 1)
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["grant", "read", "start"]), st.integers(0, 2), st.integers(0, 5 * HOUR_MS)),
+    min_size=1,
+    max_size=80,
+)
+
+
+def never_taken_for_younger(steps: list[tuple[str, int, int]], late_ms: int) -> None:
+    clock, sequence = ManualClock(), Sequence()
+    brokers = [Granting(sequence, clock) for _ in range(3)]
+    for broker in brokers:
+        broker.read()
+    granted: list[tuple[int, int]] = []
+    for step, number, wait_ms in steps:
+        clock.advance(wait_ms)
+        match step:
+            case "grant":
+                granted.append((brokers[number].grant(), clock.now().monotonic_ms))
+            case "read":
+                brokers[number].read()
+            case "start":  # it knows what it noted at its last read
+                brokers[number] = Granting(sequence, clock, brokers[number].history)
+        for broker in brokers:  # all read at least so often
+            if broker.now_ms - broker.history.read_ms >= DAY_MS // 2:
+                broker.read()
+    clock.advance(late_ms)
+    for broker in brokers:
+        broker.read()
+        for pid, at_ms in granted:
+            age_ms = broker.now_ms - at_ms
+            if age_ms >= 2 * DAY_MS:
+                assert not broker.may_be_new(pid)
+            if age_ms <= DAY_MS:
+                assert broker.may_be_new(pid)
+    assert len({pid for pid, _ in granted}) == len(granted)
 
 
 @settings(derandomize=True)
-@given(waits=st.lists(st.integers(0, 5 * HOUR_MS), min_size=1, max_size=120), late=st.integers(0, 3 * DAY_MS))
-def test_a_pid_is_never_taken_for_younger_than_it_is_nor_refused_while_its_lease_lasts(
-    waits: list[int], late: int
+@given(steps=STEPS, late_ms=st.integers(0, 3 * DAY_MS))
+def test_no_broker_takes_a_pid_for_younger_than_it_is_nor_refuses_one_whose_lease_lasts(
+    steps: list[tuple[str, int, int]], late_ms: int
 ) -> None:
-    clock = ManualClock()
-    issuer = issuer_of(Sequence())
-    granted: list[tuple[int, int]] = []
-    for wait in waits:
-        clock.advance(wait)
-        granted.append((issuer.grant(clock.now()).pid, clock.now().monotonic_ms))
-    now = clock.advance(late)
-    for pid, at_ms in granted:
-        age_ms = now.monotonic_ms - at_ms
-        if age_ms >= 2 * DAY_MS:
-            assert not issuer.may_be_new(pid, now)
-        if age_ms <= DAY_MS:
-            assert issuer.may_be_new(pid, now)
+    never_taken_for_younger(steps, late_ms)
+
+
+def test_blocks_that_are_dated_at_sight_are_noticed() -> None:
+    read = GrantHistory.read
+
+    def at_sight(self: GrantHistory, next_pid: int, began_ms: int) -> GrantHistory:
+        return read(self._replace(read_ms=began_ms), next_pid, began_ms)
+
+    with patch.object(GrantHistory, "read", at_sight), pytest.raises(AssertionError):
+        never_taken_for_younger([("grant", 0, 0), ("read", 1, HOUR_MS)], 2 * DAY_MS - HOUR_MS)
 
 
 def test_the_history_of_a_million_grants_a_day_is_some_fifty_periods() -> None:
-    history = GrantHistory(DAY_MS)
+    history = GrantHistory(DAY_MS).read(1, 0)
     for block in range(30_000):
-        history.note(1 + block * BLOCK_PIDS, BLOCK_PIDS, block * 8640)
+        history = history.read(1 + (block + 1) * BLOCK_PIDS, block * 8640)
     assert len(history.periods) <= 50
     assert history.may_be_new(1 + 29_999 * BLOCK_PIDS, 30_000 * 8640)
 
 
-def test_the_history_is_bounded_also_when_no_block_follows_on_the_one_before() -> None:
-    history = GrantHistory(DAY_MS)
-    for block in range(3 * MAX_PERIODS):
-        history.note(1 + 2 * block * BLOCK_PIDS, BLOCK_PIDS, 0)
-    assert len(history.periods) == MAX_PERIODS
-    assert not history.may_be_new(1, 0), "what was forgotten is refused"
-
-
-def test_leased_pids_end_where_those_of_kafka_begin() -> None:
-    sequence, now = Sequence(END_OF_LEASED_PIDS - BLOCK_PIDS), ManualClock().now()
-    issuer = issuer_of(sequence)
-    assert [issuer.grant(now).pid for _ in range(BLOCK_PIDS)][-1] == 2**32 - 1
-    kafka = KafkaPidIssuer(Sequence(2**32).reserve)
-    assert [kafka.grant() for _ in range(250)] == list(range(2**32, 2**32 + 250))
-
-
-def test_pids_that_a_log_knows_are_passed_over_where_an_older_sequence_would_grant_them_again() -> None:
-    first = 2**32
-    for known in (first, first + 1, first + BLOCK_PIDS - 1, first + BLOCK_PIDS, first + 12345):
-        kafka = KafkaPidIssuer(Sequence(first).reserve, known)
-        granted = [kafka.grant() for _ in range(2 * BLOCK_PIDS + 1)]
-        assert granted[0] > known and granted == sorted(set(granted))
-    for known in (-1, first - 1, 2**63 - 1):  # what a client made up keeps nobody from new ones
-        assert KafkaPidIssuer(Sequence(first).reserve, known).grant() == first
+def test_what_was_forgotten_is_refused() -> None:
+    history = GrantHistory(DAY_MS).read(1, 0)
+    for day in range(1000):
+        history = history.read(1 + (day + 1) * BLOCK_PIDS, day * DAY_MS)
+        assert len(history.periods) <= 4
+    assert not history.may_be_new(1, 0)

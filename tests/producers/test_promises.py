@@ -1,12 +1,13 @@
 """What the log promises to a producer with a leased pid, each as a short story."""
 
 from itertools import count
-from random import Random
 
+from oncelog.clock import ManualClock
 from oncelog.producers import Decision, ProducerLimits, ProducerMap
 from oncelog.producers.kafka_producers import GRACE_MS
-from oncelog.producers.leases import LeaseIssuer
+from oncelog.producers.leases import END_OF_LEASED_PIDS
 from oncelog.producers.sequences import GENERATIONS, SEQUENCES
+from tests.producers.granting import Granting, Sequence
 from tests.producers.partition import DAY_MS, HOUR_MS, Answer, Granted, Partition
 
 PID = 42
@@ -447,12 +448,10 @@ def test_the_refusals_are_counted() -> None:
 
 def test_a_pid_can_be_leased_again_once_the_numbers_have_gone_round() -> None:
     """2^32 grants later, the entries of the first time are long gone and the new pids are the younger ones."""
-    firsts = iter([2**32 - 100, 1])
-    issuer = LeaseIssuer(lambda count: next(firsts), lifetime_ms=DAY_MS, random=Random(1))
-    partition = Partition(issuer)
-    granted = [issuer.grant(partition.clock.now()) for _ in range(150)]
-    for lease in granted:
-        assert partition.send(lease.pid, lease.generation, 0, "a").decision is APPEND
+    broker = Granting(Sequence(END_OF_LEASED_PIDS - 100), ManualClock())
+    partition = Partition(broker)
+    for _ in range(150):
+        assert partition.send(broker.grant(), 7, 0, "a").decision is APPEND
     assert [one.pid for one in partition.map.live(partition.clock.now())] == [
         *range(2**32 - 100, 2**32),
         *range(1, 51),

@@ -251,7 +251,7 @@ def test_an_accident_in_a_handler_is_answered_and_told_once(
     def accident(*_: object) -> Any:
         raise ZeroDivisionError("an accident")
 
-    monkeypatch.setattr(server.broker.producer_ids, "grant", accident)
+    monkeypatch.setattr(server.broker.kafka_pids, "take", accident)
     answer = raw.call("init_producer_id", 4, transaction_timeout=1000, producer_id=-1, producer_epoch=-1)
     assert answer.error_code is ErrorCode.unknown_server_error
     assert_alive(raw)

@@ -8,15 +8,16 @@ timestamps of its records, and remembers five batches.
 from collections.abc import Callable
 from random import Random
 
-from oncelog.clock import Now
+from oncelog.clock import ManualClock, Now
 from oncelog.error_codes import ErrorCodes as Code
 from oncelog.producers.decision import Decision
-from oncelog.producers.leases import Lease, LeaseIssuer
+from oncelog.producers.leases import GrantHistory, Lease, lease_of
 from oncelog.producers.producer_map import FIRST_KAFKA_PID
 from oncelog.producers.sequences import is_newer_generation
 from oncelog.slots import Identity, Place
 from oncelog.slots.messages import Found
 from tests.model.partition import Partition, Producers, Wire
+from tests.producers.granting import Granting, Sequence
 from tests.slots.flavours import Flavour
 
 NODES = 3
@@ -112,9 +113,9 @@ class Cluster:
         self.flavour = flavour
         self.rng = rng
         self._after = after
-        self._reserved = 1
         self._kafka_pid = FIRST_KAFKA_PID
-        self.issuer = LeaseIssuer(self._reserve, lifetime_ms=flavour.lifetime_ms, random=rng)
+        self._clock = ManualClock()
+        self._granting = Granting(Sequence(), self._clock, GrantHistory(flavour.lifetime_ms))
         self.poisoned: set[int] = set()
         self.replication_ms = rng.choice((0, 0, 5, 30))
         self.down_until = [0] * NODES
@@ -123,10 +124,11 @@ class Cluster:
         self.logs = {place: Log(self, place, rng.randrange(NODES)) for place in places}
 
     def new_producers(self) -> Producers:
-        return Producers(self.issuer, self.flavour.lifetime_ms, self.flavour.forget_after_ms)
+        return Producers(self._granting, self.flavour.lifetime_ms, self.flavour.forget_after_ms)
 
     def lease(self, now: Now) -> Lease:
-        return self.issuer.grant(now)
+        self._clock.advance(now.monotonic_ms - self._clock.now().monotonic_ms)
+        return lease_of(self._granting.grant(), self.flavour.lifetime_ms, self.rng)
 
     def kafka_pid(self) -> int:
         self._kafka_pid += 1
@@ -137,7 +139,3 @@ class Cluster:
             log.replicated(end_offset)
         else:
             self._after(self.rng.randrange(1, self.replication_ms + 1), lambda: log.replicated(end_offset))
-
-    def _reserve(self, count: int) -> int:
-        first, self._reserved = self._reserved, self._reserved + count
-        return first

@@ -11,17 +11,24 @@ Its version is that of the whole folder. A newer one is refused, an older one is
 import json
 import logging
 import re
+import threading
 from base64 import urlsafe_b64encode
-from collections.abc import Sequence
 from typing import Any
 from uuid import uuid4
 
 from crc32c import crc32c
 
-from oncelog.clock import Clock
+from oncelog.clock import Clock, Now
 from oncelog.cluster.folder_lock import FolderLock
 from oncelog.log.disk import Disk, read_whole, replace_file
-from oncelog.producers.leases import END_OF_LEASED_PIDS, FIRST_LEASED_PID, GrantHistory, Period
+from oncelog.producers.leases import (
+    END_OF_LEASED_PIDS,
+    FIRST_LEASED_PID,
+    Block,
+    GrantHistory,
+    Period,
+    first_leased,
+)
 from oncelog.producers.producer_map import FIRST_KAFKA_PID
 from oncelog.server.ports import ClusterStorageError, Member, PidKind
 from oncelog.server.process import boot_id as boot_id_of_machine
@@ -77,7 +84,12 @@ class FileCluster:
         self.cluster_id: str = state["cluster_id"]
         self.start_epoch: int = state["start_epoch"] + 1
         self._next_pids = {kind: int(state["next_pids"][kind]) for kind in PidKind}
-        self._history = GrantHistory(lease_lifetime_ms, self._periods_of(state))
+        read_ms = clock.now().monotonic_ms  # nobody else takes any
+        self._history = GrantHistory(
+            lease_lifetime_ms, self._periods_of(state), self._next_pids[PidKind.LEASED], read_ms
+        )
+        self._writing = threading.Lock()
+        self._is_closed = False
         self._write()
 
     @classmethod
@@ -98,23 +110,22 @@ class FileCluster:
             lock.release()
             raise
 
-    def reserve_pids(self, kind: PidKind, count: int) -> int:
-        before, periods_before = self._next_pids[kind], list(self._history.periods)
-        first_pid = before
-        if kind is PidKind.LEASED:
-            if first_pid + count > END_OF_LEASED_PIDS:
-                first_pid = FIRST_LEASED_PID
-            self._history.note(first_pid, count, self._clock.now().monotonic_ms)
-        self._next_pids[kind] = first_pid + count
-        try:
-            self._write()
-        except ClusterStorageError:
-            self._next_pids[kind], self._history.periods = before, periods_before
-            raise
-        return first_pid
+    def reserve_pids(self, kind: PidKind, count: int) -> Block:
+        with self._writing:
+            if self._is_closed:
+                raise ClusterStorageError(f"{self._path} is closed")
+            next_pid, history, began_ms = self._next_pids[kind], self._history, self._clock.now().monotonic_ms
+            first_pid = first_leased(next_pid, count) if kind is PidKind.LEASED else next_pid
+            block = Block(first_pid, first_pid + count)
+            next_pids = self._next_pids | {kind: block.end_pid}
+            if kind is PidKind.LEASED:
+                history = history.read(next_pid, began_ms).read(block.end_pid, began_ms)
+            self._write(next_pids, history)
+            self._next_pids, self._history = next_pids, history
+        return block
 
-    def lease_periods(self) -> Sequence[Period]:
-        return tuple(self._history.periods)
+    def may_be_new(self, pid: int, now: Now) -> bool:
+        return self._history.may_be_new(pid, now.monotonic_ms)
 
     def recovered(self) -> None:
         if self._noted_boot_id != self._boot_id:
@@ -126,15 +137,17 @@ class FileCluster:
 
     def close(self) -> None:
         """Writes once more, so that the leases' ages are right up to here; the lock is given back in any case."""
-        try:
-            self._write()
-        except ClusterStorageError as error:
-            logger.warning("could not write %s at the end: %s", self._path, error)
-        finally:
-            if self._lock is not None:
-                self._lock.release()
+        with self._writing:  # what a thread reserves at this moment is done first
+            self._is_closed = True
+            try:
+                self._write()
+            except ClusterStorageError as error:
+                logger.warning("could not write %s at the end: %s", self._path, error)
+            finally:
+                if self._lock is not None:
+                    self._lock.release()
 
-    def _periods_of(self, state: dict[str, Any]) -> list[Period]:
+    def _periods_of(self, state: dict[str, Any]) -> tuple[Period, ...]:
         """The periods on today's monotonic clock. Between two runs only the wall clock can tell how long it was."""
         now = self._clock.now()
         away_ms = now.wall_ms - state["written_wall_ms"]
@@ -143,13 +156,14 @@ class FileCluster:
                 "the clock is %d ms behind the last start: leases granted before are taken for too old to be new",
                 -away_ms,
             )
-            return []
-        return [
+            return ()
+        return tuple(
             Period(one["first_pid"], one["end_pid"], now.monotonic_ms - one["age_ms"] - away_ms)
             for one in state["lease_periods"]
-        ]
+        )
 
-    def _write(self) -> None:
+    def _write(self, next_pids: dict[PidKind, int] | None = None, history: GrantHistory | None = None) -> None:
+        """As it is, but for what is given: that becomes true once it is on the disk."""
         now = self._clock.now()
         state: dict[str, Any] = {
             "version": VERSION,
@@ -157,10 +171,10 @@ class FileCluster:
             "node_id": self.node_id,
             "boot_id": self._noted_boot_id,
             "start_epoch": self.start_epoch,
-            "next_pids": {kind.value: pid for kind, pid in self._next_pids.items()},
+            "next_pids": {kind.value: pid for kind, pid in (next_pids or self._next_pids).items()},
             "lease_periods": [
                 {"first_pid": one.first_pid, "end_pid": one.end_pid, "age_ms": now.monotonic_ms - one.opened_ms}
-                for one in self._history.periods
+                for one in (history or self._history).periods
             ],
             "written_wall_ms": now.wall_ms,
         }

@@ -1,20 +1,20 @@
 """Granting pids, and remembering when they were granted.
 
-A grant writes nothing to any log. It takes a pid from a block of 100 that was reserved durably before, so that no pid
-is granted twice, also not after a crash, which at worst wastes the rest of a block.
+A grant writes nothing to any log. It takes a pid from a block of 100 that was taken durably before from one sequence
+for all brokers, so that no pid is granted twice, also not after a crash, which at worst wastes the rest of a block.
 
 When a partition meets a pid that it does not know, it must tell a producer's first batch from one so late that its
-entry has expired. `GrantHistory` answers that by the time of the reservation. A block is used only for a short while
-after it, so a pid is never older than its block and never much younger. Every error of the history is on one side: a
-pid may be taken for older than it is, and then its producer is refused and leases another; never for younger, which
-could append a batch twice.
+entry has expired. `GrantHistory` answers that by when the pid's block was taken, whoever took it. A block is used only
+for a short while after that, so a pid is never older than its block and never much younger. Every error of the history
+is on one side: a pid may be taken for older than it is, and then its producer is refused and leases another; never for
+younger, which could append a batch twice.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections import deque
 from typing import NamedTuple, Protocol
 
-from oncelog.clock import Now
+from oncelog.producers.ring import PIDS
 from oncelog.producers.sequences import GENERATIONS
 
 FIRST_LEASED_PID = 1
@@ -23,9 +23,6 @@ BLOCK_PIDS = 100
 MOST_PASSED_OVER = 1 << 32
 LIFETIMES_NEW = 2
 PERIODS_A_LIFETIME = 24
-MAX_PERIODS = 1024
-
-Reserve = Callable[[int], int]  # how many, durably; answers the first of them
 
 
 class Chance(Protocol):
@@ -35,29 +32,52 @@ class Chance(Protocol):
 
 
 class Period(NamedTuple):
-    """Neighbouring blocks that were reserved at about the same time."""
+    """Neighbouring blocks that were taken at about the same time."""
 
     first_pid: int
     end_pid: int
-    opened_ms: int  # monotonic; when the first of the blocks was reserved
+    opened_ms: int  # monotonic; not after the first of the blocks was taken
 
 
-class GrantHistory:
-    """The blocks of the last two lifetimes, put together to some fifty periods."""
+def first_leased(next_pid: int, count: int) -> int:
+    """Of so many in a row, where the sequence stands at `next_pid`."""
+    return next_pid if next_pid + count <= END_OF_LEASED_PIDS else FIRST_LEASED_PID
 
-    def __init__(self, lifetime_ms: int, periods: Iterable[Period] = ()) -> None:
-        self.period_ms = max(1, lifetime_ms // PERIODS_A_LIFETIME)
-        self._new_ms = lifetime_ms * LIFETIMES_NEW
-        self.periods = list(periods)  # oldest first
 
-    def note(self, first_pid: int, count: int, at_ms: int) -> None:
-        """A block was reserved."""
-        self._forget(at_ms)
-        last = self.periods[-1] if self.periods else None
-        if last is not None and last.end_pid == first_pid and at_ms - last.opened_ms < self.period_ms:
-            self.periods[-1] = last._replace(end_pid=first_pid + count)
-        else:
-            self.periods.append(Period(first_pid, first_pid + count, at_ms))
+class GrantHistory(NamedTuple):
+    """The leased pids of the last two lifetimes, put together to some fifty periods, as one reader of the sequence
+    knows them. What was taken between two reads is as old as the first of these, at most: it was not there yet.
+
+    Who reads seldom takes pids for older than they are, by the time between two reads. That time and the one for which
+    a block is used must not come to a lifetime together, or a lease that lasts would be refused.
+    """
+
+    lifetime_ms: int
+    periods: tuple[Period, ...] = ()  # oldest first
+    next_pid: int = 0  # where the sequence stood at the last read; 0 before the first one
+    read_ms: int = 0  # monotonic; when that read began
+
+    @property
+    def period_ms(self) -> int:
+        return max(1, self.lifetime_ms // PERIODS_A_LIFETIME)
+
+    def read(self, next_pid: int, began_ms: int) -> "GrantHistory":
+        """The sequence stood there at `began_ms` or later: a read that may tell what was true before must not be
+        told. Those who took a block themselves had read where it begins before."""
+        if not self.next_pid:
+            return self._replace(next_pid=next_pid, read_ms=began_ms)
+        ahead = (next_pid - self.next_pid) % PIDS
+        if ahead > PIDS // 2:
+            return self  # answered late: another read has told more
+        periods = self.periods
+        if ahead:
+            over = bisect_right(periods, began_ms - self._new_ms, key=lambda period: period.opened_ms)
+            if self.next_pid < next_pid:
+                periods = self._with(periods[over:], self.next_pid, next_pid)
+            else:
+                periods = self._with(periods[over:], self.next_pid, END_OF_LEASED_PIDS)
+                periods = self._with(periods, FIRST_LEASED_PID, next_pid)
+        return self._replace(periods=periods, next_pid=next_pid, read_ms=max(began_ms, self.read_ms))
 
     def may_be_new(self, pid: int, at_ms: int) -> bool:
         return any(
@@ -65,9 +85,48 @@ class GrantHistory:
             for period in reversed(self.periods)
         )
 
-    def _forget(self, at_ms: int) -> None:
-        over = bisect_right(self.periods, at_ms - self._new_ms, key=lambda period: period.opened_ms)
-        del self.periods[: max(over, len(self.periods) - MAX_PERIODS + 1)]
+    @property
+    def _new_ms(self) -> int:
+        return self.lifetime_ms * LIFETIMES_NEW
+
+    def _with(self, periods: tuple[Period, ...], first_pid: int, end_pid: int) -> tuple[Period, ...]:
+        if first_pid == end_pid:
+            return periods
+        if periods and periods[-1].end_pid == first_pid and self.read_ms - periods[-1].opened_ms < self.period_ms:
+            return (*periods[:-1], periods[-1]._replace(end_pid=end_pid))
+        return (*periods, Period(first_pid, end_pid, self.read_ms))
+
+
+class Block(NamedTuple):
+    """Pids that nobody else grants."""
+
+    first_pid: int
+    end_pid: int
+
+
+class Stock:
+    """The blocks of one process, of which it grants."""
+
+    def __init__(self, fresh_ms: int | None = None) -> None:
+        """`fresh_ms`: for how long a block is used; None where pids do not age."""
+        self._fresh_ms = fresh_ms
+        self._blocks: deque[tuple[Block, int]] = deque()  # each with when it came
+
+    def add(self, block: Block, now_ms: int) -> None:
+        self._blocks.append((block, now_ms))
+
+    def take(self, now_ms: int) -> int | None:
+        """A pid, once; None where a block must be added first."""
+        while self._blocks:
+            (pid, end_pid), came_ms = self._blocks.popleft()
+            if pid < end_pid and (self._fresh_ms is None or now_ms - came_ms < self._fresh_ms):
+                self._blocks.appendleft((Block(pid + 1, end_pid), came_ms))
+                return pid
+        return None
+
+    def is_low(self) -> bool:
+        """Whether a block should be added before there is none."""
+        return sum(end_pid - first_pid for (first_pid, end_pid), _ in self._blocks) < BLOCK_PIDS // 2
 
 
 class Lease(NamedTuple):
@@ -77,58 +136,5 @@ class Lease(NamedTuple):
     expire_ms: int  # how long it may be used, counted from now
 
 
-class LeaseIssuer:
-    """Grants leases, and is the `Grants` that partitions ask."""
-
-    def __init__(self, reserve: Reserve, *, lifetime_ms: int, random: Chance, earlier: Iterable[Period] = ()) -> None:
-        self._reserve = reserve
-        self._lifetime_ms = lifetime_ms
-        self._random = random
-        self._history = GrantHistory(lifetime_ms, earlier)
-        self._next_pid = 0
-        self._end_pid = 0
-        self._opened_ms = 0
-
-    def grant(self, now: Now) -> Lease:
-        """A pid that was never granted, as far as 2^32 of them reach. Nothing is granted when `reserve` raises."""
-        block_is_stale = now.monotonic_ms - self._opened_ms >= self._history.period_ms
-        if self._next_pid == self._end_pid or block_is_stale:
-            self._open_block(now)
-        pid = self._next_pid
-        self._next_pid += 1
-        return Lease(pid, self._random.randrange(GENERATIONS), 0, self._lifetime_ms)
-
-    def may_be_new(self, pid: int, now: Now) -> bool:
-        return self._history.may_be_new(pid, now.monotonic_ms)
-
-    def _open_block(self, now: Now) -> None:
-        first_pid = self._reserve(BLOCK_PIDS)
-        self._history.note(first_pid, BLOCK_PIDS, now.monotonic_ms)
-        self._next_pid, self._end_pid, self._opened_ms = first_pid, first_pid + BLOCK_PIDS, now.monotonic_ms
-
-
-class KafkaPidIssuer:
-    """Pids for InitProducerId, from 2^32 on. They have no lifetime; a partition forgets them by its own clock.
-
-    Every producer begins with epoch 0 and sequence 0, so what a second one of the same pid writes first would be taken
-    for what the other wrote. `known` is the highest pid that a log knows: an older copy of what says which were granted
-    may have been put back. One far above comes of no grant.
-    """
-
-    def __init__(self, reserve: Reserve, known: int = -1) -> None:
-        self._reserve = reserve
-        self._known = known
-        self._next_pid = 0
-        self._end_pid = 0
-
-    def grant(self) -> int:
-        if self._next_pid == self._end_pid:
-            first_pid = self._reserve(BLOCK_PIDS)
-            if first_pid <= self._known < first_pid + MOST_PASSED_OVER:
-                self._reserve(self._known - first_pid + 1)
-                first_pid = self._reserve(BLOCK_PIDS)
-            self._next_pid = first_pid
-            self._end_pid = self._next_pid + BLOCK_PIDS
-        pid = self._next_pid
-        self._next_pid += 1
-        return pid
+def lease_of(pid: int, lifetime_ms: int, random: Chance) -> Lease:
+    return Lease(pid, random.randrange(GENERATIONS), 0, lifetime_ms)

@@ -1,13 +1,11 @@
 """What a server owns, and what its handlers ask. `service.py` makes it listen."""
 
 from collections.abc import Mapping
-from random import SystemRandom
 
 from oncelog.clock import Clock, SystemClock
 from oncelog.log.config import Flush
 from oncelog.log.disk import Disk, RealDisk
 from oncelog.producers import Ceilings, ProducerLimits, ProducerMap
-from oncelog.producers.leases import KafkaPidIssuer, LeaseIssuer
 from oncelog.server.aside import Aside
 from oncelog.server.bodies import Bodies
 from oncelog.server.endpoints import WILDCARDS, endpoints
@@ -16,8 +14,9 @@ from oncelog.server.groups.coordinator import GroupCoordinator
 from oncelog.server.housekeeping import Housekeeping
 from oncelog.server.memory import Memory
 from oncelog.server.metrics import Metrics
+from oncelog.server.pids import kafka_pids, leased_pids
 from oncelog.server.polls import Looks
-from oncelog.server.ports import Cluster, PidKind
+from oncelog.server.ports import Cluster
 from oncelog.server.settings import Settings
 from oncelog.server.topics import Topics
 from oncelog.server.turns import Turns
@@ -30,12 +29,6 @@ class Broker:
         self.settings = settings
         self.cluster = cluster
         self.clock: Clock = clock or SystemClock()
-        self.leases = LeaseIssuer(
-            lambda count: cluster.reserve_pids(PidKind.LEASED, count),
-            lifetime_ms=settings.oncelog_lease_lifetime_ms,
-            random=SystemRandom(),
-            earlier=cluster.lease_periods(),
-        )
         self.flush = Flush(settings.oncelog_flush)
         self.flusher = Flusher()
         self.bodies = Bodies(settings.oncelog_records_check)
@@ -48,9 +41,10 @@ class Broker:
         self._ceilings.belong_to(lambda: ((log.producers, log.next_offset) for log in self.topics.logs()))
         cluster.recovered()
         known_pid = max(log.producers.highest_kafka_pid for log in self.topics.logs())
-        self.producer_ids = KafkaPidIssuer(lambda count: cluster.reserve_pids(PidKind.KAFKA, count), known_pid)
         self.metrics = Metrics()
         self.aside, self.at_disk = Aside("aside"), Aside("disk")
+        self.leased_pids = leased_pids(cluster, self.clock, self.at_disk, settings.oncelog_lease_lifetime_ms)
+        self.kafka_pids = kafka_pids(cluster, self.clock, self.at_disk, known_pid)
         self.turns = Turns(lambda: self.clock.now().monotonic_ms, self.at_disk.threads)
         self.looks = Looks(lambda: self.clock.now().monotonic_ms)
         self.groups = GroupCoordinator(
@@ -82,7 +76,7 @@ class Broker:
             kafka_expiration_ms=settings.producer_id_expiration_ms,
             kafka_entries=settings.oncelog_producer_kafka_entries,
         )
-        return ProducerMap(self.leases, limits, self._ceilings)
+        return ProducerMap(self.cluster, limits, self._ceilings)
 
     def listens(self, ports: Mapping[str, int]) -> None:
         self.ports = ports

@@ -1,10 +1,11 @@
 """What the server asks of the rooms above it. They implement it; the server never imports them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
-from oncelog.producers.leases import Period
+from oncelog.producers.grants import Grants
+from oncelog.producers.leases import Block
 
 
 class PidKind(StrEnum):
@@ -19,8 +20,9 @@ class Member(NamedTuple):
     rack: str | None = None
 
 
-class Cluster(Protocol):
-    """Who this server is among its peers, and what only one of them may do."""
+class Cluster(Grants, Protocol):
+    """Who this server is among its peers, and what only one of them may do. Whoever granted a leased pid, it knows by
+    when (`may_be_new`)."""
 
     @property
     def cluster_id(self) -> str:
@@ -49,19 +51,16 @@ class Cluster(Protocol):
         """Every log was opened, so the next start need not know of an earlier stop of the machine."""
         ...
 
-    def reserve_pids(self, kind: PidKind, count: int) -> int:
-        """The first of `count` pids in a row that no other process has got or will get. Durable when it returns.
+    def reserve_pids(self, kind: PidKind, count: int) -> Block:
+        """So many pids in a row that nobody else has got or will get. Durable when it returns, which takes its time:
+        called on a thread that may wait.
 
-        Raises `ClusterStorageError` when that cannot be promised; nothing is reserved then.
+        Raises `ClusterStorageError` when that cannot be promised; nothing is reserved then, or nobody will get it.
         """
         ...
 
-    def lease_periods(self) -> Sequence[Period]:
-        """When leased pids were reserved so far, for the `LeaseIssuer`; what is not surely known is left out."""
-        ...
-
     def close(self) -> None:
-        """Let another server have the data."""
+        """Let another server have the data. Nothing is reserved from here on."""
         ...
 
 

@@ -17,10 +17,10 @@ def test_producers_go_on_beside_any_number_of_strangers_and_nothing_is_there_twi
         topic = new_topic(raw)
         with Producer({"bootstrap.servers": server.bootstrap_servers, "delivery.timeout.ms": 20_000}) as early:
             stored = told(early, topic, b"before")
-            granted = server.call(lambda: [server.broker.leases.grant(server.broker.clock.now()) for _ in range(64)])
+            granted = [server.call(server.broker.leased_pids.take) for _ in range(64)]
             for sequence in range(batches):
-                for lease in granted:
-                    stranger = batch([b"stranger"], pid=lease.pid, epoch=lease.generation, sequence=sequence)
+                for pid in granted:
+                    stranger = batch([b"stranger"], pid=pid, epoch=7, sequence=sequence)
                     raw.produce(topic, 0, stranger)
             stored += told(early, topic, b"after", b"after", b"after")
         with Producer({"bootstrap.servers": server.bootstrap_servers, "delivery.timeout.ms": 20_000}) as late:

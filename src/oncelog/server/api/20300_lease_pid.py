@@ -5,9 +5,10 @@ producer on the Kafka wire has one pid for all its partitions. Who wants a pid f
 Nothing is written to any log; the partition hears of the pid with its first batch.
 """
 
-from typing import Any
+from random import SystemRandom
+from typing import Any, Final
 
-from oncelog.producers.leases import Lease
+from oncelog.producers.leases import Lease, lease_of
 from oncelog.server.api import Api
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode, KafkaError
@@ -15,6 +16,8 @@ from oncelog.server.packing import packed_aside
 from oncelog.server.partitions import partition_of, writable_topic
 from oncelog.server.ports import ClusterStorageError
 from oncelog.wire.own import LEASE_PID_KEY
+
+RANDOM: Final = SystemRandom()
 
 
 @packed_aside
@@ -35,21 +38,23 @@ class _Granting:
         self._call = call
         self._lease: Lease | None = None
 
-    def lease(self) -> Lease:
+    async def lease(self) -> Lease:
         if self._lease is None:
+            broker = self._call.broker
             try:
-                self._lease = self._call.broker.leases.grant(self._call.now)
+                pid = await broker.leased_pids.take()
+                self._lease = lease_of(pid, broker.settings.oncelog_lease_lifetime_ms, RANDOM)
             except ClusterStorageError as failure:
                 raise KafkaError(ErrorCode.kafka_storage_error, str(failure)) from failure
         return self._lease
 
 
-def _answer(name: str, index: int, call: Call, granting: _Granting) -> Any:
+async def _answer(name: str, index: int, call: Call, granting: _Granting) -> Any:
     lease = Lease(-1, -1, -1, -1)
     code, message = ErrorCode.none, None
     try:
         partition_of(writable_topic(call.broker.topics, name), index)
-        lease = granting.lease()
+        lease = await granting.lease()
     except KafkaError as refusal:
         code, message = refusal.code, refusal.message
     return call.new(

@@ -13,14 +13,14 @@ from oncelog.server.errors import ErrorCode
 from oncelog.server.ports import ClusterStorageError
 
 
-def handle(request: Any, call: Call) -> Any:
+async def handle(request: Any, call: Call) -> Any:
     if request.transactional_id is not None:
         return _answer(call, ErrorCode.transactional_id_authorization_failed, -1, -1)
     pid, epoch = getattr(request, "producer_id", -1), getattr(request, "producer_epoch", -1)
     if (pid == -1) != (epoch == -1) or pid < -1 or epoch < -1:
         return _answer(call, ErrorCode.invalid_request, -1, -1)
     try:
-        return _answer(call, ErrorCode.none, call.broker.producer_ids.grant(), 0)
+        return _answer(call, ErrorCode.none, await call.broker.kafka_pids.take(), 0)
     except ClusterStorageError:
         return _answer(call, ErrorCode.coordinator_not_available, -1, -1)
 
