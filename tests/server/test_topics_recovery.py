@@ -10,8 +10,9 @@ from oncelog.log.disk import Disk, RealDisk
 from oncelog.log.steps import at_once
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.folders import Folders
+from oncelog.server.local_topics import DataFolderError
 from oncelog.server.metadata_log import MetadataLog
-from oncelog.server.topics import DataFolderError, Topics
+from oncelog.server.topics import Topics
 from tests.depth import deeper, scaled
 from tests.log import memory_disk
 from tests.log.memory_disk import MemoryDisk

@@ -12,6 +12,7 @@ from oncelog.producers import ProducerMap
 from oncelog.records.build import build_batch
 from oncelog.records.header import read_header
 from oncelog.server.errors import ErrorCode, KafkaError
+from oncelog.server.local_topics import LocalTopics
 from oncelog.server.settings import Settings
 from oncelog.server.topics import Partition, Topic, Topics
 from oncelog.server.turns import Turns
@@ -30,7 +31,7 @@ EVERY_TURN_IS_OVER = AlwaysOver(lambda: 0)
 
 
 def open_topics(folder: Path, disk: Disk | None = None, **settings: object) -> Topics:
-    return Topics(Settings(log_dir=str(folder), **settings), disk or RealDisk(), ProducerMap, NOW)  # type: ignore[arg-type]
+    return LocalTopics(Settings(log_dir=str(folder), **settings), disk or RealDisk(), ProducerMap, NOW)  # type: ignore[arg-type]
 
 
 def append(partition: Partition, value: bytes = b"value") -> None:

@@ -12,6 +12,7 @@ from oncelog.server.endpoints import WILDCARDS, endpoints
 from oncelog.server.flusher import Flusher
 from oncelog.server.groups.coordinator import GroupCoordinator
 from oncelog.server.housekeeping import Housekeeping
+from oncelog.server.local_topics import LocalTopics
 from oncelog.server.memory import Memory
 from oncelog.server.metrics import Metrics
 from oncelog.server.pids import kafka_pids, leased_pids
@@ -37,7 +38,7 @@ class Broker:
         )
         now, stayed_up = self.clock.now(), cluster.stayed_up
         disk = disk or RealDisk()
-        self.topics = Topics(settings, disk, self._new_producers, now, stayed_up=stayed_up)
+        self.topics: Topics = LocalTopics(settings, disk, self._new_producers, now, stayed_up=stayed_up)
         self._ceilings.belong_to(lambda: ((log.producers, log.next_offset) for log in self.topics.logs()))
         cluster.recovered()
         known_pid = max(log.producers.highest_kafka_pid for log in self.topics.logs())

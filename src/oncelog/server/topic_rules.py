@@ -1,7 +1,7 @@
 """What Kafka allows a topic to be: its name, its partitions, where they lie. Pure."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from oncelog.server.errors import ErrorCode, KafkaError
 
@@ -49,31 +49,33 @@ def check_partitions(count: int, already: int, limit: int) -> None:
         )
 
 
-def check_replication(factor: int) -> None:
-    if factor not in (-1, 1):
-        if factor < 1:
-            message = "Replication factor must be larger than 0, or -1 to use the default value."
-        else:
-            message = f"Unable to replicate the partition {factor} time(s): only 1 broker is registered."
-        raise KafkaError(ErrorCode.invalid_replication_factor, message)
+def check_replication(factor: int, broker_count: int) -> None:
+    if factor == -1 or 1 <= factor <= broker_count:
+        return
+    if factor < 1:
+        message = "Replication factor must be larger than 0, or -1 to use the default value."
+    else:
+        are = "broker is" if broker_count == 1 else "brokers are"
+        message = f"Unable to replicate the partition {factor} time(s): only {broker_count} {are} registered."
+    raise KafkaError(ErrorCode.invalid_replication_factor, message)
 
 
-def check_assignments(assignments: Mapping[int, Sequence[int]], node_id: int) -> int:
-    """How many partitions a manual assignment means; they must be 0, 1, 2 ... and lie on this node."""
+def check_assignments(assignments: Mapping[int, Sequence[int]], known: Collection[int]) -> list[Sequence[int]]:
+    """By partition; they must be 0, 1, 2 ... and lie on brokers that are known."""
     if sorted(assignments) != list(range(len(assignments))):
         raise _bad_assignment("partitions should be a consecutive 0-based integer sequence")
-    check_brokers(assignments.values(), node_id)
-    return len(assignments)
+    check_brokers(assignments.values(), known)
+    return [assignments[index] for index in range(len(assignments))]
 
 
-def check_brokers(replicas: Iterable[Sequence[int]], node_id: int) -> None:
+def check_brokers(replicas: Iterable[Sequence[int]], known: Collection[int]) -> None:
     for brokers in replicas:
         if not brokers:
             raise _bad_assignment("The manual partition assignment includes an empty replica list.")
         if len(set(brokers)) != len(brokers):
             raise _bad_assignment("The manual partition assignment includes a broker more than once.")
         for broker in brokers:
-            if broker != node_id:
+            if broker not in known:
                 raise _bad_assignment(
                     f"The manual partition assignment includes broker {broker}, but no such broker is registered."
                 )

@@ -11,9 +11,10 @@ from oncelog.server.groups.coordinator import GroupCoordinator
 from oncelog.server.groups.messages import JoinAnswer, JoinRequest
 from oncelog.server.groups.offsets import TopicPartition
 from oncelog.server.groups.records import CommittedOffset
+from oncelog.server.local_topics import LocalTopics
 from oncelog.server.settings import Settings
 from oncelog.server.settings_reading import read_settings
-from oncelog.server.topics import Partition, Topics
+from oncelog.server.topics import Partition
 from tests.log.memory_disk import MemoryDisk
 
 SESSION_MS = 10_000
@@ -62,7 +63,7 @@ class House:
         self.clock = clock or ManualClock()
         self.timers = ManualTimers(self.clock)
         self.flushes: list[Partition] = []
-        self.topics = Topics(self.settings, self.disk, ProducerMap, self.clock.now())
+        self.topics = LocalTopics(self.settings, self.disk, ProducerMap, self.clock.now())
         self.groups = GroupCoordinator(
             self.settings, self.topics, self.clock, self.timers.call_later, self.flushes.append
         )

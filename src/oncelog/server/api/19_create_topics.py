@@ -13,6 +13,7 @@ from oncelog.server.config_resources import Entry, describe_configs
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.names import INTERNAL_TOPICS
 from oncelog.server.packing import packed_aside
+from oncelog.server.topics import Assignment
 
 CONFIGS_SINCE = 5
 
@@ -40,12 +41,14 @@ async def _create(asked: Any, call: Call, validate_only: bool) -> Any:
     topics = call.broker.topics
     if asked.name in INTERNAL_TOPICS:
         raise KafkaError(ErrorCode.invalid_topic_exception, f"Topic '{asked.name}' is internal")
-    partitions = _partitions(asked, call)
+    partitions, assignment = _partitions(asked, call)
     configs: dict[str, str | None] = {config.name: config.value for config in asked.configs}
     count, own = topics.check_create(asked.name, partitions, configs)
     topic_id = None
     if not validate_only:
-        topic_id = (await call.broker.turns.run(topics.creating(asked.name, partitions, configs, call.now))).id
+        factor = asked.replication_factor
+        making = topics.creating(asked.name, partitions, configs, call.now, replication=factor, assignment=assignment)
+        topic_id = (await call.broker.turns.run(making)).id
     return call.new(
         "CreatableTopicResult",
         name=asked.name,
@@ -53,18 +56,19 @@ async def _create(asked: Any, call: Call, validate_only: bool) -> Any:
         error_code=ErrorCode.none,
         error_message=None,
         num_partitions=count,
-        replication_factor=1,
+        replication_factor=topics.replication_of(asked.replication_factor, assignment),
         configs=_configs(describe_configs(call.broker.settings, own), call) if call.version >= CONFIGS_SINCE else None,
     )
 
 
-def _partitions(asked: Any, call: Call) -> int:
+def _partitions(asked: Any, call: Call) -> tuple[int, Assignment | None]:
     """The count that is asked for, -1 for the default; a manual assignment says it by its length."""
+    members = call.broker.cluster.members
     if not asked.assignments:
-        topic_rules.check_replication(asked.replication_factor)
+        topic_rules.check_replication(asked.replication_factor, len(members))
         if asked.num_partitions < 1 and asked.num_partitions != -1:
             topic_rules.check_partitions(asked.num_partitions, 0, 0)
-        return int(asked.num_partitions)
+        return int(asked.num_partitions), None
     if asked.num_partitions != -1 or asked.replication_factor != -1:
         raise KafkaError(
             ErrorCode.invalid_request,
@@ -73,7 +77,8 @@ def _partitions(asked: Any, call: Call) -> int:
     assignments = {each.partition_index: each.broker_ids for each in asked.assignments}
     if len(assignments) < len(asked.assignments):
         raise KafkaError(ErrorCode.invalid_replica_assignment, "Found multiple manual assignments for a partition.")
-    return topic_rules.check_assignments(assignments, call.broker.settings.node_id)
+    assignment = topic_rules.check_assignments(assignments, members)
+    return len(assignment), assignment
 
 
 def _configs(entries: list[Entry], call: Call) -> tuple[Any, ...]:

@@ -36,6 +36,7 @@ async def _grow(asked: Any, call: Call, validate_only: bool) -> None:
     topics = call.broker.topics
     topic = existing_topic(topics, asked.name)
     topics.check_add_partitions(topic, asked.count)
+    assignment = None
     if asked.assignments is not None:
         added = asked.count - len(topic.partitions)
         if len(asked.assignments) != added:
@@ -44,9 +45,10 @@ async def _grow(asked: Any, call: Call, validate_only: bool) -> None:
                 f"Attempted to add {added} additional partition(s), but {len(asked.assignments)} assignment(s) "
                 "were specified.",
             )
-        topic_rules.check_brokers((each.broker_ids for each in asked.assignments), call.broker.settings.node_id)
+        assignment = [each.broker_ids for each in asked.assignments]
+        topic_rules.check_brokers(assignment, call.broker.cluster.members)
     if not validate_only:
-        await call.broker.turns.run(topics.adding_partitions(topic, asked.count, call.now))
+        await call.broker.turns.run(topics.adding_partitions(topic, asked.count, call.now, assignment=assignment))
 
 
 API = Api(key=37, name="create_partitions", versions=(0, 3), handle=handle)
