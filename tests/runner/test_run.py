@@ -1,8 +1,10 @@
 """A flow at work: begun, looked at, stopped."""
 
+import re
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -11,10 +13,12 @@ import pytest
 
 from oncelog.chaos.life import Life
 from oncelog.client import Consumer, TopicPartition
+from oncelog.client.door import Input
 from oncelog.embedded import Server
 from oncelog.flow import Dead, Flow, FlowFailed
 from oncelog.flow.formats import GOODBYE
 from oncelog.runner import engine
+from oncelog.runner.turns import Turns
 from tests.repo.tree import ROOT
 from tests.runner.flows import Billing, Order, Owed, everything
 from tests.waiting import until
@@ -87,8 +91,39 @@ def test_a_signal_commits_and_says_goodbye(billing: Billing, tmp_path: Path, num
         life.kill()
     assert life.process.returncode == 0, life.log_text()
     assert "it has ended" in life.log_text()
+    (left,) = re.findall(r"and left (\d+) objects behind", life.log_text())
+    assert int(left) > 10_000, "the process looks for garbage in all that it has loaded before it ends"
     journal = everything(billing.servers, f"oncelog.flow.{billing.name}.orders")
     assert [key for key, _ in journal].count(GOODBYE) == billing.orders.partitions
+
+
+def test_what_arrives_is_decoded_in_the_turns_of_the_cells(billing: Billing, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two of them the loop sees a stop: a hundred cells whose input arrives at once do not keep it away."""
+    turn: list[Callable[[], None]] = []
+    in_turn: list[bool] = []
+    add, take = Turns.add, Input.take
+
+    def added(turns: Turns, work: Callable[[], None]) -> None:
+        def made() -> None:
+            turn.append(work)
+            try:
+                work()
+            finally:
+                turn.pop()
+
+        add(turns, made)
+
+    def taken(one: Input, most: int) -> object:
+        in_turn.append(bool(turn))
+        return take(one, most)
+
+    monkeypatch.setattr(Turns, "add", added)
+    monkeypatch.setattr(Input, "take", taken)
+    run = billing.flow().start(billing.properties)
+    billing.send(range(40))
+    billing.wait_for(40)
+    run.stop()
+    assert in_turn and all(in_turn)
 
 
 def test_a_record_that_cannot_be_worked_on_stops_its_cell_and_no_other(billing: Billing) -> None:

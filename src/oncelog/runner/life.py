@@ -102,6 +102,7 @@ class Life:
         self._files = self._writer()
         self._files_turn = asyncio.Lock()
         self._is_woken = False
+        self._to_feed: set[int] = set()  # inputs, at the beginning of its next turn
         self._timer: asyncio.TimerHandle | None = None
 
     def _writer(self) -> "FileWriter | None":
@@ -123,7 +124,7 @@ class Life:
     def pause(self, *, is_paused: bool) -> None:
         self.is_paused = is_paused
         for index in range(len(self._inputs)):
-            self._feed(index)
+            self._feed_soon(index)
 
     def leave(self, *, is_at_the_end: bool = False) -> None:
         if not self.is_over:
@@ -135,8 +136,7 @@ class Life:
         reading = self._inputs[index]
         if reading is not None and not self.is_over:
             reading.stop_at(offset)
-            self._feed(index)
-            self.wake()
+            self._feed_soon(index)
 
     def journal_ends(self, end_offset: int) -> None:
         if not self.is_over:
@@ -184,6 +184,8 @@ class Life:
             self._cluster.turns.add(self._turn)
 
     def _turn(self) -> None:
+        while self._to_feed and not self.is_over:
+            self._feed(self._to_feed.pop())
         self._is_woken = False
         if self.is_over:
             return
@@ -408,12 +410,17 @@ class Life:
             self.cell.seen(index, high if end is None else min(high, end), self._now())
             self.wake()
 
+    def _feed_soon(self, index: int) -> None:
+        """What arrives for a hundred cells at once is decoded in their turns."""
+        self._to_feed.add(index)
+        self.wake()
+
     def _feed(self, index: int) -> None:
         """What is there, or that nothing is: that is said once for each place."""
         from_offset, reading = self._asked[index], self._inputs[index]
         if reading is not None and not self.is_paused:
             self._see(index, reading)
-        if from_offset is None or self.is_over or self.is_paused:
+        if from_offset is None or self.is_over or self.is_paused or self.cell.wants_to_leave:
             return
         if reading is None or from_offset != self._given[index]:
             reading = self._begin_input(index, from_offset)
@@ -447,7 +454,7 @@ class Life:
         found = self._inputs[index] = self._cluster.read(
             partition,
             from_offset,
-            partial(self._feed, index),
+            partial(self._feed_soon, index),
             self._input_failed,
             self._ends[index],
             has_headers=self._part.inputs[index].has_headers,

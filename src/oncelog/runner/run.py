@@ -1,6 +1,8 @@
 """A flow at work, as users have it in hand: with the names of Spark's StreamingQuery."""
 
 import asyncio
+import atexit
+import gc
 import signal
 import sys
 import threading
@@ -177,6 +179,7 @@ class Run:
             while not until_set(self._ended, 0.1):
                 line.show(self._engine.progress.line)
                 if signals:
+                    atexit.register(gc.freeze)  # who waits for the end waits for no search through all that is loaded
                     break
             line.end()
             self.stop()
