@@ -25,6 +25,7 @@ MOST_VALUE_BYTES = 1_000_000  # a request to ZooKeeper is at most 1 MiB, with al
 MOST_CHANGE_BYTES = MOST_VALUE_BYTES + 20_000
 AROUND_BYTES = 100  # a change, beside its path and value
 MOST_NODES = 10_000
+MOST_TREE_BYTES = 64 * 2**20  # of all values
 MOST_SESSIONS = 64
 
 _NAME = r"[^/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]{1,255}"

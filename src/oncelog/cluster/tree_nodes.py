@@ -1,12 +1,13 @@
 """The nodes of a tree, and what a change makes of them. Pure: who keeps them decides when a change counts."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from oncelog.cluster.tree import (
     ABSENT,
     FOLDERS,
     MOST_NODES,
+    MOST_TREE_BYTES,
     Change,
     Check,
     Node,
@@ -27,15 +28,13 @@ class Stored(NamedTuple):
 
 
 Writes = Mapping[str, Stored | None]
-NOTHING: Writes = {}
 
 
 class Nodes:
     def __init__(self) -> None:
         self._folders: dict[str, dict[str, Stored]] = {folder: {} for folder in ("", *FOLDERS)}
-
-    def __len__(self) -> int:
-        return sum(map(len, self._folders.values()))
+        self._count = 0
+        self._size_bytes = 0
 
     def get(self, path: str) -> Stored | None:
         folder, name = check_path(path)
@@ -45,12 +44,18 @@ class Nodes:
         """Of a folder by its name alone."""
         return {name: stored.node for name, stored in sorted(self._folders[folder].items())}
 
-    def judge(self, changes: Sequence[Change], session: int, ahead: Writes = NOTHING) -> dict[str, Stored | None]:
-        """What is to be written; nothing is yet. `ahead` is what will be by then. Raises `Outdated` and `Refused`."""
+    def items(self) -> Iterator[tuple[str, Stored]]:
+        """By path."""
+        for folder, nodes in self._folders.items():
+            for name, stored in nodes.items():
+                yield f"/{folder}/{name}" if folder else f"/{name}", stored
+
+    def judge(self, changes: Sequence[Change], session: int) -> Writes:
+        """What is to be written; nothing is yet. Raises `Outdated` and `Refused`."""
         writes: dict[str, Stored | None] = {}
         for change in changes:
             path = change.path
-            old = writes[path] if path in writes else ahead[path] if path in ahead else self.get(path)
+            old = writes[path] if path in writes else self.get(path)
             expected = ABSENT if isinstance(change, PutEphemeral) else change.version
             if expected != (ABSENT if old is None else old.node.version):
                 raise Outdated(path)
@@ -64,16 +69,17 @@ class Nodes:
                     writes[path] = None
                 case Check():
                     pass
-        if len(self) + len(ahead) + len(writes) > MOST_NODES and self._count_after({**ahead, **writes}) > MOST_NODES:
+        count, size_bytes = self._growth(writes)
+        if count > 0 and self._count + count > MOST_NODES:
             raise Refused(f"a tree of more than {MOST_NODES:,} nodes")
+        if size_bytes > 0 and self._size_bytes + size_bytes > MOST_TREE_BYTES:
+            raise Refused(f"a tree of more than {MOST_TREE_BYTES:,} bytes")
         return writes
 
-    def _count_after(self, writes: Writes) -> int:
-        made = sum(stored is not None and self.get(path) is None for path, stored in writes.items())
-        removed = sum(stored is None and self.get(path) is not None for path, stored in writes.items())
-        return len(self) + made - removed
-
     def write(self, writes: Writes) -> None:
+        count, size_bytes = self._growth(writes)
+        self._count += count
+        self._size_bytes += size_bytes
         for path, stored in writes.items():
             folder, name = check_path(path)
             if stored is None:
@@ -81,12 +87,16 @@ class Nodes:
             else:
                 self._folders[folder][name] = stored
 
-    def items(self) -> Iterator[tuple[str, Stored]]:
-        """By path."""
-        for folder, nodes in self._folders.items():
-            for name, stored in nodes.items():
-                yield f"/{folder}/{name}" if folder else f"/{name}", stored
+    def _growth(self, writes: Writes) -> tuple[int, int]:
+        """In nodes and bytes of values."""
+        there = [stored for stored in map(self.get, writes) if stored is not None]
+        coming = [stored for stored in writes.values() if stored is not None]
+        return len(coming) - len(there), _size_of(coming) - _size_of(there)
 
-    def without(self, session: int) -> dict[str, Stored | None]:
+    def without(self, session: int) -> Writes:
         """What is to be written when it is over."""
         return {path: None for path, stored in self.items() if stored.owner == session}
+
+
+def _size_of(some: Iterable[Stored]) -> int:
+    return sum(len(stored.node.value) for stored in some)
