@@ -17,6 +17,7 @@ class Chances:
     lost_messages: float = 0.02
     lost_answers: float = 0.1  # of the tree
     fences: float = 0.03
+    deletes: float = 0.01  # by a leader, each time that it looks
     slow_tree: float = 0.05  # what was sent to the tree arrives much later
     producers: int = 2
     pace_ms: int = 60
@@ -28,4 +29,5 @@ USUAL: Final = Chances()
 ROUGH: Final = Chances(
     fault_ms=300, lost_messages=0.05, lag_ms=400, duration_ms=6_000, producers=4, pace_ms=20, patience_ms=3_000
 )
+OLD: Final = replace(ROUGH, deletes=0.3, faults=("kill", "power", "pause", "cut"))
 POWER: Final = replace(ROUGH, slow_tree=0.5, faults=("power",), lengths_ms=(30,), patience_ms=400)

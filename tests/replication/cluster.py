@@ -10,22 +10,21 @@ raises `Violation` at the moment when something is not as promised:
 
 import heapq
 import random
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
 
 from oncelog.clock import Now
 from oncelog.log.config import LogConfig
 from oncelog.log.partition import End, Fate, PartitionLog
-from oncelog.producers import Decision, ProducerMap
-from oncelog.records.header import read_header
-from oncelog.replication.following import Answer
+from oncelog.producers import ProducerMap
+from oncelog.replication.following import Answer, TooEarly
 from oncelog.replication.leader import Proposal, Rules
 from oncelog.replication.leadership import Leadership, Peer, first
 from oncelog.replication.replica import Fetching, Replica
 from tests.log.memory_disk import MemoryDisk
-from tests.log.support import START_MS, batch
+from tests.log.support import START_MS
 from tests.replication.chances import Chances
+from tests.replication.clients import Producer
 from tests.replication.promises import Promises, Violation, stood_in
 from tests.replication.tree import Tree
 
@@ -133,8 +132,16 @@ class Broker:
         proposal = self.replica.change(self.peers, cluster.now.monotonic_ms)
         if proposal is not None:
             self.propose(proposal)
+        self.forget()
         self.settle()
         self.ask()
+
+    def forget(self) -> None:
+        """A leader deletes what is old enough; its followers hear of it."""
+        log, cluster = self.log, self.cluster
+        if self.leads() and cluster.chance.random() < cluster.chances.deletes:
+            start = log.log_start_offset
+            log.delete_before(start + int((log.high_watermark - start) * cluster.chance.random()), cluster.now)
 
     def propose(self, proposal: Proposal) -> None:
         cluster = self.cluster
@@ -185,6 +192,8 @@ class Broker:
             self.is_asking = False
             if answered is not None:
                 before = self.log.high_watermark
+                if isinstance(answered, TooEarly):
+                    cluster.tell(f"broker {self.number} begins anew: it ends at {self.log.next_offset}")
                 self.replica.take(asked, answered, cluster.now)
                 if self.log.next_offset < before:
                     raise Violation(f"broker {self.number} cut off what was safe: {self.log.next_offset} < {before}")
@@ -214,111 +223,6 @@ class Broker:
 
     def leads(self) -> bool:
         return self.replica is not None and self.replica.leader is not None
-
-
-@dataclass
-class Producer:
-    """Sends one batch at a time, again and again until it is answered, to whoever leads as far as it knows."""
-
-    cluster: "Cluster"
-    pid: int
-    generation: int = 0
-    sequence: int = 0
-    count: int = 1
-    believes: int = 0
-    epoch: int = -1
-    is_fencing: bool = False
-    attempt: int = 0
-
-    def next(self) -> None:
-        chance = self.cluster.chance
-        self.attempt += 1
-        self.count = chance.randrange(1, 4)
-        self.is_fencing = chance.random() < self.cluster.chances.fences
-        if self.cluster.now.monotonic_ms < self.cluster.chances.duration_ms:
-            self.cluster.later(chance.randrange(1, self.cluster.chances.pace_ms), self.send)
-        else:
-            self.cluster.finished += 1
-
-    def send(self) -> None:
-        cluster = self.cluster
-        self.attempt += 1
-        attempt = self.attempt
-        cluster.later(cluster.chances.patience_ms, lambda: self.again(attempt))
-        broker = cluster.brokers[self.believes]
-        cluster.send(-1, broker, lambda: self.served(broker, attempt))
-
-    def again(self, attempt: int) -> None:
-        if attempt == self.attempt:
-            self.believes = self.cluster.chance.randrange(len(self.cluster.brokers))
-            self.send()
-
-    def served(self, broker: Broker, attempt: int) -> None:
-        """At the broker, as a server does it."""
-        replica, cluster = broker.replica, self.cluster
-        if attempt != self.attempt and cluster.chance.random() < 0.5:
-            return
-        assert replica is not None
-        if replica.leader is None or broker.log.leader_epoch < self.epoch:
-            # Clients know the epoch of a leader from its metadata, and do not go back to an earlier one.
-            cluster.later(cluster.delay(), lambda: self.again(attempt))
-            return
-        self.epoch = broker.log.leader_epoch
-        if not replica.leader.has_enough:
-            return
-        log = broker.log
-        if self.is_fencing:
-            fenced = log.fence(self.pid, self.generation + 1, cluster.now)
-            replica.move_high_watermark()
-            if fenced.decision is Decision.FENCED:
-                # An earlier attempt did it: what is told is true once that is safe.
-                end, last = log.end, fenced.last_sequence
-                self.wait(broker, end, lambda: self.fenced(attempt, fenced.generation, last))
-            elif fenced.decision is Decision.APPEND:
-                end = End(fenced.offset + 1, fenced.epoch)
-                self.wait(broker, end, lambda: self.fenced(attempt, fenced.generation, fenced.last_sequence))
-            else:
-                raise Violation(f"a fence of pid {self.pid} was answered {fenced.decision}")
-            return
-        sent = batch(
-            *(b"%d" % (self.sequence + at) for at in range(self.count)),
-            pid=self.pid,
-            generation=self.generation,
-            sequence=self.sequence,
-        )
-        staged = log.append(sent, read_header(sent), cluster.now)
-        replica.move_high_watermark()
-        if attempt != self.attempt:
-            broker.settle()
-            return
-        if staged.decision not in (Decision.APPEND, Decision.DUPLICATE):
-            raise Violation(f"sequence {self.sequence} of pid {self.pid} was answered {staged.decision}")
-        sequence, count = self.sequence, self.count
-        self.wait(broker, staged.end, lambda: self.stored(attempt, sequence, count, staged.base_offset))
-
-    def wait(self, broker: Broker, end: End, safe: Callable[[], None]) -> None:
-        cluster = self.cluster
-
-        def settled(is_safe: bool) -> None:
-            if is_safe and broker.replica is not None and broker.leads():
-                cluster.later(cluster.delay(), safe)
-
-        broker.answers.append((end, settled))
-        broker.settle()
-
-    def stored(self, attempt: int, sequence: int, count: int, offset: int) -> None:
-        if attempt == self.attempt:
-            self.cluster.promises.acknowledged(self.pid, sequence, count, offset)
-            self.sequence += count
-            self.next()
-
-    def fenced(self, attempt: int, generation: int, last_sequence: int) -> None:
-        if attempt == self.attempt:
-            if last_sequence + 1 != self.sequence and (last_sequence, self.sequence) != (-1, 0):
-                raise Violation(f"a fence of pid {self.pid} tells {last_sequence}, {self.sequence} comes next")
-            self.cluster.promises.fenced(self.pid, generation)
-            self.generation = generation
-            self.next()
 
 
 class Cluster:
@@ -488,7 +392,8 @@ class Cluster:
     # The end
 
     def check_end(self) -> None:
-        logs: Iterable[PartitionLog] = [broker.log for broker in self.brokers]
-        ends = [stood_in(log, 0, log.next_offset) for log in logs]
+        logs = [broker.log for broker in self.brokers]
+        start = max(log.log_start_offset for log in logs)
+        ends = [stood_in(log, start, log.next_offset) for log in logs]
         if any(end != ends[0] for end in ends):
             raise Violation("the replicas differ")

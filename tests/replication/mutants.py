@@ -7,15 +7,18 @@ from dataclasses import dataclass
 from typing import Any, Final
 from unittest.mock import patch
 
+from oncelog.log import beginning, snapshots
 from oncelog.log.epochs import LeaderEpochs
 from oncelog.log.errors import OffsetOutOfRange
 from oncelog.log.partition import End, Fate, PartitionLog
+from oncelog.log.parts import Parts
+from oncelog.producers import ProducerMap
 from oncelog.replication import following
 from oncelog.replication.following import Answer, Ask, Records
 from oncelog.replication.leader import Leader, Proposal
 from oncelog.replication.leadership import Leadership, needs_leader
 from oncelog.replication.replica import Replica
-from tests.replication.chances import POWER, ROUGH, USUAL, Chances
+from tests.replication.chances import OLD, POWER, ROUGH, USUAL, Chances
 from tests.replication.cluster import Broker
 from tests.replication.promises import Violation
 from tests.replication.tree import Tree
@@ -180,6 +183,15 @@ def _anybody_elected(_: Any) -> Any:
     return should_lead
 
 
+def _without_producers(before: Any) -> Any:
+    def encoded(log: Parts, now: Any) -> bytes:
+        snapshot = snapshots.decode(before(log, now))
+        assert snapshot is not None
+        return snapshots.encode(snapshot._replace(producers=ProducerMap().encode(now)))
+
+    return encoded
+
+
 MUTANTS: Final = (
     Mutant("watermark over the proposed set only", ((Leader, "high_watermark", _over_the_proposed_set_only),)),
     Mutant("watermark below min.insync.replicas", ((Leader, "high_watermark", _below_min_in_sync),), ROUGH),
@@ -204,5 +216,6 @@ MUTANTS: Final = (
         USUAL,
         (Violation, OffsetOutOfRange),
     ),
+    Mutant("no snapshot at a new start", ((beginning, "encoded", _without_producers),), OLD),
     Mutant("anybody elected", ((Replica, "_should_lead", _anybody_elected),)),
 )

@@ -57,8 +57,9 @@ class Promises:
 
     def leads(self, broker: int, log: PartitionLog) -> None:
         # It may learn late that it was elected, and another one may lead by then.
-        owed = self.safe[: self._owed[log.leader_epoch]]
-        found = stood_in(log, 0, log.next_offset)[: len(owed)]
+        start = log.log_start_offset
+        owed = [each for each in self.safe[: self._owed[log.leader_epoch]] if each.offset >= start]
+        found = [each for each in stood_in(log, start, log.next_offset) if each.offset >= start][: len(owed)]
         if found != owed:
             missing = [each for each in owed if each not in found]
             raise Violation(f"broker {broker} leads without {missing[:3]}")

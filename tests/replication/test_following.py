@@ -74,7 +74,38 @@ def test_a_followers_log_starts_where_its_leaders_does() -> None:
     leader.delete_before(2)
     followed(follower, leader)
     assert (follower.log_start_offset, values_in(follower)) == (2, [b"c"])
-    assert answer(leader, Ask(1, 1, -1)) == TooEarly(2)
+    assert isinstance(answer(leader, Ask(1, 1, -1)), Records), "it is still there, and with it who wrote it"
+
+
+def test_a_follower_that_is_behind_its_leaders_first_record_begins_anew_with_the_producers() -> None:
+    leader, follower = log_of((1, "")), log_of((1, "a"))
+    for sequence in range(5):
+        put(leader, b"of 7", pid=7, sequence=sequence)
+    for sequence in range(15):
+        put(leader, b"of 8", pid=8, sequence=sequence)
+    leader.advance_high_watermark(20)
+    leader.delete_before(12, NOW)
+    assert follower.next_offset < leader.first_offset
+    assert isinstance(answer(leader, ask(follower)), TooEarly)
+    followed(follower, leader)
+    assert (follower.log_start_offset, values_in(follower)) == (12, values_in(leader))
+    assert [follower.producers.highwater(pid) for pid in (7, 8)] == [(0, 4), (0, 14)]
+
+
+def test_a_follower_whose_end_is_of_another_epoch_than_what_its_leader_deleted_begins_anew() -> None:
+    """Its producers are those of records that nobody else has."""
+    leader = log_of((1, "abc"), (3, ""))
+    for _ in range(12):
+        put(leader, b"of epoch 3")
+    leader.advance_high_watermark(15)
+    leader.delete_before(12, NOW)
+    first = leader.first_offset
+    assert first > 4
+    follower = log_of((1, "abc"), (2, "x" * (first - 3)))
+    follower.follow_epoch(3)
+    assert follower.next_offset == first
+    followed(follower, leader)
+    assert (follower.first_offset, values_in(follower)) == (first, values_in(leader))
 
 
 def test_two_that_do_not_agree_who_leads_exchange_nothing() -> None:

@@ -18,6 +18,7 @@ from oncelog.log.errors import LogStorageError
 from oncelog.log.index import ENTRY, ENTRY_BYTES, HEAD
 from oncelog.log.knowledge import gaps_below, known_of, lost_log, noted_beginning
 from oncelog.log.names import (
+    BEGINNING,
     CLEANED,
     CLEANER_FILE,
     EPOCH_FILE,
@@ -127,6 +128,10 @@ class _Check:
 
     def run(self) -> None:
         checked = self._checked
+        for offset in offsets_of(self._names, BEGINNING):
+            checked.note(f"a start lets the log begin anew at offset {offset}, as its leader's does")
+            checked.start_offset = checked.end_offset = offset
+            return
         self._check_names()
         checked.start_offset = self._stored_start()
         self._check_small_files()

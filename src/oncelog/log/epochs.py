@@ -76,6 +76,14 @@ class LeaderEpochs:
         if after >= 1 and self._entries[after - 1][1] < log_start_offset:
             self._entries[:after] = [(self._entries[after - 1][0], log_start_offset)]
 
+    def forget_below(self, first_offset: int) -> None:
+        """Where brokers follow one another: the epoch of what ended there stays, for whoever ends there, too."""
+        del self._entries[: max(0, bisect_left(self._entries, first_offset, key=lambda entry: entry[1]) - 1)]
+
+    def replace(self, by: "LeaderEpochs") -> None:
+        """All but the one that others lead in by now."""
+        self._entries = list(by.entries)
+
     def encode(self) -> bytes:
         return _COUNT.pack(len(self._entries)) + b"".join(_ENTRY.pack(*entry) for entry in self._entries)
 

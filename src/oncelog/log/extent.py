@@ -52,6 +52,10 @@ class Extent:
     def cut_to(self, offset: int) -> None:
         self.next_offset = offset
         self.high_watermark = min(self.high_watermark, offset)
+        self.log_start_offset = min(self.log_start_offset, offset)
+
+    def begin_at(self, offset: int) -> None:
+        self.log_start_offset = self.next_offset = self.high_watermark = offset
 
     def check(self, offset: int) -> None:
         if not self.log_start_offset <= offset <= self.next_offset:

@@ -170,5 +170,9 @@ class Flusher:
             self.beginning = snapshot.point.offset
             self.point_offset = max(self.point_offset, self.beginning)
 
+    def begins_at(self, offset: int) -> None:
+        """With a snapshot there."""
+        self.point_offset = self.beginning = offset
+
     def forget_point(self) -> None:
         self.point_offset = -1

@@ -6,6 +6,7 @@ from typing import NamedTuple
 LOG = ".log"
 INDEX = ".index"
 SNAPSHOT = ".producers"
+BEGINNING = ".begin"
 TEMPORARY = ".tmp"
 CLEANED = ".cleaned"
 SWAP = ".swap"
@@ -26,6 +27,11 @@ def index_path(folder: str, base_offset: int) -> str:
 
 def snapshot_path(folder: str, offset: int) -> str:
     return f"{folder}/{offset:020d}{SNAPSHOT}"
+
+
+def beginning_path(folder: str, offset: int) -> str:
+    """Where it stands what the log is to begin anew with."""
+    return f"{folder}/{offset:020d}{BEGINNING}"
 
 
 def cleaned_path(path: str, end_offset: int, ending: str) -> str:

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Self, TypeVar
 
 from oncelog.clock import Now
-from oncelog.log import compaction, lookup, retention, truncation
+from oncelog.log import beginning, compaction, lookup, retention, truncation
 from oncelog.log.appender import Appender
 from oncelog.log.checkpoint import Behind, Checkpointer
 from oncelog.log.config import Flush, LogConfig
@@ -242,14 +242,17 @@ class PartitionLog:
     def find(
         self, offset: int, max_bytes: int, *, at_least_one: bool = True, limit_offset: int | None = None
     ) -> Slice | None:
-        """What `read` would read, to be read or sent before anything else is done with this log."""
+        """What `read` would read, to be read or sent before anything else is done with this log. A follower, who has a
+        limit of its own, also reads what is deleted and still there: with it the producers are complete."""
         extent, parts = self.extent, self._parts
         limit = extent.high_watermark if limit_offset is None else min(limit_offset, extent.next_offset)
         if not self._health.readable:
             raise LogStorageError(self.offline or self.folder)
         # While segments are removed, the start follows once the disk has that.
-        is_there = extent.log_start_offset <= offset <= extent.next_offset and parts.segments.first_offset <= offset
-        if not is_there:
+        start = parts.segments.first_offset
+        if limit_offset is None:
+            start = max(start, extent.log_start_offset)
+        if not start <= offset <= extent.next_offset:
             raise OffsetOutOfRange(offset, extent.log_start_offset, extent.next_offset)
         if offset >= limit:
             return None
@@ -303,6 +306,25 @@ class PartitionLog:
             self.go_offline(f"{self.folder} cannot be cut back: {error}")
             raise LogStorageError(f"{self.folder}: {error}") from error
         return self.next_offset
+
+    @property
+    def first_offset(self) -> int:
+        """From here on everything can be read by a follower."""
+        return self._parts.segments.first_offset
+
+    def beginning(self) -> bytes:
+        """What a follower needs that has nothing of what is here: see `begin_anew`."""
+        return beginning.encoded(self._parts, self._appender.now)
+
+    def begin_anew(self, encoded: bytes, now: Now) -> None:
+        """Without any record, where another log begins, and with the producers as they were there."""
+        self._appender.seen(now)
+        try:
+            beginning.begin_anew(self._parts, encoded, now)
+            self._appender.resume()
+        except (OSError, LogStorageError) as error:
+            self.go_offline(f"{self.folder} cannot begin anew, the next start goes on with it: {error}", readable=False)
+            raise LogStorageError(f"{self.folder}: {error}") from error
 
     # Care
 

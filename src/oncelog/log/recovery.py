@@ -17,6 +17,7 @@ from crc32c import crc32c
 
 from oncelog.clock import Now
 from oncelog.log import snapshots
+from oncelog.log.beginning_swap import finish_beginning
 from oncelog.log.compaction_swap import finish_swaps
 from oncelog.log.disk import Disk
 from oncelog.log.epochs import LeaderEpochs
@@ -35,7 +36,7 @@ from oncelog.log.names import (
     offsets_of,
     snapshot_path,
 )
-from oncelog.log.notes import Opened, read_opened, read_start, what_is_wrong_with_owner
+from oncelog.log.notes import Opened, read_opened, read_start, what_is_wrong_with_owner, write_start
 from oncelog.log.replay import replay_header
 from oncelog.log.search import whole_behind
 from oncelog.log.segment import Segment
@@ -113,8 +114,11 @@ class Recovery:
                 )
             # A kill while the log started over: its producers are still those of the snapshot.
             last = self._newest_snapshot()
-            found.started_over = last is not None
-            found.latest_epoch = max(self._opened.epoch, -1 if last is None else last.epochs.latest)
+            if last is not None:
+                found.started_over = True
+                found.epochs = last.epochs
+                found.epochs.cut_end(found.log_start_offset)
+            found.latest_epoch = max(self._opened.epoch, found.epochs.latest)
             return found
         snapshot = self._newest_snapshot()
         point = None if snapshot is None else snapshot.point
@@ -143,9 +147,13 @@ class Recovery:
         self._check_durable(found.segments[-1], "the log stops there")
         if found.segments[-1].end_offset < found.log_start_offset:
             self._start_over(found)
-            return found
+            if found.started_over:
+                return found
         found.unflushed_segments = len(found.segments) - 1 - known
-        found.epochs.cut_start(found.log_start_offset)
+        if self._replicated:
+            found.epochs.forget_below(bases[0])
+        else:
+            found.epochs.cut_start(found.log_start_offset)
         found.latest_epoch = max(found.latest_epoch, found.epochs.latest)
         return found
 
@@ -165,7 +173,7 @@ class Recovery:
         wrong = what_is_wrong_with_owner(self._folder, self._opened, self._owner)
         if wrong:
             raise LogStorageError(wrong)
-        if finish_swaps(self._disk, self._folder, names):
+        if finish_beginning(self._disk, self._folder, names) or finish_swaps(self._disk, self._folder, names):
             names = self._disk.listdir(self._folder)
         lost = lost_log(names, self._stayed_up)
         if lost >= 0:
@@ -350,6 +358,10 @@ class Recovery:
                 f"{found.segments[-1].end_offset}, and this machine has lost nothing since. Nothing is removed. "
                 "Restore the file from a backup, or put one line into it, with the first offset that shall be seen"
             )
+        if self._replicated:  # its leader has them, and who wrote them, and will tell where the log starts
+            found.log_start_offset = found.segments[-1].end_offset
+            write_start(self._disk, self._folder, found.log_start_offset)
+            return
         for segment in reversed(found.segments):
             self._remove(segment)
         found.segments = []

@@ -70,7 +70,10 @@ def _note_start(log: Parts, offset: int) -> None:
 def _start_at(log: Parts, offset: int) -> None:
     if offset > log.extent.log_start_offset:
         log.extent.start_at(offset)
-        log.epochs.cut_start(offset)
+        if log.replicated:
+            log.epochs.forget_below(log.segments.first_offset)
+        else:
+            log.epochs.cut_start(offset)
 
 
 def _roll_if_expired(log: Parts, now: Now) -> None:

@@ -114,6 +114,15 @@ class Segments:
             self._unlink(self._segments[-1])
             del self._segments[-1], self._bases[-1]
 
+    def begin_at(self, base_offset: int) -> None:
+        """Their files are gone."""
+        self._change()
+        for segment in self._segments:
+            segment.forget_handles()
+        self._segments.clear()
+        self._bases.clear()
+        self.add(base_offset)
+
     def replace(self, old: list[Segment], by: Segment) -> None:
         """After a compaction swapped the files."""
         self._change()

@@ -59,7 +59,7 @@ class Snapshot(NamedTuple):
     high_watermark: int = 0  # 0 in those of earlier versions
 
 
-def write_snapshot(disk: Disk, folder: str, snapshot: Snapshot) -> None:
+def encode(snapshot: Snapshot) -> bytes:
     sections = (
         (_EPOCHS, snapshot.epochs.encode()),
         (_PRODUCERS, snapshot.producers),
@@ -68,8 +68,11 @@ def write_snapshot(disk: Disk, folder: str, snapshot: Snapshot) -> None:
     )
     parts = (part for kind, held in sections for part in (_SECTION.pack(kind, len(held)), held))
     body = b"".join((_POINT.pack(*snapshot.point), *parts))
-    head = _HEAD.pack(_MAGIC, _VERSION, crc32c(body))
-    replace_file(disk, snapshot_path(folder, snapshot.point.offset), head + body)
+    return _HEAD.pack(_MAGIC, _VERSION, crc32c(body)) + body
+
+
+def write_snapshot(disk: Disk, folder: str, snapshot: Snapshot) -> None:
+    replace_file(disk, snapshot_path(folder, snapshot.point.offset), encode(snapshot))
 
 
 def read_snapshot(disk: Disk, folder: str, offset: int) -> Snapshot | None:
@@ -80,14 +83,17 @@ def read_snapshot(disk: Disk, folder: str, offset: int) -> Snapshot | None:
         if error.errno in NO_DESCRIPTORS:
             raise  # it may be quite all right
         return None
+    snapshot = decode(data)
+    return snapshot if snapshot is not None and snapshot.point.offset == offset else None
+
+
+def decode(data: bytes) -> Snapshot | None:
     if len(data) < _HEAD.size + _POINT.size:
         return None
     magic, version, crc = _HEAD.unpack_from(data)
     if magic != _MAGIC or version not in (1, _VERSION) or crc32c(memoryview(data)[_HEAD.size :]) != crc:
         return None
     point = RecoveryPoint._make(_POINT.unpack_from(data, _HEAD.size))
-    if point.offset != offset:
-        return None
     body = data[_HEAD.size + _POINT.size :]
     if version == 1:
         epochs = LeaderEpochs.decode(body)

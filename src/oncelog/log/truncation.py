@@ -7,8 +7,12 @@ from oncelog.log.parts import Parts
 
 
 def truncate(log: Parts, offset: int, now: Now) -> bool:
-    """Drop every batch that holds `offset` or a later one. Whether anything was dropped."""
-    first_offset = log.extent.log_start_offset
+    """Drop every batch that holds `offset` or a later one. Whether anything was dropped.
+
+    A follower's log may end before its start then, which goes back: its leader has those records in its batches, and
+    will tell the start again.
+    """
+    first_offset = log.segments.first_offset if log.replicated else log.extent.log_start_offset
     offset = max(offset, first_offset)
     if offset >= log.extent.next_offset:
         return False
@@ -20,7 +24,10 @@ def truncate(log: Parts, offset: int, now: Now) -> bool:
     if starts_over:  # the batch that holds the log's start goes, so nothing is left
         log.stored_producers.rebuild(new_end, now)
         number, new_end = -1, first_offset
-        write_start(log.disk, log.folder, new_end)
+    if starts_over or new_end < log.extent.log_start_offset:
+        with log.noting_start:
+            write_start(log.disk, log.folder, new_end)
+            log.noted_start = new_end
     # First of all: after a crash in the middle, a recovery point beyond the end would look like damage.
     log.extent.begin_cut()
     log.checkpointer.wait(log.folder)

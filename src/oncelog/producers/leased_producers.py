@@ -34,6 +34,8 @@ class LeasedProducers:
     One lifetime is promised. The second closes the gap to `Grants.may_be_new`, which takes a pid for a new one until
     two lifetimes after its grant: an entry outlives that moment, so a first batch sent again never passes as new.
 
+    Where a log begins without knowing who wrote before, a pid passes as new only if it was granted after that.
+
     A full ring makes room before that, and the floor then closes the same gap: who gave way is unknown here, and so is
     every pid below the floor that never wrote here. Neither can be appended again; both lease another pid.
     """
@@ -51,6 +53,7 @@ class LeasedProducers:
         self.entries = Entries(self.capacity)
         self.ring = Ring(self.capacity)
         self.floor = Floor()
+        self.blind_ms: int | None = None  # monotonic; who wrote before that is not known
         self._pid = 0  # the last pid looked up and found, since the same one usually comes again
         self._row = -1
 
@@ -212,7 +215,11 @@ class LeasedProducers:
         return is_up and (floor.pid - pid) % PIDS < PIDS // 2
 
     def _may_be_new(self, pid: int, now: Now) -> bool:
-        return not self._is_below_floor(pid, now) and self._grants.may_be_new(pid, now)
+        if self._is_below_floor(pid, now):
+            return False
+        if self.blind_ms is not None:  # two lifetimes after it, only what was granted since then is new
+            now = now._replace(monotonic_ms=max(now.monotonic_ms, self.blind_ms + self._kept_ms))
+        return self._grants.may_be_new(pid, now)
 
     def _judge_by_table(
         self, row: int, pid: int, generation: int, first_sequence: int, record_count: int, now: Now

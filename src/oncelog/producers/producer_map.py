@@ -241,9 +241,11 @@ class ProducerMap:
         self._leased.clear()
         self._kafka.clear()
 
-    def encode(self, now: Now) -> bytes:
+    def encode(self, now: Now, *, blind: bool = False) -> bytes:
+        """`blind`: who wrote here before now is not known, but for those who are in it."""
         self.run.settle()
-        return snapshot.encode(self._leased, self._kafka, self._leased.floor, now)
+        blind_ms = now.monotonic_ms if blind else self._leased.blind_ms
+        return snapshot.encode(self._leased, self._kafka, self._leased.floor, blind_ms, now)
 
     def decode(self, data: bytes, now: Now) -> None:
         """Put the snapshot's producers in the place of all that is here; `CorruptSnapshot` leaves all as it was."""
@@ -253,6 +255,7 @@ class ProducerMap:
         snapshot.restore(tables.kafka, self._kafka, tables.taken_ms, now)
         aged_ms = now.monotonic_ms - tables.taken_ms
         self._leased.floor = tables.floor._replace(raised_ms=tables.floor.raised_ms + aged_ms)
+        self._leased.blind_ms = None if tables.blind_ms is None else tables.blind_ms + aged_ms
 
     def size_bytes(self) -> int:
         """What the columns and the ring take; a dictionary entry of about 150 bytes a Kafka pid comes on top."""

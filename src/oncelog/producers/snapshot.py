@@ -3,6 +3,7 @@
     head    magic "OLPM" | version u16 | two zero bytes | monotonic_ms i64 | leases u32 | their rows u32 |
             Kafka pids u32 | their rows u32
     floor   from version 3 on: pid u32 | raised_ms i64
+    blind   in version 4: i64, monotonic; who wrote before that is not known
     tables  first of the leases, then of the Kafka pids: pid i64 and row u32 of each producer, then what the rows hold,
             column by column: generation i16 | last sequence i32 | accepted records i32 | seen_ms i64 | timestamp_ms i64
             | batches u8 | five first sequences i32 | five base offsets i64
@@ -11,7 +12,8 @@
 Everything is big-endian. Columns go out and come in whole, because the appending thread waits for it; rows that nobody
 has any more go along unless they are many. The pids of leases are as their ring counts them, modulo 2^32 - 1.
 Times are kept as elapsed life, as of the head's reading of a monotonic clock, which starts anew with the machine: while
-nobody runs, nobody ages. Version 2 is read too; for any other the log is read instead.
+nobody runs, nobody ages. Version 2 is read too; for any other the log is read instead. Version 4 is written only where
+there is something to say in it.
 """
 
 import struct
@@ -26,10 +28,10 @@ from oncelog.producers.entries import COLUMNS, ROW_BYTES, Columns, Entries
 from oncelog.producers.leased_producers import Floor
 
 MAGIC = b"OLPM"
-VERSION = 3
-WITHOUT_FLOOR = 2
+WITHOUT_FLOOR, WITHOUT_BLIND, VERSION = 2, 3, 4
 _HEAD = struct.Struct(">4sH2xqIIII")
 _FLOOR = struct.Struct(">Iq")
+_BLIND = struct.Struct(">q")
 _CRC = struct.Struct(">I")
 _PLACE_BYTES = 12  # pid and row
 _SPARSE = 4  # where fewer than one row in so many is anybody's, those are picked out
@@ -50,6 +52,7 @@ class Table(NamedTuple):
 class Tables(NamedTuple):
     taken_ms: int  # monotonic
     floor: Floor
+    blind_ms: int | None
     leased: Table
     kafka: Table
 
@@ -66,10 +69,11 @@ class Producers(Protocol):
     def put_back(self, pids: "array[int]", rows: "array[int]", entries: Entries) -> None: ...
 
 
-def encode(leased: Producers, kafka: Producers, floor: Floor, now: Now) -> bytes:
+def encode(leased: Producers, kafka: Producers, floor: Floor, blind_ms: int | None, now: Now) -> bytes:
     tables = (_table(leased), _table(kafka))
     counts = (count for table in tables for count in (len(table.pids), len(table.columns[0])))
-    parts = [_HEAD.pack(MAGIC, VERSION, now.monotonic_ms, *counts), _FLOOR.pack(*floor)]
+    version, blind = (WITHOUT_BLIND, b"") if blind_ms is None else (VERSION, _BLIND.pack(blind_ms))
+    parts = [_HEAD.pack(MAGIC, version, now.monotonic_ms, *counts), _FLOOR.pack(*floor), blind]
     parts += (_big_endian(column) for table in tables for column in (table.pids, table.rows, *table.columns))
     out = b"".join(parts)
     return out + _CRC.pack(crc32c(out))
@@ -83,16 +87,18 @@ def decode(data: bytes) -> Tables:
     if crc32c(body) != crc:
         raise CorruptSnapshot("the CRC of the producer snapshot does not match its contents")
     magic, version, taken_ms, leases, lease_rows, pids, pid_rows = _HEAD.unpack_from(data)
-    if magic != MAGIC or version not in (WITHOUT_FLOOR, VERSION):
-        raise CorruptSnapshot(f"not a producer snapshot of version {WITHOUT_FLOOR} or {VERSION}")
-    floor, tables_at = Floor(), _HEAD.size
-    if version == VERSION:
-        floor, tables_at = Floor._make(_FLOOR.unpack_from(data, _HEAD.size)), _HEAD.size + _FLOOR.size
+    if magic != MAGIC or version not in (WITHOUT_FLOOR, WITHOUT_BLIND, VERSION):
+        raise CorruptSnapshot(f"not a producer snapshot of version {WITHOUT_FLOOR} to {VERSION}")
+    floor, blind_ms, tables_at = Floor(), None, _HEAD.size
+    if version > WITHOUT_FLOOR:
+        floor, tables_at = Floor._make(_FLOOR.unpack_from(data, tables_at)), tables_at + _FLOOR.size
+    if version > WITHOUT_BLIND:
+        (blind_ms,), tables_at = _BLIND.unpack_from(data, tables_at), tables_at + _BLIND.size
     if len(body) != tables_at + (leases + pids) * _PLACE_BYTES + (lease_rows + pid_rows) * ROW_BYTES:
         raise CorruptSnapshot("the producer snapshot's length contradicts its number of rows")
     leased, at = _read_table(body, tables_at, leases, lease_rows)
     kafka, _ = _read_table(body, at, pids, pid_rows)
-    return Tables(taken_ms, floor, leased, kafka)
+    return Tables(taken_ms, floor, blind_ms, leased, kafka)
 
 
 def restore(table: Table, producers: Producers, taken_ms: int, now: Now) -> None:

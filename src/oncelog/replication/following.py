@@ -27,10 +27,10 @@ class Diverging(NamedTuple):
 
 
 class TooEarly(NamedTuple):
-    """The leader's log begins behind the follower's end. Nobody acts on it yet: the follower would have to begin anew
-    there, with the producers as they were."""
+    """The leader's log begins behind the follower's end. All that the follower has is deleted; it begins anew where its
+    leader does, with the producers as they were there."""
 
-    log_start_offset: int
+    beginning: bytes
 
 
 class Records(NamedTuple):
@@ -57,14 +57,14 @@ def answer(log: Log, asked: Ask) -> Answer:
     """By the leader."""
     if asked.leader_epoch != log.leader_epoch:
         return OtherEpoch(log.leader_epoch)
-    if asked.offset < log.log_start_offset:
-        return TooEarly(log.log_start_offset)
+    if asked.offset < log.first_offset:
+        return TooEarly(log.beginning())
     if asked.last_epoch >= 0:
         epoch, end = log.end_of_epoch(asked.last_epoch)
         if epoch < asked.last_epoch or end < asked.offset:
             return Diverging(epoch, end)
     if asked.offset > log.next_offset:
-        return Diverging(-1, log.log_start_offset)
+        return Diverging(-1, log.first_offset)
     batches = log.read(asked.offset, MAX_BYTES, limit_offset=log.next_offset)
     return Records(batches, log.high_watermark, log.log_start_offset)
 
@@ -83,5 +83,7 @@ def take(log: Log, asked: Ask, answered: Answer, now: Now) -> None:
             log.advance_high_watermark(high_watermark)
             if log_start_offset > log.log_start_offset:
                 log.delete_before(min(log_start_offset, log.high_watermark), now)
-        case TooEarly() | OtherEpoch():
+        case TooEarly(beginning):
+            log.begin_anew(beginning, now)
+        case OtherEpoch():
             pass
