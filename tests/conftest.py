@@ -74,6 +74,7 @@ def needs_a_peer(item: pytest.Item) -> bool:
         item.nodeid.startswith(OF_PEERS)
         or "kafka" in getattr(item, "fixturenames", ())
         or (item.nodeid.startswith("tests/client/") and "kafka" in of_a_case)
+        or (item.nodeid.startswith("tests/cluster/") and "zookeeper" in of_a_case)
     )
 
 

@@ -151,7 +151,9 @@ GARBAGE = {
 
 
 @pytest.mark.parametrize("garbage", GARBAGE.values(), ids=GARBAGE)
-async def test_what_cannot_be_read_ends_its_connection_alone_and_no_session(served: Served, garbage: bytes) -> None:
+async def test_what_cannot_be_read_ends_its_connection_alone_and_no_session(
+    served: Served, garbage: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
     tree = await served.session()
     reader, writer = await greeted(served)
     writer.write(encode_changes(1, served.clock.now().monotonic_ms + 60_000, [PutEphemeral(LIVE, b"")]))
@@ -161,6 +163,7 @@ async def test_what_cannot_be_read_ends_its_connection_alone_and_no_session(serv
     async with asyncio.timeout(60):
         assert await reader.read() == b""
     writer.close()
+    assert "a connection to the tree is closed" in caplog.text
     assert await tree.get(LIVE) == Node(b"", 0), "its client may be sure of it still"
     told = Told(tree)
     await served.time_out(tree)
@@ -284,3 +287,23 @@ async def test_a_lost_session_is_never_gone_on_with(served: Served) -> None:
         await tree.change(Put(CONFIG, b"", ABSENT))
     await tree.begin_session()
     await tree.change(Put(CONFIG, b"", ABSENT))
+
+
+async def test_a_client_that_ends_a_stream_which_it_cannot_read_is_sure_of_nothing(tmp_path: Path) -> None:
+    greeted = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read(reader, MOST_REQUEST_BYTES)
+        if not greeted.is_set():
+            greeted.set()
+            writer.write(encode(("welcome", 7, SESSION_TIMEOUT_MS)))
+            writer.write(encode(("garbage",)))
+
+    server = await asyncio.start_unix_server(serve, str(tmp_path / "tree"))
+    tree = SocketTree(str(tmp_path / "tree"), SystemClock())
+    await tree.begin_session()
+    assert tree.sure_until_ms() > 0
+    await turns_until(lambda: not tree.is_connected)
+    assert tree.sure_until_ms() == 0
+    await tree.close()
+    server.close()

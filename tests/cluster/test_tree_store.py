@@ -154,6 +154,20 @@ async def test_what_a_flush_does_not_bring_to_the_disk_is_unsure_and_nothing_bui
     await store.close()
 
 
+async def test_nobody_waits_for_what_went_wrong_in_a_way_that_nobody_expected() -> None:
+    store = opened(MemoryDisk())
+
+    def broken(writes: object) -> None:
+        raise ZeroDivisionError
+
+    store.on_written = broken
+    with pytest.raises(ZeroDivisionError):
+        await change(store, Put(A, b"", ABSENT))
+    assert store.failure
+    with pytest.raises(Unsure):
+        await change(store, Put(B, b"", ABSENT))
+
+
 async def test_a_full_disk_refuses_and_goes_on_once_there_is_room() -> None:
     disk = MemoryDisk()
     store = opened(disk)

@@ -4,7 +4,7 @@
     /live/N                                                        of a session, and gone with it
 
 A path is `/NAME` or `/FOLDER/NAME`; the folders are there from the beginning, and are no nodes. `tree_memory.py` keeps
-a tree in one process, another asks the process that serves it to its machine.
+a tree in one process, `tree_socket.py` asks the one that serves it to a machine, and `tree_zookeeper.py` ZooKeeper.
 
 A session is what says that a broker lives: it is over when the tree has not heard of it for its timeout. The broker may
 learn of that late, and must never rest its safety on it: `sure_until_ms` is what it can know by itself.
@@ -175,6 +175,8 @@ def check_changes(changes: Sequence[Change]) -> None:
 
 @asynccontextmanager
 async def in_time(within_s: float) -> AsyncIterator[None]:
+    if within_s <= 0:
+        raise Unsure("no time was left; nothing was sent")
     try:
         async with asyncio.timeout(within_s):
             yield

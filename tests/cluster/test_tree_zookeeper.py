@@ -1,0 +1,88 @@
+"""What only ZooKeeper and kazoo can do to a tree; what they promise like every tree is in `test_tree_promises.py`."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from kazoo.client import KazooClient
+
+from oncelog.clock import BoottimeClock
+from oncelog.cluster.tree import ABSENT, Node, Put, PutEphemeral
+from oncelog.cluster.tree_zookeeper import ZooKeeperTree
+from tests.cluster.trees import Told, turns_until
+from tests.cluster.zookeeper import TICK_MS, ZooKeeper, running_zookeeper
+
+pytestmark = pytest.mark.peers
+CONFIG, LIVE, TIMEOUT_MS = "/config", "/live/1", 2_000
+CLOCK = BoottimeClock()
+
+
+@pytest_asyncio.fixture
+async def tree(request: pytest.FixtureRequest) -> AsyncIterator[ZooKeeperTree]:
+    made = tree_of(running_zookeeper(), request.node.name)
+    await made.begin_session()
+    yield made
+    await made.close()
+
+
+def tree_of(server: ZooKeeper, name: str, timeout_ms: int = TIMEOUT_MS) -> ZooKeeperTree:
+    return ZooKeeperTree(f"127.0.0.1:{server.port}", f"/tests/{name}", CLOCK, session_timeout_ms=timeout_ms)
+
+
+async def test_the_session_of_a_broker_whose_loop_hangs_is_over(tree: ZooKeeperTree) -> None:
+    lost, gone = asyncio.Event(), threading.Event()
+    tree.on_lost(lost.set)
+    await tree.change(PutEphemeral(LIVE, b""))
+    other = KazooClient(f"127.0.0.1:{running_zookeeper().port}")
+    other.start()
+    assert other.exists(tree.folder + LIVE, watch=lambda event: gone.set())
+    assert gone.wait(30), "kazoo's own pings went on"  # here, on the loop
+    assert tree.sure_until_ms() <= CLOCK.now().monotonic_ms
+    other.stop()
+    other.close()
+    async with asyncio.timeout(30):
+        await lost.wait()
+    assert (tree.is_connected, tree.sure_until_ms()) == (False, 0)
+
+
+async def test_a_loop_that_works_keeps_its_session_and_is_sure_of_it(tree: ZooKeeperTree) -> None:
+    began_ms = tree.sure_until_ms()
+    async with asyncio.timeout(30):
+        while tree.sure_until_ms() < began_ms + 2 * TIMEOUT_MS:
+            await tree.get(CONFIG)
+    assert tree.is_connected
+
+
+async def test_a_broker_is_sure_for_as_long_as_the_server_has_granted() -> None:
+    tree = tree_of(running_zookeeper(), "granted", 60_000)
+    await tree.begin_session()
+    assert tree.sure_until_ms() <= CLOCK.now().monotonic_ms + 20 * TICK_MS
+    await tree.close()
+
+
+@pytest.mark.thorough
+async def test_a_session_goes_on_when_the_server_was_killed_and_started_again(tmp_path: Path) -> None:
+    server = ZooKeeper(tmp_path)
+    server.start()
+    one, other = tree_of(server, "again", 4_000), tree_of(server, "again", 4_000)
+    lost = asyncio.Event()
+    one.on_lost(lost.set)
+    await one.begin_session()
+    await other.begin_session()
+    await one.change(PutEphemeral(LIVE, b""), Put(CONFIG, b"", ABSENT))
+    server.kill()
+    await turns_until(lambda: not one.is_connected and not other.is_connected)
+    told, also = Told(one), Told(other)
+    server.start()
+    await told.until("")
+    await also.until("")
+    assert await one.get(LIVE) == Node(b"", 0)
+    await other.change(Put(CONFIG, b"new", 0))
+    await told.until(CONFIG)
+    assert not lost.is_set()
+    await one.close()
+    await other.close()
+    server.kill()
