@@ -63,7 +63,9 @@ def speaks_of_flows(body: Callable[P, T]) -> Callable[P, T]:
             raise failure(str(missing)) from missing
         try:
             return body(*arguments, **keywords)
-        except (FlowRefused, FlowFailed, Unreadable) as refused:
+        except FlowFailed as failed:  # a sentence for each cell
+            raise failure(". ".join(each.removesuffix(".") for each in str(failed).split("\n"))) from failed
+        except (FlowRefused, Unreadable) as refused:
             raise failure(str(refused)) from refused
 
     return speaks_to_brokers(run)

@@ -13,6 +13,7 @@ from math import inf
 from typing import Final
 
 from oncelog.clock import Now
+from oncelog.error_codes import NAMES
 from oncelog.error_codes import ErrorCodes as Code
 from oncelog.flow.formats import Unreadable, shown
 from oncelog.flow.holding import Holding
@@ -258,7 +259,8 @@ class Cell(Holding):
 
     def _failed(self, action: Failed) -> None:
         place, code = action.batch.place, action.code
-        self.why = f"{self.stage.title}: {place.topic}-{place.partition} answers {code} {action.message or ''}".rstrip()
+        said = f" ({action.message})" if action.message else ""
+        self.why = f"{self.stage.title}: {place.topic}-{place.partition} answers {NAMES.get(code, code)}{said}"
         event = verdict_of(code).event
         is_final = event is Verdict.TOO_LARGE or code == Code._INCONSISTENT
         if event is Verdict.TOO_LARGE:

@@ -200,8 +200,6 @@ class PartWork(Work):
             changes: dict[bytes, bytes | None] = {}
             for states in self._states.values():
                 changes |= states.changes()
-        except Unworkable:
-            raise
         except RAISED as error:
             raise self._unworkable(error) from error
         routes = self._routes.values()
@@ -332,6 +330,8 @@ class PartWork(Work):
             where, remedy = f"the timer of {self.key!r} at {self.time_ms}", "Mend the function"
         if self._source == COMMIT:
             where, remedy = f"the update that commit {self.offset} writes for {self.key!r}", "Mend the function"
+        if isinstance(error, Unworkable):
+            return Unworkable(f"{where}: {error}")
         words = " ".join(str(error).split("\n"))
         return Unworkable(f"{where}: {type(error).__name__}: {words}{_line_of(error)}. {remedy}")
 

@@ -55,6 +55,15 @@ class Old(NamedTuple):
         return self.name.encode() + b"\0"
 
 
+def _other_shape(name: str, which: str, error: Exception) -> Unworkable:
+    """No record is to blame, and none is dead for it."""
+    words = " ".join(str(error).split("\n"))
+    return Unworkable(
+        f"what the step {name!r} has kept for its key is not of the type {which} ({words}). Run the code that kept it, "
+        "or give the step another name and `upgrade=` what stands under this one"
+    )
+
+
 class StepStates:
     def __init__(self, name: str, codec: Codec[Any], trail: Trail | None = None, old: Old | None = None) -> None:
         self.name = name
@@ -100,7 +109,10 @@ class StepStates:
             )
         stands = self._committed.get(self.prefix + key)
         if stands is not None:
-            return self.decode(stands, self.codec.decode if self._is_of_this_shape else self._first)
+            try:
+                return self.decode(stands, self.codec.decode if self._is_of_this_shape else self._first)
+            except Exception as error:
+                raise _other_shape(self.name, "of its state", error) from error
         stood = None if self.old is None else self._committed.get(self.old.prefix + key)
         return None if stood is None else self.decode(stood, self._upgraded)
 
@@ -116,16 +128,17 @@ class StepStates:
     def _first(self, stored: bytes) -> Any:
         """In a life: msgspec takes fields with defaults for absent ones, so another type would read as an empty one."""
         if foreign := foreign_fields(self.codec, stored):
-            raise Unworkable(
-                f"what the step {self.name!r} has kept has the fields {', '.join(foreign)}, of which the type of its "
-                "state has none now: give the step another name, and `upgrade=` what stands under this one"
-            )
+            raise ValueError(f"it has the fields {', '.join(foreign)}, of which that one has none")
         self._is_of_this_shape = True
         return self.codec.decode(stored)
 
     def _upgraded(self, stored: bytes) -> Any:
         assert self.old is not None
-        return self.old.upgrade(self.old.codec.decode(stored))
+        try:
+            stood = self.old.codec.decode(stored)
+        except Exception as error:
+            raise _other_shape(self.old.name, "that `upgrade=` names", error) from error
+        return self.old.upgrade(stood)
 
     def changes(self) -> dict[bytes, bytes | None]:
         prefix, now, encode, numbered = self.prefix, self.objects, self.encode, self._numbered
