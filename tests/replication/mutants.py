@@ -14,7 +14,7 @@ from oncelog.log.partition import End, Fate, PartitionLog
 from oncelog.log.parts import Parts
 from oncelog.producers import ProducerMap
 from oncelog.replication import following
-from oncelog.replication.following import Answer, Ask, Records
+from oncelog.replication.following import Answer, Ask, Records, Refusal
 from oncelog.replication.leader import Leader, Proposal
 from oncelog.replication.leadership import Leadership, needs_leader
 from oncelog.replication.replica import Replica
@@ -88,11 +88,11 @@ def _without_any_end(before: Any) -> Any:
 
 
 def _without_a_check_of_the_epoch(before: Any) -> Any:
-    def answer(log: Any, asked: Ask, *rest: Any) -> Answer:
-        found: Answer = before(log, asked._replace(last_epoch=-1), *rest)
+    def refusal(log: Any, asked: Ask) -> Refusal | None:
+        found: Refusal | None = before(log, asked._replace(last_epoch=-1))
         return found
 
-    return answer
+    return refusal
 
 
 def _cut_to_the_watermark(before: Any) -> Any:
@@ -196,7 +196,7 @@ MUTANTS: Final = (
     Mutant("watermark over the proposed set only", ((Leader, "high_watermark", _over_the_proposed_set_only),)),
     Mutant("watermark below min.insync.replicas", ((Leader, "high_watermark", _below_min_in_sync),), ROUGH),
     Mutant("grown at any end", ((Leader, "_is_in", _without_any_end),), ROUGH),
-    Mutant("no check of the last epoch", ((following, "answer", _without_a_check_of_the_epoch),)),
+    Mutant("no check of the last epoch", ((following, "refusal", _without_a_check_of_the_epoch),)),
     Mutant("cut to the watermark", ((PartitionLog, "follow_epoch", _cut_to_the_watermark),)),
     Mutant("no epochs of brokers", ((Tree, "set", _without_broker_epochs),), POWER),
     Mutant("unconditional write", ((Tree, "set", _unconditionally),)),

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog.wire.fetch_request import FetchRequest, from_entity, read_fetch
+from oncelog.wire.follower_fetch import FollowedPartition, FollowerFetch, pack_follower_fetch
 from oncelog.wire.frames import MalformedFrame
 from oncelog.wire.hot import FETCH_TOPIC_IDS
 from oncelog.wire.messages import schema
@@ -57,7 +58,7 @@ def values_of(data: st.DataObject, version: int, **more: Any) -> dict[str, Any]:
     return {**data.draw(st.fixed_dictionaries(whole)), **more}
 
 
-def read_by_kio(version: int, body: bytes) -> FetchRequest:
+def read_by_kio(version: int, body: bytes) -> FetchRequest | FollowerFetch:
     return from_entity(schema("fetch", version).read(body, 0)[0], version)
 
 
@@ -88,6 +89,49 @@ def test_forgotten_topics_are_left_to_kio(version: int) -> None:
     body = body_of(version, {"topics": [], "forgotten_topics_data": [{**name, "partitions": [1]}]})
     assert read_fetch(body, 0, len(body), version) is None
     assert read_by_kio(version, body).topics == []
+
+
+followed = st.builds(FollowedPartition, int32, int32, int64, int32, int64, int32, int64)
+topics = st.lists(st.tuples(ids.map(lambda each: each.bytes), st.lists(followed, max_size=4)), max_size=4)
+follower_fetches = st.builds(FollowerFetch, st.integers(0, 2**31 - 1), int64, int32, int32, int32, int32, topics)
+
+
+def packed(fetch: FollowerFetch) -> bytes:
+    """The body of a follower's request."""
+    frame = pack_follower_fetch(7, "me", fetch)
+    assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+    return frame[4 + 8 + 4 + 1 :]
+
+
+@given(fetch=follower_fetches)
+def test_a_follower_is_understood_by_structs_and_by_kio(fetch: FollowerFetch) -> None:
+    body = packed(fetch)
+    assert read_fetch(bytearray(b"?" + body + BEHIND), 1, 1 + len(body), 18) == fetch
+    assert read_by_kio(18, body) == fetch
+
+
+@given(data=st.data(), fetch=follower_fetches)
+def test_a_damaged_request_of_a_follower_is_read_as_kio_reads_it_or_left_to_kio(
+    data: st.DataObject, fetch: FollowerFetch
+) -> None:
+    body = bytearray(packed(fetch))
+    for _ in range(data.draw(st.integers(1, 3))):
+        body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
+    body = body[: data.draw(st.just(len(body)) | st.integers(0, len(body)))]
+    found = read_fetch(bytearray(body + BEHIND), 0, len(body), 18)
+    if found is not None:
+        assert found == read_by_kio(18, bytes(body))
+
+
+@pytest.mark.parametrize("version", [15, 16, 17, 18])
+def test_a_follower_that_says_less_is_left_to_kio(version: int) -> None:
+    one = {"partition": 3, "current_leader_epoch": 5, "fetch_offset": 70, "last_fetched_epoch": 4}
+    topics = [{"topic_id": UUID(int=7), "partitions": [{**one, "log_start_offset": 2, "partition_max_bytes": 9}]}]
+    more = {"max_wait": 500, "min_bytes": 1, "max_bytes": 8, "replica_state": {"replica_id": 2, "replica_epoch": 6}}
+    body = body_of(version, {"topics": topics, **more})
+    assert read_fetch(body, 0, len(body), version) is None
+    one_read = FollowedPartition(3, 5, 70, 4, 2, 9)
+    assert read_by_kio(version, body) == FollowerFetch(2, 6, 500, 1, 8, -1, [(UUID(int=7).bytes, [one_read])])
 
 
 @pytest.mark.parametrize("version", [11, 12, 17])

@@ -1,5 +1,6 @@
 """The packed answer to Fetch is what kio writes, in every version."""
 
+import struct
 from io import BytesIO
 from typing import Any
 from uuid import UUID
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_writer
 
-from oncelog.wire.hot import FETCH_TOPIC_IDS, Fetched, encode_fetched
+from oncelog.wire.hot import FETCH_FLEXIBLE, FETCH_TOPIC_IDS, NO_TAGS, Fetched, diverging, encode_fetched
 from tests.depth import scaled
 
 VERSIONS = range(4, 19)
@@ -19,7 +20,10 @@ names = st.text("abcXYZ019._-", min_size=1, max_size=200).map(str.encode)
 ids = st.uuids().filter(lambda each: each.int != 0).map(lambda each: each.bytes)
 offsets = st.integers(-1, 2**63 - 1)
 codes = st.sampled_from([int(code) for code in ErrorCode])
-fetched = st.builds(Fetched, st.integers(-(2**31), 2**31 - 1), codes, offsets, offsets, st.binary(max_size=400))
+int32 = st.integers(-(2**31), 2**31 - 1)
+ends = st.tuples(int32, offsets)  # of an epoch
+tags = st.just(NO_TAGS) | ends.map(lambda end: diverging(*end))
+fetched = st.builds(Fetched, int32, codes, offsets, offsets, st.binary(max_size=400), tags)
 
 
 def written_by_kio(version: int, correlation_id: int, topics: Any, error_code: int, read_committed: bool) -> bytes:
@@ -37,6 +41,9 @@ def written_by_kio(version: int, correlation_id: int, topics: Any, error_code: i
         }
         if version >= 5:
             values["log_start_offset"] = each.log_start_offset
+        if version >= FETCH_FLEXIBLE and each.tags != NO_TAGS:
+            epoch, end_offset = struct.unpack_from(">iq", each.tags, 3)
+            values["diverging_epoch"] = module.EpochEndOffset(epoch=epoch, end_offset=end_offset)
         return module.PartitionData(**values)
 
     top: dict[str, Any] = {"error_code": ErrorCode(error_code), "session_id": 0} if version >= 7 else {}

@@ -12,6 +12,8 @@ from oncelog.replication.ports import Log
 
 MAX_BYTES = 1 << 20
 
+Batches = bytes | bytearray | memoryview
+
 
 class Ask(NamedTuple):
     leader_epoch: int
@@ -34,7 +36,7 @@ class TooEarly(NamedTuple):
 
 
 class Records(NamedTuple):
-    batches: bytes
+    batches: Batches
     high_watermark: int
     log_start_offset: int
 
@@ -45,7 +47,8 @@ class OtherEpoch(NamedTuple):
     epoch: int
 
 
-Answer = Diverging | TooEarly | Records | OtherEpoch
+Refusal = Diverging | TooEarly | OtherEpoch
+Answer = Records | Refusal
 
 
 def ask(log: Log) -> Ask:
@@ -53,8 +56,8 @@ def ask(log: Log) -> Ask:
     return Ask(log.leader_epoch, offset, log.epochs.last_before(offset))
 
 
-def answer(log: Log, asked: Ask) -> Answer:
-    """By the leader."""
+def refusal(log: Log, asked: Ask) -> Refusal | None:
+    """By the leader: why the follower gets no records, and acknowledges nothing."""
     if asked.leader_epoch != log.leader_epoch:
         return OtherEpoch(log.leader_epoch)
     if asked.offset < log.first_offset:
@@ -65,6 +68,13 @@ def answer(log: Log, asked: Ask) -> Answer:
             return Diverging(epoch, end)
     if asked.offset > log.next_offset:
         return Diverging(-1, log.first_offset)
+    return None
+
+
+def answer(log: Log, asked: Ask) -> Answer:
+    refused = refusal(log, asked)
+    if refused is not None:
+        return refused
     batches = log.read(asked.offset, MAX_BYTES, limit_offset=log.next_offset)
     return Records(batches, log.high_watermark, log.log_start_offset)
 

@@ -55,6 +55,10 @@ class Leader:
         """Whether what is appended with acks=all may be acknowledged."""
         return len(self.state.in_sync) >= self._rules.min_in_sync
 
+    def is_followed_by(self, broker: int) -> bool:
+        """Whether what it says it has may count."""
+        return broker != self._me and broker in self.state.replicas
+
     def fetched(self, broker: int, broker_epoch: int, offset: int, end: int, now_ms: int) -> None:
         """A follower asked for what follows `offset`, of which it has all before; this log ends at `end`."""
         follower = self._followers.get(broker)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from oncelog.clock import Now
 from oncelog.replication import following
-from oncelog.replication.following import Answer, Ask
+from oncelog.replication.following import Answer, Ask, Refusal
 from oncelog.replication.leader import Leader, Proposal, Rules
 from oncelog.replication.leadership import (
     NOBODY,
@@ -137,17 +137,24 @@ class Replica:
             return None
         return following.ask(self.log)
 
+    def refusal(self, asked: Ask) -> Refusal | None:
+        return following.refusal(self.log, asked)
+
+    def fetched(self, fetching: Fetching, now_ms: int) -> Refusal | None:
+        """By the leader: where it is not refused, a fetch acknowledges all before it."""
+        broker, broker_epoch, asked = fetching
+        refused = following.refusal(self.log, asked)
+        if refused is None and self.leader is not None:
+            self.leader.fetched(broker, broker_epoch, asked.offset, self.log.next_offset, now_ms)
+            self.move_high_watermark()
+        return refused
+
     def answer(self, fetching: Fetching, now_ms: int) -> Answer | None:
         """None: this broker does not lead."""
         if self.leader is None:
             return None
-        answered = following.answer(self.log, fetching.asked)
-        if isinstance(answered, following.Records):
-            broker, broker_epoch, asked = fetching
-            self.leader.fetched(broker, broker_epoch, asked.offset, self.log.next_offset, now_ms)
-            self.move_high_watermark()
-            answered = answered._replace(high_watermark=self.log.high_watermark)
-        return answered
+        refused = self.fetched(fetching, now_ms)
+        return following.answer(self.log, fetching.asked) if refused is None else refused
 
     def take(self, asked: Ask, answered: Answer, now: Now) -> None:
         if self.leader is None:

@@ -8,7 +8,8 @@ from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 from uuid import UUID
 
-from oncelog.log.errors import Damaged, LogStorageError, OffsetOutOfRange
+from oncelog.log.errors import Damaged, LogError, OffsetOutOfRange
+from oncelog.log.partition import PartitionLog
 from oncelog.log.slices import Slice
 from oncelog.log.steps import at_once
 from oncelog.server.call import Call, Encoded
@@ -76,14 +77,19 @@ class Asked:
                 records = found
             else:
                 records = found.read()
-        except OffsetOutOfRange:
-            return Fetched(self.index, ErrorCode.offset_out_of_range, -1, -1, b"")
-        except Damaged as damage:
-            log.note_damage(str(damage))
-            return Fetched(self.index, ErrorCode.corrupt_message, -1, -1, b"")
-        except LogStorageError:
-            return Fetched(self.index, ErrorCode.kafka_storage_error, -1, -1, b"")
+        except LogError as error:
+            return Fetched(self.index, code_of(error, log), -1, -1, b"")
         return Fetched(self.index, 0, log.high_watermark, log.log_start_offset, records)
+
+
+def code_of(error: LogError, log: PartitionLog) -> ErrorCode:
+    """Why nothing could be read."""
+    if isinstance(error, OffsetOutOfRange):
+        return ErrorCode.offset_out_of_range
+    if isinstance(error, Damaged):
+        log.note_damage(str(error))
+        return ErrorCode.corrupt_message
+    return ErrorCode.kafka_storage_error
 
 
 def _topic(topics: Topics, name: bytes, version: int) -> Topic:

@@ -1,4 +1,5 @@
-"""The Fetch request that consumers usually send, read by structs; kio reads all others.
+"""The Fetch request that consumers usually send, read by structs; kio reads all others but a follower's
+(`follower_fetch.py`).
 
     4 replica_id max_wait min_bytes max_bytes isolation [topic [index offset max_bytes]]; 5 log_start_offset;
     7 session id and epoch, forgotten topics; 9 current_leader_epoch; 11 rack_id; 12 compact forms, last_fetched_epoch;
@@ -16,11 +17,18 @@ from struct import error as StructError
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from oncelog.wire.follower_fetch import (
+    MOST_PARTITIONS,
+    UNSAID,
+    FollowedPartition,
+    FollowerFetch,
+    read_follower_fetch,
+)
 from oncelog.wire.frames import MalformedFrame, Readable, read_uvarint
 from oncelog.wire.hot import FETCH_FLEXIBLE, FETCH_TOPIC_IDS
 
-MOST_PARTITIONS = 10_000
 NO_EPOCH = -1
+REPLICA_STATE_FROM = 15  # before, the replica id is passed over: no follower is as old as that
 
 _int16 = Struct(">h")
 _int32 = Struct(">i")
@@ -94,13 +102,13 @@ def _read_one(buffer: Readable, at: int, end: int, version: int) -> FetchRequest
     return FetchRequest(wait_ms, least, most, isolation, session, epoch, [(name, [FetchPartition._make(values[9:13])])])
 
 
-def read_fetch(buffer: Readable, at: int, end: int, version: int) -> FetchRequest | None:
+def read_fetch(buffer: Readable, at: int, end: int, version: int) -> FetchRequest | FollowerFetch | None:
     """The request whose body begins at `at`, or None where kio should read it."""
     try:
         request = _read_one(buffer, at, end, version) if version >= 11 else None
     except (StructError, IndexError, UnicodeDecodeError):
         return None
-    return request or _read_any(buffer, at, end, version)
+    return request or _read_any(buffer, at, end, version) or read_follower_fetch(buffer, at, end, version)
 
 
 def _read_any(buffer: Readable, at: int, end: int, version: int) -> FetchRequest | None:
@@ -209,8 +217,10 @@ def _checked(count: int, most: int) -> int:
     return count
 
 
-def from_entity(request: Any, version: int) -> FetchRequest:
+def from_entity(request: Any, version: int) -> FetchRequest | FollowerFetch:
     """What kio has read."""
+    if version >= REPLICA_STATE_FROM and request.replica_state.replica_id >= 0:
+        return _of_follower(request)
     topics = []
     for topic in request.topics:
         if version >= FETCH_TOPIC_IDS:
@@ -226,6 +236,34 @@ def from_entity(request: Any, version: int) -> FetchRequest:
         getattr(request, "session_id", 0),
         getattr(request, "session_epoch", -1),
         topics,
+    )
+
+
+def _of_follower(request: Any) -> FollowerFetch:
+    topics = [
+        ((topic.topic_id or UUID(int=0)).bytes, [_followed(each) for each in topic.partitions])
+        for topic in request.topics
+    ]
+    return FollowerFetch(
+        request.replica_state.replica_id,
+        request.replica_state.replica_epoch,
+        round(request.max_wait.total_seconds() * 1000),
+        request.min_bytes,
+        request.max_bytes,
+        request.session_epoch,
+        topics,
+    )
+
+
+def _followed(each: Any) -> FollowedPartition:
+    return FollowedPartition(
+        each.partition,
+        each.current_leader_epoch,
+        each.fetch_offset,
+        each.last_fetched_epoch,
+        each.log_start_offset,
+        each.partition_max_bytes,
+        getattr(each, "high_watermark", UNSAID),
     )
 
 

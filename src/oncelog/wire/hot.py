@@ -34,6 +34,7 @@ FETCH_TOPIC_IDS = 13
 
 # Topics and partitions that one request may name; a few bytes each on the wire, some hundred in memory.
 MAX_ENTRIES = 20_000
+NO_TAGS = b"\0"
 NO_RECORDS = -1  # the stop of a partition whose records are null
 
 # index, start and stop of the records in the buffer
@@ -235,6 +236,16 @@ class Fetched(NamedTuple, Generic[Records]):
     high_watermark: int
     log_start_offset: int
     records: Records
+    tags: bytes = NO_TAGS  # where the version has room for them
+
+
+def diverging(epoch: int, end_offset: int) -> bytes:
+    """The tagged fields that say so to a follower."""
+    return _diverging.pack(1, 0, _epoch_end.size + 1, epoch, end_offset, 0)
+
+
+_epoch_end = Struct(">iq")
+_diverging = Struct(">BBBiqB")
 
 
 def encode_fetched(
@@ -250,7 +261,7 @@ def encode_fetched(
     There are no transactions here, so the last stable offset is the high watermark, and nothing was ever aborted: an
     empty list for those who read committed records only, null for the others, as Kafka answers.
     """
-    if len(topics) == 1 and len(topics[0][1]) == 1 and not error_code:
+    if len(topics) == 1 and len(topics[0][1]) == 1 and not error_code and topics[0][1][0].tags == NO_TAGS:
         return _encode_fetched_one(version, correlation_id, topics[0][0], topics[0][1][0], read_committed)
     flexible = version >= FETCH_FLEXIBLE
     out: list[bytes | bytearray | Records] = []
@@ -265,7 +276,7 @@ def encode_fetched(
     for topic, partitions in topics:
         head += _topic(version, flexible, topic, FETCH_TOPIC_IDS)
         head += count_bytes(flexible, len(partitions))
-        for index, error, high_watermark, log_start_offset, records in partitions:
+        for index, error, high_watermark, log_start_offset, records, tags in partitions:
             if version >= 5:
                 head += layout.pack(index, error, high_watermark, high_watermark, log_start_offset, middle)
             else:
@@ -278,7 +289,7 @@ def encode_fetched(
                 size_bytes += len(head) + length
                 head = bytearray()
             if flexible:
-                head.append(0)
+                head += tags
         if flexible:
             head.append(0)
     if flexible:
@@ -300,7 +311,7 @@ def _encode_fetched_one(
 ) -> list[bytes | bytearray | Records]:
     """What nearly every consumer gets: one partition."""
     layout, before, middle, after = _fetch_layout_of_one(version, topic, read_committed)
-    index, error, high_watermark, log_start_offset, records = fetched
+    index, error, high_watermark, log_start_offset, records, _ = fetched
     length = len(records)
     length_field = write_uvarint(length + 1) if version >= FETCH_FLEXIBLE else _int32.pack(length)
     size_bytes = layout.size - SIZE_BYTES + len(length_field) + length + len(after)

@@ -1,0 +1,409 @@
+"""Brokers that follow one another, in one loop, wired by hand: records by Fetch, leaderships as given."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+from uuid import UUID
+
+import pytest
+
+from oncelog.clock import Now
+from oncelog.cluster.fetcher import Fetcher
+from oncelog.embedded import open_broker
+from oncelog.log.config import LogConfig
+from oncelog.log.disk import RealDisk
+from oncelog.log.partition import PartitionLog
+from oncelog.producers import ProducerMap
+from oncelog.records.header import headers, read_header
+from oncelog.replication.following import Answer, Ask
+from oncelog.replication.leader import Rules
+from oncelog.replication.leadership import Leadership, Peer, first
+from oncelog.replication.replica import Replica
+from oncelog.server.errors import ErrorCode
+from oncelog.server.service import Service
+from oncelog.server.settings_reading import read_settings
+from oncelog.server.topic import Partition
+from tests.log.support import batch as small
+from tests.raw import RawConnection, batch
+
+TOPIC_ID = UUID(int=77)
+FETCH = 1
+CONFIG = LogConfig(segment_bytes=20_000, retention_ms=-1)
+PEERS = {broker: Peer(1) for broker in (1, 2, 3)}
+PATIENCE_S = 30
+
+
+class Watched(Replica):
+    """Tells when something was appended, taken or acknowledged."""
+
+    changed: asyncio.Event
+
+    def move_high_watermark(self) -> None:
+        super().move_high_watermark()
+        self.changed.set()
+
+    def take(self, asked: Ask, answered: Answer, now: Now) -> None:
+        super().take(asked, answered, now)
+        self.changed.set()
+
+    async def until(self, is_so: Callable[[PartitionLog], bool]) -> None:
+        assert isinstance(self.log, PartitionLog)
+        async with asyncio.timeout(PATIENCE_S):
+            while not is_so(self.log):
+                self.changed.clear()
+                await self.changed.wait()
+
+
+class Node:
+    """A broker with the replicas of one topic."""
+
+    def __init__(self, folder: Path, number: int, partitions: int = 1) -> None:
+        self.number = number
+        self.folder = folder / str(number)
+        given = {"log.dir": str(self.folder / "own"), "listeners": "PLAINTEXT://127.0.0.1:0", "node.id": str(number)}
+        self.service = Service(open_broker(read_settings(given)))
+        self.broker = self.service.broker
+        self.fetchers: list[Fetcher] = []
+        topics = self.broker.topics
+        topic = topics.get("orders")
+        if topic is None:
+            with patch("oncelog.server.local_topics.uuid4", lambda: TOPIC_ID):
+                topic = topics.create("orders", partitions, {}, self.now)
+        for partition in topic.partitions:
+            partition.close().abandon()
+            self.open(partition)
+
+    @property
+    def now(self) -> Now:
+        return self.broker.clock.now()
+
+    def open(self, partition: Partition) -> None:
+        folder = str(self.folder / f"orders-{partition.index}")
+        log = PartitionLog.open(RealDisk(), folder, CONFIG, ProducerMap(), self.now, replicated=True)
+        partition.open(log)
+        partition.replica = replica = Watched(self.number, log, Rules(min_in_sync=2), is_clean=True)
+        replica.changed = asyncio.Event()
+
+    def partition(self, index: int = 0) -> Partition:
+        found = self.broker.topics.partition("orders", index)
+        assert found is not None
+        return found
+
+    def replica(self, index: int = 0) -> Watched:
+        found = self.partition(index).replica
+        assert isinstance(found, Watched)
+        return found
+
+    def log(self, index: int = 0) -> PartitionLog:
+        return self.partition(index).log
+
+    def see(self, state: Leadership, index: int = 0) -> None:
+        partition = self.partition(index)
+        self.replica(index).see(state, self.now.monotonic_ms)
+        partition.leadership = state
+        partition.leads = self.replica(index).leader is not None
+        partition.wake()
+
+    def lead(self, state: Leadership, index: int = 0) -> Leadership:
+        """What it is elected with."""
+        self.see(state, index)
+        change = self.replica(index).change(PEERS, self.now.monotonic_ms)
+        assert change is not None
+        self.see(change.state, index)
+        return change.state
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return "127.0.0.1", self.broker.ports["PLAINTEXT"]
+
+    def follow(self, leader: "Node", indexes: Iterator[int] | range = range(1)) -> Fetcher:
+        fetcher = Fetcher(self.broker, leader.number, lambda: leader.address, lambda _: None, lambda: 1)
+        self.fetchers.append(fetcher)
+        for index in indexes:
+            fetcher.follow(self.partition(index))
+        fetcher.start()
+        return fetcher
+
+    @contextmanager
+    def asked(self) -> Iterator[RawConnection]:
+        with closing(RawConnection(self.address[1])) as raw:
+            yield raw
+
+    async def produce(self, records: bytes, index: int = 0, acks: int = -1) -> Any:
+        with self.asked() as raw:
+            return await asyncio.to_thread(raw.produce, "orders", index, records, acks=acks)
+
+    def append(self, *values: bytes, index: int = 0) -> None:
+        for value in values:
+            found = small(value)
+            self.log(index).append(found, read_header(found), self.now)
+        self.partition(index).appended()
+
+    async def stop(self) -> None:
+        for fetcher in self.fetchers:
+            await fetcher.stop()
+        self.fetchers.clear()
+        await self.service.stop()
+
+    async def kill(self) -> None:
+        """As far as logs are concerned: nothing is written at the end."""
+        for fetcher in self.fetchers:
+            await fetcher.stop()
+        self.fetchers.clear()
+        for partition in self.broker.topics.get("orders").partitions:  # type: ignore[union-attr]
+            partition.close().abandon()
+        await self.service.stop()
+
+
+def content(log: PartitionLog) -> bytes:
+    found, offset = b"", log.log_start_offset
+    while offset < log.next_offset:
+        part = log.read(offset, 1 << 20, limit_offset=log.next_offset)
+        for at, header in headers(part):
+            found += part[at : at + header.size_bytes]
+            offset = header.last_offset + 1
+    return found
+
+
+Start = Callable[..., Awaitable[Node]]
+
+
+@pytest.fixture
+async def start(tmp_path: Path) -> AsyncIterator[Start]:
+    nodes = []
+
+    async def begin(number: int, partitions: int = 1) -> Node:
+        node = Node(tmp_path, number, partitions)
+        nodes.append(node)
+        await node.service.start()
+        return node
+
+    yield begin
+    for node in nodes:
+        await node.stop()
+
+
+async def test_acks_all_is_answered_once_the_follower_has_it(start: Start) -> None:
+    leader, follower = await start(1), await start(2)
+    state = leader.lead(first((1, 2)))
+    produced = asyncio.ensure_future(leader.produce(batch([b"a"])))
+    await leader.replica().until(lambda log: log.next_offset == 1)
+    assert (leader.log().high_watermark, produced.done()) == (0, False)
+    follower.see(state)
+    follower.follow(leader)
+    answer = await produced
+    assert (answer.error_code, answer.base_offset) == (0, 0)
+    assert follower.log().next_offset == 1
+    await follower.replica().until(lambda log: log.high_watermark == 1)
+
+
+async def test_a_followers_log_is_its_leaders_byte_by_byte(start: Start) -> None:
+    leader, follower = await start(1), await start(2)
+    state = leader.lead(first((1, 2)))
+    follower.see(state)
+    follower.follow(leader)
+    for number in range(30):
+        values = [b"%d" % number * 10 ** (number % 5)] * (number + 1)
+        assert (await leader.produce(batch(values, codec=number // 5 % 5))).error_code == 0
+    assert content(follower.log()) == content(leader.log())
+    assert len(leader.log().segments) > 1
+
+
+async def test_a_long_log_comes_in_parts(start: Start) -> None:
+    leader, follower = await start(1), await start(2)
+    follower.see(leader.lead(first((1, 2))))
+    leader.append(*(b"%d" % number for number in range(3000)))
+    follower.follow(leader)
+    await follower.replica().until(lambda log: log.high_watermark == 3000)
+    assert content(follower.log()) == content(leader.log())
+
+
+async def test_a_follower_that_was_killed_goes_on(start: Start) -> None:
+    leader, follower = await start(1), await start(2)
+    state = leader.lead(first((1, 2)))
+    follower.see(state)
+    follower.follow(leader)
+    assert (await leader.produce(batch([b"a", b"b"]))).error_code == 0
+    await follower.kill()
+    produced = asyncio.ensure_future(leader.produce(batch([b"c"])))
+    await leader.replica().until(lambda log: log.next_offset == 3)
+    again = await start(2)
+    assert again.log().next_offset == 2
+    again.see(state)
+    again.follow(leader)
+    assert (await produced).base_offset == 2
+    assert content(again.log()) == content(leader.log())
+
+
+async def test_a_follower_cuts_off_what_its_leader_does_not_have(start: Start) -> None:
+    leader, follower = await start(1), await start(2)
+    for node, values in ((leader, (b"a", b"b")), (follower, (b"a", b"b", b"X", b"Y"))):
+        node.log().begin_epoch(0)
+        node.append(*values)
+    state = leader.lead(first((1, 2))._replace(epoch=3))
+    leader.append(b"c")
+    follower.see(state)
+    follower.follow(leader)
+    await follower.replica().until(lambda log: log.high_watermark == 3)
+    assert content(follower.log()) == content(leader.log())
+
+
+async def test_one_fetch_is_for_all_partitions(start: Start) -> None:
+    leader, follower = await start(1, 64), await start(2, 64)
+    for index in range(64):
+        follower.see(leader.lead(first((1, 2)), index), index)
+        leader.append(b"%d" % index, index=index)
+    follower.follow(leader, range(64))
+    for index in range(64):
+        await follower.replica(index).until(lambda log: log.next_offset == 1)
+        await leader.replica(index).until(lambda log: log.high_watermark == 1)
+    assert leader.broker.metrics.requests[FETCH] <= 3
+
+
+async def test_a_partition_that_is_new_does_not_wait_for_the_end_of_a_fetch(start: Start) -> None:
+    leader, follower = await start(1, 2), await start(2, 2)
+    for index in range(2):
+        follower.see(leader.lead(first((1, 2)), index), index)
+    leader.append(b"a", index=1)
+    with patch("oncelog.cluster.fetcher.MAX_WAIT_MS", PATIENCE_S * 1000):
+        fetcher = follower.follow(leader)
+        async with asyncio.timeout(PATIENCE_S):
+            while not leader.partition().polls:
+                await asyncio.sleep(0)
+        fetcher.follow(follower.partition(1))
+        await leader.replica(1).until(lambda log: log.high_watermark == 1)
+
+
+async def test_too_few_in_sync_refuse_acks_all(start: Start) -> None:
+    leader = await start(1)
+    state = leader.lead(first((1, 2)))
+    leader.see(state._replace(in_sync=(1,), version=state.version + 1))
+    assert (await leader.produce(batch([b"a"]))).error_code is ErrorCode.not_enough_replicas
+    assert (await leader.produce(batch([b"a"]), acks=1)).error_code is ErrorCode.none
+
+
+async def test_a_follower_suspects_a_leader_that_refuses_it_twice(start: Start) -> None:
+    leader, follower = await start(1), await start(2)
+    follower.see(leader.lead(first((1, 2))))
+    address = leader.address
+    await leader.stop()
+    suspected: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    fetcher = Fetcher(
+        follower.broker, 1, lambda: address, lambda broker: suspected.done() or suspected.set_result(broker), lambda: 1
+    )
+    follower.fetchers.append(fetcher)
+    fetcher.follow(follower.partition())
+    fetcher.start()
+    async with asyncio.timeout(PATIENCE_S):
+        assert await suspected == 1
+
+
+# What a leader answers
+
+
+def wanted(offset: int, epoch: int = 0, last_epoch: int = -1, watermark: int = 0, index: int = 0) -> dict[str, Any]:
+    return {
+        "partition": index,
+        "current_leader_epoch": epoch,
+        "fetch_offset": offset,
+        "last_fetched_epoch": last_epoch,
+        "log_start_offset": 0,
+        "partition_max_bytes": 1 << 20,
+        "high_watermark": watermark,
+    }
+
+
+def ask(raw: RawConnection, *partitions: dict[str, Any], replica: int = 2, max_wait_ms: int = 0) -> None:
+    raw.ask(
+        "fetch",
+        18,
+        max_wait=max_wait_ms,
+        min_bytes=1,
+        max_bytes=1 << 20,
+        topics=[{"topic_id": TOPIC_ID, "partitions": list(partitions)}],
+        replica_state={"replica_id": replica, "replica_epoch": 1},
+    )
+
+
+async def answer(raw: RawConnection) -> list[Any]:
+    """About each partition of the topic that is told of."""
+    found = (await asyncio.to_thread(raw.answer)).responses
+    return list(found[0].partitions) if found else []
+
+
+async def test_an_append_wakes_a_follower_and_so_does_the_watermark(start: Start) -> None:
+    leader = await start(1)
+    leader.lead(first((1, 2, 3)))
+    with leader.asked() as two, leader.asked() as three:
+        for raw, replica in ((two, 2), (three, 3)):
+            ask(raw, wanted(0), replica=replica, max_wait_ms=PATIENCE_S * 1000)
+        async with asyncio.timeout(PATIENCE_S):
+            while len(leader.partition().polls) < 2:
+                await asyncio.sleep(0)
+        leader.append(b"a")
+        assert [(each.high_watermark, bool(each.records)) for each in await answer(two)] == [(0, True)]
+        assert [(each.high_watermark, bool(each.records)) for each in await answer(three)] == [(0, True)]
+        ask(two, wanted(1, last_epoch=0), max_wait_ms=PATIENCE_S * 1000)
+        await leader.replica().until(lambda log: bool(leader.partition().polls))
+        ask(three, wanted(1, last_epoch=0), replica=3, max_wait_ms=PATIENCE_S * 1000)
+        assert [(each.high_watermark, each.records) for each in await answer(two)] == [(1, b"")]
+        assert [(each.high_watermark, each.records) for each in await answer(three)] == [(1, b"")]
+
+
+async def test_partitions_without_news_are_left_out(start: Start) -> None:
+    leader = await start(1, 3)
+    for index in range(3):
+        leader.lead(first((1, 2)), index)
+    leader.append(b"a", index=1)
+    with leader.asked() as raw:
+        ask(raw, *(wanted(0, index=index) for index in range(3)))
+        assert [each.partition_index for each in await answer(raw)] == [1]
+
+
+async def test_a_stranger_is_no_replica(start: Start) -> None:
+    leader = await start(1)
+    leader.lead(first((1, 2)))
+    leader.append(b"a")
+    with leader.asked() as raw:
+        for stranger in (1, 3):
+            ask(raw, wanted(1, last_epoch=0), replica=stranger)
+            assert [each.error_code for each in await answer(raw)] == [ErrorCode.unknown_leader_epoch]
+    assert leader.log().high_watermark == 0
+
+
+async def test_a_follower_is_told_what_is_wrong(start: Start) -> None:
+    leader = await start(1, 2)
+    leader.lead(first((1, 2))._replace(epoch=4))
+    leader.append(b"a", b"b")
+    with leader.asked() as raw:
+        for asked, code in (
+            (wanted(0, 4), ErrorCode.fenced_leader_epoch),
+            (wanted(0, 6), ErrorCode.unknown_leader_epoch),
+            (wanted(0, 5, index=1), ErrorCode.not_leader_or_follower),
+            (wanted(0, 5, index=2), ErrorCode.unknown_topic_or_partition),
+        ):
+            ask(raw, asked, max_wait_ms=PATIENCE_S * 1000)
+            assert [each.error_code for each in await answer(raw)] == [code]
+        ask(raw, wanted(9, 5, 5), max_wait_ms=PATIENCE_S * 1000)
+        (found,) = await answer(raw)
+        assert (found.diverging_epoch.epoch, found.diverging_epoch.end_offset) == (5, 2)
+        assert leader.log().high_watermark == 0
+        ask(raw, wanted(2, 5, 5))
+        await answer(raw)
+        assert leader.log().high_watermark == 2
+
+
+async def test_a_follower_behind_its_leaders_first_record_begins_anew(start: Start) -> None:
+    leader, follower = await start(1), await start(2)
+    state = leader.lead(first((1, 2)))
+    follower.see(state)
+    leader.append(*(b"%d" % number * 1000 for number in range(100)))
+    leader.log().advance_high_watermark(100)
+    leader.log().delete_before(60)
+    assert leader.log().first_offset > 0
+    follower.follow(leader)
+    await follower.replica().until(lambda log: log.log_start_offset == 60 and log.next_offset == 100)
+    assert content(follower.log()) == content(leader.log())
