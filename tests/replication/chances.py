@@ -20,6 +20,8 @@ class Chances:
     deletes: float = 0.01  # by a leader, each time that it looks
     slow_tree: float = 0.05  # what was sent to the tree arrives much later
     producers: int = 2
+    lifetime_ms: int = 1_200  # of a lease
+    echoes: float = 0.3  # what arrives a second time, when nobody waits for it any more
     pace_ms: int = 60
     patience_ms: int = 400  # of a producer
     lengths_ms: tuple[int, ...] = (30, 300, 900, 2_000)  # of a fault
@@ -29,5 +31,9 @@ USUAL: Final = Chances()
 ROUGH: Final = Chances(
     fault_ms=300, lost_messages=0.05, lag_ms=400, duration_ms=6_000, producers=4, pace_ms=20, patience_ms=3_000
 )
-OLD: Final = replace(ROUGH, deletes=0.3, faults=("kill", "power", "pause", "cut"))
+OLD: Final = replace(
+    ROUGH, deletes=0.3, lifetime_ms=60_000, faults=("kill", "power", "pause", "cut"), lengths_ms=(900, 2_000)
+)
+EAGER: Final = replace(ROUGH, patience_ms=60)
 POWER: Final = replace(ROUGH, slow_tree=0.5, faults=("power",), lengths_ms=(30,), patience_ms=400)
+LEASES: Final = replace(ROUGH, lifetime_ms=500, echoes=0.6, faults=("kill", "cut", "cut-tree", "pause"))

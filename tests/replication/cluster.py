@@ -4,7 +4,9 @@ Every delay, loss, cut, pause, kill and power failure is drawn from one seed. `C
 raises `Violation` at the moment when something is not as promised:
 
 - what was acknowledged, and whatever a reader could see, stands at its offset under every later leader;
-- there is one leader an epoch; each slot stands once and in order; after an answered fence no older generation follows;
+- there is one leader an epoch; each slot stands once and in order, also of a batch that comes again after two lifetimes
+  of its lease; after an answered fence no older generation follows; no pid is granted twice;
+- a reader finds no other records where it was before, and no end before it;
 - some time after the last fault every replica is in sync and every producer has got its answers.
 """
 
@@ -12,11 +14,13 @@ import heapq
 import random
 from collections.abc import Callable
 from functools import partial
+from typing import TypeVar
 
 from oncelog.clock import Now
 from oncelog.log.config import LogConfig
 from oncelog.log.partition import End, Fate, PartitionLog
-from oncelog.producers import ProducerMap
+from oncelog.producers import ProducerLimits, ProducerMap
+from oncelog.producers.leases import BLOCK_PIDS, Block, GrantHistory, Stock, first_leased
 from oncelog.replication.following import Answer, TooEarly
 from oncelog.replication.leader import Proposal, Rules
 from oncelog.replication.leadership import Leadership, Peer, first
@@ -24,9 +28,11 @@ from oncelog.replication.replica import Fetching, Replica
 from tests.log.memory_disk import MemoryDisk
 from tests.log.support import START_MS
 from tests.replication.chances import Chances
-from tests.replication.clients import Producer
+from tests.replication.clients import Consumer, Producer
 from tests.replication.promises import Promises, Violation, stood_in
 from tests.replication.tree import Tree
+
+T = TypeVar("T")
 
 FOLDER = "data/orders-0"
 CONFIG = LogConfig(segment_bytes=2_000, index_interval_bytes=300, retention_ms=-1)
@@ -50,6 +56,8 @@ class Broker:
         self.peers_seen = -1
         self.is_asking = False
         self.answers: list[tuple[End, Callable[[bool], None]]] = []
+        self.pids = self.noted_pids = GrantHistory(cluster.chances.lifetime_ms)
+        self.stock = Stock()
 
     @property
     def is_up(self) -> bool:
@@ -69,10 +77,11 @@ class Broker:
     def start(self) -> None:
         cluster = self.cluster
         self.life += 1
+        self.stock = Stock(self.pids.period_ms)
         self.is_asking = self.is_paused = False
         self.held, self.answers = [], []
         log = PartitionLog.open(
-            self.disk, FOLDER, CONFIG, ProducerMap(), cluster.now, replicated=True, stayed_up=self.is_clean
+            self.disk, FOLDER, CONFIG, self.new_producers(), cluster.now, replicated=True, stayed_up=self.is_clean
         )
         if log.offline is not None:
             raise Violation(f"broker {self.number} cannot open its log: {log.offline}")
@@ -88,6 +97,8 @@ class Broker:
         self.life += 1
         # Noted on its disk, and taken back once it has taken itself out of what counts on it.
         self.is_clean = self.is_clean_now and has_power
+        if not has_power:
+            self.pids = self.noted_pids
         self.replica = None
         self.disk = self.disk.crash(keep_all=has_power)
         for _, answered in self.answers:
@@ -133,6 +144,7 @@ class Broker:
         if proposal is not None:
             self.propose(proposal)
         self.forget()
+        self.look_at_pids()
         self.settle()
         self.ask()
 
@@ -143,23 +155,68 @@ class Broker:
             start = log.log_start_offset
             log.delete_before(start + int((log.high_watermark - start) * cluster.chance.random()), cluster.now)
 
+    # Pids
+
+    def new_producers(self) -> ProducerMap:
+        return ProducerMap(self, ProducerLimits(lease_lifetime_ms=self.cluster.chances.lifetime_ms))
+
+    def may_be_new(self, pid: int, now: Now) -> bool:
+        return self.pids.may_be_new(pid, now.monotonic_ms)
+
+    def look_at_pids(self) -> None:
+        cluster, began_ms = self.cluster, self.cluster.now.monotonic_ms
+        self.log.producers.expire(cluster.now)
+        if cluster.chance.random() < 0.2:
+            self.noted_pids = self.pids
+
+        def read(next_pid: int) -> None:
+            self.pids = self.pids.read(next_pid, began_ms)
+            if self.stock.is_low():
+                self.reserve(next_pid)
+
+        if self.stock.is_low() or cluster.chance.random() < 0.1:
+            self.ask_tree(lambda: cluster.tree.next_pid, read)
+
+    def reserve(self, next_pid: int) -> None:
+        cluster, began_ms = self.cluster, self.cluster.now.monotonic_ms
+        block = Block(first_leased(next_pid, BLOCK_PIDS), first_leased(next_pid, BLOCK_PIDS) + BLOCK_PIDS)
+
+        def taken(done: bool) -> None:
+            if done:
+                self.pids = self.pids.read(next_pid, began_ms).read(block.end_pid, began_ms)
+                self.stock.add(block, cluster.now.monotonic_ms)
+
+        self.ask_tree(lambda: cluster.tree.take_pids(next_pid, block.end_pid), taken)
+
+    # Leadership and records
+
     def propose(self, proposal: Proposal) -> None:
+        cluster = self.cluster
+
+        def arrived() -> tuple[bool | None, Leadership]:
+            done = cluster.tree.set(proposal)
+            if done:
+                cluster.promises.elected(cluster.tree.state.epoch)
+                cluster.tell_all()
+            return done, cluster.tree.state
+
+        def answered(found: tuple[bool | None, Leadership]) -> None:
+            if found[0] is False:
+                self.refused(proposal)
+            else:
+                self.see(found[1])
+
+        self.ask_tree(arrived, answered)
+
+    def ask_tree(self, work: Callable[[], T], answered: Callable[[T], None]) -> None:
         cluster = self.cluster
         if not cluster.reaches_tree(self.number):
             return
 
         def arrived() -> None:
-            done = cluster.tree.set(proposal)
-            if done:
-                cluster.promises.elected(cluster.tree.state.epoch)
-                cluster.tell_all()
-            if cluster.chance.random() < cluster.chances.lost_answers or not cluster.reaches_tree(self.number):
-                return
-            state = cluster.tree.state
-            if done is False:
-                self.later(cluster.delay(), lambda: self.refused(proposal))
-            else:
-                self.later(cluster.delay(), lambda: self.see(state))
+            found = work()
+            if cluster.chance.random() >= cluster.chances.lost_answers and cluster.reaches_tree(self.number):
+                self.later(cluster.delay(), lambda: answered(found))
 
         # What was sent may arrive long after the sender has given up, or ended.
         cluster.later(cluster.delay() * (40 if cluster.chance.random() < cluster.chances.slow_tree else 1), arrived)
@@ -238,13 +295,13 @@ class Cluster:
         self.cuts: set[tuple[int, int]] = set()
         self.cut_from_tree: set[int] = set()
         self.promises = Promises()
-        self.acks: dict[tuple[int, int], int] = {}
         self.finished = 0
         self.told: list[str] = []
         self.brokers = [Broker(number, self) for number in range(self.chances.brokers)]
         for broker in self.brokers:
             broker.start()
-        self.producers = [Producer(self, pid) for pid in range(7, 7 + self.chances.producers)]
+        self.producers = [Producer(self) for _ in range(self.chances.producers)]
+        Consumer(self).read()
         for producer in self.producers:
             producer.next()
         self.later(self.chance.expovariate(1 / self.chances.fault_ms), self.fault)

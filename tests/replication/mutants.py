@@ -8,17 +8,19 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from oncelog.log import beginning, snapshots
+from oncelog.log.appender import Appender
 from oncelog.log.epochs import LeaderEpochs
 from oncelog.log.errors import OffsetOutOfRange
 from oncelog.log.partition import End, Fate, PartitionLog
 from oncelog.log.parts import Parts
-from oncelog.producers import ProducerMap
+from oncelog.producers import Decision, ProducerMap
+from oncelog.producers.leases import GrantHistory
 from oncelog.replication import following
 from oncelog.replication.following import Answer, Ask, Records, Refusal
 from oncelog.replication.leader import Leader, Proposal
 from oncelog.replication.leadership import Leadership, needs_leader
 from oncelog.replication.replica import Replica
-from tests.replication.chances import OLD, POWER, ROUGH, USUAL, Chances
+from tests.replication.chances import EAGER, LEASES, OLD, POWER, ROUGH, USUAL, Chances
 from tests.replication.cluster import Broker
 from tests.replication.promises import Violation
 from tests.replication.tree import Tree
@@ -192,6 +194,36 @@ def _without_producers(before: Any) -> Any:
     return encoded
 
 
+def _dated_at_sight(before: Any) -> Any:
+    def read(self: GrantHistory, next_pid: int, began_ms: int) -> Any:
+        return before(self._replace(read_ms=began_ms), next_pid, began_ms)
+
+    return read
+
+
+def _whoever_was_faster(_: Any) -> Any:
+    def take_pids(self: Tree, next_pid: int, end_pid: int) -> bool:
+        self.next_pid = end_pid
+        return True
+
+    return take_pids
+
+
+def _fences_at_once(before: Any) -> Any:
+    def fence(self: Appender, pid: int, generation: int, now: Any) -> Any:
+        return before(self, pid, generation, now)._replace(offset=-1)
+
+    return fence
+
+
+def _duplicates_at_once(before: Any) -> Any:
+    def stage_replay(self: Appender, decision: Any, *rest: Any) -> Any:
+        staged = before(self, decision, *rest)
+        return staged._replace(end_offset=0) if decision is Decision.DUPLICATE else staged
+
+    return stage_replay
+
+
 MUTANTS: Final = (
     Mutant("watermark over the proposed set only", ((Leader, "high_watermark", _over_the_proposed_set_only),)),
     Mutant("watermark below min.insync.replicas", ((Leader, "high_watermark", _below_min_in_sync),), ROUGH),
@@ -217,5 +249,9 @@ MUTANTS: Final = (
         (Violation, OffsetOutOfRange),
     ),
     Mutant("no snapshot at a new start", ((beginning, "encoded", _without_producers),), OLD),
+    Mutant("blocks dated at sight", ((GrantHistory, "read", _dated_at_sight),), LEASES),
+    Mutant("pids taken whoever was faster", ((Tree, "take_pids", _whoever_was_faster),), LEASES),
+    Mutant("fence answered above the watermark", ((Appender, "fence", _fences_at_once),), ROUGH),
+    Mutant("duplicate answered above the watermark", ((Appender, "_stage_replay", _duplicates_at_once),), EAGER),
     Mutant("anybody elected", ((Replica, "_should_lead", _anybody_elected),)),
 )

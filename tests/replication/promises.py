@@ -1,8 +1,10 @@
 """What must hold in every history, whatever fails: told of what brokers show and answer, it raises `Violation`."""
 
+from bisect import bisect_left
 from typing import NamedTuple
 
 from oncelog.log.partition import PartitionLog
+from oncelog.producers.sequences import is_newer_generation
 from oncelog.records.header import headers, read_header
 
 
@@ -51,6 +53,12 @@ class Promises:
         self.end = 0
         self._owed: dict[int, int] = {}  # by epoch: how much of that its leader must have
         self._slots: dict[int, tuple[int, int]] = {}  # by pid: its generation, and the sequence that comes next
+        self._granted: set[int] = set()
+
+    def granted(self, pid: int) -> None:
+        if pid in self._granted:
+            raise Violation(f"pid {pid} was granted twice")
+        self._granted.add(pid)
 
     def elected(self, epoch: int) -> None:
         self._owed.setdefault(epoch, len(self.safe))
@@ -74,9 +82,9 @@ class Promises:
         return True
 
     def _take(self, stood: Stood) -> None:
-        generation, following = self._slots.get(stood.pid, (0, 0))
+        generation, following = self._slots.get(stood.pid, (stood.generation, 0))
         if stood.is_control:
-            is_next = stood.generation > generation
+            is_next = stood.pid not in self._slots or is_newer_generation(generation, stood.generation)
         else:
             is_next = (stood.generation, stood.sequence) == (generation, following)
             following += stood.records
@@ -84,6 +92,12 @@ class Promises:
             raise Violation(f"{stood} stands where generation {generation}, sequence {following} comes next")
         self._slots[stood.pid] = stood.generation, following
         self.safe.append(stood)
+
+    def read(self, found: list[Stood]) -> None:
+        """By a consumer: what stands there, whoever leads and whenever."""
+        at = bisect_left(self.safe, found[0].offset, key=lambda each: each.offset)
+        if self.safe[at : at + len(found)] != found:
+            raise Violation(f"{found[:3]} were read where {self.safe[at : at + 3]} stand")
 
     def acknowledged(self, pid: int, sequence: int, count: int, offset: int) -> None:
         found = [each for each in self.safe if (each.pid, each.sequence, each.is_control) == (pid, sequence, False)]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.depth import deeper, scaled
-from tests.replication.chances import OLD, ROUGH, USUAL, Chances
+from tests.replication.chances import LEASES, OLD, ROUGH, USUAL, Chances
 from tests.replication.cluster import Cluster
 from tests.replication.mutants import MUTANTS, Mutant
 
@@ -23,7 +23,7 @@ def _quiet() -> Iterator[None]:
 
 
 @deeper
-@pytest.mark.parametrize("chances", [USUAL, ROUGH, OLD], ids=["usual", "rough", "old"])
+@pytest.mark.parametrize("chances", [USUAL, ROUGH, OLD, LEASES], ids=["usual", "rough", "old", "leases"])
 def test_what_was_acknowledged_stands_whatever_fails(chances: Chances) -> None:
     for seed in range(SEEDS):
         Cluster(seed, chances).run()
