@@ -64,6 +64,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         {
             "spark.jars": ",".join(str(path) for path in sorted(jars.glob("*.jar"))),
             "spark.driver.memory": "1g",
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
             "spark.sql.shuffle.partitions": 2,
             "spark.sql.session.timeZone": "UTC",
             "spark.local.dir": tmp_path_factory.mktemp("spark-local"),
