@@ -62,7 +62,7 @@ def listening(pid: int) -> list[int]:
     return ports
 
 
-@pytest.mark.parametrize("moment", range(6))
+@pytest.mark.parametrize("moment", [0, 2, 4, *(pytest.param(each, marks=pytest.mark.thorough) for each in (1, 3, 5))])
 def test_ctrl_c_ends_everything(experiment: subprocess.Popen[bytes], tmp_path: Path, moment: int) -> None:
     """From before anything was started on."""
     chance = random.Random(f"{SEED} {moment}")
@@ -75,7 +75,10 @@ def test_ctrl_c_ends_everything(experiment: subprocess.Popen[bytes], tmp_path: P
     ports = [port for pid in children(tmp_path) for port in listening(pid)]
     assert ports or moment < 3, "the proxy at least"
     experiment.send_signal(signal.SIGINT)
-    assert experiment.wait(30) in (130, -signal.SIGINT), (tmp_path / "said").read_text()
+    code, said = experiment.wait(30), (tmp_path / "said").read_text()
+    # A Python that is interrupted while it starts tells of that itself, and of nothing of ours.
+    is_starting = moment == 0 and code == 1 and "src/oncelog" not in said
+    assert code in (130, -signal.SIGINT) or is_starting, said
     until(lambda: not children(tmp_path), "the end of all processes")
     for port in ports:
         with pytest.raises(ConnectionRefusedError):

@@ -17,6 +17,7 @@ from oncelog.client.saving import BadSavedProducer, SavedProducer
 from oncelog.client.saving.committing import commit_with_producer
 from oncelog.client.saving.ownership import fetch_committed
 from oncelog.client.types import TopicPartition
+from oncelog.clock import wall_s
 from oncelog.embedded import Server
 from tests.client.saving.stored import stored
 from tests.raw import RawConnection
@@ -231,8 +232,9 @@ def test_a_lease_changes_with_the_commit_that_names_it(topic: str) -> None:
 
 
 async def test_what_is_produced_while_a_lease_changes_waits_for_the_commit(topic: str) -> None:
-    """A task produces without a pause, so at every commit records are under way and more are coming."""
-    settings = {"oncelog.lease.lifetime.ms": "3000", "group.initial.rebalance.delay.ms": "0"}
+    """A task produces without a pause, so at every commit records are under way and more are coming. Commits are so far
+    apart that a lease changes when half of it is left: a machine that stands still for a second ends none."""
+    settings = {"oncelog.lease.lifetime.ms": "4000", "group.initial.rebalance.delay.ms": "0"}
     with Server(settings=settings) as server, RawConnection(server.bootstrap_servers) as raw:
         for name in (topic, f"{topic}-in"):
             assert raw.create_topic(name, PARTITIONS) == 0
@@ -260,6 +262,8 @@ async def test_what_is_produced_while_a_lease_changes_waits_for_the_commit(topic
         while len(pids) < 3:
             value = await commit_with_producer(brokers, topic, at(topic, produced), producer)
             pids.update(identity.pid for identity in value.identities)
+            while wall_s() * 1_000 < value.made_at_ms + 1_000:
+                await asyncio.sleep(0)
         task.cancel()
         await producer.flush()  # and then it is killed
         held = await fetch_committed(brokers, topic, SavedProducer.from_json)
