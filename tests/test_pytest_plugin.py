@@ -38,7 +38,9 @@ def test_a_test_that_names_the_fixture_gets_a_running_server(pytester: pytest.Py
     pytester.runpytest_subprocess().assert_outcomes(passed=1)
 
 
-@pytest.mark.parametrize(("scope", "servers"), [("function", 2), ("module", 1), ("session", 1)])
+@pytest.mark.parametrize(
+    ("scope", "servers"), [("function", 2), pytest.param("module", 1, marks=pytest.mark.thorough), ("session", 1)]
+)
 def test_the_scope_decides_who_shares_a_server(pytester: pytest.Pytester, scope: str, servers: int) -> None:
     pytester.makeini(f"[pytest]\noncelog_scope = {scope}")
     pytester.makepyfile(COUNTS_SERVERS.replace("{servers}", str(servers)))

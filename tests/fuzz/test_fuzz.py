@@ -4,14 +4,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.depth import deeper, scaled
 from tests.fuzz.campaign import GROWTH_MB, Campaign, resident_mb
 from tests.fuzz.server import fuzzed_server
 from tests.fuzz.slow import SlowCampaign
 from tests.raw import RawConnection, batch
 
-CASES = 3000
+CASES = scaled(1000)
 
 
+@deeper
 @pytest.mark.parametrize("seed", [1])
 def test_mutated_requests_of_every_api_and_version_are_refused_one_by_one(tmp_path: Path, seed: int) -> None:
     with fuzzed_server(tmp_path) as server:

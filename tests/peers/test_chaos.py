@@ -20,7 +20,7 @@ def topics_of(server: ServerProcess) -> set[str]:
         return set(admin.list_topics().topics)
 
 
-@pytest.mark.parametrize("client", ["oncelog", "librdkafka"])
+@pytest.mark.parametrize("client", ["oncelog", pytest.param("librdkafka", marks=pytest.mark.thorough)])
 def test_a_kafka_is_hurt_and_left_as_it_was_found(kafka: ServerProcess, tmp_path: Path, client: str) -> None:
     before = topics_of(kafka)
     targets = HURT | ({Target.PRODUCER} if client == "oncelog" else frozenset())

@@ -119,7 +119,7 @@ def test_a_flow_that_is_stopped_by_a_signal_says_so_by_its_exit_code(
     assert all(cell["holder"]["has_left"] for stage in told["stages"] for cell in stage["cells"])
 
 
-@pytest.mark.parametrize("seed", [None, "7"])
+@pytest.mark.parametrize("seed", [None, pytest.param("7", marks=pytest.mark.thorough)])
 def test_hashes_are_the_same_in_each_process_that_runs_a_flow(
     own_server: Server, topic: str, written: Written, tmp_path: Path, seed: str | None
 ) -> None:

@@ -115,7 +115,7 @@ def write_transactions(producers: list[Any], topic: str, steps: int, seed: int) 
             producer.abort_transaction(PATIENCE_S)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("fetch_bytes", [1_000, 1 << 20])
 def test_transactions_are_read_as_librdkafka_reads_them(kafka: ApacheKafka, seed: int, fetch_bytes: int) -> None:
     topic = new_topic(kafka)
@@ -196,7 +196,8 @@ def test_a_compacted_log_with_holes_is_read_to_its_end(kafka: ApacheKafka) -> No
     assert mine[-1] == expected[-1]
 
 
-def test_reading_goes_on_after_the_broker_restarts_under_a_new_leader_epoch(kafka: ApacheKafka) -> None:
+@pytest.mark.parametrize("restarts", [1, pytest.param(2, marks=pytest.mark.thorough)])
+def test_reading_goes_on_after_the_broker_restarts_under_a_new_leader_epoch(kafka: ApacheKafka, restarts: int) -> None:
     topic = new_topic(kafka)
 
     def write(value: bytes) -> None:
@@ -206,15 +207,15 @@ def test_reading_goes_on_after_the_broker_restarts_under_a_new_leader_epoch(kafk
 
     with ours(kafka, group_id="goes-on", reconnect_backoff_max_ms=500, enable_partition_eof=False) as consumer:
         consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
-        epochs = []
-        for value in (b"before", b"after", b"again"):
+        epochs: list[int] = []
+        for value in (b"before", b"after", b"again")[: restarts + 1]:
+            if epochs:
+                kafka.stop()
+                kafka.start()
             write(value)
             message = consumer.poll(PATIENCE_S)
             assert message is not None and message.error() is None and message.value() == value
             epochs.append(message.leader_epoch() or 0)
             consumer.commit(message, asynchronous=False)
-            if value != b"again":
-                kafka.stop()
-                kafka.start()
-        assert epochs[0] < epochs[1] < epochs[2]
-        assert consumer.committed([TopicPartition(topic, 0)], PATIENCE_S)[0].offset == 3
+        assert epochs == sorted(set(epochs))
+        assert consumer.committed([TopicPartition(topic, 0)], PATIENCE_S)[0].offset == restarts + 1

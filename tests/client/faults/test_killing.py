@@ -18,7 +18,7 @@ from tests.peers.jars import MissingPeer, kafka_jars, need_or_skip
 RECORDS = 1_000_000  # at most
 
 
-@pytest.mark.parametrize("flush", ["os", "every"])
+@pytest.mark.parametrize("flush", ["os", pytest.param("every", marks=pytest.mark.thorough)])
 def test_our_server_may_be_killed_under_load(tmp_path: Path, flush: str) -> None:
     case = Case(partitions=3, records=RECORDS)
     result = on_oncelog(tmp_path, case, kills=3, between=8_000, flush=flush)

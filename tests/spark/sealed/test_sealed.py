@@ -113,18 +113,28 @@ def test_windows_in_append_mode_are_those_of_a_run_without_crashes(
     assert words(*found) == expected, found
 
 
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        [(milestones.SENDING, 0)],
+        pytest.param(
+            [(milestones.WRITTEN, 0), (milestones.SENDING, 0), (milestones.SAVED, 1)], marks=pytest.mark.thorough
+        ),
+    ],
+    ids=["one crash", "three crashes"],
+)
 def test_rows_of_a_shuffle_with_random_values_in_many_tasks_stand_once(
-    query: NewQuery, server: ServerProcess, topic: str, crashes: Crashes
+    query: NewQuery, server: ServerProcess, topic: str, crashes: Crashes, wanted: list[tuple[str, int]]
 ) -> None:
     """More than a driver sends by itself: tasks of Spark's read the files, one each."""
     job = query()
     job.frame = lambda rows: rows.selectExpr(
         "CAST(value % 7 AS STRING) AS key", "concat(value, ' x ', uuid(), repeat('.', 200)) AS value"
     ).repartition(3)
-    crashes.wanted = wanted = [(milestones.WRITTEN, 0), (milestones.SENDING, 0), (milestones.SAVED, 1)]
+    crashes.wanted = list(wanted)
     job.add(*range(6000))
     job.add(*range(6000, 12_000))
-    for _ in list(wanted):
+    for _ in wanted:
         job.crash()
     job.run()
     found = [(each or b"").split()[0] for each in values(server, topic)]
