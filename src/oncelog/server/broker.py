@@ -55,6 +55,7 @@ class Broker:
             request_flush=self.flusher.request,
             in_turns=self.turns.go_through,
             run=self.turns.run,
+            broker_count=lambda: len(cluster.members),
         )
         self.housekeeping = Housekeeping(settings, self.topics, self.clock, disk, self.metrics, self.turns)
         self.memory = Memory(settings.queued_max_request_bytes)

@@ -189,7 +189,9 @@ class Settings:
         "with Kafka's 100 MiB a start would read up to a million commits that no longer count.",
         low=14,
     )
-    offsets_topic_replication_factor: int = integer(1, "Copies of __consumer_offsets.", low=1, high=1)
+    offsets_topic_replication_factor: int = integer(
+        3, "Copies of __consumer_offsets, or as many as brokers are up when it is made.", low=1, high=2**15 - 1
+    )
 
     # Watching it
     oncelog_metrics_listener: str | None = text(

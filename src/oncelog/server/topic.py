@@ -68,7 +68,9 @@ class Partition:
             self.wake()
 
     def fate(self, end: End) -> Fate:
-        """What is deleted keeps what was safe before."""
+        """What is deleted keeps what was safe before. Where another broker leads, nobody here can say."""
+        if not self.leads:
+            return Fate.LOST
         fate = self.log.fate(end)
         return Fate.LOST if fate is Fate.WAITS and self.is_deleted else fate
 

@@ -61,6 +61,11 @@ class Topics(ABC):
         self._handles = Handles(disk, _files_to_keep_open(), Pace(SMALL_SEGMENTS, SMALL_SEGMENTS_PAUSE_MS))
         self.checkpointer = Checkpointer(settings.oncelog_recovery_max_bytes)
 
+    @property
+    def is_replicated(self) -> bool:
+        """Whether other brokers have them, too: each leads some partitions."""
+        return self._replicated
+
     # Looking up
 
     def get(self, name: str) -> Topic | None:

@@ -13,7 +13,7 @@ from oncelog.log.steps import Pauses, at_once
 from oncelog.server.api import apis
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode, KafkaError
-from oncelog.server.groups import coordinator
+from oncelog.server.groups import coordinator, forgetting
 from oncelog.server.groups.coordinator import GroupCoordinator
 from oncelog.server.groups.member import Member, Members
 from oncelog.server.groups.messages import (
@@ -171,7 +171,7 @@ def left_of_five(groups: GroupCoordinator) -> int:
 
 
 async def test_many_offsets_of_one_group_are_forgotten_in_turns_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coordinator, "REMOVED_AT_A_TIME", 2)
+    monkeypatch.setattr(forgetting, "REMOVED_AT_A_TIME", 2)
     house = House()
     commit_five(house, house.groups)
     left = [left_of_five(house.groups) for _ in house.groups.forgetting("t", house.clock.now())]
@@ -199,7 +199,7 @@ async def test_the_name_of_a_topic_is_free_when_the_last_offset_of_it_is_forgott
 async def test_expired_offsets_of_one_group_go_in_turns_and_those_that_are_committed_meanwhile_stay(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(coordinator, "REMOVED_AT_A_TIME", 2)
+    monkeypatch.setattr(forgetting, "REMOVED_AT_A_TIME", 2)
     house = House()
     steps: list[Pauses] = []
     groups = in_steps(house, steps)

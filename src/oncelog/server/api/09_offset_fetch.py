@@ -3,12 +3,13 @@
 Versions 1 to 10, as Kafka since 4.0. KIP-88 (v2: null for all topics), KIP-320 (v5: leader epoch), KIP-447 (v7:
 require_stable; there are no transactions here, so every offset is stable), KIP-709 (v8: many groups at once),
 KIP-848 (v9: member and epoch, which mean nothing to a classic group; v10: topic ids).
-An offset is not told before it would survive a crash.
+An offset is not told before it would survive a crash: what was read of a group is told once all of it would, if the
+group was coordinated here all the while.
 """
 
 import asyncio
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from oncelog.server.api import Api, once
@@ -16,6 +17,7 @@ from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode
 from oncelog.server.groups.offsets import NO_OFFSET
 from oncelog.server.groups.records import NO_EPOCH
+from oncelog.server.groups.store import Settled
 from oncelog.server.packing import packed_aside
 
 MANY_GROUPS = 8
@@ -23,22 +25,48 @@ TOPIC_IDS = 10
 GROUP_ERROR = 2  # before this version an error of the group stands at each partition
 
 
+class Read(NamedTuple):
+    """What was read of a group, and the epoch in which it was coordinated here then."""
+
+    wanted: Any
+    error: ErrorCode
+    epoch: int | None
+    topics: tuple[Any, ...]
+
+
 @packed_aside
 async def handle(request: Any, call: Call) -> Any:
     groups = request.groups if call.version >= MANY_GROUPS else (request,)
     wanted = tuple({each.group_id: each for each in groups}.values())
-    settled = await call.each(wanted, lambda each: call.broker.groups.settled(each.group_id))
+    read = await call.each(wanted, lambda each: _read(each, call))
+    settled = await call.each(read, lambda each: _settled(each, call))
     errors = [each if isinstance(each, ErrorCode) else await asyncio.shield(each) for each in settled]
     if call.version >= MANY_GROUPS:
-        answers = await call.each(zip(wanted, errors, strict=True), lambda each: _group(*each, call))
+        answers = await call.each(zip(read, errors, strict=True), lambda each: _group(*each, call))
         return call.new("OffsetFetchResponse", groups=answers)
-    (only,), (error,) = wanted, errors
-    return call.new("OffsetFetchResponse", topics=await _topics(only, error, call), error_code=error)
+    (only,), (error,) = read, errors
+    topics = only.topics if error is only.error else await _topics(only.wanted, error, call)
+    return call.new("OffsetFetchResponse", topics=topics, error_code=error)
 
 
-async def _group(wanted: Any, error: ErrorCode, call: Call) -> Any:
-    topics = await _topics(wanted, error, call)
-    return call.new("OffsetFetchResponseGroup", group_id=wanted.group_id, topics=topics, error_code=error)
+async def _read(wanted: Any, call: Call) -> Read:
+    groups = call.broker.groups
+    error, epoch = groups.check_name(wanted.group_id), groups.epoch_of(wanted.group_id)
+    return Read(wanted, error, epoch, await _topics(wanted, error, call))
+
+
+def _settled(read: Read, call: Call) -> Settled:
+    groups, group_id = call.broker.groups, read.wanted.group_id
+    if read.error is not ErrorCode.none:
+        return read.error
+    if read.epoch is not None and groups.epoch_of(group_id) != read.epoch:
+        return ErrorCode.not_coordinator
+    return groups.settled(group_id)
+
+
+async def _group(read: Read, error: ErrorCode, call: Call) -> Any:
+    topics = read.topics if error is ErrorCode.none else ()
+    return call.new("OffsetFetchResponseGroup", group_id=read.wanted.group_id, topics=topics, error_code=error)
 
 
 async def _topics(wanted: Any, error: ErrorCode, call: Call) -> tuple[Any, ...]:

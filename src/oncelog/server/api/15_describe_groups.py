@@ -26,13 +26,15 @@ async def handle(request: Any, call: Call) -> Any:
 
 
 async def _described(group_id: str, allowed: int, call: Call) -> Any:
-    group = call.broker.groups.groups.get(group_id)
-    if group is None:
-        is_error = call.version >= NOT_FOUND
+    groups = call.broker.groups
+    group, error, message = groups.groups.get(group_id), groups.check_name(group_id), None
+    if error is ErrorCode.none and group is None and call.version >= NOT_FOUND:
+        error, message = ErrorCode.group_id_not_found, f"Group {group_id} not found."
+    if group is None or error is not ErrorCode.none:
         return call.new(
             "DescribedGroup",
-            error_code=ErrorCode.group_id_not_found if is_error else ErrorCode.none,
-            error_message=f"Group {group_id} not found." if is_error else None,
+            error_code=error,
+            error_message=message,
             group_id=group_id,
             group_state=State.DEAD.value,
             protocol_type="",

@@ -1,4 +1,5 @@
-"""ListGroups: the groups of this server.
+"""ListGroups: the groups that this server coordinates. While some are still being read back that is said, so that
+clients ask again.
 
 Versions 0 to 5. KIP-518 (v4: state, and a filter of states), KIP-848 (v5: type, and a filter of types).
 """
@@ -19,6 +20,7 @@ async def handle(request: Any, call: Call) -> Any:
     states = {state.strip().lower() for state in getattr(request, "states_filter", ())}
     types = {each.strip().lower() for each in getattr(request, "types_filter", ())}
     groups = () if types and CLASSIC not in types else call.broker.groups.listed()
+    is_loading = call.broker.groups.is_loading
 
     def listed(group: Group) -> Any:
         if states and group.state.value.lower() not in states:
@@ -33,7 +35,7 @@ async def handle(request: Any, call: Call) -> Any:
 
     return call.new(
         "ListGroupsResponse",
-        error_code=ErrorCode.none,
+        error_code=ErrorCode.coordinator_load_in_progress if is_loading else ErrorCode.none,
         groups=tuple(each for each in await call.each(groups, listed) if each is not None),
     )
 

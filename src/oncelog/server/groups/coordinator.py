@@ -7,13 +7,14 @@ answered by a future; when the client hangs up the future is cancelled, and the 
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from oncelog.clock import Clock, Now
 from oncelog.log.steps import Pauses, Steps, at_once
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.groups.alarms import Alarms, CallLater, InTurns, TimerHandle
+from oncelog.server.groups.forgetting import MINUTE_MS, REMOVED_AT_A_TIME, Forgetting
 from oncelog.server.groups.group import Group
 from oncelog.server.groups.messages import (
     MEMBER_BYTES,
@@ -29,7 +30,8 @@ from oncelog.server.groups.messages import (
     SyncAnswer,
     SyncRequest,
 )
-from oncelog.server.groups.offsets import TopicPartition, expired
+from oncelog.server.groups.moves import Moves
+from oncelog.server.groups.offsets import TopicPartition
 from oncelog.server.groups.records import CommittedOffset, KeyValue
 from oncelog.server.groups.state import State
 from oncelog.server.groups.store import GroupStore, Settled
@@ -41,13 +43,10 @@ logger = logging.getLogger(__name__)
 MEMBERS_BYTES = 256 * 2**20  # what members of all groups say of themselves and are assigned
 OFFSETS_BYTES = 512 * 2**20  # what all groups have committed, with its metadata
 HOUSEKEEPING = None  # the name of the coordinator's own alarm
-MINUTE_MS = 60_000
-REMOVED_AT_A_TIME = 500  # offsets: a millisecond or two
 TOLD_AT_A_TIME = 100  # members: each answer wakes a connection
 
 T = TypeVar("T", JoinAnswer, SyncAnswer)
 Run = Callable[[Steps[Topic]], Awaitable[Topic]]  # where it need not be done at once
-Stale = tuple[str, str, Mapping[int, CommittedOffset]]  # topic, group, and what it has committed by partition
 
 
 def limits_of(settings: Settings) -> GroupLimits:
@@ -70,20 +69,21 @@ class GroupCoordinator:
         request_flush: Callable[[Partition], None] = lambda partition: None,
         in_turns: InTurns = at_once,
         run: Run | None = None,
+        broker_count: Callable[[], int] = lambda: 1,
     ) -> None:
         self.settings = settings
         self._topics = topics
         self._clock = clock
         self._limits = limits_of(settings)
-        self._store = GroupStore(settings, topics, request_flush)
+        self._store = GroupStore(settings, topics, request_flush, broker_count, self._take_what_is_led)
+        self._moves = Moves(self._store, self._limits, clock, self._came, self._went)
+        self._forgetting = Forgetting(settings, topics, self._store, lambda: self._is_running)
         self._alarms = Alarms(call_later or _call_later, lambda: clock.now().monotonic_ms, self._ring, in_turns)
         self._counted_bytes: dict[str, int] = {}  # of each group, as it is in the sum of all
         self._members_bytes = 0
         self._in_turns = in_turns
         self._run = run
         self._making: asyncio.Future[Topic] | None = None
-        # Offsets of deleted topics that the disk refused to take out, by topic and group.
-        self._refused: dict[tuple[str, str], Mapping[int, CommittedOffset]] = {}
         self._said_full_ms = -MINUTE_MS
         self._is_running = False
 
@@ -91,31 +91,60 @@ class GroupCoordinator:
 
     def start(self) -> None:
         """Read the groups back from the log. Their members have one session timeout to be heard of."""
-        now = self._clock.now()
-        self._store.load(self._limits, now)
         self._is_running = True
-        at_once(self._forget_missing_topics(now))
+        self._take_what_is_led()
+        now = self._clock.now()
+        at_once(self._forgetting.of_missing_topics(now))
         self._alarms.set(HOUSEKEEPING, now.monotonic_ms + self.settings.offsets_retention_check_interval_ms)
-        for group in self.groups.values():
-            self._count(group)
-            self._alarms.set(group.group_id, group.wake_ms)
+
+    def elected(self, partition: Partition, epoch: int) -> None:
+        """To lead a partition of `__consumer_offsets`: its log is open and in that epoch."""
+        if self._is_running:  # else the start will find it
+            self._moves.elected(partition, epoch, self._in_turns)
+
+    def resigned(self, partition: Partition, epoch: int) -> None:
+        """Not to lead it any more, as of that epoch: another broker's, or the own one that ends."""
+        if self._is_running:
+            self._moves.resigned(partition, epoch, self._in_turns)
+
+    def _take_what_is_led(self) -> None:
+        """Of a server that stands alone it is all, and nobody is served before."""
+        if self._is_running:
+            for partition in self._store.topic.led():
+                self._moves.elected(partition, partition.log.leader_epoch, at_once)
+
+    def _came(self, group: Group) -> None:
+        self._count(group)
+        self._alarms.set(group.group_id, group.wake_ms)
+
+    def _went(self, group: Group) -> None:
+        """It is another broker's."""
+        self._members_bytes -= self._counted_bytes.pop(group.group_id, 0)
+        self._alarms.set(group.group_id, None)
+        self._tell(group.kill(ErrorCode.not_coordinator))
 
     def stop(self) -> None:
         """Nobody waits any longer; nothing is written."""
         self._is_running = False
         self._alarms.stop()
+        self._moves.stop()
         if self._making is not None:
             self._making.cancel()
         for group in self.groups.values():
-            for effect in group.kill(ErrorCode.not_coordinator):
-                if isinstance(effect, Answer):
-                    _tell(effect)
+            at_once(_telling([each for each in group.kill(ErrorCode.not_coordinator) if isinstance(each, Answer)]))
+
+    def make_place(self, now: Now) -> None:
+        """Where groups are stored, if it is not there; whoever asks for it may ask again."""
+        if self._making is None and self._run is not None and self._is_running and not self._store.topic.is_made:
+            self._making = asyncio.ensure_future(self._run(self._store.topic.making(now)))
+            self._making.add_done_callback(self._made_place)
 
     def making_place(self, now: Now) -> asyncio.Future[Topic] | None:
-        """While it is made where groups are stored: what is to be stored waits for that, but not everybody."""
-        if self._making is None and self._run is not None and self._is_running and not self._store.is_made:
-            self._making = asyncio.ensure_future(self._run(self._store.making(now)))
-            self._making.add_done_callback(self._made_place)
+        """While it is made where groups are stored: what is to be stored waits for that, but not everybody. Where there
+        are other brokers it may be for them to store it."""
+        if self._topics.is_replicated:
+            return None
+        self.make_place(now)
         return self._making
 
     def _made_place(self, future: asyncio.Future[Topic]) -> None:
@@ -126,6 +155,15 @@ class GroupCoordinator:
     @property
     def groups(self) -> dict[str, Group]:
         return self._store.groups
+
+    def partition_of(self, group_id: str) -> Partition | None:
+        """Who leads it coordinates the group. None as long as there is no topic for it."""
+        return self._store.topic.partition_of(group_id)
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether there are groups here, or may be, that are not among `groups`."""
+        return bool(self._store.topic.loading)
 
     def listed(self) -> tuple[Group, ...]:
         return self._store.listed()
@@ -159,6 +197,8 @@ class GroupCoordinator:
     def sync(self, group_id: str, request: SyncRequest, now: Now) -> SyncAnswer | asyncio.Future[SyncAnswer]:
         error = self.check_group_id(group_id)
         group = self.groups.get(group_id)
+        if error is ErrorCode.coordinator_load_in_progress:
+            error = ErrorCode.rebalance_in_progress  # clients do not expect the other, and join again
         if error is ErrorCode.none and group is None:
             error = ErrorCode.unknown_member_id
         if group is None or error is not ErrorCode.none:
@@ -169,6 +209,8 @@ class GroupCoordinator:
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int, now: Now) -> ErrorCode:
         error = self.check_group_id(group_id)
+        if error is ErrorCode.coordinator_load_in_progress:
+            return ErrorCode.none  # clients take the other for fatal; its session begins when the group is here
         if error is not ErrorCode.none:
             return error
         group = self.groups.get(group_id)
@@ -192,12 +234,9 @@ class GroupCoordinator:
     def check_commit(
         self, group_id: str, member_id: str, instance_id: str | None, generation: int, now: Now
     ) -> ErrorCode:
-        if not self._is_running:
-            return ErrorCode.coordinator_not_available
-        if len(group_id) > MOST_ID_CHARACTERS:
-            return ErrorCode.invalid_group_id
-        if self._store.is_lost(group_id):
-            return ErrorCode.not_coordinator
+        error = self.check_name(group_id)
+        if error is not ErrorCode.none:
+            return error
         group = self.groups.get(group_id)
         if group is None:
             return ErrorCode.none if generation < 0 else ErrorCode.group_id_not_found
@@ -235,11 +274,14 @@ class GroupCoordinator:
     def committed_topics(self, group_id: str) -> dict[str, list[int]]:
         return self._store.offsets.topics_of(group_id)
 
+    def epoch_of(self, group_id: str) -> int | None:
+        """In which the group was read back; another one if it went and came back meanwhile."""
+        return self._store.epoch_of(group_id)
+
     def settled(self, group_id: str) -> Settled:
         """Before offsets are told: whether they would survive a crash."""
-        if len(group_id) > MOST_ID_CHARACTERS:
-            return ErrorCode.invalid_group_id
-        return self._store.settled(group_id) if self._is_running else ErrorCode.coordinator_not_available
+        error = self.check_name(group_id)
+        return self._store.settled(group_id) if error is ErrorCode.none else error
 
     def check_delete_offsets(self, group_id: str) -> ErrorCode:
         error = self.check_group_id(group_id)
@@ -259,17 +301,16 @@ class GroupCoordinator:
 
     def forgetting(self, topic: str, now: Now) -> Pauses:
         """What was committed for a topic that is gone would be wrong for the next one of its name. Until this ends
-        there is none, so nobody commits for it."""
-        yield from self._forget(self._committed_for(topic), now)
+        there is none, so nobody commits for it. Of groups that another broker coordinates it does so."""
+        yield from self._forgetting.of_topic(topic, now)
 
     # Groups as a whole
 
     def deleting_group(self, group_id: str, now: Now) -> Generator[None, None, Settled]:
         """Its offsets go a piece a step. Who asks for the group meanwhile is told to try again."""
-        if len(group_id) > MOST_ID_CHARACTERS:
-            return ErrorCode.invalid_group_id
-        if self._store.is_lost(group_id):
-            return ErrorCode.not_coordinator
+        error = self.check_name(group_id)
+        if error is not ErrorCode.none:
+            return error
         group = self.groups.get(group_id)
         if group is None:
             return ErrorCode.group_id_not_found
@@ -283,21 +324,27 @@ class GroupCoordinator:
                 settled = self._store.remove_group(group_id, now)
         except KafkaError as refusal:
             return refusal.code
-        self._carry_out(group, group.kill(ErrorCode.coordinator_not_available), now)
+        self._members_bytes -= self._counted_bytes.pop(group_id, 0)
+        self._tell(group.kill(ErrorCode.coordinator_not_available))
         return settled
 
-    def check_group_id(self, group_id: str) -> ErrorCode:
-        """For members. Simple consumers may use the empty name, and so it can be looked at and deleted, as in Kafka."""
+    def check_name(self, group_id: str) -> ErrorCode:
+        """Simple consumers may use the empty one, and so it can be looked at and deleted, as in Kafka."""
         if not self._is_running:
             return ErrorCode.coordinator_not_available
-        if not group_id or len(group_id) > MOST_ID_CHARACTERS:
-            return ErrorCode.invalid_group_id
-        return ErrorCode.not_coordinator if self._store.is_lost(group_id) else ErrorCode.none
+        return ErrorCode.invalid_group_id if len(group_id) > MOST_ID_CHARACTERS else self._store.refusal(group_id)
+
+    def check_group_id(self, group_id: str) -> ErrorCode:
+        """For members, who have a name."""
+        return self.check_name(group_id) if group_id or not self._is_running else ErrorCode.invalid_group_id
 
     # Below
 
     def _is_session_timeout_allowed(self, timeout_ms: int) -> bool:
         return self._limits.min_session_timeout_ms <= timeout_ms <= self._limits.max_session_timeout_ms
+
+    def _is_here(self, group: Group) -> bool:
+        return self.groups.get(group.group_id) is group and self._store.topic.is_here(group.group_id)
 
     def _count(self, group: Group) -> None:
         size_bytes = group.held_bytes
@@ -329,7 +376,7 @@ class GroupCoordinator:
             return waiter.result()
 
         def hung_up(future: asyncio.Future[T]) -> None:
-            if future.cancelled():
+            if future.cancelled() and self._is_here(group):
                 now = self._clock.now()
                 self._carry_out(group, group.abandon(future, now), now)
 
@@ -337,19 +384,23 @@ class GroupCoordinator:
         return waiter
 
     def _carry_out(self, group: Group, effects: Iterable[Effect], now: Now) -> None:
-        answers = []
+        effects = list(effects)
         for effect in effects:
-            if isinstance(effect, Answer):
-                answers.append(effect)
-            else:
+            if not isinstance(effect, Answer):
                 self._store_group(group, effect, now)
+        self._tell(effects)
+        if self.groups.get(group.group_id) is not group:
+            return
+        self._count(group)
+        if self._is_running:
+            self._alarms.set(group.group_id, group.wake_ms)
+
+    def _tell(self, effects: Iterable[Effect]) -> None:
+        answers = [each for each in effects if isinstance(each, Answer)]
         if len(answers) > TOLD_AT_A_TIME:
             self._in_turns(_telling(answers))
         else:
             at_once(_telling(answers))
-        self._count(group)
-        if self._is_running and self.groups.get(group.group_id) is group:
-            self._alarms.set(group.group_id, group.wake_ms)
 
     def _store_group(self, group: Group, effect: Store, now: Now) -> None:
         group.note_assigned(effect.group)
@@ -386,80 +437,12 @@ class GroupCoordinator:
         now = self._clock.now()
         if name is HOUSEKEEPING:
             self._alarms.set(HOUSEKEEPING, now.monotonic_ms + self.settings.offsets_retention_check_interval_ms)
-            self._in_turns(self._keep_house(now))
+            self._in_turns(self._forgetting.keep_house(now))
             return
         group = self.groups.get(name)
-        if group is not None:
+        if group is not None and self._is_here(group):
             self._carry_out(group, group.tick(now), now)
             self._store.forget_if_void(group)
-
-    def _keep_house(self, now: Now) -> Pauses:
-        """What nobody will ask for again is taken out of the log and of memory."""
-        yield from self._forget([(*place, committed) for place, committed in self._refused.items()], now)
-        yield from self._forget_missing_topics(now)
-        refusal: KafkaError | None = None
-        for group in list(self.groups.values()):
-            try:
-                yield from self._keep_group(group, now)
-            except KafkaError as refused:
-                refusal = refused
-        if refusal is not None:
-            logger.warning("expired offsets stay until the next look: %s", refusal)
-
-    def _keep_group(self, group: Group, now: Now) -> Pauses:
-        group_id, store = group.group_id, self._store
-        retention_ms = self.settings.offsets_retention_minutes * MINUTE_MS
-
-        def is_there() -> bool:
-            """If not it is gone, or nothing can be taken away there now."""
-            return self._is_running and self.groups.get(group_id) is group and not store.is_lost(group_id)
-
-        yield
-        for places in store.offsets.pieces(group_id, REMOVED_AT_A_TIME):
-            if not is_there():
-                return
-            store.remove_offsets(group_id, expired(group, store.offsets, places, retention_ms, now.wall_ms), now)
-            yield
-        is_void = group.state is State.EMPTY and not store.offsets.has_any(group_id) and not group.has_pending_ids
-        if is_void and is_there():
-            store.remove_group(group_id, now)
-            self._alarms.set(group_id, None)
-
-    def _forget_missing_topics(self, now: Now) -> Pauses:
-        """A crash may have come between the end of a topic and that of its offsets. Where its records are still there,
-        it was not deleted: what knows of it may be put back."""
-        for name in self._store.offsets.topics():
-            if self._topics.get(name) is None and not self._topics.is_stray(name):
-                # As they are now: another topic of that name may be there before this ends.
-                yield from self._forget(list(self._committed_for(name)), now)
-            yield
-
-    def _committed_for(self, topic: str) -> Iterator[Stale]:
-        return ((topic, *each) for each in self._store.offsets.of_topic(topic))
-
-    def _forget(self, stale: Iterable[Stale], now: Now) -> Pauses:
-        """Where the disk refuses it for one group, the others go on."""
-        refusal: KafkaError | None = None
-        for topic, group_id, committed in stale:
-            self._refused.pop((topic, group_id), None)
-            try:
-                yield from self._forget_of_group(group_id, topic, committed, now)
-            except KafkaError as refused:
-                refusal = refused
-                self._refused[topic, group_id] = committed
-        if refusal is not None:
-            logger.warning("offsets of deleted topics stay until the next look: %s", refusal)
-
-    def _forget_of_group(self, group_id: str, topic: str, committed: Mapping[int, CommittedOffset], now: Now) -> Pauses:
-        offsets = self._store.offsets
-        partitions = list(committed)
-        for start in range(0, len(partitions), REMOVED_AT_A_TIME):
-            yield
-            if not self._is_running:
-                return
-            some = partitions[start : start + REMOVED_AT_A_TIME]
-            old = [each for each in some if offsets.get(group_id, topic, each) is committed[each]]
-            self._store.remove_offsets(group_id, [TopicPartition(topic, each) for each in old], now)
 
 
 def _call_later(delay_s: float, callback: Callable[[], None]) -> TimerHandle:

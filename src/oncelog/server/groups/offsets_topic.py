@@ -5,7 +5,7 @@ What one request stores is one batch: after a crash it is there as a whole or no
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from functools import lru_cache
 
 from oncelog.clock import Now
@@ -18,7 +18,6 @@ from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.groups.records import KeyValue, bytes_of_record
 from oncelog.server.high_watermark import when_settled
 from oncelog.server.names import OFFSETS_TOPIC
-from oncelog.server.replay import records_in
 from oncelog.server.settings import Settings
 from oncelog.server.topics import Partition, Topic, Topics
 
@@ -46,39 +45,46 @@ def partition_of_group(group_id: str, partition_count: int) -> int:
 
 
 class OffsetsTopic:
-    def __init__(self, settings: Settings, topics: Topics, request_flush: Callable[[Partition], None]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        topics: Topics,
+        request_flush: Callable[[Partition], None],
+        broker_count: Callable[[], int],
+        made: Callable[[], None],
+    ) -> None:
+        """`broker_count` says how many are up; `made` is called when the topic was made here."""
         self._settings = settings
         self._topics = topics
         self._request_flush = request_flush
+        self._broker_count = broker_count
+        self._made = made
         self._in_trouble: set[int] = set()  # partitions whose last append failed: said once, as clients go on trying
+        self.served: dict[int, int] = {}  # partitions whose groups are here, by the epoch that they were read in
+        self.loading: set[int] = set()  # those that are being read
 
-    def replay(self) -> Iterator[KeyValue]:
+    def led(self) -> list[Partition]:
         topic = self._topics.get(OFFSETS_TOPIC)
-        for partition in topic.open_partitions if topic is not None else ():
-            if partition.log.offline is not None:
-                logger.error("%s-%d is offline: %s", OFFSETS_TOPIC, partition.index, partition.log.offline)
-                continue
-            try:
-                yield from ((each.key, each.value) for each in records_in(partition.log) if each.key is not None)
-            except LogStorageError as damage:
-                # Half of what groups stored would be told as if it were all.
-                partition.log.go_offline(
-                    f"{damage}. Its groups are told to try again later, until the file is restored from a copy. To go "
-                    f"on without what they stored, stop the server and empty the folder {partition.log.folder}"
-                )
+        return [] if topic is None else [each for each in topic.partitions if each.leads]
 
-    @property
-    def has_lost_any(self) -> bool:
-        topic = self._topics.get(OFFSETS_TOPIC)
-        return topic is not None and any(each.log.offline is not None for each in topic.open_partitions)
-
-    def is_lost(self, group_id: str) -> bool:
-        """Whether what the group stored cannot be known, or added to, until the partition is well again."""
+    def is_here(self, group_id: str) -> bool:
+        """Whether this broker coordinates the group, and has read it back."""
         partition = self.partition_of(group_id)
-        return partition is not None and (not partition.leads or partition.log.offline is not None)
+        if partition is None:
+            return not self._topics.is_replicated
+        return partition.leads and self.served.get(partition.index) == partition.log.leader_epoch
+
+    def refusal(self, group_id: str) -> ErrorCode:
+        """Why nothing can be said of the group, or stored for it: it is elsewhere, on its way here, or damaged."""
+        partition = self.partition_of(group_id)
+        if self.is_here(group_id):
+            is_well = partition is None or partition.log.offline is None
+            return ErrorCode.none if is_well else ErrorCode.not_coordinator
+        is_coming = partition is not None and partition.leads and partition.index in self.loading
+        return ErrorCode.coordinator_load_in_progress if is_coming else ErrorCode.not_coordinator
 
     def partition_of(self, group_id: str) -> Partition | None:
-        """None as long as nothing was ever stored."""
+        """None as long as the topic is not made."""
         topic = self._topics.get(OFFSETS_TOPIC)
         return None if topic is None else topic.partitions[partition_of_group(group_id, len(topic.partitions))]
 
@@ -99,8 +105,11 @@ class OffsetsTopic:
 
     def append(self, group_id: str, records: Collection[KeyValue], now: Now) -> tuple[Partition, End]:
         """Where the records end; to be sure of them, wait with `when_settled`."""
-        topic = self._topics.get(OFFSETS_TOPIC) or at_once(self.making(now))
-        partition = topic.partitions[partition_of_group(group_id, len(topic.partitions))]
+        if not self.is_made and not self._topics.is_replicated:
+            at_once(self.making(now))
+        partition, refused = self.partition_of(group_id), self.refusal(group_id)
+        if partition is None or refused is not ErrorCode.none:
+            raise KafkaError(refused)
         self.check_size(group_id, sum(map(bytes_of_record, records)))
         batch = build_batch([(key, value, (), None) for key, value in records], timestamp_ms=now.wall_ms)
         try:
@@ -132,10 +141,15 @@ class OffsetsTopic:
             "segment.bytes": str(self._settings.offsets_topic_segment_bytes),
         }
         count = self._settings.offsets_topic_num_partitions
+        copies = min(self._settings.offsets_topic_replication_factor, self._broker_count())
         try:
-            return (yield from self._topics.creating(OFFSETS_TOPIC, count, configs, now, is_internal=True))
+            creating = self._topics.creating(OFFSETS_TOPIC, count, configs, now, is_internal=True, replication=copies)
+            return (yield from creating)
         except KafkaError as refusal:
-            if NOT_MADE not in self._in_trouble:
+            is_there = refusal.code is ErrorCode.topic_already_exists  # another broker was faster
+            if NOT_MADE not in self._in_trouble and not is_there:
                 logger.error("%s could not be made: %s", OFFSETS_TOPIC, refusal)
-            self._in_trouble.add(NOT_MADE)
+                self._in_trouble.add(NOT_MADE)
             raise KafkaError(ErrorCode.coordinator_not_available, str(refusal)) from refusal
+        finally:
+            self._made()
