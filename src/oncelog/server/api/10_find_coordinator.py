@@ -1,12 +1,16 @@
 """FindCoordinator, versions 0 to 6 (KIP-699 many keys, KIP-890).
 
-One server coordinates every group. A transactional id is refused with words, here already, because this is the first
-thing that a transactional producer asks. Version 0 must stay: librdkafka takes a server without it for one that is too
-old for lz4 and sends such batches uncompressed without saying so.
+A group is coordinated by the broker that leads its partition of `__consumer_offsets`; among brokers that topic is made
+first. A server that stands alone coordinates every group, and makes the topic when there is something to store.
+
+A transactional id is refused with words, here already, because this is the first thing that a transactional producer
+asks. Version 0 must stay: librdkafka takes a server without it for one that is too old for lz4 and sends such batches
+uncompressed without saying so.
 """
 
 from typing import Any
 
+from oncelog.replication.leadership import NOBODY
 from oncelog.server.api import Api
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode
@@ -17,30 +21,47 @@ MANY_KEYS = 4
 NO_TRANSACTIONS = (
     "Transactions are not supported by this server. An idempotent producer (enable.idempotence) needs none."
 )
+NOT_YET = "No broker leads the group's partition of __consumer_offsets at the moment; ask again."
+
+Brokers = dict[int, tuple[str, int]]  # host and port
 
 
 @packed_aside
 async def handle(request: Any, call: Call) -> Any:
     key_type = getattr(request, "key_type", GROUP)
+    brokers = {node_id: (host, port) for node_id, host, port, _ in call.broker.brokers(call.listener, call.local_host)}
     if call.version < MANY_KEYS:
-        return call.new("FindCoordinatorResponse", **_answer(request.key, key_type, call))
+        return call.new("FindCoordinatorResponse", **_answer(request.key, key_type, brokers, call))
     coordinators = await call.each(
-        request.coordinator_keys, lambda key: call.new("Coordinator", key=key, **_answer(key, key_type, call))
+        request.coordinator_keys, lambda key: call.new("Coordinator", key=key, **_answer(key, key_type, brokers, call))
     )
     return call.new("FindCoordinatorResponse", coordinators=coordinators)
 
 
-def _answer(key: str, key_type: int, call: Call) -> dict[str, Any]:
-    code, message = ErrorCode.none, None
+def _answer(key: str, key_type: int, brokers: Brokers, call: Call) -> dict[str, Any]:
+    code, message, node_id = ErrorCode.none, None, NOBODY
     if key_type == TRANSACTION:
         code, message = ErrorCode.transactional_id_authorization_failed, NO_TRANSACTIONS
     elif key_type != GROUP:
         code, message = ErrorCode.invalid_request, f"There is no coordinator of the type {key_type} here."
-    if code is not ErrorCode.none:
-        return {"error_code": code, "error_message": message, "node_id": -1, "host": "", "port": -1}
-    host, port = call.broker.advertised(call.listener, call.local_host)
-    node_id = call.broker.node_id
-    return {"error_code": code, "error_message": None, "node_id": node_id, "host": host, "port": port}
+    else:
+        node_id = _coordinator(key, call)
+        if node_id not in brokers:
+            code, message, node_id = ErrorCode.coordinator_not_available, NOT_YET, NOBODY
+    host, port = brokers.get(node_id, ("", -1))
+    return {"error_code": code, "error_message": message, "node_id": node_id, "host": host, "port": port}
+
+
+def _coordinator(group_id: str, call: Call) -> int:
+    broker = call.broker
+    partition = broker.groups.partition_of(group_id)
+    if partition is not None and partition.leadership is not None:
+        return partition.leadership.leader
+    if not broker.topics.is_replicated:
+        return broker.node_id
+    if partition is None:
+        broker.groups.make_place(call.now)
+    return NOBODY
 
 
 API = Api(key=10, name="find_coordinator", versions=(0, 6), handle=handle)
