@@ -291,9 +291,12 @@ async def test_a_follower_suspects_a_leader_that_refuses_it_twice(start: Start) 
     address = leader.address
     await leader.stop()
     suspected: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    fetcher = Fetcher(
-        follower.broker, 1, lambda: address, lambda broker: suspected.done() or suspected.set_result(broker), lambda: 1
-    )
+
+    def suspect(broker: int) -> None:
+        if not suspected.done():
+            suspected.set_result(broker)
+
+    fetcher = Fetcher(follower.broker, 1, lambda: address, suspect, lambda: 1)
     follower.fetchers.append(fetcher)
     fetcher.follow(follower.partition())
     fetcher.start()
