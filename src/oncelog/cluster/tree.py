@@ -114,7 +114,10 @@ class Tree(Protocol):
         ...
 
     async def begin_session(self) -> None:
-        """To be awaited before anything else is asked, and again once a session was lost. Returns when it stands."""
+        """To be awaited before anything else is asked, and again once a session was lost.
+
+        Tries until it stands, for as long as that takes. Raises `Refused` where there are too many.
+        """
         ...
 
     async def change(self, *changes: Change, within_s: float = WITHIN_S) -> None:

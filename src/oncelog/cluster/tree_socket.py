@@ -156,7 +156,7 @@ class SocketTree:
             self._disconnected()
             self._session, self._sure_until_ms = NOBODY, 0
             for lost in self._losers:
-                lost()
+                asyncio.get_running_loop().call_soon(lost)
 
     def _failed(self, failure: Exception) -> None:
         if isinstance(failure, BadFrame):

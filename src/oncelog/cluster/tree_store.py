@@ -198,9 +198,8 @@ class TreeStore:
 
     async def close(self) -> None:
         """What was asked for is done first."""
-        for task in self._work, self._compaction:
-            if task is not None:
-                await task
+        while (task := self._work or self._compaction) is not None:
+            await task
         self._threads.shutdown()
         self._log.close()
 

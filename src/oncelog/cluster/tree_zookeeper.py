@@ -1,13 +1,15 @@
 """A tree in ZooKeeper, by kazoo (extra `zookeeper`). All that is known of kazoo stands here.
 
-kazoo works in threads of its own; whatever it says comes to the event loop by `call_soon_threadsafe`. Four things that
-it does by itself would not do here:
+kazoo works in threads of its own; whatever it says comes to the event loop by `call_soon_threadsafe`. Some of what it
+does by itself would not do here:
 
 - It keeps what is asked while there is no connection, and sends it later. So nothing is asked then, and where the
   connection was lost in that very moment, the session is ended before kazoo can connect again.
 - Its own pings go on while our loop hangs. So a thread ends a session whose loop was silent for the timeout; and what a
   broker is sure of rests on heartbeats that the loop itself has sent.
 - It begins another session where one has expired. So each request looks whose session it would be.
+- It sends from a queue. What was asked before the connection stood still may leave until kazoo notices that, after two
+  thirds of the timeout; the versions that it names are what makes that harmless.
 - It does not say how long a session lasts that the server has granted. So the server is asked for one before.
 
 It knows no recursive watches: each folder and each node has its own, set anew by whatever tells that it fired.
@@ -55,6 +57,7 @@ from oncelog.cluster.tree import (
 
 AGAIN_S = 0.1  # after a connection that could not be made
 BEGIN_S = 20.0  # then it is tried with another client
+GREETING_S = 2.0  # then another server is asked
 CONNECT = struct.Struct(">iqiqi16s?")  # what the protocol of ZooKeeper begins with
 CONNECTED = struct.Struct(">iiq")
 CLOSE = struct.pack(">iii", 8, 1, -11)
@@ -145,7 +148,7 @@ class ZooKeeperTree:
         if session is self._session:
             self._session = None
             for lost in self._losers:
-                lost()
+                asyncio.get_running_loop().call_soon(lost)
 
 
 class _Session:
@@ -378,7 +381,7 @@ async def _granted_ms(hosts: str, asked_ms: int) -> int:
     while True:
         for host in hosts.split(","):
             with suppress(OSError, asyncio.IncompleteReadError, TimeoutError, struct.error):
-                async with asyncio.timeout(asked_ms / 1000):
+                async with asyncio.timeout(GREETING_S):
                     return min(asked_ms, await _granted_by(host.strip(), asked_ms))
         await asyncio.sleep(AGAIN_S)
 
