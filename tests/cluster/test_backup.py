@@ -80,7 +80,7 @@ def test_a_copy_that_is_made_under_load_has_every_record_that_was_acknowledged_b
         finally:
             load.stop()
         after = list(load.acknowledged)
-        next_pid = server.broker.cluster.reserve_pids(PidKind.LEASED, 1).first_pid
+        next_pid = server.call(server.broker.cluster.reserve_pids, PidKind.LEASED, 1).first_pid
     assert done == ["__oncelog_metadata-0", *(f"orders-{number}" for number in range(PARTITIONS)), "server.meta"]
     assert [each.damage for each in check_folder(RealDisk(), str(tmp_path / "copy"))] == [[]] * len(done)
     with Server(data_dir=str(tmp_path / "copy"), settings=SETTINGS) as server:
@@ -88,7 +88,7 @@ def test_a_copy_that_is_made_under_load_has_every_record_that_was_acknowledged_b
             values = values_in(server, "orders", number)
             assert values == list(range(len(values)))
             assert before[number] <= len(values) <= after[number]
-        assert server.broker.cluster.reserve_pids(PidKind.LEASED, 1).first_pid > next_pid
+        assert server.call(server.broker.cluster.reserve_pids, PidKind.LEASED, 1).first_pid > next_pid
 
 
 def test_a_copy_is_made_while_compaction_and_retention_change_files(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def work(disk: MemoryDisk, promised: Promised) -> None:
         promised.cluster_ids.add(cluster.cluster_id)
         promised.epochs.append(cluster.start_epoch)
         for kind in (PidKind.LEASED, PidKind.KAFKA, PidKind.LEASED):
-            promised.first_pids[kind].append(cluster.reserve_pids(kind, BLOCK_PIDS).first_pid)
+            promised.first_pids[kind].append(cluster.take_pids(kind, BLOCK_PIDS).first_pid)
         cluster.close()
 
 
@@ -89,17 +89,17 @@ def test_a_disk_that_refuses_any_step_refuses_the_reservation_and_the_next_one_s
 ) -> None:
     disk = MemoryDisk()
     cluster = start(disk)
-    assert cluster.reserve_pids(PidKind.LEASED, 100).first_pid == 1
+    assert cluster.take_pids(PidKind.LEASED, 100).first_pid == 1
     now = ManualClock().now()
     disk.fail(operation, error_number)
     for kind in PidKind:
         with pytest.raises(ClusterStorageError, match=r"server\.meta"):
-            cluster.reserve_pids(kind, 100)
+            cluster.take_pids(kind, 100)
     assert cluster.may_be_new(100, now)
     assert not cluster.may_be_new(101, now)
     disk.heal()
-    assert cluster.reserve_pids(PidKind.LEASED, 100).first_pid == 101
-    assert start(disk.crash()).reserve_pids(PidKind.LEASED, 100).first_pid == 201
+    assert cluster.take_pids(PidKind.LEASED, 100).first_pid == 101
+    assert start(disk.crash()).take_pids(PidKind.LEASED, 100).first_pid == 201
 
 
 def test_a_full_disk_refuses_and_leaves_the_file_as_it_was() -> None:
@@ -107,8 +107,8 @@ def test_a_full_disk_refuses_and_leaves_the_file_as_it_was() -> None:
     cluster = start(disk)
     disk.capacity_bytes = disk.size(f"{FOLDER}/server.meta") + 10
     with pytest.raises(ClusterStorageError, match="No space left"):
-        cluster.reserve_pids(PidKind.LEASED, 100)
-    assert start(disk.crash()).reserve_pids(PidKind.LEASED, 100).first_pid == 1
+        cluster.take_pids(PidKind.LEASED, 100)
+    assert start(disk.crash()).take_pids(PidKind.LEASED, 100).first_pid == 1
 
 
 def test_short_writes_are_finished() -> None:

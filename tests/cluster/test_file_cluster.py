@@ -19,8 +19,8 @@ def start(folder: Path, clock: ManualClock | None = None) -> FileCluster:
     return FileCluster(RealDisk(), str(folder), clock or ManualClock(), node_id=1, lease_lifetime_ms=DAY_MS)
 
 
-def granted(cluster: Cluster) -> int:
-    return cluster.reserve_pids(PidKind.LEASED, 1).first_pid
+def granted(cluster: FileCluster) -> int:
+    return cluster.take_pids(PidKind.LEASED, 1).first_pid
 
 
 def meta_of(folder: Path) -> dict[str, Any]:
@@ -54,29 +54,29 @@ def test_every_start_opens_a_new_epoch(tmp_path: Path) -> None:
 
 def test_pids_go_on_where_they_were_whether_it_was_closed_or_killed(tmp_path: Path) -> None:
     killed = start(tmp_path)
-    assert [killed.reserve_pids(PidKind.LEASED, 100).first_pid for _ in range(3)] == [1, 101, 201]
-    assert [killed.reserve_pids(PidKind.KAFKA, 100).first_pid for _ in range(2)] == [2**32, 2**32 + 100]
+    assert [killed.take_pids(PidKind.LEASED, 100).first_pid for _ in range(3)] == [1, 101, 201]
+    assert [killed.take_pids(PidKind.KAFKA, 100).first_pid for _ in range(2)] == [2**32, 2**32 + 100]
     closed = start(tmp_path)
-    assert closed.reserve_pids(PidKind.LEASED, 100).first_pid == 301
+    assert closed.take_pids(PidKind.LEASED, 100).first_pid == 301
     closed.close()
     again = start(tmp_path)
-    assert again.reserve_pids(PidKind.LEASED, 7).first_pid == 401
-    assert again.reserve_pids(PidKind.LEASED, 1).first_pid == 408
-    assert again.reserve_pids(PidKind.KAFKA, 1).first_pid == 2**32 + 200
+    assert again.take_pids(PidKind.LEASED, 7).first_pid == 401
+    assert again.take_pids(PidKind.LEASED, 1).first_pid == 408
+    assert again.take_pids(PidKind.KAFKA, 1).first_pid == 2**32 + 200
 
 
 def test_leased_pids_start_again_at_one_after_the_last_that_fits(tmp_path: Path) -> None:
     start(tmp_path).close()
     change_meta(tmp_path, next_pids={"leased": 2**32 - 150, "kafka": 2**32})
     cluster = start(tmp_path)
-    assert cluster.reserve_pids(PidKind.LEASED, 100).first_pid == 2**32 - 150
-    assert cluster.reserve_pids(PidKind.LEASED, 100).first_pid == 1
-    assert cluster.reserve_pids(PidKind.LEASED, 100).first_pid == 101
+    assert cluster.take_pids(PidKind.LEASED, 100).first_pid == 2**32 - 150
+    assert cluster.take_pids(PidKind.LEASED, 100).first_pid == 1
+    assert cluster.take_pids(PidKind.LEASED, 100).first_pid == 101
 
 
 def test_the_file_can_be_read_by_a_person(tmp_path: Path) -> None:
     cluster = start(tmp_path)
-    cluster.reserve_pids(PidKind.LEASED, 100)
+    cluster.take_pids(PidKind.LEASED, 100)
     text = (tmp_path / "server.meta").read_text()
     assert f'"cluster_id": "{cluster.cluster_id}"' in text
     assert '"leased": 101' in text
@@ -97,14 +97,14 @@ def test_a_folder_of_a_newer_oncelog_is_refused_and_left_as_it_is(tmp_path: Path
 
 def test_a_folder_of_the_first_format_is_brought_up_to_date(tmp_path: Path) -> None:
     first = start(tmp_path)
-    first.reserve_pids(PidKind.LEASED, 100)
+    first.take_pids(PidKind.LEASED, 100)
     first.close()
     old = meta_of(tmp_path) | {"version": 1}
     del old["boot_id"], old["crc32c"]
     (tmp_path / "server.meta").write_text(json.dumps(old))
     again = start(tmp_path)
     assert (again.cluster_id, again.stayed_up) == (first.cluster_id, False)
-    assert again.reserve_pids(PidKind.LEASED, 1).first_pid == 101
+    assert again.take_pids(PidKind.LEASED, 1).first_pid == 101
     assert meta_of(tmp_path)["version"] == 2
 
 
@@ -186,8 +186,8 @@ def test_impossible_values_stop_the_start(tmp_path: Path, values: dict[str, obje
 
 def test_no_damage_of_the_meta_file_changes_what_is_known(tmp_path: Path) -> None:
     cluster = start(tmp_path)
-    cluster.reserve_pids(PidKind.LEASED, 100)
-    cluster.reserve_pids(PidKind.KAFKA, 100)
+    cluster.take_pids(PidKind.LEASED, 100)
+    cluster.take_pids(PidKind.KAFKA, 100)
     cluster.close()
     path = tmp_path / "server.meta"
     written = path.read_bytes()
@@ -202,8 +202,8 @@ def test_no_damage_of_the_meta_file_changes_what_is_known(tmp_path: Path) -> Non
                 continue  # a blank between two values may become another one
             assert again.cluster_id == cluster.cluster_id
             assert again.start_epoch == cluster.start_epoch + 1
-            assert again.reserve_pids(PidKind.LEASED, 1).first_pid == 101
-            assert again.reserve_pids(PidKind.KAFKA, 1).first_pid == 2**32 + 100
+            assert again.take_pids(PidKind.LEASED, 1).first_pid == 101
+            assert again.take_pids(PidKind.KAFKA, 1).first_pid == 2**32 + 100
 
 
 # The ages of leases
@@ -251,7 +251,7 @@ def test_a_wall_clock_that_is_set_while_it_runs_does_not_matter(tmp_path: Path) 
     pid = granted(cluster)
     clock.advance(DAY_MS)
     set_back = clock.set_wall(1_600_000_000_000)
-    cluster.reserve_pids(PidKind.LEASED, 100)
+    cluster.take_pids(PidKind.LEASED, 100)
     cluster, later = restarted(tmp_path, set_back.wall_ms)
     assert cluster.may_be_new(pid, later.advance(DAY_MS - 1))
     assert not cluster.may_be_new(pid, later.advance(1))
@@ -261,6 +261,6 @@ def test_leases_from_before_two_lifetimes_are_not_kept_in_the_file(tmp_path: Pat
     clock = ManualClock()
     cluster = start(tmp_path, clock)
     for _ in range(500):
-        cluster.reserve_pids(PidKind.LEASED, 100)
+        cluster.take_pids(PidKind.LEASED, 100)
         clock.advance(DAY_MS // 24)
     assert len(meta_of(tmp_path)["lease_periods"]) <= 49

@@ -386,7 +386,7 @@ class Cluster:
         elif kind == "pause":
             broker.is_paused = True
             self._lose_session(broker, SESSION_MS, length_ms)
-            self.later(length_ms, lambda: self._go_on(broker, broker.life))
+            self.later(length_ms, partial(self._go_on, broker, broker.life))
         elif kind == "cut":
             other = self.chance.choice([-1, *(each.number for each in self.brokers)])
             links = [(broker.number, other), (other, broker.number)]
@@ -407,7 +407,7 @@ class Cluster:
         if kind == "stop":
             self.tree.peers[broker.number] = self.tree.peers[broker.number]._replace(is_stopping=True)
             self.tell_all()
-            self.later(400, lambda: self._end_now(broker, broker.life, has_power=True, length_ms=length_ms))
+            self.later(400, partial(self._end_now, broker, broker.life, has_power=True, length_ms=length_ms))
         else:
             self._end_now(broker, broker.life, has_power=kind == "kill", length_ms=length_ms)
 

@@ -8,7 +8,6 @@ import pytest
 
 from oncelog.clock import ManualClock
 from oncelog.producers.leases import BLOCK_PIDS, END_OF_LEASED_PIDS, Block, Stock
-from oncelog.server.aside import Aside
 from oncelog.server.pids import Pids, kafka_pids
 from oncelog.server.ports import ClusterStorageError
 
@@ -25,7 +24,10 @@ class SlowDisk:
         self.is_broken = False
         self.goes_on = threading.Event()
 
-    def reserve(self, kind: object = None, count: int = BLOCK_PIDS) -> Block:
+    async def reserve_pids(self, kind: object = None, count: int = BLOCK_PIDS) -> Block:
+        return await asyncio.to_thread(self.take, count)
+
+    def take(self, count: int) -> Block:
         self.asked += 1
         self.threads.add(threading.get_ident())
         assert self.goes_on.wait(30)
@@ -35,16 +37,9 @@ class SlowDisk:
         return Block(first, first + count)
 
 
-def run(work: Any) -> Any:
-    async def with_threads() -> Any:
-        at_disk = Aside("disk")
-        try:
-            disk = SlowDisk()
-            return await work(disk, Pids(Stock(), disk.reserve, ManualClock(), at_disk))
-        finally:
-            at_disk.close()
-
-    return asyncio.run(with_threads())
+def run(work: Any) -> None:
+    disk = SlowDisk()
+    asyncio.run(work(disk, Pids(Stock(), disk.reserve_pids, ManualClock())))
 
 
 def test_the_next_block_is_there_before_the_present_one_is_used_up() -> None:
@@ -97,15 +92,12 @@ def test_a_disk_that_fails_is_told_when_no_pid_is_left_and_asked_again() -> None
 
 def test_pids_that_a_log_knows_are_passed_over_where_an_older_sequence_would_grant_them_again() -> None:
     async def granted_by(known: int) -> list[int]:
-        disk, at_disk = SlowDisk(), Aside("disk")
+        disk = SlowDisk()
         disk.next_pid = FIRST
         disk.goes_on.set()
-        cluster: Any = type("Cluster", (), {"reserve_pids": staticmethod(disk.reserve)})
-        try:
-            pids = kafka_pids(cluster, ManualClock(), at_disk, known)
-            return [await pids.take() for _ in range(2 * BLOCK_PIDS + 1)]
-        finally:
-            at_disk.close()
+        cluster: Any = disk
+        pids = kafka_pids(cluster, ManualClock(), known)
+        return [await pids.take() for _ in range(2 * BLOCK_PIDS + 1)]
 
     for known in (FIRST, FIRST + 1, FIRST + BLOCK_PIDS - 1, FIRST + BLOCK_PIDS, FIRST + 12345):
         granted = asyncio.run(granted_by(known))

@@ -8,6 +8,7 @@ Its version is that of the whole folder. A newer one is refused, an older one is
 1 had no boot id, snapshots without sections and indexes without a first entry that says what they are.
 """
 
+import asyncio
 import json
 import logging
 import re
@@ -110,7 +111,11 @@ class FileCluster:
             lock.release()
             raise
 
-    def reserve_pids(self, kind: PidKind, count: int) -> Block:
+    async def reserve_pids(self, kind: PidKind, count: int) -> Block:
+        return await asyncio.to_thread(self.take_pids, kind, count)
+
+    def take_pids(self, kind: PidKind, count: int) -> Block:
+        """`reserve_pids`, which waits for the disk. From any thread."""
         with self._writing:
             if self._is_closed:
                 raise ClusterStorageError(f"{self._path} is closed")

@@ -44,8 +44,8 @@ class Broker:
         known_pid = max(log.producers.highest_kafka_pid for log in self.topics.logs())
         self.metrics = Metrics()
         self.aside, self.at_disk = Aside("aside"), Aside("disk")
-        self.leased_pids = leased_pids(cluster, self.clock, self.at_disk, settings.oncelog_lease_lifetime_ms)
-        self.kafka_pids = kafka_pids(cluster, self.clock, self.at_disk, known_pid)
+        self.leased_pids = leased_pids(cluster, self.clock, settings.oncelog_lease_lifetime_ms)
+        self.kafka_pids = kafka_pids(cluster, self.clock, known_pid)
         self.turns = Turns(lambda: self.clock.now().monotonic_ms, self.at_disk.threads)
         self.looks = Looks(lambda: self.clock.now().monotonic_ms)
         self.groups = GroupCoordinator(

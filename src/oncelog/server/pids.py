@@ -1,23 +1,20 @@
-"""Granting pids of one kind without waiting for the disk: the next block is reserved, in a thread, before the present
-one is used up. Only who is faster than the disk waits for it, and nobody else does.
+"""Granting pids of one kind without waiting: the next block is reserved before the present one is used up. Only who is
+faster than the disk, or than other brokers agree, waits for it, and nobody else does.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from oncelog.clock import Clock
 from oncelog.producers.leases import BLOCK_PIDS, MOST_PASSED_OVER, PERIODS_A_LIFETIME, Block, Stock
-from oncelog.server.aside import Aside
 from oncelog.server.ports import Cluster, PidKind
 
 
 class Pids:
-    def __init__(self, stock: Stock, reserve: Callable[[], Block], clock: Clock, at_disk: Aside) -> None:
-        """`reserve` runs in a thread, one at a time."""
+    def __init__(self, stock: Stock, reserve: Callable[[], Awaitable[Block]], clock: Clock) -> None:
         self._stock = stock
         self._reserve = reserve
         self._clock = clock
-        self._at_disk = at_disk
         self._reserving: asyncio.Task[None] | None = None
 
     async def take(self) -> int:
@@ -35,7 +32,7 @@ class Pids:
         return self._reserving
 
     async def _add(self) -> None:
-        block = await self._at_disk.run(self._reserve)
+        block = await self._reserve()
         self._stock.add(block, self._clock.now().monotonic_ms)
 
     def _added(self, task: "asyncio.Task[None]") -> None:
@@ -44,12 +41,12 @@ class Pids:
             task.exception()  # told to who waits for it; whoever finds no pid left tries again
 
 
-def leased_pids(cluster: Cluster, clock: Clock, at_disk: Aside, lifetime_ms: int) -> Pids:
+def leased_pids(cluster: Cluster, clock: Clock, lifetime_ms: int) -> Pids:
     stock = Stock(fresh_ms=max(1, lifetime_ms // PERIODS_A_LIFETIME))
-    return Pids(stock, lambda: cluster.reserve_pids(PidKind.LEASED, BLOCK_PIDS), clock, at_disk)
+    return Pids(stock, lambda: cluster.reserve_pids(PidKind.LEASED, BLOCK_PIDS), clock)
 
 
-def kafka_pids(cluster: Cluster, clock: Clock, at_disk: Aside, known: int) -> Pids:
+def kafka_pids(cluster: Cluster, clock: Clock, known: int) -> Pids:
     """Pids for InitProducerId, from 2^32 on. They have no lifetime; a partition forgets them by its own clock.
 
     Every producer begins with epoch 0 and sequence 0, so what a second one of the same pid writes first would be taken
@@ -57,12 +54,12 @@ def kafka_pids(cluster: Cluster, clock: Clock, at_disk: Aside, known: int) -> Pi
     may have been put back. One far above comes of no grant.
     """
 
-    def reserve() -> Block:
-        block = cluster.reserve_pids(PidKind.KAFKA, BLOCK_PIDS)
+    async def reserve() -> Block:
+        block = await cluster.reserve_pids(PidKind.KAFKA, BLOCK_PIDS)
         if block.first_pid <= known < block.first_pid + MOST_PASSED_OVER:
             if known >= block.end_pid:
-                cluster.reserve_pids(PidKind.KAFKA, known - block.end_pid + 1)
-            block = cluster.reserve_pids(PidKind.KAFKA, BLOCK_PIDS)
+                await cluster.reserve_pids(PidKind.KAFKA, known - block.end_pid + 1)
+            block = await cluster.reserve_pids(PidKind.KAFKA, BLOCK_PIDS)
         return block
 
-    return Pids(Stock(), reserve, clock, at_disk)
+    return Pids(Stock(), reserve, clock)

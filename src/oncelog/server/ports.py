@@ -51,9 +51,8 @@ class Cluster(Grants, Protocol):
         """Every log was opened, so the next start need not know of an earlier stop of the machine."""
         ...
 
-    def reserve_pids(self, kind: PidKind, count: int) -> Block:
-        """So many pids in a row that nobody else has got or will get. Durable when it returns, which takes its time:
-        called on a thread that may wait.
+    async def reserve_pids(self, kind: PidKind, count: int) -> Block:
+        """So many pids in a row that nobody else has got or will get. Durable when it returns, which takes its time.
 
         Raises `ClusterStorageError` when that cannot be promised; nothing is reserved then, or nobody will get it.
         """
