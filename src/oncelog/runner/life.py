@@ -1,7 +1,6 @@
 """One life of a cell's holder: what its Cell asks for is done here, and it is told what came of that."""
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from datetime import timedelta
 from functools import partial
@@ -10,7 +9,6 @@ from uuid import UUID
 
 from oncelog.client import KafkaError, KafkaException
 from oncelog.client.door import (
-    UNKNOWN,
     Input,
     Requests,
     Tasks,
@@ -44,6 +42,7 @@ from oncelog.flow.running import takes_columns
 from oncelog.flow.states import State
 from oncelog.records.build import build_batch
 from oncelog.runner.cluster import Cluster, journal_batches
+from oncelog.runner.damaged import Trouble
 from oncelog.runner.gone import Used, UsedTopics, used_by
 from oncelog.runner.portions import Portions
 from oncelog.slots import Place, Span
@@ -56,9 +55,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 CLOCK: Final = SystemClock()
-_log: Final = logging.getLogger("oncelog.flow")
-# A broker that has just started says so, too.
-PASSING: Final = UNKNOWN | {KafkaError.INVALID_MSG}
 GOODBYE_S: Final = 3.0  # for a goodbye where a topic is gone
 
 
@@ -85,6 +81,8 @@ class Life:
         self._part = part
         self._stage = cell.stage
         self._topics = UsedTopics(used_by(cell.stage, cluster.command("flow reset", cell.stage.flow)), self._lose)
+        reset = cluster.command("flow reset --to-latest", cell.stage.flow)
+        self._trouble = Trouble(cell.stage, reset, self.fail, self._give_up)
         self._asks_for_time = cell.stage.has_plan or cell.stage.tells_time
         self._ends = ends
         self._ended = ended
@@ -455,7 +453,7 @@ class Life:
             partition,
             from_offset,
             partial(self._feed_soon, index),
-            self._input_failed,
+            partial(self._trouble.met, lambda: self._inputs[index]),
             self._ends[index],
             has_headers=self._part.inputs[index].has_headers,
             keeps_telling=self._asks_for_time and not self._stage.inputs[index].is_derived,
@@ -481,11 +479,10 @@ class Life:
         if all(asked) and is_idle and not cell.wants_to_leave and not cell.is_time_to_be_told:
             self.leave(is_at_the_end=True)
 
-    def _input_failed(self, error: KafkaError) -> None:
-        if error.code() in PASSING:
-            _log.warning("%s: %s", self._stage.title, error.str())
-        else:
-            self.fail(error.str())
+    def _give_up(self, why: str) -> None:
+        """As `fail`, but what was read before is committed, and goodbye is said."""
+        self.cell.stopped_by = f"{self._stage.title}: {why}"
+        self.leave()
 
 
 _WAITED_FOR: Final[Mapping[type, Callable[[Life, Any], Coroutine[Any, Any, None]]]] = {

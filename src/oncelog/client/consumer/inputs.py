@@ -128,6 +128,15 @@ class Input:
         """As the last answer had it; -1 before there was one."""
         return self._inputs.cursor(self).high_watermark
 
+    @property
+    def told(self) -> int:
+        """With which code it failed last; 0 once something was fetched again."""
+        return self._inputs.cursor(self).reported_code
+
+    @property
+    def fetches_from(self) -> int:
+        return self._inputs.cursor(self).offset
+
     def stop_at(self, offset: int) -> None:
         """Nothing from this offset on is wanted."""
         self._stop_at = self._inputs.cursor(self).stop_at = offset
