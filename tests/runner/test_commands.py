@@ -305,7 +305,7 @@ def test_what_is_damaged_is_named_and_the_other_flows_are_listed(own_server: Ser
 
 
 def test_a_flow_whose_journals_are_damaged_begins_anew_when_a_person_says_that_nobody_is_left(
-    tmp_path: Path, topic: str
+    tmp_path: Path, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of one cell something else has written into the journal, of another one a byte is another on the disk."""
     data_dir, journal = str(tmp_path), f"oncelog.flow.{topic}.orders"
@@ -319,13 +319,14 @@ def test_a_flow_whose_journals_are_damaged_begins_anew_when_a_person_says_that_n
     written = bytearray(log.read_bytes())
     written[len(written) // 2] ^= 1
     log.write_bytes(written)
+    monkeypatch.setattr("oncelog.client.saving.read_back.DAMAGED_S", 0.0)  # where the broker is the first to find it
     with Server(data_dir=data_dir) as server:
         billing = Billing(topic, server.bootstrap_servers)
         oncelog = Oncelog(billing.servers)
         run = billing.flow().start(billing.properties)
         until(lambda: "\n" in str(run.exception()), "two cells that stopped")
         failure = str(run.exception())
-        for cell, why in ((0, "with the key b'kx'"), (1, "is damaged: the CRC")):
+        for cell, why in ((0, "with the key b'kx'"), (1, " is damaged")):
             assert f"stage orders, cell {cell}: " in failure and why in failure
         assert failure.count("begin the flow anew without it (`oncelog flow reset --damaged`)") == 2
         billing_held = oncelog.run("flow reset", topic, "--damaged").refusal

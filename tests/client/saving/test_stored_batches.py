@@ -2,8 +2,15 @@
 
 import asyncio
 from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
 
+import pytest
+
+from oncelog.client import KafkaError, KafkaException
 from oncelog.client.net.brokers import Brokers
+from oncelog.client.register.partition import fetch_once
+from oncelog.client.saving import read_back
 from oncelog.client.saving.read_back import stored_batches
 from oncelog.slots import Place
 from tests.client.saving.written import new_writer
@@ -46,3 +53,25 @@ async def test_what_comes_while_it_is_waited_for_is_found_and_the_others_do_not_
         assert await offsets(brokers, place, 0) == [0]
         written.write(1)
         assert await waits == [3]
+
+
+@pytest.mark.parametrize(("damaged_s", "times"), [(60.0, 2), (0.0, 1)], ids=["passes", "stays"])
+async def test_what_its_broker_says_is_damaged_is_asked_for_again_and_not_for_ever(
+    brokers: Brokers, raw: RawConnection, topic: str, monkeypatch: pytest.MonkeyPatch, damaged_s: float, times: int
+) -> None:
+    written, place = await new_writer(brokers, raw, topic), Place(topic, 0)
+    written.write(3)
+    asked: list[object] = []
+
+    async def corrupt_at_first(*arguments: Any, **keywords: Any) -> Any:
+        asked.append(arguments)
+        return SimpleNamespace(error_code=2) if len(asked) <= times else await fetch_once(*arguments, **keywords)
+
+    monkeypatch.setattr(read_back, "fetch_once", corrupt_at_first)
+    monkeypatch.setattr(read_back, "DAMAGED_S", damaged_s)
+    if damaged_s:
+        assert await offsets(brokers, place, 0) == [0]
+        return
+    with pytest.raises(KafkaException, match=rf"{topic}-0 is damaged at offset 0, as its broker says") as failed:
+        await offsets(brokers, place, 0)
+    assert (failed.value.error.code(), len(asked)) == (KafkaError._BAD_MSG, 1)

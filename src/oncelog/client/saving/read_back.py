@@ -7,15 +7,17 @@ at a time, up to the high watermark as it was when the reading began. Nothing ab
 from collections import deque
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from math import inf
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from oncelog.client.errors import KafkaError, exception_of
+from oncelog.client.errors import KafkaError, KafkaException, exception_of
 from oncelog.client.net.leaders import named, refusal
 from oncelog.client.net.offsets import EARLIEST, end_offsets
 from oncelog.client.net.retry import NoAnswer, Patience, ask
 from oncelog.client.register.partition import OFFSET_OUT_OF_RANGE, fetch_once
 from oncelog.client.saving.errors import CannotResume, in_words
 from oncelog.client.saving.stored import StoredBatch, batches_in
+from oncelog.clock import monotonic_s
 from oncelog.producers.sequences import sequence_after
 from oncelog.records.header import HEADER_BYTES, Buffer, headers, read_header
 from oncelog.slots import Identity, Place, Span
@@ -33,6 +35,7 @@ LARGEST_FETCH_BYTES: Final = 1 << 30
 FETCH_WAIT: Final = timedelta(milliseconds=500)
 NO_WAIT: Final = timedelta(0)
 MOST_SPANS: Final = 100_000
+DAMAGED_S: Final = 5.0  # so long a broker says so before that is believed: another replica may lead by then
 
 
 async def filled(
@@ -91,8 +94,9 @@ async def stored_batches(
     brokers: "Brokers", place: Place, from_offset: int, wait: timedelta = NO_WAIT
 ) -> AsyncIterator[list[StoredBatch]]:
     """All batches from an offset on, up to the high watermark as the first answer has it, in portions of one fetch
-    each. Where there are none, the broker may wait for one, and holds up a connection that is for nothing else."""
-    fetching = _Fetching(brokers, place, from_offset, None, wait=wait)
+    each. Where there are none, the broker may wait for one, and holds up a connection that is for nothing else. What
+    the broker says is damaged is _BAD_MSG, as what is found to be."""
+    fetching = _Fetching(brokers, place, from_offset, None, wait=wait, damaged_s=DAMAGED_S)
     async for data in fetching:
         end, up_to = 0, fetching.up_to
         for at, header in headers(data):
@@ -119,6 +123,7 @@ class _Fetching:
         scan: SlotScan | None = None,
         *,
         wait: timedelta = NO_WAIT,
+        damaged_s: float = inf,
     ) -> None:
         """Where it is not known up to where, the first answer says it."""
         self._brokers = brokers
@@ -126,6 +131,8 @@ class _Fetching:
         self._offset = from_offset
         self._up_to = up_to
         self._wait = wait
+        self._damaged_s = damaged_s
+        self._damaged_since_s: float | None = None
         self._scan = scan
         self._gone: CannotResume | None = None
         self._max_bytes = FETCH_BYTES
@@ -184,11 +191,19 @@ class _Fetching:
         if getattr(found, "log_start_offset", -1) > self._offset:
             self._begin_at(found.log_start_offset)
             return b""
+        self._check_damage(code)
         if refused := refusal(code, self._place):
             raise refused
         if self._up_to is None:
             self._up_to = found.high_watermark
         return found.records or b""
+
+    def _check_damage(self, code: int) -> None:
+        now_s, since_s = monotonic_s(), self._damaged_since_s
+        self._damaged_since_s = (now_s if since_s is None else since_s) if code == KafkaError.INVALID_MSG else None
+        if self._damaged_since_s is not None and now_s - self._damaged_since_s >= self._damaged_s:
+            words = f"{named([self._place])} is damaged at offset {self._offset}, as its broker says (CORRUPT_MESSAGE)"
+            raise KafkaException(KafkaError(KafkaError._BAD_MSG, words))
 
     @property
     def _purpose(self) -> str:
