@@ -20,7 +20,7 @@ from oncelog.producers import ProducerMap
 from oncelog.records.header import headers, read_header
 from oncelog.replication.following import Answer, Ask
 from oncelog.replication.leader import Rules
-from oncelog.replication.leadership import Leadership, Peer, first
+from oncelog.replication.leadership import Leadership, Peer, elected, first
 from oncelog.replication.replica import Replica
 from oncelog.server.errors import ErrorCode
 from oncelog.server.service import Service
@@ -275,6 +275,40 @@ async def test_a_partition_that_is_new_does_not_wait_for_the_end_of_a_fetch(star
                 await asyncio.sleep(0)
         fetcher.follow(follower.partition(1))
         await leader.replica(1).until(lambda log: log.high_watermark == 1)
+
+
+async def test_a_partition_whose_leader_does_not_know_it_yet_is_asked_for_again(start: Start) -> None:
+    """Not only when the fetch of the others is over."""
+    leader, follower = await start(1, 2), await start(2, 2)
+    follower.see(leader.lead(first((1, 2))))
+    follower.see(elected(first((1, 2)), 1, PEERS, 2), 1)
+    with patch("oncelog.cluster.fetcher.MAX_WAIT_MS", PATIENCE_S * 1000):
+        follower.follow(leader, range(2))
+        async with asyncio.timeout(PATIENCE_S):
+            while not leader.partition().polls:
+                await asyncio.sleep(0)
+        leader.lead(first((1, 2)), 1)
+        leader.append(b"a", index=1)
+        await leader.replica(1).until(lambda log: log.high_watermark == 1)
+
+
+async def test_one_partition_that_fails_does_not_hold_up_the_others(
+    start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    leader, follower = await start(1, 3), await start(2, 3)
+    for index in range(3):
+        follower.see(leader.lead(first((1, 2)), index), index)
+        leader.append(b"a" * 100, index=index)
+    (path,) = (leader.folder / "orders-0").glob("*.log")
+    path.write_bytes(path.read_bytes()[:-1] + b"b")
+    follower.log(1).go_offline("its disk is gone")
+    caplog.clear()
+    follower.follow(leader, range(3))
+    await leader.replica(2).until(lambda log: log.high_watermark == 1)
+    assert [follower.log(index).next_offset for index in range(3)] == [0, 0, 1]
+    (told,) = caplog.messages
+    assert "orders-0 is not followed for now" in told
+    assert "does not fit its CRC" in told
 
 
 async def test_too_few_in_sync_refuse_acks_all(start: Start) -> None:

@@ -153,7 +153,7 @@ class Fetcher:
     def _note_refusal(self) -> None:
         now_s = asyncio.get_running_loop().time()
         if now_s - self._refused_s <= REFUSED_TWICE_S:
-            self._suspected(self._leader_id)
+            asyncio.get_running_loop().call_soon(self._suspected, self._leader_id)
         self._refused_s = now_s
 
     def _interrupt(self) -> None:
@@ -219,7 +219,13 @@ class Fetcher:
                 )
             )
         me = self._broker.node_id
-        return FollowerFetch(me, self._epoch(), MAX_WAIT_MS, 1, MAX_BYTES, -1, list(topics.items()))
+        return FollowerFetch(me, self._epoch(), self._wait_ms(), 1, MAX_BYTES, -1, list(topics.items()))
+
+    def _wait_ms(self) -> int:
+        """Not longer than one of them has to wait before it is asked for again."""
+        now_s = asyncio.get_running_loop().time()
+        left_s = (until_s - now_s for until_s in self._followed.values() if until_s > now_s)
+        return min([MAX_WAIT_MS, *(int(each * 1000) + 1 for each in left_s)])
 
     # Answers
 

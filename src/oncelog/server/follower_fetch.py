@@ -84,10 +84,18 @@ class Followed:
         partition = self.partition
         return partition is not None and partition.is_open and partition.log.high_watermark > self._said[0]
 
-    def read(self, limit_bytes: int, *, at_least_one: bool, in_slices: bool) -> Part | None:
-        """None where there is nothing new. `in_slices`: what is large is only found, to be sent in this turn of the
-        loop. Behind the high watermark it may be cut off and written over while it is sent: then its CRC does not fit,
-        or it is what the next leader has there."""
+    @property
+    def is_new(self) -> bool:
+        """Whether there is anything to be told."""
+        if self.is_due or self.partition is None:
+            return True
+        log = self.partition.log
+        return (log.high_watermark, log.log_start_offset) != self._said
+
+    def read(self, limit_bytes: int, *, at_least_one: bool, in_slices: bool) -> Part:
+        """`in_slices`: what is large is only found, to be sent in this turn of the loop. Behind the high watermark it
+        may be cut off and written over while it is sent: then its CRC does not fit, or it is what the next leader has
+        there."""
         try:
             replica = self._replica()
             if self._refusal is None:
@@ -99,8 +107,7 @@ class Followed:
             records = self._find(log, min(limit_bytes, self._max_bytes), at_least_one, in_slices)
         except KafkaError as error:
             return Fetched(self.index, error.code, -1, -1, b"")
-        told = log.high_watermark, log.log_start_offset
-        return Fetched(self.index, 0, *told, records) if records or told != self._said else None
+        return Fetched(self.index, 0, log.high_watermark, log.log_start_offset, records)
 
     def _find(self, log: PartitionLog, limit_bytes: int, at_least_one: bool, in_slices: bool) -> bytes | Slice:
         try:
@@ -219,9 +226,9 @@ class FollowerFetching:
         for topic_id, followed in self._topics:
             found = []
             for each in followed:
-                at_least_one = size_bytes == 0 and free_bytes > 0
-                part = each.read(left - size_bytes, at_least_one=at_least_one, in_slices=in_slices)
-                if part is not None:
+                if each.is_new:
+                    at_least_one = size_bytes == 0 and free_bytes > 0
+                    part = each.read(left - size_bytes, at_least_one=at_least_one, in_slices=in_slices)
                     size_bytes += len(part.records)
                     found.append(part)
             if found:
