@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from kazoo.client import KazooClient
+from kazoo.client import KazooClient, TransactionRequest
 
 from oncelog.clock import BoottimeClock
-from oncelog.cluster.tree import ABSENT, Node, Put, PutEphemeral
+from oncelog.cluster.tree import ABSENT, Node, Put, PutEphemeral, Unsure
 from oncelog.cluster.tree_zookeeper import ZooKeeperTree
 from tests.cluster.trees import Told, turns_until
 from tests.cluster.zookeeper import TICK_MS, ZooKeeper, running_zookeeper
+from tests.waiting import until
 
 pytestmark = pytest.mark.peers
 CONFIG, LIVE, TIMEOUT_MS = "/config", "/live/1", 2_000
@@ -63,23 +64,35 @@ async def test_a_broker_is_sure_for_as_long_as_the_server_has_granted() -> None:
     await tree.close()
 
 
-@pytest.mark.thorough
-async def test_a_session_goes_on_when_the_server_was_killed_and_started_again(tmp_path: Path) -> None:
+async def test_a_session_goes_on_when_the_server_was_killed_and_what_was_asked_in_that_moment_is_not_sent_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     server = ZooKeeper(tmp_path)
     server.start()
+    commit = TransactionRequest.commit_async
+
+    def killed_meanwhile(transaction: TransactionRequest) -> object:
+        server.kill()
+        until(lambda: not transaction.client.connected, "the loss of the connection")
+        return commit(transaction)
+
     one, other = tree_of(server, "again", 4_000), tree_of(server, "again", 4_000)
     lost = asyncio.Event()
     one.on_lost(lost.set)
     await one.begin_session()
     await other.begin_session()
     await one.change(PutEphemeral(LIVE, b""), Put(CONFIG, b"", ABSENT))
-    server.kill()
+    with monkeypatch.context() as patched:
+        patched.setattr(TransactionRequest, "commit_async", killed_meanwhile)
+        with pytest.raises(Unsure):
+            await one.change(Put(CONFIG, b"late", 0))
     await turns_until(lambda: not one.is_connected and not other.is_connected)
     told, also = Told(one), Told(other)
     await asyncio.get_running_loop().run_in_executor(None, server.start)  # a loop that hangs has no session
     await told.until("")
     await also.until("")
     assert await one.get(LIVE) == Node(b"", 0)
+    assert await one.get(CONFIG) == Node(b"", 0)
     await other.change(Put(CONFIG, b"new", 0))
     await told.until(CONFIG)
     assert not lost.is_set()

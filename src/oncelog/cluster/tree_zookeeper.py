@@ -4,7 +4,7 @@ kazoo works in threads of its own; whatever it says comes to the event loop by `
 does by itself would not do here:
 
 - It keeps what is asked while there is no connection, and sends it later. So nothing is asked then, and where the
-  connection was lost in that very moment, the session is ended before kazoo can connect again.
+  connection was lost in that very moment, its queue is emptied.
 - Its own pings go on while our loop hangs. So a thread ends a session whose loop was silent for the timeout; and what a
   broker is sure of rests on heartbeats that the loop itself has sent.
 - It begins another session where one has expired. So each request looks whose session it would be.
@@ -260,7 +260,7 @@ class _Session:
         answer: asyncio.Future[Any] = self._loop.create_future()
         asked = ask(*arguments, **options)
         if self._current() != self._number:
-            self._lose()
+            self._client._queue.clear()
             raise Unsure(_LOST)
         asked.rawlink(lambda result: self._loop.call_soon_threadsafe(_settle, answer, result))
         try:
