@@ -108,6 +108,20 @@ def test_a_follower_whose_end_is_of_another_epoch_than_what_its_leader_deleted_b
     assert (follower.first_offset, values_in(follower)) == (first, values_in(leader))
 
 
+@pytest.mark.parametrize("later", ["", "z" * 30], ids=["shorter", "longer-by-now"])
+def test_a_follower_that_begins_behind_all_that_both_have_begins_anew(later: str) -> None:
+    """Cut back it would end before its own first record, and ask for the same for ever."""
+    follower = log_of((1, "a" * 20))
+    follower.advance_high_watermark(20)
+    follower.delete_before(18, NOW)
+    leader = log_of((1, "abc"), (5, later))
+    follower.follow_epoch(5)
+    assert follower.first_offset > 3
+    leader.advance_high_watermark(leader.next_offset)
+    followed(follower, leader)
+    assert (follower.log_start_offset, values_in(follower)) == (0, values_in(leader))
+
+
 def test_two_that_do_not_agree_who_leads_exchange_nothing() -> None:
     leader = log_of((2, "a"))
     assert answer(leader, Ask(1, 0, -1)) == OtherEpoch(2)

@@ -4,6 +4,7 @@ producers as they were there. Whoever wrote nothing since would be unknown other
 from oncelog.clock import Now
 from oncelog.log import snapshots
 from oncelog.log.beginning_swap import swap_beginning
+from oncelog.log.epochs import LeaderEpochs
 from oncelog.log.errors import LogStorageError
 from oncelog.log.parts import Parts
 from oncelog.log.snapshots import RecoveryPoint, Snapshot
@@ -21,6 +22,10 @@ def encoded(log: Parts, now: Now) -> bytes:
 
 
 def begin_anew(log: Parts, beginning: bytes, now: Now) -> None:
+    """With what `encoded` told; empty: with nothing at all."""
+    if not beginning:
+        nothing = log.producers.another().encode(now)
+        beginning = snapshots.encode(Snapshot(RecoveryPoint(0, 0, 0, 0, -1), LeaderEpochs(), nothing, 0))
     snapshot = snapshots.decode(beginning)
     if snapshot is None:
         raise LogStorageError("what it is to begin anew with is no snapshot of this version")

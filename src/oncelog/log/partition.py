@@ -317,7 +317,7 @@ class PartitionLog:
         return beginning.encoded(self._parts, self._appender.now)
 
     def begin_anew(self, encoded: bytes, now: Now) -> None:
-        """Without any record, where another log begins, and with the producers as they were there."""
+        """Without any record, where another log begins, and with the producers as they were there. Empty: at 0."""
         self._appender.seen(now)
         try:
             beginning.begin_anew(self._parts, encoded, now)

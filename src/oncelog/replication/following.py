@@ -86,7 +86,11 @@ def take(log: Log, asked: Ask, answered: Answer, now: Now) -> None:
     match answered:
         case Diverging(epoch, end):
             _, own_end = log.end_of_epoch(epoch)
-            log.truncate_to(min(end, own_end) if own_end >= 0 else end)
+            known = min(end, own_end) if own_end >= 0 else end
+            if known < log.first_offset:  # its leader came back from a copy, perhaps
+                log.begin_anew(b"", now)
+            else:
+                log.truncate_to(known)
         case Records(batches, high_watermark, log_start_offset):
             if batches:
                 log.append_replicated(batches, now)
