@@ -8,11 +8,15 @@ from collections.abc import Mapping
 from inspect import isawaitable
 from typing import Any, Self
 
-from oncelog.clock import SystemClock
+from oncelog.clock import Clock, SystemClock
+from oncelog.cluster.cluster_broker import ClusterBroker
 from oncelog.cluster.file import FileCluster
+from oncelog.cluster.parent import SCHEME
+from oncelog.cluster.tree import Tree
+from oncelog.cluster.tree_socket import SocketTree
 from oncelog.log.disk import RealDisk
 from oncelog.server.broker import Broker
-from oncelog.server.running import run_loop
+from oncelog.server.running import Serving, run_loop
 from oncelog.server.service import Service
 from oncelog.server.settings import Settings
 from oncelog.server.settings_reading import read_settings
@@ -120,11 +124,10 @@ class Server:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
-        broker = open_broker(self.settings)
-        service = self._service = Service(broker)
+        service = self._service = Service(open_broker(self.settings))
         try:
             await service.start()
-            self.bootstrap_servers = broker.addresses()
+            self.bootstrap_servers = service.broker.addresses()
             self._started.set()
             await self._stop.wait()
         finally:
@@ -133,6 +136,11 @@ class Server:
 
 def open_broker(settings: Settings) -> Broker:
     """A server on its data folder, not listening yet. Raises `FolderInUse` when another one has the folder."""
+    if settings.default_replication_factor > 1:
+        raise SettingsError(
+            f"default.replication.factor={settings.default_replication_factor}: a server that stands alone keeps one "
+            "copy. For several: oncelog cluster start"
+        )
     disk, clock = RealDisk(), SystemClock()
     cluster = FileCluster.open(
         disk,
@@ -146,6 +154,20 @@ def open_broker(settings: Settings) -> Broker:
     except BaseException:
         cluster.close()
         raise
+
+
+def open_service(settings: Settings) -> Serving:
+    """A server that stands alone, or a broker among others, where `oncelog.cluster` says so."""
+    if settings.oncelog_cluster is None:
+        return Service(open_broker(settings))
+    clock = SystemClock()
+    return ClusterBroker(settings, _tree(settings.oncelog_cluster, clock), clock=clock)
+
+
+def _tree(where: str, clock: Clock) -> Tree:
+    if where.startswith(SCHEME):
+        return SocketTree(where.removeprefix(SCHEME), clock)
+    raise SettingsError(f"oncelog.cluster={where}: expected {SCHEME}PATH")
 
 
 def _text(value: Any) -> str:

@@ -34,6 +34,7 @@ CONSOLE_ADDRESS: Final = "127.0.0.1:8080"
     flag_value=CONSOLE_ADDRESS,
     help=f"Serve the page to look at there; {CONSOLE_ADDRESS} when not given. Needs the extra [console].",
 )
+@click.option("--until-input-ends", is_flag=True, hidden=True)
 @click.option("--console-faults", metavar="FILE", hidden=True, type=click.Path(dir_okay=False, path_type=Path))
 def command(
     listen: str | None,
@@ -43,6 +44,7 @@ def command(
     metrics: str | None,
     console: str | None,
     console_faults: Path | None,
+    until_input_ends: bool,
 ) -> None:
     """Serve a log over the Kafka protocol.
 
@@ -73,9 +75,10 @@ def command(
         settings = read_settings(
             [*given, *(f"{name}={value}" for name, value in short if value)], environ=os.environ, file=config
         )
-        from oncelog.embedded import open_broker
+        from oncelog.embedded import open_service
 
-        serve(lambda: open_broker(settings), click.echo, beside=beside)
+        until = sys.stdin.buffer.read if until_input_ends else None
+        serve(lambda: open_service(settings), click.echo, beside=beside, until=until)
     except (SettingsError, FolderInUse, DamagedFolder, UnfitFolder, ClusterStorageError, LogError) as refusal:
         raise click.ClickException(_one_below_the_other(str(refusal))) from refusal
     except OSError as refusal:

@@ -84,6 +84,7 @@ class FileCluster:
         self.stayed_up = bool(boot_id) and self._noted_boot_id == boot_id
         self.cluster_id: str = state["cluster_id"]
         self.start_epoch: int = state["start_epoch"] + 1
+        self.folder_id: str = state["folder_id"] or str(uuid4())
         self._next_pids = {kind: int(state["next_pids"][kind]) for kind in PidKind}
         read_ms = clock.now().monotonic_ms  # nobody else takes any
         self._history = GrantHistory(
@@ -128,6 +129,16 @@ class FileCluster:
             self._write(next_pids, history)
             self._next_pids, self._history = next_pids, history
         return block
+
+    def join(self, cluster_id: str) -> None:
+        """Other brokers' cluster. Raises UnfitFolder where this folder has served another one."""
+        if self.start_epoch > 1:
+            raise UnfitFolder(
+                f"{self._folder} belongs to the cluster {self.cluster_id}, and the brokers here are {cluster_id}. Use "
+                "another folder"
+            )
+        self.cluster_id = cluster_id
+        self._write()
 
     def may_be_new(self, pid: int, now: Now) -> bool:
         return self._history.may_be_new(pid, now.monotonic_ms)
@@ -174,6 +185,7 @@ class FileCluster:
             "version": VERSION,
             "cluster_id": self.cluster_id,
             "node_id": self.node_id,
+            "folder_id": self.folder_id,
             "boot_id": self._noted_boot_id,
             "start_epoch": self.start_epoch,
             "next_pids": {kind.value: pid for kind, pid in (next_pids or self._next_pids).items()},
@@ -219,7 +231,7 @@ def read_state(disk: Disk, folder: str) -> dict[str, Any]:
                 f"{folder} was written by a newer oncelog: its format is {state['version']}, and this one knows none "
                 f"above {VERSION}. Start that version or a later one"
             )
-        state = {"node_id": None, "boot_id": "", **state}
+        state = {"node_id": None, "boot_id": "", "folder_id": "", **state}
         _check(state)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise DamagedFolder(f"{path} cannot be read: {error}. Restore it from a copy.") from error
@@ -235,6 +247,7 @@ def _first_state() -> dict[str, Any]:
         "version": VERSION,
         "cluster_id": _new_cluster_id(),
         "node_id": None,
+        "folder_id": "",
         "boot_id": "",
         "start_epoch": 0,
         "next_pids": {PidKind.LEASED: FIRST_LEASED_PID, PidKind.KAFKA: FIRST_KAFKA_PID},
@@ -264,5 +277,7 @@ def _check(state: dict[str, Any]) -> None:
             raise ValueError(f"lease period {period}")
     if not isinstance(state["written_wall_ms"], int):
         raise ValueError("no time of writing")
+    if not isinstance(state["folder_id"], str):
+        raise ValueError(f"folder id {state['folder_id']!r}")
     if not isinstance(state["boot_id"], str) or not isinstance(state["node_id"], int | None):
         raise ValueError(f"boot id {state['boot_id']!r} and node id {state['node_id']!r}")

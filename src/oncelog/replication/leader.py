@@ -46,14 +46,14 @@ class Leader:
         self.state = state
         self.proposed: Proposal | None = None
         self.epoch_start = end
-        self._rules = rules
+        self.rules = rules
         self._began_ms = now_ms
         self._followers: dict[int, Follower] = {}
 
     @property
     def has_enough(self) -> bool:
         """Whether what is appended with acks=all may be acknowledged."""
-        return len(self.state.in_sync) >= self._rules.min_in_sync
+        return len(self.state.in_sync) >= self.rules.min_in_sync
 
     def is_followed_by(self, broker: int) -> bool:
         """Whether what it says it has may count."""
@@ -96,12 +96,12 @@ class Leader:
         ]
         checks = [self._me]
         if leaving:
-            state = shrunk(self.state, leaving, self._rules.min_in_sync)
+            state = shrunk(self.state, leaving, self.rules.min_in_sync)
         elif (joining := self._joining(peers, high_watermark, now_ms)) is not None:
-            state = grown(self.state, joining, self._rules.min_in_sync)
+            state = grown(self.state, joining, self.rules.min_in_sync)
             checks.append(joining)
         elif self.has_enough and self.state.eligible:  # fewer are asked for than before
-            state = shrunk(self.state, (), self._rules.min_in_sync)
+            state = shrunk(self.state, (), self.rules.min_in_sync)
         else:
             return None
         self.proposed = Proposal(state, tuple((broker, peers[broker].epoch) for broker in checks))
@@ -112,7 +112,7 @@ class Leader:
         if peer is None or not peer.is_live or peer.is_stopping:
             return True
         caught_up_ms = self._began_ms if follower is None else follower.caught_up_ms
-        return now_ms - caught_up_ms > self._rules.lag_ms
+        return now_ms - caught_up_ms > self.rules.lag_ms
 
     def _joining(self, peers: Peers, high_watermark: int, now_ms: int) -> int | None:
         candidates = (broker for broker in self.state.replicas if broker not in self.state.in_sync)
@@ -125,7 +125,7 @@ class Leader:
             and peer is not None
             and peer == (follower.broker_epoch, True, False)
             and follower.end >= max(high_watermark, self.epoch_start)
-            and now_ms - follower.caught_up_ms <= self._rules.lag_ms
+            and now_ms - follower.caught_up_ms <= self.rules.lag_ms
         )
 
     def seen(self, state: Leadership) -> None:

@@ -40,11 +40,17 @@ class Replica:
         keeps a note of that on the disk until `is_clean` is true, since it may be killed before."""
         self._me = me
         self.log = log
-        self._rules = rules
+        self.rules = rules
         self.state: Leadership | None = None
         self.leader: Leader | None = None
         self.is_clean = is_clean
         self._change: Proposal | None = None  # of mine, but as a leader; until it is known what became of it
+
+    def obey(self, rules: Rules) -> None:
+        """They may be changed at any time."""
+        self.rules = rules
+        if self.leader is not None:
+            self.leader.rules = rules
 
     # Who leads
 
@@ -72,7 +78,7 @@ class Replica:
 
     def _lead(self, state: Leadership, now_ms: int) -> None:
         self.log.begin_epoch(state.epoch)
-        self.leader = Leader(self._me, state, self.log.next_offset, self._rules, now_ms)
+        self.leader = Leader(self._me, state, self.log.next_offset, self.rules, now_ms)
         self.move_high_watermark()
 
     def change(self, peers: Peers, now_ms: int) -> Proposal | None:
@@ -100,9 +106,9 @@ class Replica:
             if last.get(me) != self._extent():
                 changed = told(state, me, self._extent())
             elif successor(state, peers) == me:
-                changed = elected(state, me, peers, self._rules.min_in_sync)
+                changed = elected(state, me, peers, self.rules.min_in_sync)
         elif self.leader is None and self._should_lead(state, peers):
-            changed = elected(state, me, peers, self._rules.min_in_sync)
+            changed = elected(state, me, peers, self.rules.min_in_sync)
         return None if changed is None else Proposal(changed, ((me, peers[me].epoch),))
 
     def _should_lead(self, state: Leadership, peers: Peers) -> bool:

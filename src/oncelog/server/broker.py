@@ -1,8 +1,9 @@
 """What a server owns, and what its handlers ask. `service.py` makes it listen."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Protocol
 
-from oncelog.clock import Clock, SystemClock
+from oncelog.clock import Clock, Now, SystemClock
 from oncelog.log.config import Flush
 from oncelog.log.disk import Disk, RealDisk
 from oncelog.producers import Ceilings, ProducerLimits, ProducerMap
@@ -23,9 +24,27 @@ from oncelog.server.topics import Topics
 from oncelog.server.turns import Turns
 
 
+class OpenTopics(Protocol):
+    def __call__(
+        self,
+        settings: Settings,
+        disk: Disk,
+        new_producers: Callable[[], ProducerMap],
+        now: Now,
+        *,
+        stayed_up: bool,
+    ) -> Topics: ...
+
+
 class Broker:
     def __init__(
-        self, settings: Settings, cluster: Cluster, *, clock: Clock | None = None, disk: Disk | None = None
+        self,
+        settings: Settings,
+        cluster: Cluster,
+        *,
+        clock: Clock | None = None,
+        disk: Disk | None = None,
+        open_topics: OpenTopics = LocalTopics,
     ) -> None:
         self.settings = settings
         self.cluster = cluster
@@ -38,10 +57,10 @@ class Broker:
         )
         now, stayed_up = self.clock.now(), cluster.stayed_up
         disk = disk or RealDisk()
-        self.topics: Topics = LocalTopics(settings, disk, self._new_producers, now, stayed_up=stayed_up)
+        self.topics = open_topics(settings, disk, self._new_producers, now, stayed_up=stayed_up)
         self._ceilings.belong_to(lambda: ((log.producers, log.next_offset) for log in self.topics.logs()))
         cluster.recovered()
-        known_pid = max(log.producers.highest_kafka_pid for log in self.topics.logs())
+        known_pid = max((log.producers.highest_kafka_pid for log in self.topics.logs()), default=-1)
         self.metrics = Metrics()
         self.aside, self.at_disk = Aside("aside"), Aside("disk")
         self.leased_pids = leased_pids(cluster, self.clock, settings.oncelog_lease_lifetime_ms)

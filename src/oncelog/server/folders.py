@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from uuid import UUID
 
 from oncelog.log.disk import Disk
+from oncelog.log.notes import read_opened
 from oncelog.server.topic_rules import is_legal_name
 
 _PARTITION_FOLDER = re.compile(r"(?P<topic>.+)-(?P<index>0|[1-9][0-9]{0,8})")
@@ -44,6 +45,14 @@ class Folders:
     def holds_records(self, topic: str, index: int) -> bool:
         folder = self.path(topic, index)
         return any(".log" in name and self.disk.size(f"{folder}/{name}") > 0 for name in self.disk.listdir(folder))
+
+    def owner(self, topic: str, index: int) -> UUID | None:
+        """The topic that the folder belongs to; None where it does not say it, or is not there."""
+        try:
+            topic_id, _, _ = read_opened(self.disk, self.path(topic, index)).owner.partition("/")
+            return UUID(topic_id) if topic_id else None
+        except (OSError, ValueError):
+            return None
 
     def mark_deleted(self, topic: str, indexes: Iterable[int], topic_id: UUID) -> None:
         """From here on the folders are nobody's, also if the server dies before they are removed."""

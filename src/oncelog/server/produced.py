@@ -127,10 +127,10 @@ class Commit(NamedTuple):
 
     def frames(self) -> list[bytes]:
         for partition, end in self.awaited.items():
-            log = partition.log
-            if log.leader_epoch != end.epoch:
+            if not partition.is_open or partition.log.leader_epoch != end.epoch:
                 fail(self.requests, partition, LEADER_IS_OVER, -1, _NOT_LEADER)
             elif partition.fate(end) is Fate.LOST:
+                log = partition.log
                 fail(self.requests, partition, log.offline or "the topic was deleted", log.high_watermark)
         return [request.frame() for request in self.requests if request.acks != 0]
 

@@ -2,14 +2,14 @@
 
 import asyncio
 import signal
+import threading
 from collections.abc import Callable, Coroutine
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from typing import Any
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+from typing import Any, Protocol
 
 from oncelog.server.broker import Broker, bracketed
 from oncelog.server.interpreter import keep_pauses_short
 from oncelog.server.process import raise_open_files_limit
-from oncelog.server.service import Service
 from oncelog.settings import parse_address
 
 
@@ -26,25 +26,52 @@ def run_loop(main: Coroutine[Any, Any, None]) -> None:
 Beside = Callable[[Broker], AbstractAsyncContextManager[str]]  # what it yields is for people
 
 
-def serve(open_broker: Callable[[], Broker], say: Callable[[str], None], *, beside: Beside | None = None) -> None:
-    """`beside` is kept up on the same loop while the server runs."""
-    run_loop(_serve(open_broker, say, beside))
+class Serving(Protocol):
+    """A broker at work, alone or among others."""
+
+    @property
+    def broker(self) -> Broker: ...
+
+    @property
+    def metrics_port(self) -> int | None: ...
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
 
 
-async def _serve(open_broker: Callable[[], Broker], say: Callable[[str], None], beside: Beside | None) -> None:
+def serve(
+    open_service: Callable[[], Serving],
+    say: Callable[[str], None],
+    *,
+    beside: Beside | None = None,
+    until: Callable[[], object] | None = None,
+) -> None:
+    """`beside` is kept up on the same loop while the server runs. `until` is called in a thread, and when it returns
+    the server stops, as by a signal."""
+    run_loop(_serve(open_service, say, beside, until))
+
+
+async def _serve(
+    open_service: Callable[[], Serving],
+    say: Callable[[str], None],
+    beside: Beside | None,
+    until: Callable[[], object] | None,
+) -> None:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
+    if until is not None:
+        _call_when_over(until, lambda: loop.call_soon_threadsafe(stop.set))
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     raise_open_files_limit()
-    broker = open_broker()
-    service = Service(broker)
+    service = open_service()
     keeping: asyncio.Task[None] | None = None
     try:
         await service.start()
         keeping = asyncio.create_task(keep_pauses_short())
         async with AsyncExitStack() as stack:
-            more = None if beside is None else await stack.enter_async_context(beside(broker))
+            more = None if beside is None else await stack.enter_async_context(beside(service.broker))
             say(ready_line(service) + (f"; {more}" if more else ""))
             await stop.wait()
     finally:
@@ -53,7 +80,16 @@ async def _serve(open_broker: Callable[[], Broker], say: Callable[[str], None], 
         await service.stop()
 
 
-def ready_line(service: Service) -> str:
+def _call_when_over(until: Callable[[], object], call: Callable[[], object]) -> None:
+    def wait() -> None:
+        until()
+        with suppress(RuntimeError):  # the server has stopped already
+            call()
+
+    threading.Thread(target=wait, name="oncelog-until", daemon=True).start()
+
+
+def ready_line(service: Serving) -> str:
     """What a person can use: where to connect to, and where the data is."""
     broker = service.broker
     line = f"oncelog listens on {broker.bound_addresses()} and keeps its data in {broker.settings.log_dir}"

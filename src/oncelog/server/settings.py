@@ -19,6 +19,10 @@ DAY_MS = 24 * HOUR_MS
 @dataclass(slots=True, kw_only=True)
 class Settings:
     # Who it is and where it listens
+    oncelog_cluster: str | None = text(
+        None, "Where the brokers of a cluster agree: unix:PATH. A server without it stands alone."
+    )
+    broker_rack: str | None = text(None, "Where this broker stands, for clients that want to know.")
     node_id: int = integer(1, "The number of this node, unique in its cluster.")
     broker_id: int | None = integer(None, "Another name of node.id.")
     listeners: tuple[str, ...] = texts(
@@ -39,8 +43,13 @@ class Settings:
     num_partitions: int = integer(1, "Partitions of a topic that does not say how many it wants.", low=1)
     auto_create_topics_enable: bool = boolean(True, "Create a topic when a client first names it.")
     delete_topic_enable: bool = boolean(True, "Whether topics can be deleted.")
-    default_replication_factor: int = integer(1, "Copies of each partition; a single server keeps one.", low=1, high=1)
-    min_insync_replicas: int = integer(1, "Copies that acks=all waits for.", low=1, high=1)
+    default_replication_factor: int = integer(
+        1, "Copies of each partition; a single server keeps one.", low=1, high=32_767
+    )
+    min_insync_replicas: int = integer(1, "Copies that must be in sync for acks=all to be taken.", low=1)
+    replica_lag_time_max_ms: int = long(
+        10_000, "How long a follower may lag behind its leader before others no longer wait for it.", low=1_000
+    )
     oncelog_max_partitions: int = integer(
         10_000, "Partitions on this server in all; each one costs file handles and memory.", low=1, high=1_000_000
     )

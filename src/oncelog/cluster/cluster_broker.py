@@ -1,0 +1,87 @@
+"""One broker of a cluster, from its data folder to its port."""
+
+from oncelog.clock import Clock, SystemClock
+from oncelog.cluster.cluster_topics import ClusterTopics
+from oncelog.cluster.documents import NodeDocument
+from oncelog.cluster.fetcher import Fetcher
+from oncelog.cluster.file import FileCluster
+from oncelog.cluster.supervisor import Supervisor
+from oncelog.cluster.tree import Tree
+from oncelog.cluster.tree_cluster import TreeCluster
+from oncelog.log.config import Flush
+from oncelog.log.disk import RealDisk
+from oncelog.server.broker import Broker
+from oncelog.server.ports import Member
+from oncelog.server.service import Service
+from oncelog.server.settings import Settings
+from oncelog.server.topic import Partition
+
+
+class ClusterBroker:
+    def __init__(self, settings: Settings, tree: Tree, *, clock: Clock | None = None) -> None:
+        """Raises `FolderInUse` when another one has the folder."""
+        disk, clock = RealDisk(), clock or SystemClock()
+        self._own = own = FileCluster.open(
+            disk,
+            settings.log_dir,
+            clock,
+            node_id=settings.node_id,
+            lease_lifetime_ms=settings.oncelog_lease_lifetime_ms,
+        )
+        try:
+            self._cluster = TreeCluster(own, tree, clock, settings.oncelog_lease_lifetime_ms)
+            self.broker = Broker(settings, self._cluster, clock=clock, disk=disk, open_topics=ClusterTopics)
+        except BaseException:
+            own.close()
+            raise
+        assert isinstance(self.broker.topics, ClusterTopics)
+        self.service = Service(self.broker)
+        self._fetchers: dict[int, Fetcher] = {}
+        self.supervisor = Supervisor(
+            self._cluster,
+            self.broker.topics,
+            settings,
+            clock,
+            follow=self._fetcher,
+            led=self._led,
+            is_clean=own.stayed_up or self.broker.flush is Flush.EVERY,
+        )
+
+    @property
+    def metrics_port(self) -> int | None:
+        return self.service.metrics_port
+
+    async def start(self) -> None:
+        await self.supervisor.load()
+        await self.service.start()
+        await self.supervisor.start(NodeDocument(self._own.folder_id, self._member()))
+
+    async def stop(self) -> None:
+        await self.supervisor.stop()
+        for fetcher in self._fetchers.values():
+            await fetcher.stop()
+        await self.service.stop()
+
+    def _member(self) -> Member:
+        broker = self.broker
+        listeners = {each.name: broker.advertised(each.name, each.host or "127.0.0.1") for each in broker.endpoints}
+        return Member(listeners, broker.settings.broker_rack)
+
+    def _fetcher(self, leader: int) -> Fetcher:
+        if leader not in self._fetchers:
+            self._fetchers[leader] = Fetcher(
+                self.broker,
+                leader,
+                lambda: self._address(leader),
+                self.supervisor.suspect,
+                lambda: self._cluster.peers[self._own.node_id].epoch,
+            )
+            self._fetchers[leader].start()
+        return self._fetchers[leader]
+
+    def _address(self, leader: int) -> tuple[str, int] | None:
+        member = self._cluster.members.get(leader)
+        return None if member is None else next(iter(member.endpoints.values()))
+
+    def _led(self, partition: Partition, is_led: bool) -> None:
+        pass

@@ -1,0 +1,189 @@
+"""The topics of a cluster: what there is stands where its brokers agree, and each has the partitions that are its own.
+
+A change is made there, and counts here once this broker has seen it; see `supervisor.py`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Any, Protocol, TypeVar
+from uuid import uuid4
+
+from oncelog.clock import Now
+from oncelog.cluster.documents import TopicDocument
+from oncelog.log.disk import Disk
+from oncelog.log.steps import Steps
+from oncelog.producers import ProducerMap
+from oncelog.replication.leadership import first
+from oncelog.server.errors import ErrorCode, KafkaError
+from oncelog.server.settings import Settings
+from oncelog.server.topic import Partition, Topic
+from oncelog.server.topic_rules import check_replication
+from oncelog.server.topics import Assignment, Topics
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+AGREED_WITHIN_S = 30
+
+
+class Catalog(Protocol):
+    """Where brokers agree on topics. What it answers, this broker has seen."""
+
+    @property
+    def brokers(self) -> list[int]:
+        """Those that are up."""
+        ...
+
+    async def create(self, name: str, document: TopicDocument) -> None: ...
+
+    async def delete(self, topic: Topic) -> None: ...
+
+    async def grow(self, topic: Topic, added: Assignment) -> None: ...
+
+    async def alter(self, topic: Topic, configs: Mapping[str, str]) -> None: ...
+
+
+class ClusterTopics(Topics):
+    def __init__(
+        self,
+        settings: Settings,
+        disk: Disk,
+        new_producers: Callable[[], ProducerMap],
+        now: Now,
+        *,
+        stayed_up: bool,
+    ) -> None:
+        """Which topics there are is not known yet."""
+        super().__init__(settings, disk, new_producers, stayed_up=stayed_up, replicated=True)
+        self._catalog: Catalog | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def agree_by(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._loop = asyncio.get_running_loop()
+
+    def is_stray(self, name: str) -> bool:
+        return name not in self._by_name and self._folders.exists(name, 0)
+
+    # Changes
+
+    def creating(
+        self,
+        name: str,
+        partitions: int,
+        configs: Mapping[str, str | None],
+        now: Now,
+        *,
+        is_internal: bool = False,
+        replication: int = -1,
+        assignment: Assignment | None = None,
+    ) -> Steps[Topic]:
+        count, own = self.check_create(name, partitions, configs)
+        if assignment is None:
+            assignment = self._assigned(name, range(count), self.replication_of(replication, None))
+        document = TopicDocument(uuid4(), own, is_internal, tuple(first(brokers) for brokers in assignment))
+        catalog = self._agreeing()
+        yield lambda: self._wait_for(catalog.create(name, document))
+        topic = self.get(name)
+        if topic is None or topic.id != document.id:
+            raise KafkaError(ErrorCode.topic_already_exists, f"Topic '{name}' already exists.")
+        return topic
+
+    def deleting(self, topic: Topic, now: Now, forgetting: Iterable[None] = ()) -> Steps[None]:
+        self.check_delete(topic)
+        catalog = self._agreeing()
+        yield lambda: self._wait_for(catalog.delete(topic))
+        yield from forgetting
+
+    def adding_partitions(
+        self, topic: Topic, count: int, now: Now, *, assignment: Assignment | None = None
+    ) -> Steps[None]:
+        self.check_add_partitions(topic, count)
+        have = topic.partitions
+        if assignment is None:
+            state = have[0].leadership
+            factor = 1 if state is None else len(state.replicas)
+            assignment = self._assigned(topic.name, range(len(have), count), factor)
+        catalog, added = self._agreeing(), assignment
+        yield lambda: self._wait_for(catalog.grow(topic, added))
+
+    def altering_configs(self, topic: Topic, configs: Mapping[str, str | None], now: Now) -> Steps[None]:
+        own = self.check_alter_configs(topic, configs)
+        catalog = self._agreeing()
+        yield lambda: self._wait_for(catalog.alter(topic, own))
+
+    def altering_broker_configs(self, configs: Mapping[str, str], now: Now) -> Steps[None]:
+        raise KafkaError(
+            ErrorCode.invalid_request,
+            "settings of brokers are not changed at run time in a cluster: change them where each broker is started",
+        )
+        yield  # a generator, as the others
+
+    def remove_deleted(self) -> None:
+        try:
+            self._folders.remove_deleted()
+        except OSError as error:
+            logger.warning("files of deleted topics stay until the next start: %s", error)
+
+    def _assigned(self, name: str, indexes: range, factor: int) -> Assignment:
+        """In turn over the brokers that are up, each topic from another one on, so that leaders are spread."""
+        brokers = sorted(self._agreeing().brokers)
+        check_replication(factor, len(brokers))
+        start = sum(name.encode())
+        return [
+            [brokers[(start + index + each) % len(brokers)] for each in range(min(factor, len(brokers)))]
+            for index in indexes
+        ]
+
+    def _agreeing(self) -> Catalog:
+        if self._catalog is None:
+            raise KafkaError(ErrorCode.coordinator_not_available, "this broker has not joined the others yet")
+        return self._catalog
+
+    def _wait_for(self, agreeing: Coroutine[Any, Any, T]) -> T:
+        """In a thread: what is agreed on happens on the loop."""
+        assert self._loop is not None
+        return asyncio.run_coroutine_threadsafe(agreeing, self._loop).result(AGREED_WITHIN_S)
+
+    # What the supervisor has seen
+
+    def show(self, name: str, document: TopicDocument) -> Topic:
+        """As it stands in the tree; its logs are opened by `open_here`."""
+        topic = self._by_name.get(name)
+        if topic is None:
+            topic = self._topic_of(document.definition(name))
+            self._register(topic)
+        elif topic.configs != document.configs:
+            topic.configs = dict(document.configs)
+            self._apply_configs(topic)
+        for index in range(len(topic.partitions), len(document.partitions)):
+            topic.partitions.append(Partition(topic, index))
+        return topic
+
+    def open_here(self, partition: Partition, now: Now) -> None:
+        topic, index = partition.topic, partition.index
+        self._put_aside(topic, index)
+        partition.open(self._open_log(topic.name, topic.id, index, topic.log_config, now))
+
+    def close_here(self, partition: Partition) -> None:
+        """The folder stays."""
+        log = partition.close()
+        log.close()
+        partition.wake()
+
+    def forget(self, topic: Topic) -> None:
+        """It was deleted. Its files are marked, for `remove_deleted`."""
+        self._withdraw(topic)
+        for partition in topic.open_partitions:
+            partition.close().abandon()
+            partition.wake()
+        self._folders.mark_deleted(topic.name, range(len(topic.partitions)), topic.id)
+
+    def _put_aside(self, topic: Topic, index: int) -> None:
+        """The folder of an earlier topic of that name, which was deleted while this broker was away."""
+        owner = self._folders.owner(topic.name, index)
+        if owner is not None and owner != topic.id:
+            logger.warning("%s-%d holds records of a deleted topic of that name: removed", topic.name, index)
+            self._folders.mark_deleted(topic.name, (index,), owner)

@@ -1,0 +1,117 @@
+"""What stands in the tree, as JSON that a person can read: a document for each topic, and one for each broker."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from oncelog.replication.leadership import Leadership
+from oncelog.server.metadata_log import Definition
+from oncelog.server.ports import Member
+
+CONFIG = "/config"
+NODES, LIVE, TOPICS, GONE = "/nodes", "/live", "/topics", "/gone"
+PIDS = "/pids"
+
+
+class DamagedTree(Exception):
+    """A document that none of these brokers wrote."""
+
+
+class TopicDocument(NamedTuple):
+    id: UUID
+    configs: Mapping[str, str]
+    is_internal: bool
+    partitions: tuple[Leadership, ...]
+
+    def definition(self, name: str) -> Definition:
+        return Definition(
+            name=name, id=self.id, partitions=len(self.partitions), configs=self.configs, is_internal=self.is_internal
+        )
+
+
+class NodeDocument(NamedTuple):
+    """A broker. The version of its node is the broker's epoch: greater after each start."""
+
+    folder: str  # which data folder it has: a number may be given to another one
+    member: Member
+    is_stopping: bool = False
+
+
+def encode_topic(document: TopicDocument) -> bytes:
+    return _encode(
+        {
+            "id": str(document.id),
+            "configs": dict(document.configs),
+            "internal": document.is_internal,
+            "partitions": [_leadership(each) for each in document.partitions],
+        }
+    )
+
+
+def decode_topic(value: bytes) -> TopicDocument:
+    found = _decode(value)
+    try:
+        return TopicDocument(
+            UUID(found["id"]),
+            found["configs"],
+            found["internal"],
+            tuple(_leadership_of(each) for each in found["partitions"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise DamagedTree(f"a topic's document: {error!r}") from error
+
+
+def encode_node(document: NodeDocument) -> bytes:
+    member = document.member
+    endpoints = {name: [host, port] for name, (host, port) in member.endpoints.items()}
+    return _encode(
+        {"folder": document.folder, "endpoints": endpoints, "rack": member.rack, "stopping": document.is_stopping}
+    )
+
+
+def decode_node(value: bytes) -> NodeDocument:
+    found = _decode(value)
+    try:
+        endpoints = {name: (str(host), int(port)) for name, (host, port) in found["endpoints"].items()}
+        return NodeDocument(found["folder"], Member(endpoints, found["rack"]), found["stopping"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DamagedTree(f"a broker's document: {error!r}") from error
+
+
+def _leadership(state: Leadership) -> dict[str, Any]:
+    return {
+        "replicas": state.replicas,
+        "leader": state.leader,
+        "epoch": state.epoch,
+        "isr": state.in_sync,
+        "elr": state.eligible,
+        "last": state.last,
+        "v": state.version,
+    }
+
+
+def _leadership_of(found: dict[str, Any]) -> Leadership:
+    return Leadership(
+        tuple(found["replicas"]),
+        found["leader"],
+        found["epoch"],
+        tuple(found["isr"]),
+        tuple(found["elr"]),
+        tuple((broker, (epoch, end)) for broker, (epoch, end) in found["last"]),
+        found["v"],
+    )
+
+
+def _encode(found: dict[str, Any]) -> bytes:
+    return json.dumps(found, separators=(",", ":"), sort_keys=True).encode()
+
+
+def _decode(value: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(value)
+    except ValueError as error:
+        raise DamagedTree(f"no JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise DamagedTree("no JSON object")
+    return found

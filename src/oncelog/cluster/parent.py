@@ -1,0 +1,227 @@
+"""A cluster on one machine: brokers, each a process, and the tree by which they agree, served by this one.
+
+What a broker prints goes to `broker.log` in its folder. A broker ends when this process does, however that ends: its
+standard input is a pipe from here. One that ends by itself is started again by `keep_up`.
+"""
+
+import asyncio
+import logging
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Coroutine, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from oncelog.clock import SystemClock
+from oncelog.cluster.documents import LIVE, NODES, decode_node
+from oncelog.cluster.folder_lock import FolderLock
+from oncelog.cluster.tree import SESSION_TIMEOUT_MS
+from oncelog.cluster.tree_server import TreeServer
+from oncelog.cluster.tree_store import TreeStore
+from oncelog.log.disk import RealDisk
+from oncelog.waiting import result_of, until_ended
+
+logger = logging.getLogger(__name__)
+
+READY_S: Final = 60.0
+STOP_S: Final = 30.0
+LOOK_S: Final = 0.02
+LOG_FILE: Final = "broker.log"
+SCHEME: Final = "unix:"
+
+
+class BrokerEnded(Exception):
+    """A broker ended before it was up; the message has what it said last."""
+
+
+class Parent:
+    """Everything here may be called from any thread, one call at a time."""
+
+    def __init__(
+        self,
+        folder: str,
+        count: int,
+        settings: Mapping[str, str],
+        *,
+        addresses: Sequence[str] = (),
+        session_timeout_ms: int = SESSION_TIMEOUT_MS,
+    ) -> None:
+        """`addresses`: where each broker listens; any port of the loopback without them."""
+        self._folder = Path(folder)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._settings = settings
+        self._listen = dict(zip(range(1, count + 1), addresses or ["127.0.0.1:0"] * count, strict=True))
+        self._session_timeout_ms = session_timeout_ms
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._lock = FolderLock(folder)
+        # A path of a Unix socket has at most 107 bytes, and data folders lie deep.
+        self._run_folder = tempfile.mkdtemp(prefix="oncelog-tree-")
+        self._socket = f"{self._run_folder}/tree"
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="oncelog-tree", daemon=True)
+        self._thread.start()
+        self._tree: TreeServer | None = None
+
+    def __enter__(self) -> Self:
+        try:
+            self.start_all()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    # The cluster as a whole
+
+    def start_all(self) -> None:
+        """Returns when every broker is up. Raises `BrokerEnded`, and `DamagedTree`."""
+        self._run(self._start_tree())
+        for node_id in self._listen:
+            self._spawn(node_id)
+        for node_id in self._listen:
+            self._wait_until_up(node_id)
+
+    def close(self) -> None:
+        """Brokers end in an orderly way, one after the other, so that each hands over what it leads."""
+        try:
+            for node_id in sorted(self._processes):
+                self.stop(node_id)
+        finally:
+            if self._tree is not None:
+                self._run(self._stop_tree())
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            until_ended(self._thread)
+            shutil.rmtree(self._run_folder, ignore_errors=True)
+            self._lock.release()
+
+    @property
+    def nodes(self) -> list[int]:
+        return sorted(self._listen)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(self._listen[node_id] for node_id in sorted(self._listen))
+
+    def address(self, node_id: int) -> str:
+        return self._listen[node_id]
+
+    def pid(self, node_id: int) -> int:
+        return self._processes[node_id].pid
+
+    # One broker
+
+    def start(self, node_id: int) -> None:
+        """Again, on its folder and its port. Returns when it is up."""
+        self._spawn(node_id)
+        self._wait_until_up(node_id)
+
+    def stop(self, node_id: int) -> None:
+        """In an orderly way."""
+        process = self._processes.pop(node_id, None)
+        if process is None:
+            return
+        if process.poll() is None:
+            process.send_signal(signal.SIGCONT)
+            process.terminate()
+        try:
+            process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            logger.error("broker %d did not end within %g s, and is killed", node_id, STOP_S)
+            process.kill()
+            process.wait()
+        _close_input(process)
+
+    def kill(self, node_id: int) -> None:
+        """As `kill -9`."""
+        process = self._processes.pop(node_id)
+        process.kill()
+        process.wait()
+        _close_input(process)
+
+    def pause(self, node_id: int) -> None:
+        """Silent, as a machine that hangs."""
+        self._processes[node_id].send_signal(signal.SIGSTOP)
+
+    def resume(self, node_id: int) -> None:
+        self._processes[node_id].send_signal(signal.SIGCONT)
+
+    def keep_up(self) -> None:
+        """Start again what has ended by itself. To be called every now and then."""
+        for node_id, process in list(self._processes.items()):
+            if process.poll() is not None:
+                logger.warning("broker %d ended with %d and is started again", node_id, process.returncode)
+                _close_input(process)
+                try:
+                    self.start(node_id)
+                except BrokerEnded as ended:
+                    logger.error("%s", ended)
+
+    def output(self, node_id: int) -> str:
+        return (self._folder / str(node_id) / LOG_FILE).read_text(errors="replace")
+
+    # Below
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        result_of(asyncio.run_coroutine_threadsafe(work, self._loop))
+
+    async def _start_tree(self) -> None:
+        clock = SystemClock()
+        store = TreeStore.open(RealDisk(), str(self._folder / "tree"), clock)
+        self._tree = TreeServer(self._socket, store, clock, session_timeout_ms=self._session_timeout_ms)
+        await self._tree.start()
+
+    async def _stop_tree(self) -> None:
+        assert self._tree is not None
+        await self._tree.stop()
+        await self._tree.store.close()
+
+    def _spawn(self, node_id: int) -> None:
+        folder = self._folder / str(node_id)
+        folder.mkdir(exist_ok=True)
+        given = dict(self._settings) | {
+            "node.id": str(node_id),
+            "log.dir": str(folder),
+            "listeners": f"PLAINTEXT://{self._listen[node_id]}",
+            "oncelog.cluster": f"{SCHEME}{self._socket}",
+        }
+        command = [sys.executable, "-m", "oncelog", "serve", "--until-input-ends"]
+        for name, value in given.items():
+            command += ["--set", f"{name}={value}"]
+        with open(folder / LOG_FILE, "ab") as log:
+            self._processes[node_id] = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            )
+
+    def _wait_until_up(self, node_id: int) -> None:
+        process = self._processes[node_id]
+        self._run(self._until_up(node_id, process))
+
+    async def _until_up(self, node_id: int, process: "subprocess.Popen[bytes]") -> None:
+        """Announced by this process, not by the one before."""
+        assert self._tree is not None
+        nodes = self._tree.store.nodes
+        async with asyncio.timeout(READY_S):
+            while True:
+                if process.poll() is not None:
+                    raise BrokerEnded(f"broker {node_id} ended with {process.returncode}: {self._last_words(node_id)}")
+                node, live = nodes.get(f"{NODES}/{node_id}"), nodes.get(f"{LIVE}/{node_id}")
+                if node is not None and live is not None and live.node.value == str(process.pid).encode():
+                    host, port = next(iter(decode_node(node.node.value).member.endpoints.values()))
+                    self._listen[node_id] = f"{host}:{port}"
+                    return
+                await asyncio.sleep(LOOK_S)
+
+    def _last_words(self, node_id: int) -> str:
+        return "\n".join(self.output(node_id).splitlines()[-12:])
+
+
+def _close_input(process: "subprocess.Popen[bytes]") -> None:
+    if process.stdin is not None:
+        process.stdin.close()

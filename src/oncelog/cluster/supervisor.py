@@ -1,0 +1,449 @@
+"""What this broker does about partitions: it reads what the brokers have agreed on, opens what it is to have, leads or
+follows, and says what should change.
+
+Everything that is decided is decided by the machines of `replication/`; here the tree is read and written, and time
+passes. One task does it, so nothing happens beside it: what the tree tells is noted, and looked at in the next round.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final, Protocol
+
+from oncelog.clock import Clock
+from oncelog.cluster.cluster_topics import ClusterTopics
+from oncelog.cluster.documents import (
+    GONE,
+    NODES,
+    TOPICS,
+    DamagedTree,
+    NodeDocument,
+    TopicDocument,
+    decode_topic,
+    encode_topic,
+)
+from oncelog.cluster.tree import ABSENT, Check, Node, Outdated, Put, Remove, Tree, TreeError, Unsure
+from oncelog.cluster.tree_cluster import TreeCluster
+from oncelog.replication.leader import Proposal, Rules
+from oncelog.replication.leadership import Leadership, Peer, first
+from oncelog.replication.replica import Replica
+from oncelog.server.errors import ErrorCode, KafkaError
+from oncelog.server.settings import Settings
+from oncelog.server.topic import Partition, Topic
+from oncelog.server.topics import Assignment
+
+logger = logging.getLogger(__name__)
+
+TICK_S: Final = 0.5
+AGAIN_S: Final = 0.05  # after the tree did not answer
+TOPICS_AT_ONCE: Final = 50
+PIDS_EVERY: Final = 20  # ticks
+TRIES: Final = 50
+STOP_S: Final = 5.0  # for others to lead
+
+
+class Following(Protocol):
+    """Fetches from a leader what is appended there."""
+
+    def follow(self, partition: Partition) -> None: ...
+
+    def leave(self, partition: Partition) -> None: ...
+
+
+class Groups(Protocol):
+    def elected(self, partition: Partition, epoch: int) -> None: ...
+
+    def resigned(self, partition: Partition, epoch: int) -> None: ...
+
+
+class Held:
+    """A topic as it was last read."""
+
+    __slots__ = ("document", "topic", "version")
+
+    def __init__(self, topic: Topic, document: TopicDocument, version: int) -> None:
+        self.topic = topic
+        self.document = document
+        self.version = version
+
+
+class Supervisor:
+    def __init__(
+        self,
+        cluster: TreeCluster,
+        topics: ClusterTopics,
+        settings: Settings,
+        clock: Clock,
+        *,
+        follow: Callable[[int], Following],
+        led: Callable[[Partition, bool], None] = lambda partition, is_led: None,
+        is_clean: bool = True,
+    ) -> None:
+        """`follow` answers who fetches from that broker. `led` is called when this broker begins or ceases to lead.
+        `is_clean`: everything that this broker acknowledged before is on its disk."""
+        self._cluster = cluster
+        self._tree: Tree = cluster.tree
+        self._topics = topics
+        self._settings = settings
+        self._clock = clock
+        self._follow = follow
+        self._led = led
+        self._is_clean = is_clean
+        self._held: dict[str, Held] = {}
+        self._followed: dict[Partition, int] = {}
+        self._suspects: dict[int, int] = {}  # each in which of its epochs
+        self._told: set[str] = set()
+        self._is_all_told = True
+        self._document: NodeDocument | None = None
+        self._is_lost = False
+        self._wake = asyncio.Event()
+        self._changed = asyncio.Condition()
+        self._task: asyncio.Task[None] | None = None
+        self._ticks = 0
+
+    # Its life
+
+    async def load(self) -> None:
+        """Everything that this broker is to have is open when this returns; it leads nothing yet, and nobody knows of
+        it."""
+        self._topics.agree_by(self)
+        self._tree.watch(self._tell)
+        self._tree.on_lost(self._lose)
+        await self._tree.begin_session()
+        await self._cluster.agree()
+        await self._cluster.look_at_brokers()
+        await self._cluster.look_at_pids()
+        await self._read_topics()
+
+    async def start(self, document: NodeDocument) -> None:
+        """This broker is up."""
+        self._document = document
+        await self._cluster.join(document)
+        self._task = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        """Others lead when this returns, where they can."""
+        if self._task is not None:
+            with contextlib.suppress(TreeError, asyncio.TimeoutError):
+                async with asyncio.timeout(STOP_S):
+                    await self._cluster.say_stopping()
+                    self._wake.set()
+                    await self._until(lambda: not any(map(self._can_be_left, self._partitions())))
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        await self._tree.close()
+
+    def _can_be_left(self, partition: Partition) -> bool:
+        """To a broker that stays, and has all of it."""
+        state = partition.leadership
+        return partition.leads and state is not None and not set(self.brokers).isdisjoint(state.in_sync)
+
+    def _tell(self, path: str) -> None:
+        if path:
+            self._told.add(path)
+        else:
+            self._is_all_told = True
+        self._wake.set()
+
+    def _lose(self) -> None:
+        """The session. Others may lead from now on; what they decided is read in the next one."""
+        self._is_lost = True
+        self._wake.set()
+
+    def poke(self) -> None:
+        """Something happened that may ask for a change, such as a follower that has caught up."""
+        self._wake.set()
+
+    def suspect(self, broker: int) -> None:
+        """Its process is gone, long before its session is over. To elect another is safe at any time."""
+        self._suspects[broker] = self._cluster.peers[broker].epoch
+        self._wake.set()
+
+    def _peers(self) -> Mapping[int, Peer]:
+        peers = self._cluster.peers
+        if not self._suspects:
+            return peers
+        return {
+            broker: peer._replace(is_live=peer.is_live and self._suspects.get(broker) != peer.epoch)
+            for broker, peer in peers.items()
+        }
+
+    # One round after the other
+
+    async def _run(self) -> None:
+        while True:
+            tick = asyncio.get_running_loop().call_later(TICK_S, self._wake.set)
+            await self._wake.wait()
+            tick.cancel()
+            self._wake.clear()
+            try:
+                await self._round()
+            except TreeError as error:
+                logger.debug("the tree: %s", error)
+                self._is_all_told = True
+                await asyncio.sleep(AGAIN_S)
+                self._wake.set()
+            except Exception:
+                logger.exception("the supervisor of partitions failed; it goes on")
+                self._is_all_told = True
+                await asyncio.sleep(TICK_S)
+
+    async def _round(self) -> None:
+        if self._is_lost:
+            await self._tree.begin_session()
+            self._is_lost = False
+            if self._document is not None:
+                await self._cluster.join(self._document)
+        told, self._told = self._told, set()
+        is_all_told, self._is_all_told = self._is_all_told, False
+        self._ticks += 1
+        try:
+            if is_all_told or any(path.startswith((NODES, "/live")) for path in told):
+                await self._cluster.look_at_brokers()
+            if is_all_told or self._ticks % PIDS_EVERY == 0 or any(path.startswith("/pids") for path in told):
+                await self._cluster.look_at_pids()
+            if is_all_told:
+                await self._read_topics()
+            else:
+                for path in sorted(told):
+                    if path.startswith(f"{TOPICS}/"):
+                        await self._read_topic(path.removeprefix(f"{TOPICS}/"))
+            await self._propose()
+        except BaseException:
+            self._told |= told
+            self._is_all_told = self._is_all_told or is_all_told
+            raise
+        self._follow_leaders()
+        if not self._is_clean and all(each.replica is None or each.replica.is_clean for each in self._partitions()):
+            self._is_clean = True
+            self._cluster.own.recovered()
+        async with self._changed:
+            self._changed.notify_all()
+
+    def _partitions(self) -> Iterator[Partition]:
+        return (each for held in self._held.values() for each in held.topic.open_partitions)
+
+    # What the tree says
+
+    async def _read_topics(self) -> None:
+        nodes = await self._tree.children(TOPICS)
+        for name in [each for each in self._held if each not in nodes]:
+            self._forget(name)
+        for name, node in nodes.items():
+            self._see(name, node)
+
+    async def _read_topic(self, name: str) -> None:
+        node = await self._tree.get(f"{TOPICS}/{name}")
+        if node is None:
+            self._forget(name)
+        else:
+            self._see(name, node)
+
+    def _see(self, name: str, node: Node) -> None:
+        try:
+            document = decode_topic(node.value)
+        except DamagedTree as damage:
+            logger.error("%s/%s is passed over: %s", TOPICS, name, damage)
+            return
+        held = self._held.get(name)
+        if held is not None and held.topic.id != document.id:
+            self._forget(name)
+            held = None
+        if held is not None and node.version <= held.version:
+            return  # older than what was seen
+        topic = self._topics.show(name, document)
+        self._held[name] = Held(topic, document, node.version)
+        rules = Rules(self._min_in_sync(topic), self._settings.replica_lag_time_max_ms)
+        for partition, state in zip(topic.partitions, document.partitions, strict=False):
+            self._see_partition(partition, state, rules)
+
+    def _see_partition(self, partition: Partition, state: Leadership, rules: Rules) -> None:
+        now = self._clock.now()
+        partition.leadership = state
+        is_mine = self._cluster.node_id in state.replicas
+        if is_mine and not partition.is_open:
+            self._topics.open_here(partition, now)
+            is_clean = self._is_clean or partition.log.next_offset == 0
+            partition.replica = Replica(self._cluster.node_id, partition.log, rules, is_clean=is_clean)
+        elif not is_mine and partition.is_open:
+            self._lead(partition, False)
+            self._topics.close_here(partition)
+        replica = partition.replica
+        if replica is not None:
+            replica.obey(rules)
+            before = -1 if replica.leader is None else replica.leader.state.epoch
+            replica.see(state, now.monotonic_ms)
+            after = -1 if replica.leader is None else replica.leader.state.epoch
+            if before != after:
+                self._lead(partition, False)
+                self._lead(partition, after >= 0)
+            partition.wake()
+
+    def _lead(self, partition: Partition, is_led: bool) -> None:
+        if partition.leads != is_led:
+            partition.leads = is_led
+            self._led(partition, is_led)
+            partition.wake()
+
+    def _forget(self, name: str) -> None:
+        held = self._held.pop(name, None)
+        if held is not None:
+            for partition in held.topic.open_partitions:
+                self._lead(partition, False)
+                self._unfollow(partition)
+            self._topics.forget(held.topic)
+
+    def _min_in_sync(self, topic: Topic) -> int:
+        return int(topic.configs.get("min.insync.replicas", self._settings.min_insync_replicas))
+
+    # What should be said there instead
+
+    async def _propose(self) -> None:
+        for _ in range(TRIES):
+            asking = [each for each in self._held.values() if self._proposals(each)]
+            if not asking:
+                return
+            for start in range(0, len(asking), TOPICS_AT_ONCE):
+                some = asking[start : start + TOPICS_AT_ONCE]
+                await asyncio.gather(*(self._put(each, self._proposals(each)) for each in some))
+        self._wake.set()
+
+    def _proposals(self, held: Held) -> dict[int, Proposal]:
+        """Those that begin where the document stands; the others wait for what the tree says next."""
+        now_ms, peers = self._clock.now().monotonic_ms, self._peers()
+        found = {}
+        for partition in held.topic.open_partitions:
+            if partition.replica is not None:
+                proposal = partition.replica.change(peers, now_ms)
+                if proposal is not None and (
+                    held.document.partitions[partition.index].version == proposal.state.version - 1
+                ):
+                    found[partition.index] = proposal
+        return found
+
+    async def _put(self, held: Held, proposals: dict[int, Proposal]) -> None:
+        states = list(held.document.partitions)
+        checks: dict[int, int] = {}
+        for index, proposal in proposals.items():
+            if all(checks.get(broker, epoch) == epoch for broker, epoch in proposal.epochs):
+                states[index] = proposal.state
+                checks |= dict(proposal.epochs)
+        document = held.document._replace(partitions=tuple(states))
+        path, value = f"{TOPICS}/{held.topic.name}", encode_topic(document)
+        try:
+            await self._tree.change(
+                *(Check(f"{NODES}/{broker}", epoch) for broker, epoch in checks.items()),
+                Put(path, value, held.version),
+            )
+        except Outdated as outdated:
+            if outdated.path == path:
+                await self._read_topic(held.topic.name)
+                return
+            broker = int(outdated.path.rpartition("/")[2])
+            for index, proposal in proposals.items():
+                replica = held.topic.partitions[index].replica
+                if replica is not None and dict(proposal.epochs).get(broker) == checks[broker]:
+                    replica.refused(proposal)
+            await self._cluster.look_at_brokers()
+        except Unsure:
+            await self._read_topic(held.topic.name)
+        else:
+            self._see(held.topic.name, Node(value, held.version + 1))
+
+    # Who follows whom
+
+    def _follow_leaders(self) -> None:
+        for partition in self._partitions():
+            replica = partition.replica
+            leader = replica.state.leader if replica is not None and replica.state and replica.fetch() else -1
+            if self._followed.get(partition, -1) != leader:
+                self._unfollow(partition)
+                if leader >= 0:
+                    self._followed[partition] = leader
+                    self._follow(leader).follow(partition)
+
+    def _unfollow(self, partition: Partition) -> None:
+        leader = self._followed.pop(partition, -1)
+        if leader >= 0:
+            self._follow(leader).leave(partition)
+
+    # The catalog
+
+    @property
+    def brokers(self) -> list[int]:
+        return [broker for broker, peer in self._cluster.peers.items() if peer.is_live and not peer.is_stopping]
+
+    async def create(self, name: str, document: TopicDocument) -> None:
+        try:
+            await self._tree.change(Put(f"{TOPICS}/{name}", encode_topic(document), ABSENT))
+        except Outdated:
+            raise KafkaError(ErrorCode.topic_already_exists, f"Topic '{name}' already exists.") from None
+        except TreeError as error:
+            raise _undecided(error) from error
+        await self._until(lambda: self._is_led(name))
+
+    async def delete(self, topic: Topic) -> None:
+        path = f"{TOPICS}/{topic.name}"
+
+        def without(held: Held) -> tuple[Put | Remove, ...]:
+            return Remove(path, held.version), Put(f"{GONE}/{topic.id}", topic.name.encode(), ABSENT)
+
+        await self._change(topic, without)
+        await self._until(lambda: self._topics.get(topic.name) is not topic)
+
+    async def grow(self, topic: Topic, added: Assignment) -> None:
+        have = len(topic.partitions)
+
+        def grown(held: Held) -> tuple[Put, ...]:
+            if len(held.document.partitions) != have:
+                raise KafkaError(ErrorCode.invalid_partitions, f"The topic {topic.name} has grown meanwhile.")
+            states = (*held.document.partitions, *(first(brokers) for brokers in added))
+            return (self._with(held, held.document._replace(partitions=states)),)
+
+        await self._change(topic, grown)
+        await self._until(lambda: len(topic.partitions) > have and self._is_led(topic.name))
+
+    async def alter(self, topic: Topic, configs: Mapping[str, str]) -> None:
+        await self._change(topic, lambda held: (self._with(held, held.document._replace(configs=dict(configs))),))
+        await self._until(lambda: topic.configs == configs)
+
+    def _with(self, held: Held, document: TopicDocument) -> Put:
+        return Put(f"{TOPICS}/{held.topic.name}", encode_topic(document), held.version)
+
+    async def _change(self, topic: Topic, change: Callable[[Held], Iterable[Put | Remove]]) -> None:
+        for _ in range(TRIES):
+            held = self._held.get(topic.name)
+            if held is None or held.topic is not topic:
+                raise KafkaError(ErrorCode.unknown_topic_or_partition, f"The topic {topic.name} was deleted meanwhile.")
+            try:
+                await self._tree.change(*change(held))
+                return
+            except Outdated:
+                await self._until_seen(held)
+            except TreeError as error:
+                raise _undecided(error) from error
+        message = f"others changed the topic {topic.name} meanwhile, again and again"
+        raise KafkaError(ErrorCode.request_timed_out, message)
+
+    async def _until_seen(self, held: Held) -> None:
+        self._tell(f"{TOPICS}/{held.topic.name}")
+        await self._until(lambda: self._held.get(held.topic.name) is not held)
+
+    def _is_led(self, name: str) -> bool:
+        topic = self._topics.get(name)
+        members = self._cluster.members
+        return topic is not None and all(
+            each.leadership is not None and each.leadership.leader in members for each in topic.partitions
+        )
+
+    async def _until(self, is_so: Callable[[], bool]) -> None:
+        self._wake.set()
+        async with self._changed:
+            await self._changed.wait_for(is_so)
+
+
+def _undecided(error: TreeError) -> KafkaError:
+    return KafkaError(
+        ErrorCode.request_timed_out, f"the brokers could not agree on it, or nobody knows whether: {error}"
+    )

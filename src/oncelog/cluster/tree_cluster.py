@@ -1,0 +1,160 @@
+"""This broker among the others, as the tree shows them: who is up, in which epoch, and which pids were taken."""
+
+import asyncio
+import json
+import logging
+import os
+from typing import Any
+
+from oncelog.clock import Clock, Now
+from oncelog.cluster.documents import CONFIG, LIVE, NODES, PIDS, DamagedTree, NodeDocument, decode_node, encode_node
+from oncelog.cluster.file import FileCluster, UnfitFolder
+from oncelog.cluster.tree import ABSENT, Node, Outdated, Put, PutEphemeral, Remove, Tree, TreeError
+from oncelog.producers.leases import FIRST_LEASED_PID, Block, GrantHistory, first_leased
+from oncelog.producers.producer_map import FIRST_KAFKA_PID
+from oncelog.replication.leadership import Peer
+from oncelog.server.ports import ClusterStorageError, Member, PidKind
+
+logger = logging.getLogger(__name__)
+
+TRIES = 20  # of a change that others were faster with, each time
+RESERVE_S = 10
+_FIRST = {PidKind.LEASED: FIRST_LEASED_PID, PidKind.KAFKA: FIRST_KAFKA_PID}
+
+
+class TreeCluster:
+    def __init__(self, own: FileCluster, tree: Tree, clock: Clock, lease_lifetime_ms: int) -> None:
+        """`own` is the data folder: who this broker is, and what was written there before."""
+        self.own = own
+        self.tree = tree
+        self._clock = clock
+        self._lifetime_ms = lease_lifetime_ms
+        self._history = GrantHistory(lease_lifetime_ms)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.cluster_id = own.cluster_id
+        self.node_id = own.node_id
+        self.start_epoch = own.start_epoch
+        self.stayed_up = own.stayed_up
+        self.peers: dict[int, Peer] = {}
+        self.members: dict[int, Member] = {}
+        self._document: NodeDocument | None = None
+
+    # Among others
+
+    async def agree(self) -> None:
+        """On what is the same for all brokers. Raises UnfitFolder where this one's is another."""
+        self._loop = asyncio.get_running_loop()
+        mine: dict[str, Any] = {"cluster_id": self.own.cluster_id, "oncelog.lease.lifetime.ms": self._lifetime_ms}
+        node = await self.tree.get(CONFIG)
+        if node is None:
+            try:
+                await self.tree.change(Put(CONFIG, json.dumps(mine, sort_keys=True).encode(), ABSENT))
+                return
+            except Outdated:
+                node = await self.tree.get(CONFIG)
+        found = json.loads(node.value) if node is not None else mine
+        if found["oncelog.lease.lifetime.ms"] != self._lifetime_ms:
+            raise UnfitFolder(
+                f"oncelog.lease.lifetime.ms={self._lifetime_ms} here, and {found['oncelog.lease.lifetime.ms']} at the "
+                "other brokers: leases would be forgotten while they last. Set the same for all of them"
+            )
+        if found["cluster_id"] != self.own.cluster_id:
+            self.own.join(found["cluster_id"])
+        self.cluster_id = found["cluster_id"]
+
+    async def join(self, document: NodeDocument) -> None:
+        """From here on this broker is up, in a new epoch."""
+        path, live = f"{NODES}/{self.node_id}", f"{LIVE}/{self.node_id}"
+        alive = PutEphemeral(live, str(os.getpid()).encode())
+        self._document = document
+        for _ in range(TRIES):
+            node, earlier = await self.tree.get(path), await self.tree.get(live)
+            self._check_folder(node, document)
+            leave = () if earlier is None else (Remove(live, earlier.version),)
+            version = ABSENT if node is None else node.version
+            try:
+                await self.tree.change(Put(path, encode_node(document), version), *leave, alive)
+            except Outdated:
+                continue
+            await self.look_at_brokers()
+            return
+        raise ClusterStorageError("this broker could not be announced to the others: they changed its node meanwhile")
+
+    def _check_folder(self, node: Node | None, document: NodeDocument) -> None:
+        folder = document.folder if node is None else decode_node(node.value).folder
+        if folder != document.folder:
+            raise UnfitFolder(
+                f"node {self.node_id} of this cluster has another data folder. Give this one another node.id, or, if "
+                f"that one is lost for good, retire it first: oncelog cluster retire {self.node_id}"
+            )
+
+    async def say_stopping(self) -> None:
+        if self._document is not None:
+            self._document = self._document._replace(is_stopping=True)
+            peer = self.peers[self.node_id]
+            await self.tree.change(Put(f"{NODES}/{self.node_id}", encode_node(self._document), peer.epoch))
+            await self.look_at_brokers()
+
+    async def look_at_brokers(self) -> None:
+        nodes = await self.tree.children(NODES)
+        live = await self.tree.children(LIVE)
+        self.peers, self.members = {}, {}
+        for name, node in nodes.items():
+            try:
+                document = decode_node(node.value)
+            except DamagedTree as damage:
+                logger.error("%s/%s is passed over: %s", NODES, name, damage)
+                continue
+            self.peers[int(name)] = Peer(node.version, name in live, document.is_stopping)
+            if name in live:
+                self.members[int(name)] = document.member
+
+    # Pids
+
+    async def look_at_pids(self) -> None:
+        """Dated by when the read began: what others took since then was not there before the last one."""
+        began_ms = self._clock.now().monotonic_ms
+        node = await self.tree.get(f"{PIDS}/{PidKind.LEASED}")
+        self._history = self._history.read(_next_pid(node, PidKind.LEASED), began_ms)
+
+    def may_be_new(self, pid: int, now: Now) -> bool:
+        return self._history.may_be_new(pid, now.monotonic_ms)
+
+    def reserve_pids(self, kind: PidKind, count: int) -> Block:
+        if self._loop is None:
+            raise ClusterStorageError("this broker has not joined the others yet")
+        try:
+            return asyncio.run_coroutine_threadsafe(self._reserve(kind, count), self._loop).result(RESERVE_S)
+        except (TreeError, TimeoutError) as error:
+            raise ClusterStorageError(f"no pids can be reserved while the brokers cannot agree: {error}") from error
+
+    async def _reserve(self, kind: PidKind, count: int) -> Block:
+        path = f"{PIDS}/{kind}"
+        for _ in range(TRIES):
+            began_ms = self._clock.now().monotonic_ms
+            node = await self.tree.get(path)
+            next_pid = _next_pid(node, kind)
+            if kind is PidKind.LEASED:
+                self._history = self._history.read(next_pid, began_ms)
+                next_pid = first_leased(next_pid, count)
+            block = Block(next_pid, next_pid + count)
+            try:
+                await self.tree.change(Put(path, b"%d" % block.end_pid, ABSENT if node is None else node.version))
+            except Outdated:
+                continue
+            if kind is PidKind.LEASED:
+                self._history = self._history.read(block.end_pid, began_ms)
+            return block
+        raise ClusterStorageError("no pids can be reserved: other brokers were faster each time")
+
+    # The folder
+
+    def recovered(self) -> None:
+        """Not yet: what this broker may have lost it says to the others first. See `Supervisor`."""
+
+    def close(self) -> None:
+        self.own.close()
+
+
+def _next_pid(node: Node | None, kind: PidKind) -> int:
+    return _FIRST[kind] if node is None else int(node.value)

@@ -1,0 +1,5 @@
+"""Brokers of a cluster in this process, each on a loop and in a thread of its own, agreeing by one tree in memory."""
+
+from typing import TypeVar
+
+T = TypeVar("T")
