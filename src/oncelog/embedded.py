@@ -11,7 +11,7 @@ from typing import Any, Self
 from oncelog.clock import Clock, SystemClock
 from oncelog.cluster.cluster_broker import ClusterBroker
 from oncelog.cluster.file import FileCluster
-from oncelog.cluster.parent import SCHEME
+from oncelog.cluster.parent import SCHEME, Parent, copies
 from oncelog.cluster.tree import Tree
 from oncelog.cluster.tree_socket import SocketTree
 from oncelog.log.disk import RealDisk
@@ -30,17 +30,23 @@ class Server:
     """Runs in a thread of its own, on a free port, in a temporary folder that goes with it unless `data_dir` is given.
 
     Settings are given by Kafka's names (`settings={"num.partitions": "3"}`) or as keywords (`num_partitions=3`).
+
+    With `brokers=3` it is a cluster of so many processes, 1 to 3, of which each may be killed, paused and started
+    again; topics have a copy at each of them, and acks=all waits for two.
     """
 
     def __init__(
         self,
         *,
+        brokers: int = 1,
         data_dir: str | None = None,
         settings: Mapping[str, str | int | float | bool] | None = None,
         **keywords: Any,
     ) -> None:
         given = {name: _text(value) for name, value in (settings or {}).items()}
         given |= {name.replace("_", "."): _text(value) for name, value in keywords.items()}
+        if brokers > 1:
+            given = copies(brokers) | given
         given.setdefault("listeners", "PLAINTEXT://127.0.0.1:0")
         named = given.keys() & {"log.dir", "log.dirs"}
         if data_dir is not None and named:
@@ -52,6 +58,7 @@ class Server:
         if data_dir is not None:
             given.setdefault("log.dir", data_dir)
         self.bootstrap_servers = ""
+        self._parent: Parent | None = None
         self._service: Service | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
@@ -60,6 +67,11 @@ class Server:
         try:
             self.settings = read_settings(given)
             self.data_dir = self.settings.log_dir
+            if brokers > 1:
+                del given["listeners"]
+                self._parent = Parent(self.data_dir, brokers, given).__enter__()
+                self.bootstrap_servers = self._parent.bootstrap_servers
+                return
             self._thread = threading.Thread(target=self._run, name="oncelog", daemon=True)
             self._start()
         except BaseException:
@@ -91,8 +103,36 @@ class Server:
 
     @property
     def service(self) -> Service:
-        assert self._service is not None
+        if self._service is None:
+            raise ValueError("the brokers of a cluster are other processes: ask them by the Kafka protocol")
         return self._service
+
+    # Of a cluster
+
+    def kill(self, broker: int) -> None:
+        """As `kill -9`."""
+        self._brokers.kill(broker)
+
+    def start(self, broker: int) -> None:
+        """Again, after `kill` or `stop`, on its folder and its port. Returns when it is up."""
+        self._brokers.start(broker)
+
+    def stop(self, broker: int) -> None:
+        """In an orderly way: it hands over what it leads first."""
+        self._brokers.stop(broker)
+
+    def pause(self, broker: int) -> None:
+        """Silent until `resume`, as a machine that hangs."""
+        self._brokers.pause(broker)
+
+    def resume(self, broker: int) -> None:
+        self._brokers.resume(broker)
+
+    @property
+    def _brokers(self) -> Parent:
+        if self._parent is None:
+            raise ValueError("a server that stands alone has no other brokers: Server(brokers=3)")
+        return self._parent
 
     def call(self, function: Any, *arguments: Any) -> Any:
         """Run a function in the server's thread, and wait for what it returns, or for what that waits for."""
@@ -105,6 +145,10 @@ class Server:
         return result_of(asyncio.run_coroutine_threadsafe(run(), self._loop))
 
     def close(self) -> None:
+        if self._parent is not None:
+            self._parent.close()
+            self._remove_temporary()
+            return
         if self._thread.is_alive() and self._loop is not None and self._stop is not None:
             self._loop.call_soon_threadsafe(self._stop.set)
         until_ended(self._thread)

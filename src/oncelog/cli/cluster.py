@@ -39,7 +39,7 @@ def start(brokers: int, data: str, listen: str, given: tuple[str, ...]) -> None:
     says otherwise.
     """
     from oncelog.cluster.folder_lock import FolderInUse
-    from oncelog.cluster.parent import BrokerEnded, Parent
+    from oncelog.cluster.parent import BrokerEnded, Parent, copies
     from oncelog.cluster.tree_store import DamagedTree
     from oncelog.settings import SettingsError, parse_address
 
@@ -62,16 +62,6 @@ def start(brokers: int, data: str, listen: str, given: tuple[str, ...]) -> None:
                 parent.keep_up()
     except (BrokerEnded, DamagedTree, FolderInUse, SettingsError, OSError) as refusal:
         raise click.ClickException(str(refusal)) from refusal
-
-
-def copies(brokers: int) -> dict[str, str]:
-    """What topics get where nothing says otherwise: one broker may be lost."""
-    factor = min(brokers, 3)
-    return {
-        "default.replication.factor": str(factor),
-        "offsets.topic.replication.factor": str(factor),
-        "min.insync.replicas": str(max(1, factor - 1)),
-    }
 
 
 def _pair(text: str) -> tuple[str, str]:

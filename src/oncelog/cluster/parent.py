@@ -222,6 +222,16 @@ class Parent:
         return "\n".join(self.output(node_id).splitlines()[-12:])
 
 
+def copies(brokers: int) -> dict[str, str]:
+    """What topics get where nothing says otherwise: one broker may be lost."""
+    factor = min(brokers, 3)
+    return {
+        "default.replication.factor": str(factor),
+        "offsets.topic.replication.factor": str(factor),
+        "min.insync.replicas": str(max(1, factor - 1)),
+    }
+
+
 def _close_input(process: "subprocess.Popen[bytes]") -> None:
     if process.stdin is not None:
         process.stdin.close()
