@@ -24,6 +24,7 @@ from oncelog.settings import SettingsError
 from oncelog.waiting import result_of, until_ended, until_set
 
 START_TIMEOUT_S = 60
+ZOOKEEPER = "zk://"
 
 
 class Server:
@@ -211,7 +212,18 @@ def open_service(settings: Settings) -> Serving:
 def _tree(where: str, clock: Clock) -> Tree:
     if where.startswith(SCHEME):
         return SocketTree(where.removeprefix(SCHEME), clock)
-    raise SettingsError(f"oncelog.cluster={where}: expected {SCHEME}PATH")
+    if not where.startswith(ZOOKEEPER):
+        raise SettingsError(f"oncelog.cluster={where}: expected {ZOOKEEPER}HOST:PORT,.../FOLDER, or {SCHEME}PATH")
+    try:
+        from oncelog.cluster.tree_zookeeper import ZooKeeperTree
+    except ModuleNotFoundError as missing:
+        if missing.name != "kazoo":
+            raise
+        raise SettingsError(
+            "oncelog.cluster names ZooKeeper, which needs kazoo: pip install 'oncelog[zookeeper]'"
+        ) from missing
+    hosts, _, folder = where.removeprefix(ZOOKEEPER).partition("/")
+    return ZooKeeperTree(hosts, f"/{folder or 'oncelog'}", clock)
 
 
 def _text(value: Any) -> str:

@@ -11,6 +11,7 @@ from oncelog.cluster.tree_cluster import TreeCluster
 from oncelog.log.config import Flush
 from oncelog.log.disk import RealDisk
 from oncelog.server.broker import Broker
+from oncelog.server.names import OFFSETS_TOPIC
 from oncelog.server.ports import Member
 from oncelog.server.service import Service
 from oncelog.server.settings import Settings
@@ -84,4 +85,7 @@ class ClusterBroker:
         return None if member is None else next(iter(member.endpoints.values()))
 
     def _led(self, partition: Partition, is_led: bool) -> None:
-        pass
+        if partition.topic.name == OFFSETS_TOPIC:
+            groups = self.broker.groups
+            epoch = partition.log.leader_epoch
+            (groups.elected if is_led else groups.resigned)(partition, epoch)

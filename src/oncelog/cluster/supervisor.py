@@ -38,7 +38,6 @@ logger = logging.getLogger(__name__)
 TICK_S: Final = 0.5
 AGAIN_S: Final = 0.05  # after the tree did not answer
 TOPICS_AT_ONCE: Final = 50
-PIDS_EVERY: Final = 20  # ticks
 TRIES: Final = 50
 STOP_S: Final = 5.0  # for others to lead
 
@@ -99,8 +98,7 @@ class Supervisor:
         self._is_lost = False
         self._wake = asyncio.Event()
         self._changed = asyncio.Condition()
-        self._task: asyncio.Task[None] | None = None
-        self._ticks = 0
+        self._tasks: list[asyncio.Task[None]] = []
 
     # Its life
 
@@ -113,25 +111,26 @@ class Supervisor:
         await self._tree.begin_session()
         await self._cluster.agree()
         await self._cluster.look_at_brokers()
-        await self._cluster.look_at_pids()
+        await self._cluster.pids.read()
         await self._read_topics()
 
     async def start(self, document: NodeDocument) -> None:
         """This broker is up."""
         self._document = document
         await self._cluster.join(document)
-        self._task = asyncio.create_task(self._run())
+        self._tasks = [asyncio.create_task(self._run()), asyncio.create_task(self._cluster.pids.keep_reading())]
 
     async def stop(self) -> None:
         """Others lead when this returns, where they can."""
-        if self._task is not None:
+        if self._tasks:
             with contextlib.suppress(TreeError, asyncio.TimeoutError):
                 async with asyncio.timeout(STOP_S):
                     await self._cluster.say_stopping()
                     self._wake.set()
                     await self._until(lambda: not any(map(self._can_be_left, self._partitions())))
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._tree.close()
 
     def _can_be_left(self, partition: Partition) -> bool:
@@ -197,12 +196,9 @@ class Supervisor:
                 await self._cluster.join(self._document)
         told, self._told = self._told, set()
         is_all_told, self._is_all_told = self._is_all_told, False
-        self._ticks += 1
         try:
             if is_all_told or any(path.startswith((NODES, "/live")) for path in told):
                 await self._cluster.look_at_brokers()
-            if is_all_told or self._ticks % PIDS_EVERY == 0 or any(path.startswith("/pids") for path in told):
-                await self._cluster.look_at_pids()
             if is_all_told:
                 await self._read_topics()
             else:

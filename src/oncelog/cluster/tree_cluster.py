@@ -1,25 +1,22 @@
 """This broker among the others, as the tree shows them: who is up, in which epoch, and which pids were taken."""
 
-import asyncio
 import json
 import logging
 import os
 from typing import Any
 
 from oncelog.clock import Clock, Now
-from oncelog.cluster.documents import CONFIG, LIVE, NODES, PIDS, DamagedTree, NodeDocument, decode_node, encode_node
+from oncelog.cluster.documents import CONFIG, LIVE, NODES, DamagedTree, NodeDocument, decode_node, encode_node
 from oncelog.cluster.file import FileCluster, UnfitFolder
-from oncelog.cluster.tree import ABSENT, Node, Outdated, Put, PutEphemeral, Remove, Tree, TreeError
-from oncelog.producers.leases import FIRST_LEASED_PID, Block, GrantHistory, first_leased
-from oncelog.producers.producer_map import FIRST_KAFKA_PID
+from oncelog.cluster.tree import ABSENT, Node, Outdated, Put, PutEphemeral, Remove, Tree
+from oncelog.cluster.tree_pids import TreePids
+from oncelog.producers.leases import Block, GrantHistory
 from oncelog.replication.leadership import Peer
 from oncelog.server.ports import ClusterStorageError, Member, PidKind
 
 logger = logging.getLogger(__name__)
 
 TRIES = 20  # of a change that others were faster with, each time
-RESERVE_S = 10
-_FIRST = {PidKind.LEASED: FIRST_LEASED_PID, PidKind.KAFKA: FIRST_KAFKA_PID}
 
 
 class TreeCluster:
@@ -27,10 +24,8 @@ class TreeCluster:
         """`own` is the data folder: who this broker is, and what was written there before."""
         self.own = own
         self.tree = tree
-        self._clock = clock
         self._lifetime_ms = lease_lifetime_ms
-        self._history = GrantHistory(lease_lifetime_ms)
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self.pids = TreePids(tree, clock, GrantHistory(lease_lifetime_ms))
         self.cluster_id = own.cluster_id
         self.node_id = own.node_id
         self.start_epoch = own.start_epoch
@@ -43,7 +38,6 @@ class TreeCluster:
 
     async def agree(self) -> None:
         """On what is the same for all brokers. Raises UnfitFolder where this one's is another."""
-        self._loop = asyncio.get_running_loop()
         mine: dict[str, Any] = {"cluster_id": self.own.cluster_id, "oncelog.lease.lifetime.ms": self._lifetime_ms}
         node = await self.tree.get(CONFIG)
         if node is None:
@@ -111,41 +105,11 @@ class TreeCluster:
 
     # Pids
 
-    async def look_at_pids(self) -> None:
-        """Dated by when the read began: what others took since then was not there before the last one."""
-        began_ms = self._clock.now().monotonic_ms
-        node = await self.tree.get(f"{PIDS}/{PidKind.LEASED}")
-        self._history = self._history.read(_next_pid(node, PidKind.LEASED), began_ms)
-
     def may_be_new(self, pid: int, now: Now) -> bool:
-        return self._history.may_be_new(pid, now.monotonic_ms)
+        return self.pids.may_be_new(pid, now)
 
-    def reserve_pids(self, kind: PidKind, count: int) -> Block:
-        if self._loop is None:
-            raise ClusterStorageError("this broker has not joined the others yet")
-        try:
-            return asyncio.run_coroutine_threadsafe(self._reserve(kind, count), self._loop).result(RESERVE_S)
-        except (TreeError, TimeoutError) as error:
-            raise ClusterStorageError(f"no pids can be reserved while the brokers cannot agree: {error}") from error
-
-    async def _reserve(self, kind: PidKind, count: int) -> Block:
-        path = f"{PIDS}/{kind}"
-        for _ in range(TRIES):
-            began_ms = self._clock.now().monotonic_ms
-            node = await self.tree.get(path)
-            next_pid = _next_pid(node, kind)
-            if kind is PidKind.LEASED:
-                self._history = self._history.read(next_pid, began_ms)
-                next_pid = first_leased(next_pid, count)
-            block = Block(next_pid, next_pid + count)
-            try:
-                await self.tree.change(Put(path, b"%d" % block.end_pid, ABSENT if node is None else node.version))
-            except Outdated:
-                continue
-            if kind is PidKind.LEASED:
-                self._history = self._history.read(block.end_pid, began_ms)
-            return block
-        raise ClusterStorageError("no pids can be reserved: other brokers were faster each time")
+    async def reserve_pids(self, kind: PidKind, count: int) -> Block:
+        return await self.pids.reserve_pids(kind, count)
 
     # The folder
 
@@ -154,7 +118,3 @@ class TreeCluster:
 
     def close(self) -> None:
         self.own.close()
-
-
-def _next_pid(node: Node | None, kind: PidKind) -> int:
-    return _FIRST[kind] if node is None else int(node.value)

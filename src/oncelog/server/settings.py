@@ -20,7 +20,8 @@ DAY_MS = 24 * HOUR_MS
 class Settings:
     # Who it is and where it listens
     oncelog_cluster: str | None = text(
-        None, "Where the brokers of a cluster agree: unix:PATH. A server without it stands alone."
+        None,
+        "Where brokers of a cluster agree, such as zk://a:2181,b:2181,c:2181/oncelog; without it there is one.",
     )
     broker_rack: str | None = text(None, "Where this broker stands, for clients that want to know.")
     node_id: int = integer(1, "The number of this node, unique in its cluster.")
