@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -27,6 +27,18 @@ async def tree(request: pytest.FixtureRequest) -> AsyncIterator[ZooKeeperTree]:
     await made.begin_session()
     yield made
     await made.close()
+
+
+@pytest.fixture
+def own_server(tmp_path: Path) -> Iterator[ZooKeeper]:
+    """That may be killed. The one of all other tests is asked for first, as that says what is missing."""
+    running_zookeeper()
+    server = ZooKeeper(tmp_path)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.kill()
 
 
 def tree_of(server: ZooKeeper, name: str, timeout_ms: int = TIMEOUT_MS) -> ZooKeeperTree:
@@ -65,10 +77,9 @@ async def test_a_broker_is_sure_for_as_long_as_the_server_has_granted() -> None:
 
 
 async def test_a_session_goes_on_when_the_server_was_killed_and_what_was_asked_in_that_moment_is_not_sent_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    own_server: ZooKeeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server = ZooKeeper(tmp_path)
-    server.start()
+    server = own_server
     commit = TransactionRequest.commit_async
 
     def killed_meanwhile(transaction: TransactionRequest) -> object:
@@ -98,4 +109,3 @@ async def test_a_session_goes_on_when_the_server_was_killed_and_what_was_asked_i
     assert not lost.is_set()
     await one.close()
     await other.close()
-    server.kill()
