@@ -12,6 +12,7 @@ import asyncio
 import json
 import logging
 import re
+import sys
 import threading
 from base64 import urlsafe_b64encode
 from typing import Any
@@ -111,6 +112,9 @@ class FileCluster:
         except BaseException:
             lock.release()
             raise
+
+    def sure_until_ms(self) -> int:
+        return sys.maxsize
 
     async def reserve_pids(self, kind: PidKind, count: int) -> Block:
         return await asyncio.to_thread(self.take_pids, kind, count)

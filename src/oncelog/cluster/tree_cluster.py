@@ -103,6 +103,9 @@ class TreeCluster:
             if name in live:
                 self.members[int(name)] = document.member
 
+    def sure_until_ms(self) -> int:
+        return self.tree.sure_until_ms()
+
     # Pids
 
     def may_be_new(self, pid: int, now: Now) -> bool:

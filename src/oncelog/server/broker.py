@@ -20,7 +20,7 @@ from oncelog.server.pids import kafka_pids, leased_pids
 from oncelog.server.polls import Looks
 from oncelog.server.ports import Cluster
 from oncelog.server.settings import Settings
-from oncelog.server.topics import Topics
+from oncelog.server.topics import Partition, Topics
 from oncelog.server.turns import Turns
 
 
@@ -107,6 +107,10 @@ class Broker:
         endpoint = next(each for each in self.endpoints if each.name == listener)
         host = endpoint.advertised_host or local_host
         return host, endpoint.advertised_port or self.ports[endpoint.name]
+
+    def is_sure(self, partition: Partition, now: Now) -> bool:
+        """That it leads: what another leader has taken in since would be refused here as out of order."""
+        return partition.replica is None or now.monotonic_ms < self.cluster.sure_until_ms()
 
     def brokers(self, listener: str, local_host: str) -> list[tuple[int, str, int, str | None]]:
         """Id, host, port and rack of each that is up, for a client that came in by that listener."""

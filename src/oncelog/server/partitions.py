@@ -52,9 +52,12 @@ def partition_of(topic: Topic, index: int, leader_epoch: int = ANY_EPOCH) -> Par
     return partition
 
 
-def why_unwritable(partition: Partition, size_bytes: int, *, needs_all: bool) -> tuple[ErrorCode, str] | None:
-    """Whatever the batch is; the size is negative where there is none."""
-    if not partition.leads:
+def why_unwritable(
+    partition: Partition, size_bytes: int, *, needs_all: bool, is_sure: bool
+) -> tuple[ErrorCode, str] | None:
+    """Whatever the batch is; the size is negative where there is none. Where this broker cannot be sure that it still
+    leads, only what others must have, too, may be acknowledged."""
+    if not partition.leads or not (is_sure or needs_all):
         return ErrorCode.not_leader_or_follower, NOT_HERE
     if size_bytes < 0:
         return ErrorCode.invalid_record, "no records"

@@ -51,6 +51,10 @@ class Cluster(Grants, Protocol):
         """Every log was opened, so the next start need not know of an earlier stop of the machine."""
         ...
 
+    def sure_until_ms(self) -> int:
+        """On the monotonic clock: until then nobody else can have been elected in the place of this broker."""
+        ...
+
     async def reserve_pids(self, kind: PidKind, count: int) -> Block:
         """So many pids in a row that nobody else has got or will get. Durable when it returns, which takes its time.
 

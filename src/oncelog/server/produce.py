@@ -29,7 +29,7 @@ from oncelog.server.bodies import (
 )
 from oncelog.server.broker import Broker
 from oncelog.server.errors import ErrorCode
-from oncelog.server.partitions import INTERNAL, why_unwritable
+from oncelog.server.partitions import INTERNAL, NOT_HERE, why_unwritable
 from oncelog.server.produce_pattern import Pattern, pattern_of
 from oncelog.server.produced import Commit, Many, One, Outcome, Request, fail
 from oncelog.server.record_rules import NO_KEY
@@ -377,12 +377,15 @@ class Producing:
             self._look_at_the_clock(now)
             refusal = _OF_DECISION.get(staged[0])
             if refusal is not None:
+                if not self._broker.is_sure(partition, now):
+                    refusal = ErrorCode.not_leader_or_follower, NOT_HERE
                 return Outcome(index, partition, None, *refusal)
         self._touched[partition] = None
         return Outcome(index, partition, staged)
 
     def _unfit(self, partition: Partition, size_bytes: int, now: Now) -> tuple[ErrorCode, str] | None:
-        unfit = why_unwritable(partition, size_bytes, needs_all=self._acks == ALL_REPLICAS)
+        needs_all = self._acks == ALL_REPLICAS
+        unfit = why_unwritable(partition, size_bytes, needs_all=needs_all, is_sure=self._broker.is_sure(partition, now))
         if unfit is None and self.is_turn_over and self._took_ms(now) >= MOST_TURN_MS:
             unfit = ErrorCode.not_enough_replicas, TOO_MUCH
         return unfit

@@ -60,6 +60,13 @@ class Partition:
         replica = self.replica
         return replica is None or replica.leader is None or replica.leader.has_enough
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether all that an earlier leader may have acknowledged is below the high watermark: until then a reader
+        could be told of less than it was told before."""
+        replica = self.replica
+        return replica is None or replica.leader is None or self.log.high_watermark >= replica.leader.epoch_start
+
     def appended(self) -> None:
         """Something was, so the high watermark may move, and those who wait for it, or for records, are called."""
         if self.replica is not None:

@@ -23,6 +23,7 @@ LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
 FIRST_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 NO_EPOCH = -1
+NOT_AVAILABLE_SINCE = 5  # older clients do not know OFFSET_NOT_AVAILABLE
 
 Found = tuple[int, int, int]  # timestamp, offset, leader epoch
 NOTHING: Found = (-1, -1, -1)
@@ -72,9 +73,13 @@ async def _answer(name: str, asked: Any, call: Call, *, is_twice: bool) -> Any:
 
 async def _find(name: str, asked: Any, call: Call) -> Found:
     topic = topic_of(call.broker.topics, name)
-    log = partition_of(topic, asked.partition_index, getattr(asked, "current_leader_epoch", ANY_EPOCH)).log
+    partition = partition_of(topic, asked.partition_index, getattr(asked, "current_leader_epoch", ANY_EPOCH))
+    log = partition.log
     if call.version < FIRST_VERSION.get(asked.timestamp, 0):
         raise KafkaError(ErrorCode.unsupported_version)
+    if not partition.is_settled and asked.timestamp != EARLIEST:
+        is_known = call.version >= NOT_AVAILABLE_SINCE
+        raise KafkaError(ErrorCode.offset_not_available if is_known else ErrorCode.leader_not_available)
     if asked.timestamp == LATEST:
         return -1, log.high_watermark, log.leader_epoch
     if asked.timestamp in (EARLIEST, EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD):
