@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from inspect import isawaitable
 from typing import Any, Self
 
-from oncelog.clock import Clock, SystemClock
+from oncelog.clock import BoottimeClock, Clock, SystemClock
 from oncelog.cluster.cluster_broker import ClusterBroker
 from oncelog.cluster.file import FileCluster
 from oncelog.cluster.parent import SCHEME, Parent, copies
@@ -205,7 +205,8 @@ def open_service(settings: Settings) -> Serving:
     """A server that stands alone, or a broker among others, where `oncelog.cluster` says so."""
     if settings.oncelog_cluster is None:
         return Service(open_broker(settings))
-    clock = SystemClock()
+    # A machine that sleeps while ZooKeeper's go on must not be sure of its session when it wakes up.
+    clock = BoottimeClock() if settings.oncelog_cluster.startswith(ZOOKEEPER) else SystemClock()
     return ClusterBroker(settings, _tree(settings.oncelog_cluster, clock), clock=clock)
 
 

@@ -39,7 +39,7 @@ def start(brokers: int, data: str, listen: str, given: tuple[str, ...]) -> None:
     says otherwise.
     """
     from oncelog.cluster.folder_lock import FolderInUse
-    from oncelog.cluster.parent import BrokerEnded, Parent, copies
+    from oncelog.cluster.parent import BrokerEnded, Parent, TreeFailed, copies
     from oncelog.cluster.tree_store import DamagedTree
     from oncelog.settings import SettingsError, parse_address
 
@@ -60,7 +60,7 @@ def start(brokers: int, data: str, listen: str, given: tuple[str, ...]) -> None:
             click.echo(f"{brokers} brokers listen on {parent.bootstrap_servers} and keep their data in {data}")
             while not stop.wait(LOOK_S):
                 parent.keep_up()
-    except (BrokerEnded, DamagedTree, FolderInUse, SettingsError, OSError) as refusal:
+    except (BrokerEnded, TreeFailed, DamagedTree, FolderInUse, SettingsError, OSError) as refusal:
         raise click.ClickException(str(refusal)) from refusal
 
 

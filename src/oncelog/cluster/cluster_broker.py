@@ -45,6 +45,7 @@ class ClusterBroker:
             clock,
             follow=self._fetcher,
             led=self._led,
+            gone=self._gone,
             is_clean=own.stayed_up or self.broker.flush is Flush.EVERY,
         )
 
@@ -83,6 +84,12 @@ class ClusterBroker:
     def _address(self, leader: int) -> tuple[str, int] | None:
         member = self._cluster.members.get(leader)
         return None if member is None else next(iter(member.endpoints.values()))
+
+    def _gone(self, topic: str) -> None:
+        """What was committed for it would be wrong for the next one of its name."""
+        broker = self.broker
+        broker.turns.go_through(broker.groups.forgetting(topic, broker.clock.now()))
+        broker.at_disk.threads.submit(broker.topics.remove_deleted)
 
     def _led(self, partition: Partition, is_led: bool) -> None:
         if partition.topic.name == OFFSETS_TOPIC:

@@ -39,6 +39,10 @@ class BrokerEnded(Exception):
     """A broker ended before it was up; the message has what it said last."""
 
 
+class TreeFailed(Exception):
+    """Brokers go on with what they have agreed on, and nothing more."""
+
+
 class Parent:
     """Everything here may be called from any thread, one call at a time."""
 
@@ -153,7 +157,12 @@ class Parent:
         self._processes[node_id].send_signal(signal.SIGCONT)
 
     def keep_up(self) -> None:
-        """Start again what has ended by itself. To be called every now and then."""
+        """Start again what has ended by itself. To be called every now and then. Raises `TreeFailed`."""
+        if self._tree is not None and self._tree.store.failure:
+            raise TreeFailed(
+                f"nothing can be agreed on any more: {self._tree.store.failure}. What is on the disk is whole: start "
+                "the cluster again once the disk can be written to"
+            )
         for node_id, process in list(self._processes.items()):
             if process.poll() is not None:
                 logger.warning("broker %d ended with %d and is started again", node_id, process.returncode)

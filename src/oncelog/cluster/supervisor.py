@@ -77,9 +77,11 @@ class Supervisor:
         *,
         follow: Callable[[int], Following],
         led: Callable[[Partition, bool], None] = lambda partition, is_led: None,
+        gone: Callable[[str], None] = lambda topic: None,
         is_clean: bool = True,
     ) -> None:
-        """`follow` answers who fetches from that broker. `led` is called when this broker begins or ceases to lead.
+        """`follow` answers who fetches from that broker. `led` is called when this broker begins or ceases to lead,
+        `gone` when a topic was deleted.
         `is_clean`: everything that this broker acknowledged before is on its disk."""
         self._cluster = cluster
         self._tree: Tree = cluster.tree
@@ -88,6 +90,7 @@ class Supervisor:
         self._clock = clock
         self._follow = follow
         self._led = led
+        self._gone = gone
         self._is_clean = is_clean
         self._held: dict[str, Held] = {}
         self._followed: dict[Partition, int] = {}
@@ -289,6 +292,7 @@ class Supervisor:
                 self._lead(partition, False)
                 self._unfollow(partition)
             self._topics.forget(held.topic)
+            self._gone(name)
 
     def _min_in_sync(self, topic: Topic) -> int:
         return int(topic.configs.get("min.insync.replicas", self._settings.min_insync_replicas))
