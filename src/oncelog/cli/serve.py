@@ -26,6 +26,7 @@ CONSOLE_ADDRESS: Final = "127.0.0.1:8080"
     help="Settings in Java's .properties form, with Kafka's names.",
 )
 @click.option("--set", "given", metavar="KEY=VALUE", multiple=True, help="One setting, by Kafka's name; repeatable.")
+@click.option("--cluster", metavar="zk://HOST:PORT,.../FOLDER", help="Be a broker of the cluster that agrees there.")
 @click.option("--metrics", metavar="HOST:PORT", help="Serve Prometheus text at /metrics there.")
 @click.option(
     "--console",
@@ -41,6 +42,7 @@ def command(
     data: str | None,
     config: Path | None,
     given: tuple[str, ...],
+    cluster: str | None,
     metrics: str | None,
     console: str | None,
     console_faults: Path | None,
@@ -69,6 +71,7 @@ def command(
     short = [
         ("listeners", listen and f"PLAINTEXT://{listen}"),
         ("log.dir", data),
+        ("oncelog.cluster", cluster),
         ("oncelog.metrics.listener", metrics),
     ]
     try:

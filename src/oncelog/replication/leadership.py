@@ -41,6 +41,15 @@ class Leadership(NamedTuple):
     version: int = 0
 
     @property
+    def is_as_preferred(self) -> bool:
+        return self.leader == self.replicas[0]
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether a broker that is to have all of it is not known to."""
+        return len(self.in_sync) < len(self.replicas)
+
+    @property
     def is_lost(self) -> bool:
         """Nobody is known to have all of it."""
         return not self.in_sync and not self.eligible

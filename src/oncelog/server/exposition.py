@@ -6,6 +6,7 @@ Text is made family by family in an iterator: a server with ten thousand partiti
 from collections.abc import Callable, Iterator
 
 from oncelog.metrics.text import Family, Sample, labels, lines_of
+from oncelog.replication.leadership import Leadership
 from oncelog.server.api import apis
 from oncelog.server.broker import Broker
 from oncelog.server.process import PROCESS
@@ -21,7 +22,7 @@ def exposition(broker: Broker) -> Iterator[str]:
 
 
 def _brokers(broker: Broker) -> Iterator[Sample]:
-    yield "", 1
+    yield "", len(broker.cluster.members)
 
 
 def _broker_info(broker: Broker) -> Iterator[Sample]:
@@ -77,6 +78,14 @@ def _each_partition(value: Callable[[Broker, Partition], float]) -> Callable[[Br
                 yield labels(topic=topic.name, partition=partition.index), value(broker, partition)
 
     return samples
+
+
+def _state(broker: Broker, partition: Partition) -> Leadership:
+    """As brokers have agreed on it; of a server that stands alone, what that comes to."""
+    if partition.leadership is not None:
+        return partition.leadership
+    in_sync = () if partition.log.offline is not None else (broker.node_id,)
+    return Leadership((broker.node_id,), broker.node_id, partition.log.leader_epoch, in_sync)
 
 
 def _each_topic_with_producers(value: Callable[[Topic], float]) -> Callable[[Broker], Iterator[Sample]]:
@@ -167,31 +176,31 @@ FAMILIES: tuple[Family[Broker], ...] = (
         "kafka_topic_partition_leader",
         "gauge",
         "Node that leads this partition.",
-        _each_partition(lambda broker, partition: broker.node_id),
+        _each_partition(lambda broker, partition: _state(broker, partition).leader),
     ),
     Family(
         "kafka_topic_partition_leader_is_preferred",
         "gauge",
         "1 if the preferred node leads.",
-        _each_partition(lambda broker, partition: 1),
+        _each_partition(lambda broker, partition: _state(broker, partition).is_as_preferred),
     ),
     Family(
         "kafka_topic_partition_replicas",
         "gauge",
         "Number of replicas of this partition.",
-        _each_partition(lambda broker, partition: 1),
+        _each_partition(lambda broker, partition: len(_state(broker, partition).replicas)),
     ),
     Family(
         "kafka_topic_partition_in_sync_replica",
         "gauge",
         "Number of replicas that are in sync; 0 for a partition that is offline.",
-        _each_partition(lambda broker, partition: partition.log.offline is None),
+        _each_partition(lambda broker, partition: len(_state(broker, partition).in_sync)),
     ),
     Family(
         "kafka_topic_partition_under_replicated_partition",
         "gauge",
         "1 if fewer replicas are in sync than there are.",
-        _each_partition(lambda broker, partition: partition.log.offline is not None),
+        _each_partition(lambda broker, partition: _state(broker, partition).is_incomplete),
     ),
     Family("kafka_consumergroup_members", "gauge", "Members of this group.", _members),
     Family("kafka_consumergroup_current_offset", "gauge", "Committed offset of this group.", _each_commit(_OFFSET)),
