@@ -11,6 +11,7 @@ class Chances:
     brokers: int = 3
     min_in_sync: int = 2
     lag_ms: int = 1_000
+    prefer_after_ms: int = 500
     duration_ms: int = 8_000
     faults: tuple[str, ...] = ("kill", "power", "pause", "cut", "cut-tree", "stop")
     fault_ms: int = 900  # between two, on average

@@ -85,7 +85,7 @@ class Broker:
         )
         if log.offline is not None:
             raise Violation(f"broker {self.number} cannot open its log: {log.offline}")
-        rules = Rules(cluster.chances.min_in_sync, cluster.chances.lag_ms)
+        rules = Rules(cluster.chances.min_in_sync, cluster.chances.lag_ms, cluster.chances.prefer_after_ms)
         self.replica = cluster.kind(self.number, log, rules, is_clean=self.is_clean)
         self.epoch = cluster.tree.register(self.number)
         self.peers = dict(cluster.tree.peers)

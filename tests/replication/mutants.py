@@ -179,7 +179,7 @@ def _records_of_any_epoch(before: Any) -> Any:
 
 
 def _anybody_elected(_: Any) -> Any:
-    def should_lead(self: Replica, state: Leadership, peers: Any) -> bool:
+    def should_lead(self: Replica, state: Leadership, peers: Any, now_ms: int) -> bool:
         return state.leader == self._me or needs_leader(state, peers)
 
     return should_lead

@@ -35,6 +35,22 @@ def test_an_election_is_proposed_until_it_is_known_what_became_of_it() -> None:
     assert mine.log.leader_epoch == 5
 
 
+def test_the_preferred_leader_leads_again_once_it_has_been_in_sync_for_a_while() -> None:
+    mine = replica(STATE)
+    mine.obey(Rules(2, prefer_after_ms=1_000))
+    assert mine.change(ALL, 999) is None
+    mine.see(STATE._replace(in_sync=(1, 2), version=9), 1_500)
+    assert mine.change(ALL, 2_500) is None
+    mine.see(STATE._replace(version=10), 2_600)
+    assert mine.change(ALL, 3_599) is None
+    assert mine.change(ALL | {0: Peer(1, is_stopping=True)}, 3_600) is None
+    change = mine.change(ALL, 3_600)
+    assert change is not None and (change.state.leader, change.state.epoch, change.state.in_sync) == (0, 5, (0, 1, 2))
+    other = replica(STATE, me=2)
+    other.obey(Rules(2, prefer_after_ms=1_000))
+    assert other.change(ALL, 9_999) is None
+
+
 def test_an_election_counts_also_where_somebody_was_faster_to_change_what_came_of_it() -> None:
     mine = replica(STATE._replace(leader=NOBODY, in_sync=(0, 1)))
     change = mine.change(ALL, 0)

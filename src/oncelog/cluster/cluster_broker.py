@@ -8,7 +8,6 @@ from oncelog.cluster.file import FileCluster
 from oncelog.cluster.supervisor import Supervisor
 from oncelog.cluster.tree import Tree
 from oncelog.cluster.tree_cluster import TreeCluster
-from oncelog.log.config import Flush
 from oncelog.log.disk import RealDisk
 from oncelog.server.broker import Broker
 from oncelog.server.names import OFFSETS_TOPIC
@@ -46,7 +45,7 @@ class ClusterBroker:
             follow=self._fetcher,
             led=self._led,
             gone=self._gone,
-            is_clean=own.stayed_up or self.broker.flush is Flush.EVERY,
+            is_clean=own.stayed_up,
         )
 
     @property

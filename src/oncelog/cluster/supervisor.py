@@ -253,7 +253,7 @@ class Supervisor:
             return  # older than what was seen
         topic = self._topics.show(name, document)
         self._held[name] = Held(topic, document, node.version)
-        rules = Rules(self._min_in_sync(topic), self._settings.replica_lag_time_max_ms)
+        rules = self._rules(topic)
         for partition, state in zip(topic.partitions, document.partitions, strict=False):
             self._see_partition(partition, state, rules)
 
@@ -294,8 +294,14 @@ class Supervisor:
             self._topics.forget(held.topic)
             self._gone(name)
 
-    def _min_in_sync(self, topic: Topic) -> int:
-        return int(topic.configs.get("min.insync.replicas", self._settings.min_insync_replicas))
+    def _rules(self, topic: Topic) -> Rules:
+        settings = self._settings
+        is_rebalanced = settings.auto_leader_rebalance_enable
+        return Rules(
+            min_in_sync=int(topic.configs.get("min.insync.replicas", settings.min_insync_replicas)),
+            lag_ms=settings.replica_lag_time_max_ms,
+            prefer_after_ms=1000 * settings.leader_imbalance_check_interval_seconds if is_rebalanced else -1,
+        )
 
     # What should be said there instead
 

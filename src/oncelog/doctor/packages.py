@@ -14,6 +14,7 @@ OURS: Final = "oncelog"
 PURPOSES: Final[Mapping[str, str]] = {
     "columns": "records in columns: faster `produce` and `consume`, Arrow",
     "spark": 'PySpark with format("oncelog"), and a Java runtime',
+    "zookeeper": "a broker of a cluster that agrees in ZooKeeper",
     "connect": "Spark Connect, beside [spark]",
     "chaos": "`oncelog chaos`, also with librdkafka",
     "console": "the page to look at, `oncelog serve --console`",

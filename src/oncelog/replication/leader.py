@@ -23,6 +23,7 @@ class Rules(NamedTuple):
 
     min_in_sync: int = 1  # min.insync.replicas
     lag_ms: int = 10_000  # replica.lag.time.max.ms
+    prefer_after_ms: int = -1  # leader.imbalance.check.interval.seconds; -1: never
 
 
 class Follower:

@@ -5,6 +5,7 @@ seen before), what became of its own changes where that is sure, followers' fetc
 What it says: which changes the tree should make, and whom to ask for records.
 """
 
+import sys
 from typing import NamedTuple
 
 from oncelog.clock import Now
@@ -22,6 +23,8 @@ from oncelog.replication.leadership import (
     withdrawn,
 )
 from oncelog.replication.ports import Log
+
+NEVER_MS = sys.maxsize
 
 
 class Fetching(NamedTuple):
@@ -44,6 +47,7 @@ class Replica:
         self.state: Leadership | None = None
         self.leader: Leader | None = None
         self.is_clean = is_clean
+        self._following_since_ms = NEVER_MS  # in sync, under another leader
         self._change: Proposal | None = None  # of mine, but as a leader; until it is known what became of it
 
     def obey(self, rules: Rules) -> None:
@@ -59,6 +63,10 @@ class Replica:
         if self.state is not None and state.version <= self.state.version:
             return
         self.state = state
+        if self._me not in state.in_sync or state.leader == self._me:
+            self._following_since_ms = NEVER_MS
+        elif self._following_since_ms == NEVER_MS:
+            self._following_since_ms = now_ms
         is_mine = self._is_mine(state)
         if self._change is not None and self._change.state.version <= state.version:
             self._change = None
@@ -87,14 +95,14 @@ class Replica:
         if state is None or self._me not in peers:
             return None
         if self._change is None:
-            self._change = self._own_change(state, peers)
+            self._change = self._own_change(state, peers, now_ms)
         if self._change is not None:
             return self._change
         if self.leader is None:
             return None
         return self.leader.change(peers, self.log.high_watermark, now_ms)
 
-    def _own_change(self, state: Leadership, peers: Peers) -> Proposal | None:
+    def _own_change(self, state: Leadership, peers: Peers, now_ms: int) -> Proposal | None:
         me, last = self._me, dict(state.last)
         changed: Leadership | None = None
         if not self.is_clean:
@@ -107,13 +115,18 @@ class Replica:
                 changed = told(state, me, self._extent())
             elif successor(state, peers) == me:
                 changed = elected(state, me, peers, self.rules.min_in_sync)
-        elif self.leader is None and self._should_lead(state, peers):
+        elif self.leader is None and self._should_lead(state, peers, now_ms):
             changed = elected(state, me, peers, self.rules.min_in_sync)
         return None if changed is None else Proposal(changed, ((me, peers[me].epoch),))
 
-    def _should_lead(self, state: Leadership, peers: Peers) -> bool:
-        """A leader that started anew has no epoch of its own yet, so it is elected again (KAFKA-15021)."""
+    def _should_lead(self, state: Leadership, peers: Peers, now_ms: int) -> bool:
+        """A leader that started anew has no epoch of its own yet, so it is elected again (KAFKA-15021). The preferred
+        one takes it back once it has been in sync for a while."""
         if state.leader == self._me:
+            return True
+        is_preferred = self._me == state.replicas[0] and not peers[self._me].is_stopping
+        after_ms = self.rules.prefer_after_ms
+        if is_preferred and after_ms >= 0 and now_ms - self._following_since_ms >= after_ms:
             return True
         return needs_leader(state, peers) and successor(state, peers) == self._me
 

@@ -48,6 +48,12 @@ class Settings:
         1, "Copies of each partition; a single server keeps one.", low=1, high=32_767
     )
     min_insync_replicas: int = integer(1, "Copies that must be in sync for acks=all to be taken.", low=1)
+    auto_leader_rebalance_enable: bool = boolean(
+        True, "Whether a partition's preferred broker leads it again once it is back."
+    )
+    leader_imbalance_check_interval_seconds: int = integer(
+        300, "How long it has been in sync before.", low=1, high=86_400
+    )
     replica_lag_time_max_ms: int = long(
         10_000, "How long a follower may lag behind its leader before others no longer wait for it.", low=1_000
     )
