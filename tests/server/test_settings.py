@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+import oncelog
 from oncelog.server.settings import SETTINGS, Settings
 from oncelog.server.settings_page import page
 from oncelog.server.settings_reading import ALIASES, read_settings
@@ -168,7 +169,6 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
         ("log.cleanup.policy=delete,shred", "a list, separated by commas, of delete, compact"),
         ("log.message.timestamp.type=Now", "one of CreateTime, LogAppendTime"),
         ("compression.type=brotli", "one of uncompressed, zstd, lz4, snappy, gzip, producer"),
-        ("default.replication.factor=3", "only 1"),
     ],
 )
 def test_an_impossible_value_is_refused_with_what_is_allowed(given: str, allowed: str) -> None:
@@ -243,6 +243,11 @@ def test_trying_changes_on_a_copy_leaves_the_settings_alone() -> None:
     tried = settings.with_changes({"message.max.bytes": "6000"})
     assert (tried.message_max_bytes, tried.log_segment_bytes) == (6000, 2**30)
     assert (settings.message_max_bytes, settings.changed) == (1_048_588, {"log.segment.bytes": "100"})
+
+
+def test_a_server_that_stands_alone_keeps_one_copy() -> None:
+    with pytest.raises(SettingsError, match="stands alone keeps one copy"):
+        oncelog.Server(default_replication_factor=3)
 
 
 def test_the_page_of_settings_is_current() -> None:

@@ -15,7 +15,7 @@ from oncelog.cli._options import ADMIN, DEFAULT_BROKER, SERVERS, Connecting, con
 if TYPE_CHECKING:
     from oncelog.doctor.finding import Finding
 
-EXTRAS: Final = ("columns", "spark", "connect", "chaos", "console", "flow")
+EXTRAS: Final = ("columns", "spark", "connect", "chaos", "console", "flow", "zookeeper")
 NAME_WIDTH: Final = 18
 
 
