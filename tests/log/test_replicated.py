@@ -1,11 +1,14 @@
 """A log whose records other brokers have, too: epochs, the high watermark, and what becomes of waits."""
 
+from dataclasses import replace
+
 import pytest
 
+from oncelog.log.config import Flush
 from oncelog.log.partition import Fate, PartitionLog
 from oncelog.producers import Decision
 from tests.log.memory_disk import MemoryDisk
-from tests.log.support import NOW, open_log, put
+from tests.log.support import NOW, SMALL, open_log, put
 
 LEASED = 7
 
@@ -105,3 +108,14 @@ def test_a_high_watermark_is_not_below_the_start_of_the_log() -> None:
     log.advance_high_watermark(4)
     log.delete_before(4)
     assert open_log(disk.crash(keep_all=True), replicated=True).high_watermark == 4
+
+
+def test_where_the_disk_is_waited_for_others_are_told_of_what_is_flushed_alone() -> None:
+    log = open_log(MemoryDisk(), replace(SMALL, flush=Flush.EVERY), replicated=True)
+    put(log, b"a")
+    assert (log.next_offset, log.safe_offset) == (1, 0)
+    log.flush()
+    put(log, b"b")
+    assert (log.next_offset, log.safe_offset, log.high_watermark) == (2, 1, 0)
+    log.truncate_to(0)
+    assert log.safe_offset == 0

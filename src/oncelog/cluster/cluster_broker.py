@@ -8,6 +8,7 @@ from oncelog.cluster.file import FileCluster
 from oncelog.cluster.supervisor import Supervisor
 from oncelog.cluster.tree import Tree
 from oncelog.cluster.tree_cluster import TreeCluster
+from oncelog.log.config import Flush
 from oncelog.log.disk import RealDisk
 from oncelog.server.broker import Broker
 from oncelog.server.names import OFFSETS_TOPIC
@@ -45,7 +46,7 @@ class ClusterBroker:
             follow=self._fetcher,
             led=self._led,
             gone=self._gone,
-            is_clean=own.stayed_up,
+            is_clean=own.stayed_up or self.broker.flush is Flush.EVERY,
         )
 
     @property
@@ -91,6 +92,8 @@ class ClusterBroker:
         broker.at_disk.threads.submit(broker.topics.remove_deleted)
 
     def _led(self, partition: Partition, is_led: bool) -> None:
+        if is_led and self.broker.flush is Flush.EVERY:
+            self.broker.flusher.request(partition)
         if partition.topic.name == OFFSETS_TOPIC:
             groups = self.broker.groups
             epoch = partition.log.leader_epoch

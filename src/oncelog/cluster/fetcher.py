@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Final
 
 from oncelog.cluster.peer import Peer, PeerGone
+from oncelog.log.config import Flush
 from oncelog.log.errors import LogError
 from oncelog.records.header import headers
 from oncelog.replication.following import Answer, Ask, Diverging, Records, TooEarly
@@ -257,6 +258,8 @@ class Fetcher:
             if not self._take_one(one, Records(batches, found.high_watermark, found.log_start_offset)):
                 return
             housekeeping.checkpoint_if_due()
+        if size_bytes and self._broker.flush is Flush.EVERY:  # what is asked for next says that this is here
+            await self._broker.at_disk.run(one.partition.log.flush)
         if size_bytes and one.partition in self._followed:  # the others come first in the next one
             self._followed[one.partition] = self._followed.pop(one.partition)
 

@@ -15,12 +15,14 @@ class Extent:
         self.next_offset = 0
         self.high_watermark = 0
         self.appended_bytes = 0  # since the start; retention, compaction and cuts take nothing of it
+        self._flushed_offset = 0
         self.cuts = 0  # how often the end moved back, so that a flush begun before does not count
         self.configure(config)
 
     def configure(self, config: LogConfig) -> None:
         self._follows_appends = not self._replicated and config.flush is not Flush.EVERY
         self._follows_flushes = not self._replicated and config.flush is Flush.EVERY
+        self._waits_for_flushes = config.flush is Flush.EVERY
 
     def opened(self, log_start_offset: int, next_offset: int, high_watermark: int) -> None:
         """What a start has found counts, but where others decide about it: there, what they had decided before."""
@@ -36,8 +38,15 @@ class Extent:
 
     def flushed(self, next_offset: int, cuts: int) -> None:
         """As they were when the flush began."""
-        if self._follows_flushes and cuts == self.cuts:
-            self.high_watermark = max(self.high_watermark, next_offset)
+        if cuts == self.cuts:
+            self._flushed_offset = max(self._flushed_offset, next_offset)
+            if self._follows_flushes:
+                self.high_watermark = max(self.high_watermark, next_offset)
+
+    @property
+    def safe_offset(self) -> int:
+        """Up to where this log has what others may be told that it has."""
+        return self._flushed_offset if self._waits_for_flushes else self.next_offset
 
     def advance_high_watermark(self, offset: int) -> None:
         """Only ever forward, and only over what is there."""
@@ -51,6 +60,7 @@ class Extent:
 
     def cut_to(self, offset: int) -> None:
         self.next_offset = offset
+        self._flushed_offset = min(self._flushed_offset, offset)
         self.high_watermark = min(self.high_watermark, offset)
         self.log_start_offset = min(self.log_start_offset, offset)
 

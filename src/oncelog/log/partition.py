@@ -158,6 +158,10 @@ class PartitionLog:
         return self.extent.next_offset
 
     @property
+    def safe_offset(self) -> int:
+        return self.extent.safe_offset
+
+    @property
     def high_watermark(self) -> int:
         return self.extent.high_watermark
 

@@ -20,6 +20,11 @@ class Log(Protocol):
     def next_offset(self) -> int: ...
 
     @property
+    def safe_offset(self) -> int:
+        """Up to where it has what others may be told that it has: what was flushed, where that is asked for."""
+        ...
+
+    @property
     def high_watermark(self) -> int: ...
 
     @property

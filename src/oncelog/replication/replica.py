@@ -147,7 +147,7 @@ class Replica:
     def move_high_watermark(self) -> None:
         """After each append, too."""
         if self.leader is not None:
-            self.log.advance_high_watermark(self.leader.high_watermark(self.log.next_offset))
+            self.log.advance_high_watermark(self.leader.high_watermark(self.log.safe_offset))
 
     def fetch(self) -> Ask | None:
         """What to ask the leader for; None where nobody else leads."""

@@ -33,7 +33,7 @@ class Flusher:
 
     def _finished(self, partition: Partition) -> None:
         has_flushed = self._running.pop(partition).result()
-        partition.wake()
+        partition.appended()
         if partition in self._again:
             self._again.discard(partition)
             self.request(partition)
