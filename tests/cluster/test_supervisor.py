@@ -17,7 +17,7 @@ ALL = (1, 2, 3)
 
 @pytest.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[Brokers]:
-    found = Brokers(tmp_path)
+    found = Brokers(tmp_path, leader_imbalance_check_interval_seconds="8")
     try:
         await found.start(*ALL)
         yield found
@@ -155,6 +155,21 @@ async def test_a_broker_that_stops_hands_over_what_it_leads_before_it_goes(
     await cluster.settled()
     await cluster.start(1)
     await cluster.settled()
+
+
+async def test_a_partitions_first_replica_leads_it_again_once_it_is_back_for_long_enough(cluster: Brokers) -> None:
+    await cluster.create(partitions=1)
+    (before,) = cluster.tree.leaderships("orders")
+    assert before.leader == before.replicas[0]
+    await cluster.kill(before.leader)
+    await cluster.settled()
+    await cluster.start(before.leader)
+    await cluster.settled()
+    assert cluster.leader("orders") != before.leader
+    cluster.clock.ms += 9_000
+    await cluster.until(lambda: cluster.leader("orders") == before.leader)
+    await cluster.settled()
+    assert cluster.tree.leaderships("orders")[0].epoch == before.epoch + 2
 
 
 # Topics
