@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 
@@ -46,3 +47,13 @@ def test_everything_that_is_wrong_is_said_one_line_each() -> None:
     said = refusal("--set", "a=1", "--set", "num.partitions=x", "--set", "b").splitlines()
     assert said[0] == "Error: 3 things are wrong"
     assert len(said) == 4
+
+
+def test_a_signal_ends_it_though_its_input_goes_on(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "oncelog", "serve", "--until-input-ends", "--listen", "127.0.0.1:0"]
+    process = subprocess.Popen([*command, "--data", str(tmp_path)], stdin=PIPE, stdout=PIPE, stderr=PIPE)
+    assert process.stdout is not None and process.stdout.readline().startswith(b"oncelog listens on ")
+    process.terminate()
+    code = process.wait(60)
+    _, said = process.communicate()
+    assert (code, said) == (0, b"")

@@ -80,7 +80,7 @@ def command(
         )
         from oncelog.embedded import open_service
 
-        until = sys.stdin.buffer.read if until_input_ends else None
+        until = _read_to_the_end if until_input_ends else None
         serve(lambda: open_service(settings), click.echo, beside=beside, until=until)
     except (SettingsError, FolderInUse, DamagedFolder, UnfitFolder, ClusterStorageError, LogError) as refusal:
         raise click.ClickException(_one_below_the_other(str(refusal))) from refusal
@@ -103,6 +103,13 @@ def _console(address: str, faults: Path | None) -> "Beside":
     from oncelog.settings import parse_address
 
     return beside(*parse_address("--console", address), None if faults is None else FaultFile(faults))
+
+
+def _read_to_the_end() -> None:
+    """Not by `sys.stdin`: a thread that waits in it while the interpreter ends makes that a fatal error."""
+    descriptor = sys.stdin.fileno()
+    while os.read(descriptor, 4096):
+        pass
 
 
 def _one_below_the_other(problems: str) -> str:
