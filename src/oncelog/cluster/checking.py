@@ -21,12 +21,17 @@ METADATA = f"{METADATA_TOPIC}-0"
 
 
 def check_folder(disk: Disk, folder: str) -> Iterator[Checked]:
-    """The server's own file first, then the log of topics, then every partition."""
+    """The server's own file first, then the log of topics, then every partition. Which topics a broker of a cluster
+    has is not to be read here."""
     folders = Folders(disk, folder)
     there = set(folders.found())
-    checked, stayed_up = _check_meta(disk, folder)
+    checked, stayed_up, is_member = _check_meta(disk, folder)
     yield checked
     if not there:
+        return
+    if is_member:
+        for name, index in sorted(there):
+            yield check_partition(disk, folders.path(name, index), stayed_up=stayed_up)
         return
     checked, definitions = check_metadata(disk, folders, stayed_up)
     yield checked
@@ -61,15 +66,16 @@ def _is_folder(disk: Disk, path: str) -> bool:
     return True
 
 
-def _check_meta(disk: Disk, folder: str) -> tuple[Checked, bool]:
-    """And whether the machine has run on since a server ran here."""
+def _check_meta(disk: Disk, folder: str) -> tuple[Checked, bool, bool]:
+    """And whether the machine has run on since a server ran here, and that was a broker of a cluster."""
     checked = Checked(META_FILE)
     try:
-        noted = read_state(disk, folder)["boot_id"]
+        state = read_state(disk, folder)
     except (DamagedFolder, OSError) as damage:
         checked.damaged(str(damage))
-        return checked, False
-    return checked, bool(noted) and noted == boot_id()
+        return checked, False, False
+    noted = state["boot_id"]
+    return checked, bool(noted) and noted == boot_id(), state["is_member"]
 
 
 def check_metadata(disk: Disk, folders: Folders, stayed_up: bool) -> tuple[Checked, dict[str, Definition]]:

@@ -28,6 +28,7 @@ class ClusterBroker:
             clock,
             node_id=settings.node_id,
             lease_lifetime_ms=settings.oncelog_lease_lifetime_ms,
+            is_member=True,
         )
         try:
             self._cluster = TreeCluster(own, tree, clock, settings.oncelog_lease_lifetime_ms)

@@ -60,10 +60,14 @@ class FileCluster:
         *,
         node_id: int,
         lease_lifetime_ms: int,
+        is_member: bool = False,
         lock: FolderLock | None = None,
         boot_id: str = "",
     ) -> None:
-        """Open the folder's cluster, or make one, and count this start. `boot_id` is empty where it is not known."""
+        """Open the folder's cluster, or make one, and count this start. `boot_id` is empty where it is not known.
+
+        `is_member`: of brokers that agree on topics and pids elsewhere. A folder is one's or the other's for good.
+        """
         self._disk = disk
         self._folder = folder
         self._path = f"{folder}/{META_FILE}"
@@ -80,6 +84,15 @@ class FileCluster:
                 f"folder. To give the folder another number, change node_id in {self._path} and take "
                 f"the {CHECK} out of it"
             )
+        if state["start_epoch"] > 0 and state["is_member"] != is_member:
+            raise UnfitFolder(
+                f"{folder} belongs to a broker of a cluster, and a server that stands alone would take its records for "
+                "nobody's. Start the cluster, or use another folder"
+                if state["is_member"]
+                else f"{folder} belongs to a server that stands alone, and a broker of a cluster would not know its "
+                "topics. Use another folder, and copy the topics with: oncelog copy"
+            )
+        self._is_member = is_member
         self._boot_id = boot_id
         self._noted_boot_id: str = boot_id if state["start_epoch"] == 0 else state["boot_id"]
         self.stayed_up = bool(boot_id) and self._noted_boot_id == boot_id
@@ -96,7 +109,16 @@ class FileCluster:
         self._write()
 
     @classmethod
-    def open(cls, disk: Disk, folder: str, clock: Clock, *, node_id: int, lease_lifetime_ms: int) -> "FileCluster":
+    def open(
+        cls,
+        disk: Disk,
+        folder: str,
+        clock: Clock,
+        *,
+        node_id: int,
+        lease_lifetime_ms: int,
+        is_member: bool = False,
+    ) -> "FileCluster":
         """With the folder's lock, which `close` gives back. Raises `FolderInUse`."""
         lock = FolderLock(folder)
         try:
@@ -106,6 +128,7 @@ class FileCluster:
                 clock,
                 node_id=node_id,
                 lease_lifetime_ms=lease_lifetime_ms,
+                is_member=is_member,
                 lock=lock,
                 boot_id=boot_id_of_machine(),
             )
@@ -134,9 +157,13 @@ class FileCluster:
             self._next_pids, self._history = next_pids, history
         return block
 
+    @property
+    def holds_partitions(self) -> bool:
+        return bool(_partitions(self._disk, self._folder))
+
     def join(self, cluster_id: str) -> None:
-        """Other brokers' cluster. Raises UnfitFolder where this folder has served another one."""
-        if self.start_epoch > 1:
+        """Other brokers' cluster. Raises UnfitFolder where this folder has records of another one."""
+        if self.holds_partitions:
             raise UnfitFolder(
                 f"{self._folder} belongs to the cluster {self.cluster_id}, and the brokers here are {cluster_id}. Use "
                 "another folder"
@@ -190,6 +217,7 @@ class FileCluster:
             "cluster_id": self.cluster_id,
             "node_id": self.node_id,
             "folder_id": self.folder_id,
+            "is_member": self._is_member,
             "boot_id": self._noted_boot_id,
             "start_epoch": self.start_epoch,
             "next_pids": {kind.value: pid for kind, pid in (next_pids or self._next_pids).items()},
@@ -216,7 +244,7 @@ def read_state(disk: Disk, folder: str) -> dict[str, Any]:
     """What the file says, checked and brought up to date. Raises DamagedFolder and UnfitFolder."""
     path = f"{folder}/{META_FILE}"
     if not disk.exists(path):
-        partitions = [name for name in disk.listdir(folder) if _PARTITION_FOLDER.match(name)]
+        partitions = _partitions(disk, folder)
         if partitions:
             raise DamagedFolder(
                 f"{folder} holds partitions ({partitions[0]}, ...) but no {META_FILE}, which says what pids were "
@@ -235,11 +263,15 @@ def read_state(disk: Disk, folder: str) -> dict[str, Any]:
                 f"{folder} was written by a newer oncelog: its format is {state['version']}, and this one knows none "
                 f"above {VERSION}. Start that version or a later one"
             )
-        state = {"node_id": None, "boot_id": "", "folder_id": "", **state}
+        state = {"node_id": None, "boot_id": "", "folder_id": "", "is_member": False, **state}
         _check(state)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise DamagedFolder(f"{path} cannot be read: {error}. Restore it from a copy.") from error
     return state
+
+
+def _partitions(disk: Disk, folder: str) -> list[str]:
+    return [name for name in disk.listdir(folder) if _PARTITION_FOLDER.match(name)]
 
 
 def _check_sum(state: dict[str, Any]) -> str:
@@ -252,6 +284,7 @@ def _first_state() -> dict[str, Any]:
         "cluster_id": _new_cluster_id(),
         "node_id": None,
         "folder_id": "",
+        "is_member": False,
         "boot_id": "",
         "start_epoch": 0,
         "next_pids": {PidKind.LEASED: FIRST_LEASED_PID, PidKind.KAFKA: FIRST_KAFKA_PID},
@@ -283,5 +316,7 @@ def _check(state: dict[str, Any]) -> None:
         raise ValueError("no time of writing")
     if not isinstance(state["folder_id"], str):
         raise ValueError(f"folder id {state['folder_id']!r}")
+    if not isinstance(state["is_member"], bool):
+        raise ValueError(f"is_member {state['is_member']!r}")
     if not isinstance(state["boot_id"], str) or not isinstance(state["node_id"], int | None):
         raise ValueError(f"boot id {state['boot_id']!r} and node id {state['node_id']!r}")

@@ -41,6 +41,11 @@ class TreeCluster:
         mine: dict[str, Any] = {"cluster_id": self.own.cluster_id, "oncelog.lease.lifetime.ms": self._lifetime_ms}
         node = await self.tree.get(CONFIG)
         if node is None:
+            if self.own.holds_partitions:
+                raise UnfitFolder(
+                    "what the brokers had agreed on is gone, and with it which topics this folder's records belong to. "
+                    "Restore that (the folder `tree`, or ZooKeeper's), or use empty folders"
+                )
             try:
                 await self.tree.change(Put(CONFIG, json.dumps(mine, sort_keys=True).encode(), ABSENT))
                 return
