@@ -5,9 +5,9 @@ A change is made there, and counts here once this broker has seen it; see `super
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Container, Coroutine, Iterable, Mapping
 from typing import Any, Protocol, TypeVar
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from oncelog.clock import Now
 from oncelog.cluster.documents import TopicDocument
@@ -121,12 +121,6 @@ class ClusterTopics(Topics):
         )
         yield  # a generator, as the others
 
-    def remove_deleted(self) -> None:
-        try:
-            self._folders.remove_deleted()
-        except OSError as error:
-            logger.warning("files of deleted topics stay until the next start: %s", error)
-
     def _assigned(self, name: str, indexes: range, factor: int) -> Assignment:
         """In turn over the brokers that are up, each topic from another one on, so that leaders are spread."""
         brokers = sorted(self._agreeing().brokers)
@@ -180,6 +174,14 @@ class ClusterTopics(Topics):
             partition.close().abandon()
             partition.wake()
         self._folders.mark_deleted(topic.name, range(len(topic.partitions)), topic.id)
+
+    def remove_gone(self, gone: Container[UUID]) -> None:
+        """The folders of topics that were deleted while this broker was away."""
+        for name, index in list(self._folders.found()):
+            owner = self._folders.owner(name, index)
+            if owner is not None and owner in gone and owner not in self._by_id:
+                self._folders.mark_deleted(name, (index,), owner)
+        self.remove_deleted()
 
     def _put_aside(self, topic: Topic, index: int) -> None:
         """The folder of an earlier topic of that name, which was deleted while this broker was away."""

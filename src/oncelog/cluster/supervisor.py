@@ -10,6 +10,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Protocol
+from uuid import UUID
 
 from oncelog.clock import Clock
 from oncelog.cluster.cluster_topics import ClusterTopics
@@ -115,6 +116,8 @@ class Supervisor:
         await self._cluster.agree()
         await self._cluster.look_at_brokers()
         await self._cluster.pids.read()
+        gone = await self._tree.children(GONE)
+        await asyncio.to_thread(self._topics.remove_gone, {UUID(topic_id) for topic_id in gone})
         await self._read_topics()
 
     async def start(self, document: NodeDocument) -> None:

@@ -4,7 +4,6 @@ Each change is made in an order that a crash cannot harm: see `metadata_log.py` 
 """
 
 import logging
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -48,7 +47,6 @@ class LocalTopics(Topics):
     ) -> None:
         """Open every log below the data folder; what a crash left behind is finished or put right first."""
         super().__init__(settings, disk, new_producers, stayed_up=stayed_up)
-        self._removing = threading.Lock()
         if not self._folders.exists(METADATA_TOPIC, 0) and any(self._folders.found()):
             raise DataFolderError(
                 f"the folder {self._folders.path(METADATA_TOPIC, 0)} is missing, which says which topics there are: "
@@ -117,13 +115,6 @@ class LocalTopics(Topics):
                 raise unsettled
             yield from self._finish_deletion(definition, now)
             yield from forgetting
-
-    def remove_deleted(self) -> None:
-        with self._removing:  # two would trip over what the other has removed already, and leave the rest
-            try:
-                self._folders.remove_deleted()
-            except OSError as error:
-                logger.warning("files of deleted topics stay until the next start: %s", error)
 
     def adding_partitions(
         self, topic: Topic, count: int, now: Now, *, assignment: Assignment | None = None

@@ -4,6 +4,8 @@ How a change is made depends on where it stands which topics there are: in the d
 (`local_topics.py`), or where the brokers of a cluster agree.
 """
 
+import logging
+import threading
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,6 +32,8 @@ from oncelog.server.topic import Partition, Topic
 
 __all__ = ["Partition", "Topic", "Topics"]
 
+logger = logging.getLogger(__name__)
+
 SMALL_SEGMENTS, SMALL_SEGMENTS_PAUSE_MS = 32, 100  # closed at once, and from one to the next after that
 FEWEST_FILES = 8
 FILES_LEFT = 64
@@ -53,6 +57,7 @@ class Topics(ABC):
         self._disk = disk
         self._new_producers = new_producers
         self._folders = Folders(disk, settings.log_dir)
+        self._removing = threading.Lock()
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[UUID, Topic] = {}
         self._by_collision_key: dict[str, Topic] = {}
@@ -160,9 +165,13 @@ class Topics(ABC):
     def altering_broker_configs(self, configs: Mapping[str, str], now: Now) -> Steps[None]:
         """Replace the settings that were changed at run time; every value must have been checked."""
 
-    @abstractmethod
     def remove_deleted(self) -> None:
         """Remove the files of deleted topics; slow, and safe to call from any number of threads."""
+        with self._removing:  # two would trip over what the other has removed already, and leave the rest
+            try:
+                self._folders.remove_deleted()
+            except OSError as error:
+                logger.warning("files of deleted topics stay until the next start: %s", error)
 
     def create(
         self,
