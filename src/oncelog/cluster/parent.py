@@ -169,8 +169,8 @@ class Parent:
                 _close_input(process)
                 try:
                     self.start(node_id)
-                except BrokerEnded as ended:
-                    logger.error("%s", ended)
+                except (BrokerEnded, TimeoutError) as ended:
+                    logger.error("%s", str(ended) or f"broker {node_id} is not up after {READY_S:g} s")
 
     def output(self, node_id: int) -> str:
         return (self._folder / str(node_id) / LOG_FILE).read_text(errors="replace")
