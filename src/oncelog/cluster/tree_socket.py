@@ -201,7 +201,8 @@ class SocketTree:
             self._sure_until_ms = max(self._sure_until_ms, sent_ms + self._timeout_ms)
 
     async def _ask(self, encoded: Callable[[int], bytes]) -> Frame:
-        if self._writer is None:
+        # uvloop raises a RuntimeError on a connection that broke, until its reader has noticed that.
+        if self._writer is None or self._writer.is_closing():
             raise Unsure("there is no connection to the tree; nothing was sent")
         number = next(self._numbers)
         future: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
