@@ -285,6 +285,22 @@ async def test_another_data_folder_under_the_same_number_is_refused(cluster: Bro
     await cluster.start(3)
 
 
+async def test_a_broker_whose_folder_is_lost_never_leads_by_what_it_lacks(cluster: Brokers, tmp_path: Path) -> None:
+    """The last that was in sync comes back with nothing: the one before it has everything, and leads."""
+    await cluster.create(partitions=1)
+    assert (await cluster.produce(batch([b"a"]))).error_code is ErrorCode.none
+    await cluster.until(lambda: cluster.next_offset(2) == 1)
+    for node in (1, 2, 3):
+        await cluster.kill(node)
+    await cluster.start(3, log_dir=str(tmp_path / "another"), oncelog_cluster_folder_lost="true")
+    await cluster.until(lambda: cluster.tree.leaderships("orders")[0].in_sync == ())
+    assert cluster.tree.leaderships("orders")[0].eligible == (2,)
+    await cluster.start(2)
+    await cluster.until(lambda: cluster.tree.leaderships("orders")[0].in_sync == (2, 3))
+    assert [cluster.next_offset(node) for node in (2, 3)] == [1, 1]
+    await cluster.start(1)
+
+
 async def test_another_lifetime_of_leases_is_refused(cluster: Brokers) -> None:
     await cluster.kill(3)
     with pytest.raises(UnfitFolder, match="Set the same for all of them"):

@@ -31,7 +31,13 @@ class ClusterBroker:
             is_member=True,
         )
         try:
-            self._cluster = TreeCluster(own, tree, clock, settings.oncelog_lease_lifetime_ms)
+            self._cluster = TreeCluster(
+                own,
+                tree,
+                clock,
+                settings.oncelog_lease_lifetime_ms,
+                is_folder_lost=settings.oncelog_cluster_folder_lost,
+            )
             self.broker = Broker(settings, self._cluster, clock=clock, disk=disk, open_topics=ClusterTopics)
         except BaseException:
             own.close()
@@ -47,7 +53,7 @@ class ClusterBroker:
             follow=self._fetcher,
             led=self._led,
             gone=self._gone,
-            is_clean=own.stayed_up or self.broker.flush is Flush.EVERY,
+            is_clean=(own.stayed_up or self.broker.flush is Flush.EVERY) and not settings.oncelog_cluster_folder_lost,
         )
 
     @property

@@ -128,15 +128,15 @@ class Supervisor:
 
     async def stop(self) -> None:
         """Others lead when this returns, where they can."""
-        if self._tasks:
+        if self._tasks and self._tree.is_connected:
             with contextlib.suppress(TreeError, asyncio.TimeoutError):
                 async with asyncio.timeout(STOP_S):
                     await self._cluster.say_stopping()
                     self._wake.set()
                     await self._until(lambda: not any(map(self._can_be_left, self._partitions())))
-            for task in self._tasks:
-                task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._tree.close()
 
     def _can_be_left(self, partition: Partition) -> bool:
@@ -266,7 +266,7 @@ class Supervisor:
         is_mine = self._cluster.node_id in state.replicas
         if is_mine and not partition.is_open:
             self._topics.open_here(partition, now)
-            is_clean = self._is_clean or partition.log.next_offset == 0
+            is_clean = self._is_clean or state.epoch < 0  # nobody has led it yet
             partition.replica = Replica(self._cluster.node_id, partition.log, rules, is_clean=is_clean)
         elif not is_mine and partition.is_open:
             self._lead(partition, False)

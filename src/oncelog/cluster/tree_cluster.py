@@ -20,8 +20,12 @@ TRIES = 20  # of a change that others were faster with, each time
 
 
 class TreeCluster:
-    def __init__(self, own: FileCluster, tree: Tree, clock: Clock, lease_lifetime_ms: int) -> None:
-        """`own` is the data folder: who this broker is, and what was written there before."""
+    def __init__(
+        self, own: FileCluster, tree: Tree, clock: Clock, lease_lifetime_ms: int, *, is_folder_lost: bool = False
+    ) -> None:
+        """`own` is the data folder: who this broker is, and what was written there before. `is_folder_lost`: the one
+        that this broker had before is gone."""
+        self._is_folder_lost = is_folder_lost
         self.own = own
         self.tree = tree
         self._lifetime_ms = lease_lifetime_ms
@@ -81,10 +85,11 @@ class TreeCluster:
 
     def _check_folder(self, node: Node | None, document: NodeDocument) -> None:
         folder = document.folder if node is None else decode_node(node.value).folder
-        if folder != document.folder:
+        if folder != document.folder and not self._is_folder_lost:
             raise UnfitFolder(
-                f"node {self.node_id} of this cluster has another data folder. Give this one another node.id, or, if "
-                f"that one is lost for good, retire it first: oncelog cluster retire {self.node_id}"
+                f"node {self.node_id} of this cluster has another data folder. Give this one another node.id; or, if "
+                "that one is lost for good, start this one with oncelog.cluster.folder.lost=true: then it counts as "
+                "lacking everything, and copies it from the others"
             )
 
     async def say_stopping(self) -> None:

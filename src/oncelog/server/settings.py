@@ -23,6 +23,9 @@ class Settings:
         None,
         "Where brokers of a cluster agree, such as zk://a:2181,b:2181,c:2181/oncelog; without it there is one.",
     )
+    oncelog_cluster_folder_lost: bool = boolean(
+        False, "The folder that this broker had is gone: it lacks everything, and copies it from the others."
+    )
     broker_rack: str | None = text(None, "Where this broker stands, for clients that want to know.")
     node_id: int = integer(1, "The number of this node, unique in its cluster.")
     broker_id: int | None = integer(None, "Another name of node.id.")
