@@ -264,3 +264,15 @@ def test_leases_from_before_two_lifetimes_are_not_kept_in_the_file(tmp_path: Pat
         cluster.take_pids(PidKind.LEASED, 100)
         clock.advance(DAY_MS // 24)
     assert len(meta_of(tmp_path)["lease_periods"]) <= 49
+
+
+def test_that_records_are_lacking_is_noted_until_they_are_there(tmp_path: Path) -> None:
+    first = booted(tmp_path, "a")
+    first.note_lack()
+    first.close()
+    again = booted(tmp_path, "a")
+    assert (again.lacks_records, again.stayed_up) == (True, False)
+    again.recovered()
+    again.close()
+    last = booted(tmp_path, "a")
+    assert (last.lacks_records, last.stayed_up) == (False, True)

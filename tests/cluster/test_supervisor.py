@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from oncelog.cluster.file import UnfitFolder
+from oncelog.cluster.supervisor import SUSPECTED_MS
 from oncelog.cluster.tree_memory import Doubt
 from oncelog.server.errors import ErrorCode
 from tests.cluster.brokers import Brokers
@@ -299,6 +300,30 @@ async def test_a_broker_whose_folder_is_lost_never_leads_by_what_it_lacks(cluste
     await cluster.until(lambda: cluster.tree.leaderships("orders")[0].in_sync == (2, 3))
     assert [cluster.next_offset(node) for node in (2, 3)] == [1, 1]
     await cluster.start(1)
+
+
+async def test_a_broker_that_was_suspected_wrongly_is_in_sync_again(cluster: Brokers) -> None:
+    await cluster.create(partitions=1)
+    leader = cluster.leader("orders")
+    for other in {1, 2, 3} - {leader}:
+        cluster.brokers[other].supervisor.suspect(leader)
+    await cluster.until(lambda: leader not in cluster.tree.leaderships("orders")[0].in_sync)
+    cluster.clock.ms += SUSPECTED_MS
+    await cluster.settled()
+
+
+async def test_deleted_topics_are_forgotten_in_the_end(cluster: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("oncelog.cluster.supervisor.MOST_GONE", 4)
+    for _ in range(6):
+        await cluster.create(partitions=1)
+        assert await cluster.delete(at=2) is ErrorCode.none
+        await cluster.until(lambda: not any(cluster.topic(node, "orders") for node in ALL))
+    gone = [path for path, _ in cluster.tree.nodes.items() if path.startswith("/gone/")]
+    assert len(gone) == 3
+
+
+async def test_a_topic_that_one_document_cannot_hold_is_refused(cluster: Brokers) -> None:
+    assert await cluster.create(partitions=2_001) is ErrorCode.invalid_partitions
 
 
 async def test_another_lifetime_of_leases_is_refused(cluster: Brokers) -> None:

@@ -38,6 +38,7 @@ def start(brokers: int, data: str, listen: str, given: tuple[str, ...]) -> None:
     A topic has as many copies as there are brokers, at most 3, and acks=all waits for 2 of them, unless --set
     says otherwise.
     """
+    from oncelog.cluster.file import UnfitFolder
     from oncelog.cluster.folder_lock import FolderInUse
     from oncelog.cluster.parent import BrokerEnded, Parent, TreeFailed, copies
     from oncelog.cluster.tree_store import DamagedTree
@@ -60,7 +61,7 @@ def start(brokers: int, data: str, listen: str, given: tuple[str, ...]) -> None:
             click.echo(f"{brokers} brokers listen on {parent.bootstrap_servers} and keep their data in {data}")
             while not stop.wait(LOOK_S):
                 parent.keep_up()
-    except (BrokerEnded, TreeFailed, DamagedTree, FolderInUse, SettingsError, OSError) as refusal:
+    except (BrokerEnded, TreeFailed, DamagedTree, FolderInUse, UnfitFolder, SettingsError, OSError) as refusal:
         raise click.ClickException(str(refusal)) from refusal
 
 

@@ -31,6 +31,8 @@ class ClusterBroker:
             is_member=True,
         )
         try:
+            if settings.oncelog_cluster_folder_lost:
+                own.note_lack()
             self._cluster = TreeCluster(
                 own,
                 tree,
@@ -53,7 +55,7 @@ class ClusterBroker:
             follow=self._fetcher,
             led=self._led,
             gone=self._gone,
-            is_clean=(own.stayed_up or self.broker.flush is Flush.EVERY) and not settings.oncelog_cluster_folder_lost,
+            is_clean=not own.lacks_records and (own.stayed_up or self.broker.flush is Flush.EVERY),
         )
 
     @property

@@ -26,6 +26,7 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 AGREED_WITHIN_S = 30
+MOST_PARTITIONS = 2_000  # of a topic: all of them stand in one document
 
 
 class Catalog(Protocol):
@@ -81,6 +82,7 @@ class ClusterTopics(Topics):
         assignment: Assignment | None = None,
     ) -> Steps[Topic]:
         count, own = self.check_create(name, partitions, configs)
+        _check_count(count)
         if assignment is None:
             assignment = self._assigned(name, range(count), self.replication_of(replication, None))
         document = TopicDocument(uuid4(), own, is_internal, tuple(first(brokers) for brokers in assignment))
@@ -101,6 +103,7 @@ class ClusterTopics(Topics):
         self, topic: Topic, count: int, now: Now, *, assignment: Assignment | None = None
     ) -> Steps[None]:
         self.check_add_partitions(topic, count)
+        _check_count(count)
         have = topic.partitions
         if assignment is None:
             state = have[0].leadership
@@ -139,7 +142,15 @@ class ClusterTopics(Topics):
     def _wait_for(self, agreeing: Coroutine[Any, Any, T]) -> T:
         """In a thread: what is agreed on happens on the loop."""
         assert self._loop is not None
-        return asyncio.run_coroutine_threadsafe(agreeing, self._loop).result(AGREED_WITHIN_S)
+        future = asyncio.run_coroutine_threadsafe(agreeing, self._loop)
+        try:
+            return future.result(AGREED_WITHIN_S)
+        except TimeoutError:
+            future.cancel()
+            raise KafkaError(
+                ErrorCode.request_timed_out,
+                f"not every broker was there to see the change within {AGREED_WITHIN_S} s; it may count all the same",
+            ) from None
 
     # What the supervisor has seen
 
@@ -189,3 +200,10 @@ class ClusterTopics(Topics):
         if owner is not None and owner != topic.id:
             logger.warning("%s-%d holds records of a deleted topic of that name: removed", topic.name, index)
             self._folders.mark_deleted(topic.name, (index,), owner)
+
+
+def _check_count(count: int) -> None:
+    if count > MOST_PARTITIONS:
+        raise KafkaError(
+            ErrorCode.invalid_partitions, f"{count} partitions: a topic of a cluster has at most {MOST_PARTITIONS}"
+        )

@@ -144,7 +144,8 @@ class Fetcher:
 
     async def _fetch_on(self, address: tuple[str, int] | None) -> None:
         if address is None:
-            raise ConnectionError("nobody knows where it is")
+            await asyncio.sleep(AGAIN_S)  # it is not up: nothing to be said about
+            return
         peer = self._peer = await Peer.connect(address, CONNECT_S)
         self._refused_s = NEVER_S
         self._is_interrupted = False

@@ -36,6 +36,7 @@ from oncelog.server.ports import ClusterStorageError, Member, PidKind
 from oncelog.server.process import boot_id as boot_id_of_machine
 
 META_FILE = "server.meta"
+TREE_FOLDER = "tree"  # in the folder of a whole cluster: what its brokers agree on
 VERSION = 2
 CHECK = "crc32c"
 _PARTITION_FOLDER = re.compile(r".+-\d+$")
@@ -76,6 +77,11 @@ class FileCluster:
         self.node_id = node_id
         self.members = {node_id: Member({})}
         disk.mkdir(folder)
+        if disk.exists(f"{folder}/{TREE_FOLDER}"):
+            raise UnfitFolder(
+                f"{folder} belongs to a cluster: its brokers have folders in it. Start it with oncelog cluster start "
+                f"--data {folder}, or use another folder"
+            )
         state = read_state(disk, folder)
         if state["node_id"] not in (None, node_id):
             theirs = state["node_id"]
@@ -96,6 +102,7 @@ class FileCluster:
         self._boot_id = boot_id
         self._noted_boot_id: str = boot_id if state["start_epoch"] == 0 else state["boot_id"]
         self.stayed_up = bool(boot_id) and self._noted_boot_id == boot_id
+        self.lacks_records = not self._noted_boot_id  # see `note_lack`
         self.cluster_id: str = state["cluster_id"]
         self.start_epoch: int = state["start_epoch"] + 1
         self.folder_id: str = state["folder_id"] or str(uuid4())
@@ -174,7 +181,13 @@ class FileCluster:
     def may_be_new(self, pid: int, now: Now) -> bool:
         return self._history.may_be_new(pid, now.monotonic_ms)
 
+    def note_lack(self) -> None:
+        """Records that this broker acknowledged are not here: true for later starts too, until `recovered`."""
+        self._noted_boot_id, self.lacks_records = "", True
+        self._write()
+
     def recovered(self) -> None:
+        self.lacks_records = False
         if self._noted_boot_id != self._boot_id:
             self._noted_boot_id = self._boot_id
             try:

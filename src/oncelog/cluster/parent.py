@@ -6,6 +6,7 @@ standard input is a pipe from here. One that ends by itself is started again by 
 
 import asyncio
 import logging
+import os
 import shutil
 import signal
 import subprocess
@@ -19,6 +20,7 @@ from typing import Any, Final, Self
 
 from oncelog.clock import SystemClock
 from oncelog.cluster.documents import LIVE, NODES, decode_node
+from oncelog.cluster.file import META_FILE, TREE_FOLDER, UnfitFolder
 from oncelog.cluster.folder_lock import FolderLock
 from oncelog.cluster.tree import SESSION_TIMEOUT_MS
 from oncelog.cluster.tree_server import TreeServer
@@ -31,6 +33,7 @@ logger = logging.getLogger(__name__)
 READY_S: Final = 60.0
 STOP_S: Final = 30.0
 LOOK_S: Final = 0.02
+MOST_SOCKET_BYTES: Final = 107  # a system's bound; data folders may lie deep
 LOG_FILE: Final = "broker.log"
 SCHEME: Final = "unix:"
 
@@ -62,10 +65,12 @@ class Parent:
         self._listen = dict(zip(range(1, count + 1), addresses or ["127.0.0.1:0"] * count, strict=True))
         self._session_timeout_ms = session_timeout_ms
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        if (self._folder / META_FILE).exists():
+            raise UnfitFolder(
+                f"{folder} belongs to a server that stands alone, or to one broker. Give a cluster a folder of its own"
+            )
         self._lock = FolderLock(folder)
-        # A path of a Unix socket has at most 107 bytes, and data folders lie deep.
-        self._run_folder = tempfile.mkdtemp(prefix="oncelog-tree-")
-        self._socket = f"{self._run_folder}/tree"
+        self._socket, self._temporary = _socket_below(self._folder)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="oncelog-tree", daemon=True)
         self._thread.start()
@@ -102,7 +107,8 @@ class Parent:
                 self._run(self._stop_tree())
             self._loop.call_soon_threadsafe(self._loop.stop)
             until_ended(self._thread)
-            shutil.rmtree(self._run_folder, ignore_errors=True)
+            if self._temporary is not None:
+                shutil.rmtree(self._temporary, ignore_errors=True)
             self._lock.release()
 
     @property
@@ -182,7 +188,7 @@ class Parent:
 
     async def _start_tree(self) -> None:
         clock = SystemClock()
-        store = TreeStore.open(RealDisk(), str(self._folder / "tree"), clock)
+        store = TreeStore.open(RealDisk(), str(self._folder / TREE_FOLDER), clock)
         self._tree = TreeServer(self._socket, store, clock, session_timeout_ms=self._session_timeout_ms)
         await self._tree.start()
 
@@ -229,6 +235,16 @@ class Parent:
 
     def _last_words(self, node_id: int) -> str:
         return "\n".join(self.output(node_id).splitlines()[-12:])
+
+
+def _socket_below(folder: Path) -> tuple[str, str | None]:
+    """In a folder that nobody else may enter; and that folder, where it is to be removed."""
+    path = folder / "run" / "tree"
+    if len(os.fsencode(path)) <= MOST_SOCKET_BYTES:
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        return str(path), None
+    temporary = tempfile.mkdtemp(prefix="oncelog-tree-")
+    return f"{temporary}/tree", temporary
 
 
 def copies(brokers: int) -> dict[str, str]:

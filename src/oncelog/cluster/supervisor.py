@@ -40,6 +40,8 @@ TICK_S: Final = 0.5
 AGAIN_S: Final = 0.05  # after the tree did not answer
 TOPICS_AT_ONCE: Final = 50
 TRIES: Final = 50
+SUSPECTED_MS: Final = 10_000  # longer than a session lasts
+MOST_GONE: Final = 1_000  # deleted topics that a broker which was away is told of
 STOP_S: Final = 5.0  # for others to lead
 
 
@@ -95,7 +97,7 @@ class Supervisor:
         self._is_clean = is_clean
         self._held: dict[str, Held] = {}
         self._followed: dict[Partition, int] = {}
-        self._suspects: dict[int, int] = {}  # each in which of its epochs
+        self._suspects: dict[int, tuple[int, int]] = {}  # each in which of its epochs, and until when
         self._told: set[str] = set()
         self._is_all_told = True
         self._document: NodeDocument | None = None
@@ -161,18 +163,19 @@ class Supervisor:
         self._wake.set()
 
     def suspect(self, broker: int) -> None:
-        """Its process is gone, long before its session is over. To elect another is safe at any time."""
-        self._suspects[broker] = self._cluster.peers[broker].epoch
-        self._wake.set()
+        """Its process is gone, it seems, and its session not over yet. To elect another is safe at any time."""
+        if broker in self._cluster.peers:
+            until_ms = self._clock.now().monotonic_ms + SUSPECTED_MS
+            self._suspects[broker] = self._cluster.peers[broker].epoch, until_ms
+            self._wake.set()
 
-    def _peers(self) -> Mapping[int, Peer]:
+    def _peers(self, now_ms: int) -> Mapping[int, Peer]:
         peers = self._cluster.peers
         if not self._suspects:
             return peers
-        return {
-            broker: peer._replace(is_live=peer.is_live and self._suspects.get(broker) != peer.epoch)
-            for broker, peer in peers.items()
-        }
+        self._suspects = {broker: each for broker, each in self._suspects.items() if now_ms < each[1]}
+        gone = {broker for broker, (epoch, _) in self._suspects.items() if peers[broker].epoch == epoch}
+        return {broker: peer._replace(is_live=peer.is_live and broker not in gone) for broker, peer in peers.items()}
 
     # One round after the other
 
@@ -320,8 +323,8 @@ class Supervisor:
 
     def _proposals(self, held: Held) -> dict[int, Proposal]:
         """Those that begin where the document stands; the others wait for what the tree says next."""
-        now_ms, peers = self._clock.now().monotonic_ms, self._peers()
-        found = {}
+        now_ms = self._clock.now().monotonic_ms
+        peers, found = self._peers(now_ms), {}
         for partition in held.topic.open_partitions:
             if partition.replica is not None:
                 proposal = partition.replica.change(peers, now_ms)
@@ -396,10 +399,20 @@ class Supervisor:
         path = f"{TOPICS}/{topic.name}"
 
         def without(held: Held) -> tuple[Put | Remove, ...]:
-            return Remove(path, held.version), Put(f"{GONE}/{topic.id}", topic.name.encode(), ABSENT)
+            now_ms = self._clock.now().wall_ms
+            return Remove(path, held.version), Put(f"{GONE}/{topic.id}", b"%d" % now_ms, ABSENT)
 
         await self._change(topic, without)
+        with contextlib.suppress(TreeError):
+            await self._forget_gone()
         await self._until(lambda: self._topics.get(topic.name) is not topic)
+
+    async def _forget_gone(self) -> None:
+        """Those that were deleted first."""
+        gone = await self._tree.children(GONE)
+        if len(gone) > MOST_GONE:
+            oldest = sorted(gone, key=lambda topic_id: int(gone[topic_id].value))[: len(gone) - MOST_GONE // 2]
+            await self._tree.change(*(Remove(f"{GONE}/{each}", gone[each].version) for each in oldest))
 
     async def grow(self, topic: Topic, added: Assignment) -> None:
         have = len(topic.partitions)
