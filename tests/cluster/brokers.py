@@ -183,6 +183,12 @@ class Brokers:
             await self.settled(name)
         return error
 
+    async def move(self, name: str, index: int, replicas: list[int] | None, *, at: int) -> ErrorCode:
+        topics = [{"name": name, "partitions": [{"partition_index": index, "replicas": replicas}]}]
+        answer = await self.ask(at, "alter_partition_reassignments", 0, timeout=20_000, topics=topics)
+        error: ErrorCode = answer.responses[0].partitions[0].error_code
+        return error
+
     async def delete(self, name: str = "orders", *, at: int = 1) -> ErrorCode:
         error: ErrorCode = await self.call(at, lambda raw: raw.delete_topic(name))
         return error

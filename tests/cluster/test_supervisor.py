@@ -326,6 +326,22 @@ async def test_a_topic_that_one_document_cannot_hold_is_refused(cluster: Brokers
     assert await cluster.create(partitions=2_001) is ErrorCode.invalid_partitions
 
 
+async def test_a_partition_moves_to_other_brokers_with_all_that_stands_in_it(cluster: Brokers) -> None:
+    assignment = [{"partition_index": 0, "broker_ids": [1, 2]}]
+    topic = {"name": "orders", "num_partitions": -1, "replication_factor": -1, "assignments": assignment, "configs": []}
+    await cluster.ask(1, "create_topics", 5, topics=[topic], timeout=20_000, validate_only=False)
+    await cluster.settled()
+    assert (await cluster.produce(batch([b"a"]))).error_code is ErrorCode.none
+    assert await cluster.move("orders", 0, [3, 9], at=2) is ErrorCode.invalid_replica_assignment
+    assert await cluster.move("orders", 0, None, at=2) is ErrorCode.no_reassignment_in_progress
+    assert await cluster.move("orders", 0, [3, 2], at=2) is ErrorCode.none
+    await cluster.until(lambda: cluster.tree.leaderships("orders")[0].replicas == (3, 2))
+    await cluster.settled()
+    assert (await cluster.produce(batch([b"b"]))).base_offset == 1
+    assert [cluster.folders(node, "orders") for node in ALL] == [[], ["orders-0"], ["orders-0"]]
+    assert (await cluster.ask(1, "list_partition_reassignments", 0, timeout=9_000, topics=None)).topics == ()
+
+
 async def test_another_lifetime_of_leases_is_refused(cluster: Brokers) -> None:
     await cluster.kill(3)
     with pytest.raises(UnfitFolder, match="Set the same for all of them"):

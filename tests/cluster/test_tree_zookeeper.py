@@ -76,6 +76,7 @@ async def test_a_broker_is_sure_for_as_long_as_the_server_has_granted() -> None:
     await tree.close()
 
 
+@pytest.mark.thorough
 async def test_a_session_goes_on_when_the_server_was_killed_and_what_was_asked_in_that_moment_is_not_sent_later(
     own_server: ZooKeeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:

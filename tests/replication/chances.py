@@ -25,6 +25,7 @@ class Chances:
     echoes: float = 0.3  # what arrives a second time, when nobody waits for it any more
     pace_ms: int = 60
     patience_ms: int = 400  # of a producer
+    moves: bool = False  # replicas are moved now and then
     lengths_ms: tuple[int, ...] = (30, 300, 900, 2_000)  # of a fault
 
 
@@ -38,3 +39,4 @@ OLD: Final = replace(
 EAGER: Final = replace(ROUGH, patience_ms=60)
 POWER: Final = replace(ROUGH, slow_tree=0.5, faults=("power",), lengths_ms=(30,), patience_ms=400)
 LEASES: Final = replace(ROUGH, lifetime_ms=500, echoes=0.6, faults=("kill", "cut", "cut-tree", "pause"))
+MOVING: Final = replace(ROUGH, brokers=4, moves=True)

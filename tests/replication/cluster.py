@@ -13,6 +13,7 @@ raises `Violation` at the moment when something is not as promised:
 import heapq
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
@@ -23,7 +24,7 @@ from oncelog.producers import ProducerLimits, ProducerMap
 from oncelog.producers.leases import BLOCK_PIDS, Block, GrantHistory, Stock, first_leased
 from oncelog.replication.following import Answer, TooEarly
 from oncelog.replication.leader import Proposal, Rules
-from oncelog.replication.leadership import Leadership, Peer, first
+from oncelog.replication.leadership import Leadership, Peer, first, reassigned
 from oncelog.replication.replica import Fetching, Replica
 from tests.log.memory_disk import MemoryDisk
 from tests.log.support import START_MS
@@ -305,6 +306,8 @@ class Cluster:
         for producer in self.producers:
             producer.next()
         self.later(self.chance.expovariate(1 / self.chances.fault_ms), self.fault)
+        if self.chances.moves:
+            self.move()
 
     # Time
 
@@ -368,6 +371,21 @@ class Cluster:
             if number > broker.peers_seen:  # one session's reads of one node come in order
                 broker.peers_seen, broker.peers = number, peers
             broker.see(state)
+
+    def move(self) -> None:
+        """By a person, who is as fast as anybody; in the end all brokers are replicas."""
+        is_last = self._ms >= self.chances.duration_ms - 1_000
+        numbers = [broker.number for broker in self.brokers]
+        count = len(numbers) if is_last else self.chance.randint(2, len(numbers))
+        target = None if not is_last and self.chance.random() < 0.2 else self.chance.sample(numbers, count)
+        is_done = False
+        with suppress(ValueError):
+            self.tree.state = reassigned(self.tree.state, target)
+            self.tell(f"moved to {target}")
+            self.tell_all()
+            is_done = is_last
+        if not is_last or not is_done:
+            self.later(self.chance.randint(200, 1_500), self.move)
 
     # Faults
 

@@ -20,7 +20,7 @@ from oncelog.replication.following import Answer, Ask, Records, Refusal
 from oncelog.replication.leader import Leader, Proposal
 from oncelog.replication.leadership import Leadership, needs_leader
 from oncelog.replication.replica import Replica
-from tests.replication.chances import EAGER, LEASES, OLD, POWER, ROUGH, USUAL, Chances
+from tests.replication.chances import EAGER, LEASES, MOVING, OLD, POWER, ROUGH, USUAL, Chances
 from tests.replication.cluster import Broker
 from tests.replication.promises import Violation
 from tests.replication.tree import Tree
@@ -35,6 +35,7 @@ class Mutant:
     changes: tuple[tuple[Any, str, Change], ...]
     chances: Chances = USUAL
     breaks: tuple[type[Exception], ...] = (Violation,)  # or what a log refuses by itself
+    since: int = 0  # histories before this one did not catch it when they were last looked at
 
     def __str__(self) -> str:
         return self.what
@@ -185,6 +186,10 @@ def _anybody_elected(_: Any) -> Any:
     return should_lead
 
 
+def _moved_at_once(_: Any) -> Any:
+    return property(lambda state: bool(state.adding or state.removing))
+
+
 def _without_producers(before: Any) -> Any:
     def encoded(log: Parts, now: Any) -> bytes:
         snapshot = snapshots.decode(before(log, now))
@@ -227,10 +232,10 @@ def _duplicates_at_once(before: Any) -> Any:
 MUTANTS: Final = (
     Mutant("watermark over the proposed set only", ((Leader, "high_watermark", _over_the_proposed_set_only),)),
     Mutant("watermark below min.insync.replicas", ((Leader, "high_watermark", _below_min_in_sync),), ROUGH),
-    Mutant("grown at any end", ((Leader, "_is_in", _without_any_end),), ROUGH),
+    Mutant("grown at any end", ((Leader, "_is_in", _without_any_end),), ROUGH, since=200),
     Mutant("no check of the last epoch", ((following, "refusal", _without_a_check_of_the_epoch),)),
     Mutant("cut to the watermark", ((PartitionLog, "follow_epoch", _cut_to_the_watermark),)),
-    Mutant("no epochs of brokers", ((Tree, "set", _without_broker_epochs),), POWER),
+    Mutant("no epochs of brokers", ((Tree, "set", _without_broker_epochs),), POWER, since=200),
     Mutant("unconditional write", ((Tree, "set", _unconditionally),)),
     Mutant("unclean broker kept", ((Replica, "__init__", _as_if_clean),)),
     Mutant("phantom epoch", ((PartitionLog, "_open_epoch", _with_a_phantom_epoch),)),
@@ -239,6 +244,7 @@ MUTANTS: Final = (
         ((LeaderEpochs, "follow_from", _epochs_kept),),
         ROUGH,
         (Violation, OffsetOutOfRange),
+        since=170,
     ),
     Mutant("answered above the watermark", ((Broker, "fate", _answered_at_once),)),
     Mutant("led on after a restart", ((Replica, "see", _old_epoch_after_a_restart),)),
@@ -248,10 +254,11 @@ MUTANTS: Final = (
         USUAL,
         (Violation, OffsetOutOfRange),
     ),
-    Mutant("no snapshot at a new start", ((beginning, "encoded", _without_producers),), OLD),
+    Mutant("no snapshot at a new start", ((beginning, "encoded", _without_producers),), OLD, since=90),
     Mutant("blocks dated at sight", ((GrantHistory, "read", _dated_at_sight),), LEASES),
     Mutant("pids taken whoever was faster", ((Tree, "take_pids", _whoever_was_faster),), LEASES),
     Mutant("fence answered above the watermark", ((Appender, "fence", _fences_at_once),), ROUGH),
     Mutant("duplicate answered above the watermark", ((Appender, "_stage_replay", _duplicates_at_once),), EAGER),
+    Mutant("moved before all are in sync", ((Leadership, "is_moved", _moved_at_once),), MOVING),
     Mutant("anybody elected", ((Replica, "_should_lead", _anybody_elected),)),
 )

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 import pytest
 
 from tests.depth import deeper, scaled
-from tests.replication.chances import LEASES, OLD, ROUGH, USUAL, Chances
+from tests.replication.chances import LEASES, MOVING, OLD, ROUGH, USUAL, Chances
 from tests.replication.cluster import Cluster
 from tests.replication.mutants import MUTANTS, Mutant
 
-SEEDS = scaled(150)
+SEEDS = scaled(60)
 SEEDS_A_MUTANT = 600
 
 
@@ -23,7 +23,9 @@ def _quiet() -> Iterator[None]:
 
 
 @deeper
-@pytest.mark.parametrize("chances", [USUAL, ROUGH, OLD, LEASES], ids=["usual", "rough", "old", "leases"])
+@pytest.mark.parametrize(
+    "chances", [USUAL, ROUGH, OLD, LEASES, MOVING], ids=["usual", "rough", "old", "leases", "moving"]
+)
 def test_what_was_acknowledged_stands_whatever_fails(chances: Chances) -> None:
     for seed in range(SEEDS):
         Cluster(seed, chances).run()
@@ -45,7 +47,7 @@ def test_the_histories_hold_what_they_are_about() -> None:
 @pytest.mark.parametrize("mutant", MUTANTS, ids=str)
 def test_a_broken_rule_is_caught(mutant: Mutant) -> None:
     with mutant.applied():
-        for seed in range(SEEDS_A_MUTANT):
+        for seed in range(mutant.since, mutant.since + SEEDS_A_MUTANT):
             try:
                 Cluster(seed, mutant.chances).run()
             except mutant.breaks:

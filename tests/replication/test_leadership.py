@@ -1,5 +1,7 @@
 """Who is to lead, and each change: functions of one state and of what is known of the brokers."""
 
+import pytest
+
 from oncelog.replication.leadership import (
     NOBODY,
     UNKNOWN,
@@ -8,7 +10,9 @@ from oncelog.replication.leadership import (
     elected,
     first,
     grown,
+    moved,
     needs_leader,
+    reassigned,
     shrunk,
     successor,
     told,
@@ -74,3 +78,29 @@ def test_of_brokers_that_all_ended_uncleanly_the_one_with_most_leads_once_all_ha
 def test_a_broker_without_all_of_it_is_not_asked_for_while_another_has_it() -> None:
     state = withdrawn(Leadership((0, 1), 0, 4, in_sync=(0,), eligible=(1,)), 0, (4, 20))
     assert (state.is_lost, successor(state, ALL)) == (False, 1)
+
+
+def test_replicas_move_once_all_that_stay_are_in_sync() -> None:
+    state = reassigned(Leadership((0, 1, 2), 0, 4, in_sync=(0, 1), version=8), (3, 1, 2))
+    assert state == Leadership((3, 1, 2, 0), 0, 4, in_sync=(0, 1), version=9, adding=(3,), removing=(0,)), (
+        "nobody is waited for, or leaves"
+    )
+    assert not state.is_moved
+    state = grown(grown(state, 3, 2), 2, 2)
+    assert state.is_moved
+    assert moved(state, 2) == Leadership((3, 1, 2), NOBODY, 4, in_sync=(3, 1, 2), version=12), "its leader left, too"
+
+
+def test_a_move_may_be_taken_back_or_led_elsewhere_on_its_way() -> None:
+    before = Leadership((0, 1), 0, 4, in_sync=(0, 1), version=8)
+    state = grown(reassigned(before, (2, 3)), 2, 2)
+    assert (state.replicas, state.adding, state.removing) == ((2, 3, 0, 1), (2, 3), (0, 1))
+    assert reassigned(state, None) == before._replace(version=11)
+    other = reassigned(state, (1, 4))
+    assert (other.replicas, other.in_sync, other.adding, other.removing) == ((1, 4, 0), (0, 1), (4,), (0,))
+
+
+def test_nobody_who_has_everything_is_dropped_for_one_who_has_not() -> None:
+    moving = Leadership((2, 0), 2, 4, in_sync=(2,), version=8, adding=(2,), removing=(0,))
+    with pytest.raises(ValueError, match="none of these brokers"):
+        reassigned(moving, None)

@@ -5,7 +5,7 @@ A change is made there, and counts here once this broker has seen it; see `super
 
 import asyncio
 import logging
-from collections.abc import Callable, Container, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Container, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 from uuid import UUID, uuid4
 
@@ -19,7 +19,7 @@ from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.settings import Settings
 from oncelog.server.topic import Partition, Topic
 from oncelog.server.topic_rules import check_replication
-from oncelog.server.topics import Assignment, Topics
+from oncelog.server.topics import Assignment, Targets, Topics
 
 T = TypeVar("T")
 
@@ -42,6 +42,8 @@ class Catalog(Protocol):
     async def delete(self, topic: Topic) -> None: ...
 
     async def grow(self, topic: Topic, added: Assignment) -> None: ...
+
+    async def reassign(self, topic: Topic, targets: Mapping[int, Sequence[int] | None]) -> None: ...
 
     async def alter(self, topic: Topic, configs: Mapping[str, str]) -> None: ...
 
@@ -112,6 +114,10 @@ class ClusterTopics(Topics):
         catalog, added = self._agreeing(), assignment
         yield lambda: self._wait_for(catalog.grow(topic, added))
 
+    def moving(self, topic: Topic, targets: Targets) -> Steps[None]:
+        catalog = self._agreeing()
+        yield lambda: self._wait_for(catalog.reassign(topic, targets))
+
     def altering_configs(self, topic: Topic, configs: Mapping[str, str | None], now: Now) -> Steps[None]:
         own = self.check_alter_configs(topic, configs)
         catalog = self._agreeing()
@@ -172,11 +178,12 @@ class ClusterTopics(Topics):
         self._put_aside(topic, index)
         partition.open(self._open_log(topic.name, topic.id, index, topic.log_config, now))
 
-    def close_here(self, partition: Partition) -> None:
-        """The folder stays."""
-        log = partition.close()
-        log.close()
+    def drop_here(self, partition: Partition) -> None:
+        """Others have it now. Its files are marked, for `remove_deleted`."""
+        topic = partition.topic
+        partition.close().abandon()
         partition.wake()
+        self._folders.mark_deleted(topic.name, (partition.index,), topic.id)
 
     def forget(self, topic: Topic) -> None:
         """It was deleted. Its files are marked, for `remove_deleted`."""

@@ -88,6 +88,7 @@ def _leadership(state: Leadership) -> dict[str, Any]:
         "elr": state.eligible,
         "last": state.last,
         "v": state.version,
+        **({"adding": state.adding, "removing": state.removing} if state.adding or state.removing else {}),
     }
 
 
@@ -100,6 +101,8 @@ def _leadership_of(found: dict[str, Any]) -> Leadership:
         tuple(found["elr"]),
         tuple((broker, (epoch, end)) for broker, (epoch, end) in found["last"]),
         found["v"],
+        tuple(found.get("adding", ())),
+        tuple(found.get("removing", ())),
     )
 
 

@@ -15,6 +15,7 @@ import re
 import sys
 import threading
 from base64 import urlsafe_b64encode
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import uuid4
 
@@ -112,6 +113,7 @@ class FileCluster:
             lease_lifetime_ms, self._periods_of(state), self._next_pids[PidKind.LEASED], read_ms
         )
         self._writing = threading.Lock()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="oncelog-pids")
         self._is_closed = False
         self._write()
 
@@ -147,7 +149,9 @@ class FileCluster:
         return sys.maxsize
 
     async def reserve_pids(self, kind: PidKind, count: int) -> Block:
-        return await asyncio.to_thread(self.take_pids, kind, count)
+        if self._is_closed:
+            raise ClusterStorageError(f"{self._path} is closed")
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self.take_pids, kind, count)
 
     def take_pids(self, kind: PidKind, count: int) -> Block:
         """`reserve_pids`, which waits for the disk. From any thread."""
@@ -197,6 +201,7 @@ class FileCluster:
 
     def close(self) -> None:
         """Writes once more, so that the leases' ages are right up to here; the lock is given back in any case."""
+        self._thread.shutdown(wait=False)
         with self._writing:  # what a thread reserves at this moment is done first
             self._is_closed = True
             try:

@@ -8,7 +8,7 @@ passes. One task does it, so nothing happens beside it: what the tree tells is n
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Protocol
 from uuid import UUID
 
@@ -27,7 +27,7 @@ from oncelog.cluster.documents import (
 from oncelog.cluster.tree import ABSENT, Check, Node, Outdated, Put, Remove, Tree, TreeError, Unsure
 from oncelog.cluster.tree_cluster import TreeCluster
 from oncelog.replication.leader import Proposal, Rules
-from oncelog.replication.leadership import Leadership, Peer, first
+from oncelog.replication.leadership import Leadership, Peer, first, reassigned
 from oncelog.replication.replica import Replica
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.settings import Settings
@@ -119,7 +119,7 @@ class Supervisor:
         await self._cluster.look_at_brokers()
         await self._cluster.pids.read()
         gone = await self._tree.children(GONE)
-        await asyncio.to_thread(self._topics.remove_gone, {UUID(topic_id) for topic_id in gone})
+        self._topics.remove_gone({UUID(topic_id) for topic_id in gone})  # nobody is served yet
         await self._read_topics()
 
     async def start(self, document: NodeDocument) -> None:
@@ -273,7 +273,8 @@ class Supervisor:
             partition.replica = Replica(self._cluster.node_id, partition.log, rules, is_clean=is_clean)
         elif not is_mine and partition.is_open:
             self._lead(partition, False)
-            self._topics.close_here(partition)
+            self._unfollow(partition)
+            self._topics.drop_here(partition)
         replica = partition.replica
         if replica is not None:
             replica.obey(rules)
@@ -425,6 +426,20 @@ class Supervisor:
 
         await self._change(topic, grown)
         await self._until(lambda: len(topic.partitions) > have and self._is_led(topic.name))
+
+    async def reassign(self, topic: Topic, targets: Mapping[int, Sequence[int] | None]) -> None:
+        """It goes on after this returns: what is new has to be copied first."""
+
+        def reassigning(held: Held) -> tuple[Put, ...]:
+            states = list(held.document.partitions)
+            for index, target in targets.items():
+                try:
+                    states[index] = reassigned(states[index], target)
+                except ValueError as refusal:
+                    raise KafkaError(ErrorCode.invalid_replica_assignment, str(refusal)) from None
+            return (self._with(held, held.document._replace(partitions=tuple(states))),)
+
+        await self._change(topic, reassigning)
 
     async def alter(self, topic: Topic, configs: Mapping[str, str]) -> None:
         await self._change(topic, lambda held: (self._with(held, held.document._replace(configs=dict(configs))),))

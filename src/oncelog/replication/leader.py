@@ -7,7 +7,7 @@ are in sync than `min.insync.replicas`, and while anybody is eligible to lead wi
 
 from typing import NamedTuple
 
-from oncelog.replication.leadership import Leadership, Peers, grown, shrunk
+from oncelog.replication.leadership import Leadership, Peers, grown, moved, shrunk
 
 
 class Proposal(NamedTuple):
@@ -101,6 +101,8 @@ class Leader:
         elif (joining := self._joining(peers, high_watermark, now_ms)) is not None:
             state = grown(self.state, joining, self.rules.min_in_sync)
             checks.append(joining)
+        elif self.state.is_moved:
+            state = moved(self.state, self.rules.min_in_sync)
         elif self.has_enough and self.state.eligible:  # fewer are asked for than before
             state = shrunk(self.state, (), self.rules.min_in_sync)
         else:

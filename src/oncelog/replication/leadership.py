@@ -10,6 +10,9 @@ which may be old: no change is unsafe because of that, at most it is in vain.
     last         came back from an unclean end, and may have lost records: with nobody in sync or eligible, all of these
                  are waited for, every live replica says how much it has, and the one that has most leads (what is
                  missing there is lost, and that is said)
+
+Replicas are moved in two changes: those that are to be added become replicas, which nobody waits for; once all that are
+to stay are in sync, the others leave in one change, the leader too (KIP-455, KAFKA-9672).
 """
 
 from collections.abc import Iterable, Mapping
@@ -39,6 +42,18 @@ class Leadership(NamedTuple):
     eligible: tuple[int, ...] = ()
     last: tuple[tuple[int, Extent], ...] = ()  # each with its broker
     version: int = 0
+    adding: tuple[int, ...] = ()  # of the replicas: those that are new
+    removing: tuple[int, ...] = ()  # those that leave once all others are in sync
+
+    @property
+    def target(self) -> tuple[int, ...]:
+        """The replicas, once they are moved."""
+        return tuple(broker for broker in self.replicas if broker not in self.removing)
+
+    @property
+    def is_moved(self) -> bool:
+        """Whether those that are to leave can."""
+        return bool(self.adding or self.removing) and set(self.target) <= set(self.in_sync)
 
     @property
     def is_as_preferred(self) -> bool:
@@ -100,6 +115,39 @@ def shrunk(state: Leadership, leaving: Iterable[int], min_in_sync: int) -> Leade
 def grown(state: Leadership, joining: int, min_in_sync: int) -> Leadership:
     """By the leader, once that broker has all of it; the tree must check besides that it has not started again."""
     return _with_in_sync(state, [*state.in_sync, joining], min_in_sync)._replace(last=())
+
+
+def reassigned(state: Leadership, target: Iterable[int] | None) -> Leadership:
+    """To these replicas, the preferred leader first; with None back to those that there were. Raises ValueError where
+    nobody who has everything would be left meanwhile."""
+    before = tuple(broker for broker in state.replicas if broker not in state.adding)
+    wanted = before if target is None else tuple(target)
+    replicas = (*wanted, *(broker for broker in before if broker not in wanted))
+    changed = _only(state, replicas)
+    if changed.is_lost and not state.is_lost:
+        raise ValueError("none of these brokers, nor of those before, has all of the partition")
+    return changed._replace(
+        adding=tuple(broker for broker in wanted if broker not in before),
+        removing=tuple(broker for broker in before if broker not in wanted),
+        version=state.version + 1,
+    )
+
+
+def moved(state: Leadership, min_in_sync: int) -> Leadership:
+    """By the leader, once it `is_moved`."""
+    staying = [broker for broker in state.in_sync if broker in state.target]
+    return _only(_with_in_sync(state, staying, min_in_sync), state.target)._replace(adding=(), removing=())
+
+
+def _only(state: Leadership, replicas: tuple[int, ...]) -> Leadership:
+    """The others count for nothing any more."""
+    return state._replace(
+        replicas=replicas,
+        leader=state.leader if state.leader in replicas else NOBODY,
+        in_sync=tuple(broker for broker in state.in_sync if broker in replicas),
+        eligible=tuple(broker for broker in state.eligible if broker in replicas),
+        last=tuple(each for each in state.last if each[0] in replicas),
+    )
 
 
 def withdrawn(state: Leadership, me: int, extent: Extent) -> Leadership:

@@ -92,7 +92,7 @@ class Replica:
     def change(self, peers: Peers, now_ms: int) -> Proposal | None:
         """What the tree should say of it instead, if it is for this broker to say."""
         state = self.state
-        if state is None or self._me not in peers:
+        if state is None or self._me not in peers or self._me not in state.replicas:
             return None
         if self._change is None:
             self._change = self._own_change(state, peers, now_ms)

@@ -22,7 +22,7 @@ from oncelog.server.metadata_log import DamagedMetadata, Definition, MetadataLog
 from oncelog.server.names import METADATA_TOPIC
 from oncelog.server.settings import Settings
 from oncelog.server.topic import Partition, Topic
-from oncelog.server.topics import Assignment, Topics
+from oncelog.server.topics import Assignment, Targets, Topics
 from oncelog.settings import SettingsError
 
 logger = logging.getLogger(__name__)
@@ -137,6 +137,9 @@ class LocalTopics(Topics):
                     self._apply_configs(topic)
                 else:
                     _abandon(added)  # with its definition
+
+    def moving(self, topic: Topic, targets: Targets) -> Steps[None]:
+        yield from ()  # there is nowhere else
 
     def altering_configs(self, topic: Topic, configs: Mapping[str, str | None], now: Now) -> Steps[None]:
         own = self.check_alter_configs(topic, configs)

@@ -41,6 +41,9 @@ FILES_LEFT = 64
 Assignment = Sequence[Sequence[int]]  # for each partition the brokers that have it, the preferred leader first
 
 
+Targets = Mapping[int, Sequence[int] | None]  # to which brokers each partition is to move; None takes a move back
+
+
 class Topics(ABC):
     def __init__(
         self,
@@ -156,6 +159,10 @@ class Topics(ABC):
         self, topic: Topic, count: int, now: Now, *, assignment: Assignment | None = None
     ) -> Steps[None]:
         """`count` is how many partitions there are afterwards; an assignment is that of those that are new."""
+
+    @abstractmethod
+    def moving(self, topic: Topic, targets: Targets) -> Steps[None]:
+        """To other brokers, which goes on after this. Brokers and partitions must have been checked."""
 
     @abstractmethod
     def altering_configs(self, topic: Topic, configs: Mapping[str, str | None], now: Now) -> Steps[None]:

@@ -11,7 +11,7 @@ from oncelog.embedded import Server
 from tests.raw import RawConnection
 from tests.raw.topics import new_topic
 
-SERVERS_THREADS = tuple(f"oncelog-{work}" for work in ("aside", "disk", "scrub", "flush", "housekeeping"))
+SERVERS_THREADS = tuple(f"oncelog-{work}" for work in ("aside", "disk", "pids", "scrub", "flush", "housekeeping"))
 MakeConsumer = Callable[..., Consumer]
 
 

@@ -1,0 +1,75 @@
+"""AlterPartitionReassignments, versions 0 to 1 (KIP-455, KIP-860): partitions move to other brokers."""
+
+from typing import Any
+
+from oncelog.server.api import Api
+from oncelog.server.call import Call
+from oncelog.server.errors import ErrorCode, KafkaError
+from oncelog.server.packing import packed_aside
+from oncelog.server.partitions import topic_of
+from oncelog.server.topic_rules import check_brokers
+from oncelog.server.topics import Targets, Topic
+
+NOTHING_MOVES = "No partition reassignment is in progress."
+
+
+@packed_aside
+async def handle(request: Any, call: Call) -> Any:
+    return call.new(
+        "AlterPartitionReassignmentsResponse",
+        error_code=ErrorCode.none,
+        error_message=None,
+        responses=await call.each(request.topics, lambda asked: _topic(asked, request, call)),
+    )
+
+
+async def _topic(asked: Any, request: Any, call: Call) -> Any:
+    targets, refused = {}, {}
+    failure: KafkaError | None = None
+    try:
+        topic = topic_of(call.broker.topics, asked.name)
+        for each in asked.partitions:
+            try:
+                _check(topic, each, request, call)
+                targets[each.partition_index] = each.replicas
+            except KafkaError as refusal:
+                refused[each.partition_index] = refusal
+        await _move(topic, targets, call)
+    except KafkaError as refusal:
+        failure = refusal
+
+    def answer(each: Any) -> Any:
+        refusal = refused.get(each.partition_index, failure)
+        return call.new(
+            "ReassignablePartitionResponse",
+            partition_index=each.partition_index,
+            error_code=ErrorCode.none if refusal is None else refusal.code,
+            error_message=None if refusal is None else refusal.message,
+        )
+
+    return call.new("ReassignableTopicResponse", name=asked.name, partitions=await call.each(asked.partitions, answer))
+
+
+def _check(topic: Topic, asked: Any, request: Any, call: Call) -> None:
+    if not 0 <= asked.partition_index < len(topic.partitions):
+        raise KafkaError(ErrorCode.unknown_topic_or_partition, "The partition does not exist.")
+    state = topic.partitions[asked.partition_index].leadership
+    if asked.replicas is None:
+        if state is None or not (state.adding or state.removing):
+            raise KafkaError(ErrorCode.no_reassignment_in_progress, NOTHING_MOVES)
+        return
+    check_brokers([asked.replicas], call.broker.cluster.members)
+    factor = 1 if state is None else len(state.replicas) - len(state.adding)
+    if not getattr(request, "allow_replication_factor_change", True) and len(asked.replicas) != factor:
+        raise KafkaError(
+            ErrorCode.invalid_replication_factor,
+            f"The replication factor would change from {factor} to {len(asked.replicas)}, which the request forbids.",
+        )
+
+
+async def _move(topic: Topic, targets: Targets, call: Call) -> None:
+    if targets:
+        await call.broker.turns.run(call.broker.topics.moving(topic, targets))
+
+
+API = Api(key=45, name="alter_partition_reassignments", versions=(0, 1), handle=handle)
