@@ -342,6 +342,22 @@ async def test_a_partition_moves_to_other_brokers_with_all_that_stands_in_it(clu
     assert (await cluster.ask(1, "list_partition_reassignments", 0, timeout=9_000, topics=None)).topics == ()
 
 
+async def test_preferred_leaders_are_elected_when_somebody_asks_for_them(cluster: Brokers) -> None:
+    await cluster.create(partitions=1)
+    preferred = cluster.leader("orders")
+    await cluster.stop(preferred)
+    await cluster.start(preferred)
+    await cluster.settled()
+    other = cluster.leader("orders")
+    assert other != preferred
+    for code in (ErrorCode.none, ErrorCode.election_not_needed):
+        asked = [{"topic": "orders", "partitions": [0]}]
+        answer = await cluster.ask(other, "elect_leaders", 1, election_type=0, topic_partitions=asked, timeout=9_000)
+        assert answer.replica_election_results[0].partition_result[0].error_code is code
+        await cluster.settled()
+        assert cluster.leader("orders") == preferred
+
+
 async def test_another_lifetime_of_leases_is_refused(cluster: Brokers) -> None:
     await cluster.kill(3)
     with pytest.raises(UnfitFolder, match="Set the same for all of them"):

@@ -24,7 +24,7 @@ from oncelog.producers import ProducerLimits, ProducerMap
 from oncelog.producers.leases import BLOCK_PIDS, Block, GrantHistory, Stock, first_leased
 from oncelog.replication.following import Answer, TooEarly
 from oncelog.replication.leader import Proposal, Rules
-from oncelog.replication.leadership import Leadership, Peer, first, reassigned
+from oncelog.replication.leadership import Leadership, Peer, first, reassigned, resigned
 from oncelog.replication.replica import Fetching, Replica
 from tests.log.memory_disk import MemoryDisk
 from tests.log.support import START_MS
@@ -379,6 +379,9 @@ class Cluster:
         count = len(numbers) if is_last else self.chance.randint(2, len(numbers))
         target = None if not is_last and self.chance.random() < 0.2 else self.chance.sample(numbers, count)
         is_done = False
+        if not is_last and self.chance.random() < 0.3:
+            self.tree.state = resigned(self.tree.state)
+            self.tell_all()
         with suppress(ValueError):
             self.tree.state = reassigned(self.tree.state, target)
             self.tell(f"moved to {target}")

@@ -5,7 +5,7 @@ A change is made there, and counts here once this broker has seen it; see `super
 
 import asyncio
 import logging
-from collections.abc import Callable, Container, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 from uuid import UUID, uuid4
 
@@ -42,6 +42,8 @@ class Catalog(Protocol):
     async def delete(self, topic: Topic) -> None: ...
 
     async def grow(self, topic: Topic, added: Assignment) -> None: ...
+
+    async def elect(self, topic: Topic, indexes: Collection[int]) -> None: ...
 
     async def reassign(self, topic: Topic, targets: Mapping[int, Sequence[int] | None]) -> None: ...
 
@@ -114,6 +116,10 @@ class ClusterTopics(Topics):
         catalog, added = self._agreeing(), assignment
         yield lambda: self._wait_for(catalog.grow(topic, added))
 
+    def electing(self, topic: Topic, indexes: Collection[int]) -> Steps[None]:
+        catalog = self._agreeing()
+        yield lambda: self._wait_for(catalog.elect(topic, indexes))
+
     def moving(self, topic: Topic, targets: Targets) -> Steps[None]:
         catalog = self._agreeing()
         yield lambda: self._wait_for(catalog.reassign(topic, targets))
@@ -124,6 +130,8 @@ class ClusterTopics(Topics):
         yield lambda: self._wait_for(catalog.alter(topic, own))
 
     def altering_broker_configs(self, configs: Mapping[str, str], now: Now) -> Steps[None]:
+        if not configs:
+            return  # as Kafka's tool for moving partitions wants it: throttles that there are none of are taken away
         raise KafkaError(
             ErrorCode.invalid_request,
             "settings of brokers are not changed at run time in a cluster: change them where each broker is started",

@@ -8,7 +8,7 @@ passes. One task does it, so nothing happens beside it: what the tree tells is n
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Protocol
 from uuid import UUID
 
@@ -27,7 +27,7 @@ from oncelog.cluster.documents import (
 from oncelog.cluster.tree import ABSENT, Check, Node, Outdated, Put, Remove, Tree, TreeError, Unsure
 from oncelog.cluster.tree_cluster import TreeCluster
 from oncelog.replication.leader import Proposal, Rules
-from oncelog.replication.leadership import Leadership, Peer, first, reassigned
+from oncelog.replication.leadership import Leadership, Peer, first, reassigned, resigned
 from oncelog.replication.replica import Replica
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.settings import Settings
@@ -426,6 +426,19 @@ class Supervisor:
 
         await self._change(topic, grown)
         await self._until(lambda: len(topic.partitions) > have and self._is_led(topic.name))
+
+    async def elect(self, topic: Topic, indexes: Collection[int]) -> None:
+        """The preferred leaders, which must be up and in sync."""
+
+        def electing(held: Held) -> tuple[Put, ...]:
+            states = [
+                resigned(state) if index in indexes and not state.is_as_preferred else state
+                for index, state in enumerate(held.document.partitions)
+            ]
+            return (self._with(held, held.document._replace(partitions=tuple(states))),)
+
+        await self._change(topic, electing)
+        await self._until(lambda: self._is_led(topic.name))
 
     async def reassign(self, topic: Topic, targets: Mapping[int, Sequence[int] | None]) -> None:
         """It goes on after this returns: what is new has to be copied first."""

@@ -117,6 +117,11 @@ def grown(state: Leadership, joining: int, min_in_sync: int) -> Leadership:
     return _with_in_sync(state, [*state.in_sync, joining], min_in_sync)._replace(last=())
 
 
+def resigned(state: Leadership) -> Leadership:
+    """Whoever is first in line leads next: the preferred leader, if it is in sync."""
+    return state._replace(leader=NOBODY, version=state.version + 1)
+
+
 def reassigned(state: Leadership, target: Iterable[int] | None) -> Leadership:
     """To these replicas, the preferred leader first; with None back to those that there were. Raises ValueError where
     nobody who has everything would be left meanwhile."""

@@ -4,7 +4,7 @@ Each change is made in an order that a crash cannot harm: see `metadata_log.py` 
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from uuid import uuid4
@@ -137,6 +137,9 @@ class LocalTopics(Topics):
                     self._apply_configs(topic)
                 else:
                     _abandon(added)  # with its definition
+
+    def electing(self, topic: Topic, indexes: Collection[int]) -> Steps[None]:
+        yield from ()  # whoever is asked leads already
 
     def moving(self, topic: Topic, targets: Targets) -> Steps[None]:
         yield from ()  # there is nowhere else

@@ -8,7 +8,7 @@ import logging
 import threading
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from uuid import UUID
 
@@ -159,6 +159,10 @@ class Topics(ABC):
         self, topic: Topic, count: int, now: Now, *, assignment: Assignment | None = None
     ) -> Steps[None]:
         """`count` is how many partitions there are afterwards; an assignment is that of those that are new."""
+
+    @abstractmethod
+    def electing(self, topic: Topic, indexes: Collection[int]) -> Steps[None]:
+        """The preferred leaders of these partitions. That they are up and in sync must have been checked."""
 
     @abstractmethod
     def moving(self, topic: Topic, targets: Targets) -> Steps[None]:
