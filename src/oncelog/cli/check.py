@@ -32,13 +32,16 @@ NOT_CHECKED = 2
 def command(data: Path, quiet: bool, cut: str | None) -> None:
     """Read a whole data folder and tell what is damaged in it. Nothing is changed without --cut.
 
+    In the folder of a cluster on one machine every broker's folder is read, and what they have is compared.
+
     A line that says DAMAGED names what a server would refuse or readers would miss. A note names what the next start
     mends by itself, such as a write that a crash tore.
 
     Exit codes: 0 everything is whole, 1 something is damaged, 2 nothing could be checked.
     """
     from oncelog.cluster.checking import check_folder
-    from oncelog.cluster.file import UnfitFolder
+    from oncelog.cluster.comparing import check_cluster
+    from oncelog.cluster.file import TREE_FOLDER, UnfitFolder
     from oncelog.cluster.folder_lock import FolderInUse, no_server_in
     from oncelog.log.disk import RealDisk
 
@@ -48,7 +51,8 @@ def command(data: Path, quiet: bool, cut: str | None) -> None:
             if cut is not None:
                 _cut(data, cut)
                 return
-            for checked in check_folder(RealDisk(), str(data)):
+            check = check_cluster if (data / TREE_FOLDER).is_dir() else check_folder
+            for checked in check(RealDisk(), str(data)):
                 _tell(checked, quiet)
                 places += 1
                 size_bytes += checked.size_bytes

@@ -4,10 +4,10 @@ What one partition's folder holds is checked in `log/checking.py`; here it is wh
 server left: its own file, the log of topics, a folder for each partition, and nothing that no topic knows.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from oncelog.cluster.file import META_FILE, DamagedFolder, read_state
-from oncelog.log.checking import Checked, check_partition
+from oncelog.log.checking import Checked, OnBatch, check_partition
 from oncelog.log.disk import Disk
 from oncelog.records.errors import InvalidRecord
 from oncelog.records.header import BatchHeader
@@ -20,9 +20,11 @@ from oncelog.server.process import boot_id
 METADATA = f"{METADATA_TOPIC}-0"
 
 
-def check_folder(disk: Disk, folder: str) -> Iterator[Checked]:
+def check_folder(
+    disk: Disk, folder: str, watch: Callable[[str], OnBatch | None] = lambda name: None
+) -> Iterator[Checked]:
     """The server's own file first, then the log of topics, then every partition. Which topics a broker of a cluster
-    has is not to be read here."""
+    has is not to be read here; `watch` answers who wants to see the batches of one of its partitions."""
     folders = Folders(disk, folder)
     there = set(folders.found())
     checked, stayed_up, is_member = _check_meta(disk, folder)
@@ -31,7 +33,8 @@ def check_folder(disk: Disk, folder: str) -> Iterator[Checked]:
         return
     if is_member:
         for name, index in sorted(there):
-            yield check_partition(disk, folders.path(name, index), stayed_up=stayed_up)
+            path = folders.path(name, index)
+            yield check_partition(disk, path, watch(f"{name}-{index}"), stayed_up=stayed_up)
         return
     checked, definitions = check_metadata(disk, folders, stayed_up)
     yield checked
