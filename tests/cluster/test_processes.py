@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 import oncelog
 from oncelog.client import Consumer, Producer, TopicPartition
+from tests.raw import RawConnection
 from tests.waiting import until
 
 PARTITIONS, KEYS = 3, 20
@@ -79,6 +80,17 @@ def read(servers: str, count: int) -> dict[int, list[tuple[bytes | None, int]]]:
     finally:
         consumer.close()
     return found
+
+
+def all_know_that_all_are_in_sync(cluster: oncelog.Server) -> bool:
+    """A broker that has just gone on answers for a moment as if nothing had happened, and tells where the log ended."""
+    told = []
+    for address in cluster.bootstrap_servers.split(","):
+        with RawConnection(address) as raw:
+            named = {"topic_id": None, "name": "orders"}
+            (topic,) = raw.call("metadata", 12, topics=[named], allow_auto_topic_creation=False).topics
+        told.append([(each.leader_id, each.leader_epoch, len(each.isr_nodes)) for each in topic.partitions])
+    return all(each == told[0] for each in told) and all(in_sync == 3 for _, _, in_sync in told[0])
 
 
 def check(servers: str, writing: Writing) -> None:
@@ -192,7 +204,10 @@ def test_a_leader_that_hangs_longer_than_its_session_costs_nothing(cluster: once
                 writing.end()
             finally:
                 cluster.resume(silent)
-            until(lambda: all_in_sync(cluster), "the broker that hung to be in sync")
+            until(
+                lambda: all_know_that_all_are_in_sync(cluster),
+                "the broker that hung to be in sync, and to know who leads",
+            )
     check(cluster.bootstrap_servers, writing)
 
 
