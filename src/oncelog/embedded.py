@@ -32,8 +32,8 @@ class Server:
 
     Settings are given by Kafka's names (`settings={"num.partitions": "3"}`) or as keywords (`num_partitions=3`).
 
-    With `brokers=3` it is a cluster of so many processes, 1 to 3, of which each may be killed, paused and started
-    again; topics have a copy at each of them, and acks=all waits for two.
+    With `brokers=3` it is a cluster of three processes, numbered from 1, each of which may be killed, paused and
+    started again; topics have three copies, and acks=all waits for two of them. There may be up to 5 brokers.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Server:
     ) -> None:
         given = {name: _text(value) for name, value in (settings or {}).items()}
         given |= {name.replace("_", "."): _text(value) for name, value in keywords.items()}
-        if brokers > 1:
+        if brokers != 1:
             given = copies(brokers) | given
         given.setdefault("listeners", "PLAINTEXT://127.0.0.1:0")
         named = given.keys() & {"log.dir", "log.dirs"}
@@ -68,9 +68,10 @@ class Server:
         try:
             self.settings = read_settings(given)
             self.data_dir = self.settings.log_dir
-            if brokers > 1:
+            if brokers != 1:
                 del given["listeners"]
-                self._parent = Parent(self.data_dir, brokers, given).__enter__()
+                self._parent = Parent(self.data_dir, brokers, given)
+                self._parent.start_all()
                 self.bootstrap_servers = self._parent.bootstrap_servers
                 return
             self._thread = threading.Thread(target=self._run, name="oncelog", daemon=True)

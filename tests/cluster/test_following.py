@@ -153,7 +153,9 @@ class Node:
         for fetcher in self.fetchers:
             await fetcher.stop()
         self.fetchers.clear()
-        for partition in self.broker.topics.get("orders").partitions:  # type: ignore[union-attr]
+        topic = self.broker.topics.get("orders")
+        assert topic is not None
+        for partition in topic.partitions:
             partition.close().abandon()
         await self.service.stop()
 

@@ -11,6 +11,7 @@ import pytest
 
 import oncelog
 from oncelog.cluster.parent import BrokerEnded, Parent, copies
+from oncelog.settings import SettingsError
 from tests.lives.processes import await_end, children, kill, lives
 from tests.raw import RawConnection
 from tests.waiting import until
@@ -108,3 +109,9 @@ def test_brokers_end_when_what_started_them_is_killed(tmp_path: Path) -> None:
         process.kill()
         for each in brokers:
             await_end(each)
+
+
+@pytest.mark.parametrize("brokers", [0, 6])
+def test_a_cluster_has_one_to_five_brokers(brokers: int) -> None:
+    with pytest.raises(SettingsError, match=f"{brokers} brokers: expected 1 to 5"):
+        oncelog.Server(brokers=brokers)

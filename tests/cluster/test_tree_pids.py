@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -121,10 +122,13 @@ async def test_who_watches_reads_what_others_take() -> None:
             while not is_so():
                 await asyncio.sleep(0)
 
-    await until(lambda: other.history.next_pid == 1)
+    def knows(next_pid: int) -> bool:
+        return other.history.next_pid == next_pid
+
+    await until(partial(knows, 1))
     for _ in range(3):
-        block = await one.reserve_pids(LEASED, 100)
-        await until(lambda block=block: other.history.next_pid == block.end_pid)  # type: ignore[misc]
+        end_pid = (await one.reserve_pids(LEASED, 100)).end_pid
+        await until(partial(knows, end_pid))
     brokers.sessions[1].suspend()
     pid = (await one.reserve_pids(LEASED, 100)).first_pid
     brokers.sessions[1].resume()

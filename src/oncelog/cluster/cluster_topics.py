@@ -100,8 +100,7 @@ class ClusterTopics(Topics):
     def deleting(self, topic: Topic, now: Now, forgetting: Iterable[None] = ()) -> Steps[None]:
         self.check_delete(topic)
         catalog = self._agreeing()
-        yield lambda: self._wait_for(catalog.delete(topic))
-        yield from forgetting
+        yield lambda: self._wait_for(catalog.delete(topic))  # every broker that sees it forgets by itself
 
     def adding_partitions(
         self, topic: Topic, count: int, now: Now, *, assignment: Assignment | None = None
@@ -111,7 +110,7 @@ class ClusterTopics(Topics):
         have = topic.partitions
         if assignment is None:
             state = have[0].leadership
-            factor = 1 if state is None else len(state.replicas)
+            factor = 1 if state is None else len(state.target)
             assignment = self._assigned(topic.name, range(len(have), count), factor)
         catalog, added = self._agreeing(), assignment
         yield lambda: self._wait_for(catalog.grow(topic, added))

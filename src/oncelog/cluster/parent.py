@@ -26,6 +26,7 @@ from oncelog.cluster.tree import SESSION_TIMEOUT_MS
 from oncelog.cluster.tree_server import TreeServer
 from oncelog.cluster.tree_store import TreeStore
 from oncelog.log.disk import RealDisk
+from oncelog.settings import SettingsError
 from oncelog.waiting import result_of, until_ended
 
 logger = logging.getLogger(__name__)
@@ -34,6 +35,7 @@ READY_S: Final = 60.0
 STOP_S: Final = 30.0
 LOOK_S: Final = 0.02
 MOST_SOCKET_BYTES: Final = 107  # a system's bound; data folders may lie deep
+MOST_BROKERS: Final = 5
 LOG_FILE: Final = "broker.log"
 SCHEME: Final = "unix:"
 
@@ -77,11 +79,7 @@ class Parent:
         self._tree: TreeServer | None = None
 
     def __enter__(self) -> Self:
-        try:
-            self.start_all()
-        except BaseException:
-            self.close()
-            raise
+        self.start_all()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -90,12 +88,16 @@ class Parent:
     # The cluster as a whole
 
     def start_all(self) -> None:
-        """Returns when every broker is up. Raises `BrokerEnded`, and `DamagedTree`."""
-        self._run(self._start_tree())
-        for node_id in self._listen:
-            self._spawn(node_id)
-        for node_id in self._listen:
-            self._wait_until_up(node_id)
+        """Returns when every broker is up. Raises `BrokerEnded` and `DamagedTree`, and then none of it is left."""
+        try:
+            self._run(self._start_tree())
+            for node_id in self._listen:
+                self._spawn(node_id)
+            for node_id in self._listen:
+                self._wait_until_up(node_id)
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Brokers end in an orderly way, one after the other, so that each hands over what it leads."""
@@ -238,7 +240,7 @@ class Parent:
 
 
 def _socket_below(folder: Path) -> tuple[str, str | None]:
-    """In a folder that nobody else may enter; and that folder, where it is to be removed."""
+    """The socket's path, in a folder that only this user may enter; and that folder, if it has to be removed later."""
     path = folder / "run" / "tree"
     if len(os.fsencode(path)) <= MOST_SOCKET_BYTES:
         path.parent.mkdir(mode=0o700, exist_ok=True)
@@ -249,6 +251,8 @@ def _socket_below(folder: Path) -> tuple[str, str | None]:
 
 def copies(brokers: int) -> dict[str, str]:
     """What topics get where nothing says otherwise: one broker may be lost."""
+    if not 1 <= brokers <= MOST_BROKERS:
+        raise SettingsError(f"{brokers} brokers: expected 1 to {MOST_BROKERS}")
     factor = min(brokers, 3)
     return {
         "default.replication.factor": str(factor),

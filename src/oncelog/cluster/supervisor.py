@@ -158,10 +158,6 @@ class Supervisor:
         self._is_lost = True
         self._wake.set()
 
-    def poke(self) -> None:
-        """Something happened that may ask for a change, such as a follower that has caught up."""
-        self._wake.set()
-
     def suspect(self, broker: int) -> None:
         """Its process is gone, it seems, and its session not over yet. To elect another is safe at any time."""
         if broker in self._cluster.peers:
@@ -264,6 +260,9 @@ class Supervisor:
             self._see_partition(partition, state, rules)
 
     def _see_partition(self, partition: Partition, state: Leadership, rules: Rules) -> None:
+        replica = partition.replica
+        if state == partition.leadership and (replica is None or replica.rules == rules):
+            return
         now = self._clock.now()
         partition.leadership = state
         is_mine = self._cluster.node_id in state.replicas
@@ -314,12 +313,11 @@ class Supervisor:
 
     async def _propose(self) -> None:
         for _ in range(TRIES):
-            asking = [each for each in self._held.values() if self._proposals(each)]
+            asking = [(held, found) for held in self._held.values() if (found := self._proposals(held))]
             if not asking:
                 return
             for start in range(0, len(asking), TOPICS_AT_ONCE):
-                some = asking[start : start + TOPICS_AT_ONCE]
-                await asyncio.gather(*(self._put(each, self._proposals(each)) for each in some))
+                await asyncio.gather(*(self._put(*each) for each in asking[start : start + TOPICS_AT_ONCE]))
         self._wake.set()
 
     def _proposals(self, held: Held) -> dict[int, Proposal]:

@@ -98,7 +98,7 @@ class GrantHistory(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Pids that nobody else grants."""
+    """Pids in a row that no other process grants."""
 
     first_pid: int
     end_pid: int

@@ -118,7 +118,7 @@ def grown(state: Leadership, joining: int, min_in_sync: int) -> Leadership:
 
 
 def resigned(state: Leadership) -> Leadership:
-    """Whoever is first in line leads next: the preferred leader, if it is in sync."""
+    """The first replica in line leads next: the preferred leader, if it is in sync."""
     return state._replace(leader=NOBODY, version=state.version + 1)
 
 
