@@ -1,6 +1,7 @@
 """A data folder is copied while its server works, and the copy is served."""
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from oncelog.cluster.backup import PIDS_LEFT_OUT, Unfinished, back_up, leave_out
 from oncelog.cluster.checking import check_folder
 from oncelog.cluster.file import DamagedFolder
 from oncelog.embedded import Server
-from oncelog.log.disk import RealDisk
+from oncelog.log.disk import RealDisk, RealFile
 from oncelog.producers.leases import END_OF_LEASED_PIDS
 from oncelog.records.read import records_of
 from oncelog.server.ports import PidKind
@@ -111,6 +112,44 @@ def test_a_copy_is_made_while_compaction_and_retention_change_files(tmp_path: Pa
             assert values == sorted(set(values)) and values[-1] >= before[number] - 1
             newest = {value % 50: value for value in values}
             assert len(newest) == 50 and min(newest.values()) >= values[-1] - 50
+
+
+class CompactedMeanwhile(RealDisk):
+    """Once, before the first segment of a topic is opened, `compact` is called."""
+
+    def __init__(self, topic: str, compact: Callable[[], None]) -> None:
+        self._segment = f"/{topic}-0/{0:020d}.log"
+        self._compact: Callable[[], None] | None = compact
+
+    def open(self, path: str, *, write: bool = False, create: bool = False) -> RealFile:
+        compact = self._compact
+        if compact is not None and not create and path.endswith(self._segment):
+            self._compact = None
+            compact()
+        return super().open(path, write=write, create=create)
+
+
+def test_a_first_compaction_of_a_segment_that_is_closed_meanwhile_is_noticed(tmp_path: Path) -> None:
+    settings = {**SETTINGS, "log.cleaner.enable": False}
+    with Server(data_dir=str(tmp_path / "data"), settings=settings) as server, RawConnection(server.bootstrap_servers) as raw:
+        raw.create_topic("kept", 1, configs={"cleanup.policy": "compact"})
+
+        def send(first: int) -> None:
+            records = [Rec(b"%d" % value, b"%d" % (value % 50)) for value in range(first, first + 20)]
+            assert raw.produce("kept", 0, batch(records)).error_code == 0
+
+        def compact() -> None:
+            found = server.broker.topics.partition("kept", 0)
+            assert found is not None
+            for first in range(20, 2000, 20):
+                send(first)
+            assert len(found.log.segments) > 1
+            assert server.call(found.log.compact, server.broker.clock.now())
+
+        send(0)
+        copied = back_up(CompactedMeanwhile("kept", compact), str(tmp_path / "data"), str(tmp_path / "copy"))
+        assert "kept-0" in [each.name for each in copied]
+    assert [each.damage for each in check_folder(RealDisk(), str(tmp_path / "copy")) if each.damage] == []
 
 
 def test_a_copy_goes_into_an_empty_place_and_comes_from_a_data_folder(tmp_path: Path) -> None:

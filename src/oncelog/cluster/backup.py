@@ -127,17 +127,18 @@ def _copy_files(disk: Disk, old: str, new: str, names: list[str]) -> int:
             _copy_file(disk, f"{old}/{name}", f"{new}/{name}")
     names = disk.listdir(old)
     after = _facts(disk, old, [name for name in names if name.endswith(SWAP) or name in before])
-    if after != {name: before.get(name, -1) for name in after}:
+    if after != {name: before.get(name) for name in after}:
         raise Changed
     return size_bytes
 
 
 def _facts(disk: Disk, folder: str, names: list[str]) -> dict[str, object]:
-    """What compaction changes of files that are there: the sizes of closed segments, and its own notes."""
+    """What compaction changes of files that are there: the sizes of closed segments, and its own notes. These may come
+    to be meanwhile: the first compaction makes them, and may take up a segment that was not closed before."""
     if any(name.endswith(SWAP) for name in names):
         raise Changed
     closed = offsets_of(names, LOG)[:-1]
-    facts: dict[str, object] = {}
+    facts: dict[str, object] = {CLEANER_FILE: None}
     for base in closed:
         path = log_path(folder, base)
         facts[path.rpartition("/")[2]] = disk.size(path)
