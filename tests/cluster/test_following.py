@@ -1,176 +1,21 @@
 """Brokers that follow one another, in one loop, wired by hand: records by Fetch, leaderships as given."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
-from uuid import UUID
 
 import pytest
 
-from oncelog.clock import Now
 from oncelog.cluster.fetcher import Fetcher
-from oncelog.embedded import open_broker
-from oncelog.log.config import LogConfig
-from oncelog.log.disk import RealDisk
+from oncelog.log.config import Flush
 from oncelog.log.partition import PartitionLog
-from oncelog.producers import ProducerMap
-from oncelog.records.header import headers, read_header
-from oncelog.replication.following import Answer, Ask
-from oncelog.replication.leader import Rules
-from oncelog.replication.leadership import Leadership, Peer, elected, first
-from oncelog.replication.replica import Replica
+from oncelog.replication.leadership import elected, first
 from oncelog.server.errors import ErrorCode
-from oncelog.server.service import Service
-from oncelog.server.settings_reading import read_settings
-from oncelog.server.topic import Partition
-from tests.log.support import batch as small
+from tests.cluster.followers import CONFIG, FETCH, PATIENCE_S, PEERS, TOPIC_ID, Node, Start, content
 from tests.raw import RawConnection, batch
-
-TOPIC_ID = UUID(int=77)
-FETCH = 1
-CONFIG = LogConfig(segment_bytes=20_000, retention_ms=-1)
-PEERS = {broker: Peer(1) for broker in (1, 2, 3)}
-PATIENCE_S = 30
-
-
-class Watched(Replica):
-    """Tells when something was appended, taken or acknowledged."""
-
-    changed: asyncio.Event
-
-    def move_high_watermark(self) -> None:
-        super().move_high_watermark()
-        self.changed.set()
-
-    def take(self, asked: Ask, answered: Answer, now: Now) -> None:
-        super().take(asked, answered, now)
-        self.changed.set()
-
-    async def until(self, is_so: Callable[[PartitionLog], bool]) -> None:
-        assert isinstance(self.log, PartitionLog)
-        async with asyncio.timeout(PATIENCE_S):
-            while not is_so(self.log):
-                self.changed.clear()
-                await self.changed.wait()
-
-
-class Node:
-    """A broker with the replicas of one topic."""
-
-    def __init__(self, folder: Path, number: int, partitions: int = 1) -> None:
-        self.number = number
-        self.folder = folder / str(number)
-        given = {"log.dir": str(self.folder / "own"), "listeners": "PLAINTEXT://127.0.0.1:0", "node.id": str(number)}
-        self.service = Service(open_broker(read_settings(given)))
-        self.broker = self.service.broker
-        self.fetchers: list[Fetcher] = []
-        topics = self.broker.topics
-        topic = topics.get("orders")
-        if topic is None:
-            with patch("oncelog.server.local_topics.uuid4", lambda: TOPIC_ID):
-                topic = topics.create("orders", partitions, {}, self.now)
-        for partition in topic.partitions:
-            partition.close().abandon()
-            self.open(partition)
-
-    @property
-    def now(self) -> Now:
-        return self.broker.clock.now()
-
-    def open(self, partition: Partition) -> None:
-        folder = str(self.folder / f"orders-{partition.index}")
-        log = PartitionLog.open(RealDisk(), folder, CONFIG, ProducerMap(), self.now, replicated=True)
-        partition.open(log)
-        partition.replica = replica = Watched(self.number, log, Rules(min_in_sync=2), is_clean=True)
-        replica.changed = asyncio.Event()
-
-    def partition(self, index: int = 0) -> Partition:
-        found = self.broker.topics.partition("orders", index)
-        assert found is not None
-        return found
-
-    def replica(self, index: int = 0) -> Watched:
-        found = self.partition(index).replica
-        assert isinstance(found, Watched)
-        return found
-
-    def log(self, index: int = 0) -> PartitionLog:
-        return self.partition(index).log
-
-    def see(self, state: Leadership, index: int = 0) -> None:
-        partition = self.partition(index)
-        self.replica(index).see(state, self.now.monotonic_ms)
-        partition.leadership = state
-        partition.leads = self.replica(index).leader is not None
-        partition.wake()
-
-    def lead(self, state: Leadership, index: int = 0) -> Leadership:
-        """What it is elected with."""
-        self.see(state, index)
-        change = self.replica(index).change(PEERS, self.now.monotonic_ms)
-        assert change is not None
-        self.see(change.state, index)
-        return change.state
-
-    @property
-    def address(self) -> tuple[str, int]:
-        return "127.0.0.1", self.broker.ports["PLAINTEXT"]
-
-    def follow(self, leader: "Node", indexes: Iterator[int] | range = range(1)) -> Fetcher:
-        fetcher = Fetcher(self.broker, leader.number, lambda: leader.address, lambda _: None, lambda: 1)
-        self.fetchers.append(fetcher)
-        for index in indexes:
-            fetcher.follow(self.partition(index))
-        fetcher.start()
-        return fetcher
-
-    @contextmanager
-    def asked(self) -> Iterator[RawConnection]:
-        with closing(RawConnection(self.address[1])) as raw:
-            yield raw
-
-    async def produce(self, records: bytes, index: int = 0, acks: int = -1) -> Any:
-        with self.asked() as raw:
-            return await asyncio.to_thread(raw.produce, "orders", index, records, acks=acks)
-
-    def append(self, *values: bytes, index: int = 0) -> None:
-        for value in values:
-            found = small(value)
-            self.log(index).append(found, read_header(found), self.now)
-        self.partition(index).appended()
-
-    async def stop(self) -> None:
-        for fetcher in self.fetchers:
-            await fetcher.stop()
-        self.fetchers.clear()
-        await self.service.stop()
-
-    async def kill(self) -> None:
-        """As far as logs are concerned: nothing is written at the end."""
-        for fetcher in self.fetchers:
-            await fetcher.stop()
-        self.fetchers.clear()
-        topic = self.broker.topics.get("orders")
-        assert topic is not None
-        for partition in topic.partitions:
-            partition.close().abandon()
-        await self.service.stop()
-
-
-def content(log: PartitionLog) -> bytes:
-    found, offset = b"", log.log_start_offset
-    while offset < log.next_offset:
-        part = log.read(offset, 1 << 20, limit_offset=log.next_offset)
-        for at, header in headers(part):
-            found += part[at : at + header.size_bytes]
-            offset = header.last_offset + 1
-    return found
-
-
-Start = Callable[..., Awaitable[Node]]
 
 
 @pytest.fixture
@@ -253,6 +98,29 @@ async def test_a_follower_cuts_off_what_its_leader_does_not_have(start: Start) -
     assert content(follower.log()) == content(leader.log())
 
 
+async def test_what_came_under_an_earlier_leader_is_on_the_disk_before_a_fetch_says_that_it_is_here(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With flush=every: that leader's end may have come before its records were flushed here."""
+    leader, follower = await start(1), await start(2)
+    for node in (leader, follower):
+        node.log().begin_epoch(0)
+        node.append(b"a", b"b")
+    log = follower.log()
+    log.configure(replace(CONFIG, flush=Flush.EVERY))
+    safe, flush = [], log.flush
+
+    def flushing() -> None:
+        safe.append(leader.log().high_watermark)
+        flush()
+
+    monkeypatch.setattr(log, "flush", flushing)
+    follower.see(leader.lead(first((1, 2))._replace(epoch=3)))
+    follower.follow(leader)
+    await leader.replica().until(lambda log: log.high_watermark == 2)
+    assert safe == [0]
+
+
 async def test_one_fetch_is_for_all_partitions(start: Start) -> None:
     leader, follower = await start(1, 64), await start(2, 64)
     for index in range(64):
@@ -263,6 +131,72 @@ async def test_one_fetch_is_for_all_partitions(start: Start) -> None:
         await follower.replica(index).until(lambda log: log.next_offset == 1)
         await leader.replica(index).until(lambda log: log.high_watermark == 1)
     assert leader.broker.metrics.requests[FETCH] <= 3
+
+
+def is_safe_up_to(end: int) -> Callable[[PartitionLog], bool]:
+    return lambda log: log.high_watermark == end
+
+
+async def test_partitions_without_records_are_not_asked_for_with_every_record_of_another(start: Start) -> None:
+    leader, follower = await start(1, 64), await start(2, 64)
+    for index in range(64):
+        follower.see(leader.lead(first((1, 2)), index), index)
+    with patch("oncelog.cluster.fetcher.MAX_WAIT_MS", PATIENCE_S * 1000):
+        follower.follow(leader, range(64))
+        for count in range(1, 51):
+            leader.append(b"a", index=7)
+            await leader.replica(7).until(is_safe_up_to(count))
+    assert leader.replica(7).fetches > 50
+    assert max(leader.replica(index).fetches for index in range(64) if index != 7) <= 3
+
+
+async def test_no_record_waits_while_its_partition_goes_from_one_connection_to_the_other(start: Start) -> None:
+    """Each is quiet again at once, and the next record comes before, while and after that is known."""
+    leader, follower = await start(1, 2), await start(2, 2)
+    for index in range(2):
+        follower.see(leader.lead(first((1, 2)), index), index)
+    with (
+        patch("oncelog.cluster.fetcher.MAX_WAIT_MS", PATIENCE_S * 1000),
+        patch("oncelog.cluster.fetcher.BUSY_S", 0.0),
+    ):
+        follower.follow(leader, range(2))
+        for count in range(1, 101):
+            for index in range(2):
+                leader.append(b"a", index=index)
+            for index in range(1 + count % 2):
+                await leader.replica(index).until(is_safe_up_to(count))
+        for index in range(2):
+            await follower.replica(index).until(lambda log: log.next_offset == 100)
+    assert content(follower.log(1)) == content(leader.log(1))
+
+
+async def test_what_is_to_be_on_the_disk_first_is_asked_for_by_neither_connection(start: Start) -> None:
+    leader, follower = await start(1, 2), await start(2, 2)
+    for index in range(2):
+        follower.see(leader.lead(first((1, 2)), index), index)
+    may_save, quiet = asyncio.Event(), leader.replica(1)
+    may_save.set()
+
+    async def save(*_: object) -> None:
+        await may_save.wait()
+
+    with (
+        patch("oncelog.cluster.fetcher.BUSY_S", 0.0),
+        patch("oncelog.cluster.fetcher.MAX_WAIT_MS", 1),
+        patch.object(follower.broker, "flush", Flush.EVERY),
+        patch.object(follower.broker.at_disk, "run", save),
+    ):
+        follower.follow(leader, range(2))
+        leader.append(b"a")
+        await leader.replica().until(lambda log: log.high_watermark == 1)
+        may_save.clear()
+        leader.append(b"b")
+        await follower.replica().until(lambda log: log.next_offset == 2)
+        seen = quiet.fetches
+        await quiet.until(lambda _: quiet.fetches > seen + 5)
+        assert leader.log().high_watermark == 1
+        may_save.set()
+        await leader.replica().until(lambda log: log.high_watermark == 2)
 
 
 async def test_a_partition_that_is_new_does_not_wait_for_the_end_of_a_fetch(start: Start) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from oncelog.cluster.file import UnfitFolder
 from oncelog.cluster.supervisor import SUSPECTED_MS
+from oncelog.cluster.tree import Change, Outdated, Put, Unsure
 from oncelog.cluster.tree_memory import Doubt
 from oncelog.server.errors import ErrorCode
 from tests.cluster.brokers import Brokers
@@ -117,6 +118,50 @@ async def test_an_election_whose_answer_is_lost_makes_one_leader(cluster: Broker
     assert (after.leader, after.epoch) == (successor, before.epoch + 1)
     assert (await cluster.produce(batch([b"a"]))).error_code is ErrorCode.none
     await cluster.start(before.leader)
+    await cluster.settled()
+
+
+async def test_a_change_that_counted_is_not_taken_for_refused_where_its_second_try_is(
+    cluster: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server that a leader reads from lags, and the follower that has joined has started again."""
+    await cluster.create(partitions=1)
+    leader = cluster.leader("orders")
+    joins = min({1, 2, 3} - {leader})
+    await cluster.kill(joins)
+    await cluster.settled()
+    session, change = cluster.sessions[leader], cluster.sessions[leader].change
+    other = cluster.tree.session(cluster.clock)
+    await other.begin_session()
+    refused = []
+
+    async def changing(*changes: Change) -> None:
+        try:
+            await change(*changes)
+        except Unsure:
+            session.hold_watches()
+            session.freeze_reads()
+            session.do_late()
+            node = await other.get(f"/nodes/{joins}")
+            assert node is not None
+            await other.change(Put(f"/nodes/{joins}", node.value, node.version))
+            raise
+        except Outdated:
+            session.thaw_reads()  # an answer is no older than what it speaks of
+            refused.append(changes)
+            raise
+
+    session.doubt_next(Doubt.LATE)
+    monkeypatch.setattr(session, "change", changing)
+    await cluster.start(joins)
+    await cluster.until(lambda: bool(refused))
+    for _ in range(100):
+        await asyncio.sleep(0)
+    leads = cluster.known(leader, "orders").partitions[0].replica
+    assert leads is not None and leads.leader is not None
+    assert joins in cluster.tree.leaderships("orders")[0].in_sync
+    assert joins in leads.leader.state.in_sync, "its leader must wait for it"
+    session.release_watches()
     await cluster.settled()
 
 
@@ -342,6 +387,27 @@ async def test_a_partition_moves_to_other_brokers_with_all_that_stands_in_it(clu
     assert (await cluster.ask(1, "list_partition_reassignments", 0, timeout=9_000, topics=None)).topics == ()
 
 
+async def test_a_partition_may_move_away_and_back_and_away_again(
+    cluster: Brokers, caplog: pytest.LogCaptureFixture
+) -> None:
+    await cluster.create(partitions=1)
+    (before,) = cluster.tree.leaderships("orders")
+    leaves, stay = before.replicas[2], list(before.replicas[:2])
+    assert (await cluster.produce(batch([b"a"]))).error_code is ErrorCode.none
+    for times in (1, 2, 3):
+        assert await cluster.move("orders", 0, stay, at=before.leader) is ErrorCode.none
+        await cluster.until(lambda: len(cluster.tree.leaderships("orders")[0].replicas) == 2)
+        await cluster.settled()
+        assert cluster.folders(leaves, "orders") == []
+        await cluster.until(lambda: not list((cluster.folder / str(leaves)).glob("deleted.*")))
+        assert cluster.tree.leaderships("orders")[0].epoch == before.epoch + times
+        assert await cluster.move("orders", 0, [*stay, leaves], at=before.leader) is ErrorCode.none
+        await cluster.until(lambda: set(cluster.tree.leaderships("orders")[0].in_sync) == {1, 2, 3})
+        await cluster.settled()
+        assert cluster.next_offset(leaves) == 1
+    assert "the supervisor of partitions failed" not in caplog.text
+
+
 async def test_preferred_leaders_are_elected_when_somebody_asks_for_them(cluster: Brokers) -> None:
     await cluster.create(partitions=1)
     preferred = cluster.leader("orders")
@@ -399,3 +465,19 @@ async def coordinator(cluster: Brokers, node: int) -> int:
             return int(found.node_id)
         assert found.error_code is ErrorCode.coordinator_not_available
     raise AssertionError("nobody coordinates")
+
+
+async def test_a_broker_that_is_forgotten_is_suspected_no_more(
+    cluster: Brokers, caplog: pytest.LogCaptureFixture
+) -> None:
+    await cluster.create(partitions=1)
+    await cluster.start(4)
+    await cluster.until(lambda: all(4 in cluster.brokers[node].supervisor.brokers for node in ALL))
+    for node in ALL:
+        cluster.brokers[node].supervisor.suspect(4)
+    await cluster.stop(4)
+    await cluster.until(lambda: all(4 not in cluster.brokers[node].supervisor.brokers for node in ALL))
+    answer = await cluster.ask(1, "unregister_broker", 0, broker_id=4)
+    assert (answer.error_code, cluster.tree.nodes.get("/nodes/4")) == (ErrorCode.none, None)
+    await cluster.create("later", partitions=1)
+    assert "the supervisor of partitions failed; it goes on" not in caplog.messages

@@ -81,18 +81,28 @@ class Broker:
         self.stock = Stock(self.pids.period_ms)
         self.is_asking = self.is_paused = False
         self.held, self.answers = [], []
-        log = PartitionLog.open(
-            self.disk, FOLDER, CONFIG, self.new_producers(), cluster.now, replicated=True, stayed_up=self.is_clean
-        )
-        if log.offline is not None:
-            raise Violation(f"broker {self.number} cannot open its log: {log.offline}")
-        rules = Rules(cluster.chances.min_in_sync, cluster.chances.lag_ms, cluster.chances.prefer_after_ms)
-        self.replica = cluster.kind(self.number, log, rules, is_clean=self.is_clean)
+        self.open()
         self.epoch = cluster.tree.register(self.number)
         self.peers = dict(cluster.tree.peers)
         self.see(cluster.tree.state)
         cluster.tell_all()
         self.later(cluster.chance.randrange(TICK_MS), self.tick)
+
+    def open(self) -> None:
+        chances = self.cluster.chances
+        log = PartitionLog.open(
+            self.disk, FOLDER, CONFIG, self.new_producers(), self.cluster.now, replicated=True, stayed_up=self.is_clean
+        )
+        if log.offline is not None:
+            raise Violation(f"broker {self.number} cannot open its log: {log.offline}")
+        rules = Rules(chances.min_in_sync, chances.lag_ms, chances.prefer_after_ms)
+        self.replica = self.cluster.kind(self.number, log, rules, is_clean=self.is_clean)
+
+    def drop(self) -> None:
+        """It is no replica any more: its log is removed."""
+        self.is_clean = self.is_clean_now
+        self.disk = MemoryDisk(self.cluster.chance.getrandbits(32))
+        self.open()
 
     def end(self, *, has_power: bool) -> None:
         self.life += 1
@@ -128,6 +138,9 @@ class Broker:
 
     def see(self, state: Leadership) -> None:
         assert self.replica is not None
+        before = self.replica.state
+        if before is not None and state.version > before.version and self.number not in state.replicas:
+            self.drop()
         led = self.replica.leader
         self.replica.see(state, self.cluster.now.monotonic_ms)
         if self.replica.leader is not None and self.replica.leader is not led:
@@ -202,10 +215,9 @@ class Broker:
             return done, cluster.tree.state
 
         def answered(found: tuple[bool | None, Leadership]) -> None:
+            self.see(found[1])  # an earlier try may have counted
             if found[0] is False:
                 self.refused(proposal)
-            else:
-                self.see(found[1])
 
         self.ask_tree(arrived, answered)
 
@@ -231,6 +243,8 @@ class Broker:
         assert self.replica is not None
         asked = self.replica.fetch()
         if asked is None or self.is_asking or self.replica.state is None:
+            return
+        if self.number not in self.replica.state.replicas:
             return
         cluster, leader = self.cluster, self.cluster.brokers[self.replica.state.leader]
         self.is_asking = True
@@ -383,7 +397,10 @@ class Cluster:
             self.tree.state = resigned(self.tree.state)
             self.tell_all()
         with suppress(ValueError):
-            self.tree.state = reassigned(self.tree.state, target)
+            moved = reassigned(self.tree.state, target, self.chances.min_in_sync)
+            if not self._is_anybody_whole(moved):
+                raise ValueError
+            self.tree.state = moved
             self.tell(f"moved to {target}")
             self.tell_all()
             is_done = is_last
@@ -420,17 +437,18 @@ class Cluster:
             self.later(length_ms, lambda: self._reach_tree(broker))
 
     def _end(self, broker: Broker, kind: str, length_ms: int) -> None:
-        if kind == "power":
-            state = self.tree.state
-            counted = [each for each in self.brokers if each.number in (*state.in_sync, *state.eligible)]
-            if not any(each.is_clean_now for each in counted if each is not broker):  # what it has would be nowhere
-                kind = "kill"
+        if kind == "power" and not self._is_anybody_whole(self.tree.state, but=broker):
+            kind = "kill"  # or what it has would be nowhere
         if kind == "stop":
             self.tree.peers[broker.number] = self.tree.peers[broker.number]._replace(is_stopping=True)
             self.tell_all()
             self.later(400, partial(self._end_now, broker, broker.life, has_power=True, length_ms=length_ms))
         else:
             self._end_now(broker, broker.life, has_power=kind == "kill", length_ms=length_ms)
+
+    def _is_anybody_whole(self, state: Leadership, but: Broker | None = None) -> bool:
+        counted = [each for each in self.brokers if each.number in (*state.in_sync, *state.eligible)]
+        return any(each.is_clean_now for each in counted if each is not but)
 
     def _end_now(self, broker: Broker, life: int, *, has_power: bool, length_ms: int) -> None:
         if broker.life != life or not broker.is_up:

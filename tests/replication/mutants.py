@@ -15,11 +15,11 @@ from oncelog.log.partition import End, Fate, PartitionLog
 from oncelog.log.parts import Parts
 from oncelog.producers import Decision, ProducerMap
 from oncelog.producers.leases import GrantHistory
-from oncelog.replication import following
+from oncelog.replication import following, leadership
 from oncelog.replication.following import Answer, Ask, Records, Refusal
 from oncelog.replication.leader import Leader, Proposal
 from oncelog.replication.leadership import Leadership, needs_leader
-from oncelog.replication.replica import Replica
+from oncelog.replication.replica import Fetching, Replica
 from tests.replication.chances import EAGER, LEASES, MOVING, OLD, POWER, ROUGH, USUAL, Chances
 from tests.replication.cluster import Broker
 from tests.replication.promises import Violation
@@ -151,8 +151,27 @@ def _answered_at_once(_: Any) -> Any:
     return fate
 
 
+def _by_the_offset_alone(_: Any) -> Any:
+    def fate(self: Broker, end: End) -> Fate:
+        return Fate.SAFE if self.log.high_watermark >= end.offset else Fate.WAITS
+
+    return fate
+
+
+def _diverging_and_counted(before: Any) -> Any:
+    def fetched(self: Replica, fetching: Fetching, now_ms: int) -> Refusal | None:
+        broker, broker_epoch, asked = fetching
+        if self.leader is not None and asked.leader_epoch == self.log.leader_epoch:
+            self.leader.fetched(broker, broker_epoch, asked.offset, self.log.next_offset, now_ms)
+            self.move_high_watermark()
+        refused: Refusal | None = before(self, fetching, now_ms)
+        return refused
+
+    return fetched
+
+
 def _old_epoch_after_a_restart(_: Any) -> Any:
-    """Leads on as the tree says, without an election (KAFKA-15021)."""
+    """Leads on as the tree says, without an election."""
 
     def see(self: Replica, state: Leadership, now_ms: int) -> None:
         if self.state is not None and state.version <= self.state.version:
@@ -188,6 +207,14 @@ def _anybody_elected(_: Any) -> Any:
 
 def _moved_at_once(_: Any) -> Any:
     return property(lambda state: bool(state.adding or state.removing))
+
+
+def _led_on_without_an_election(before: Any) -> Any:
+    def only(state: Leadership, replicas: tuple[int, ...]) -> Leadership:
+        changed: Leadership = before(state, replicas)
+        return changed._replace(leader=state.leader if state.leader in replicas else changed.leader)
+
+    return only
 
 
 def _without_producers(before: Any) -> Any:
@@ -247,6 +274,8 @@ MUTANTS: Final = (
         since=170,
     ),
     Mutant("answered above the watermark", ((Broker, "fate", _answered_at_once),)),
+    Mutant("answered by the offset alone", ((Broker, "fate", _by_the_offset_alone),), MOVING, since=260),
+    Mutant("a fetch that diverges counts", ((Replica, "fetched", _diverging_and_counted),), EAGER, since=120),
     Mutant("led on after a restart", ((Replica, "see", _old_epoch_after_a_restart),)),
     Mutant(
         "records of another fetch taken",
@@ -260,5 +289,8 @@ MUTANTS: Final = (
     Mutant("fence answered above the watermark", ((Appender, "fence", _fences_at_once),), ROUGH),
     Mutant("duplicate answered above the watermark", ((Appender, "_stage_replay", _duplicates_at_once),), EAGER),
     Mutant("moved before all are in sync", ((Leadership, "is_moved", _moved_at_once),), MOVING),
+    Mutant(
+        "led on where a replica is dropped", ((leadership, "_only", _led_on_without_an_election),), MOVING, since=360
+    ),
     Mutant("anybody elected", ((Replica, "_should_lead", _anybody_elected),)),
 )

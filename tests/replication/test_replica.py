@@ -68,7 +68,7 @@ def test_an_election_that_lost_is_forgotten() -> None:
 
 
 def test_a_leader_that_starts_again_is_elected_again() -> None:
-    """KAFKA-15021: what it did not append in this life is not of this epoch."""
+    """What it did not append in this life is not of this epoch."""
     mine = replica(STATE, me=1)
     assert mine.leader is None
     change = mine.change(ALL | {1: Peer(2)}, 0)

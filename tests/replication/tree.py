@@ -21,11 +21,12 @@ class Tree:
         return epoch
 
     def set(self, proposal: Proposal) -> bool | None:
-        """None: the leadership has another version by now, which says what became of it."""
-        if proposal.state.version != self.state.version + 1:
-            return None
+        """None: the leadership has another version by now, which says what became of it. False: a broker has another
+        epoch by now. That is looked at first, so it may be the answer to a change that had counted before."""
         if any(self.peers[broker].epoch != epoch for broker, epoch in proposal.epochs):
             return False
+        if proposal.state.version != self.state.version + 1:
+            return None
         self.state = proposal.state
         leader, epoch = self.state.leader, self.state.epoch
         if leader >= 0 and self.leaders.setdefault(epoch, leader) != leader:

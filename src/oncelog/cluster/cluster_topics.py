@@ -51,6 +51,8 @@ class Catalog(Protocol):
 
 
 class ClusterTopics(Topics):
+    HAVE_COPIES = True  # each broker its own
+
     def __init__(
         self,
         settings: Settings,
@@ -61,7 +63,7 @@ class ClusterTopics(Topics):
         stayed_up: bool,
     ) -> None:
         """Which topics there are is not known yet."""
-        super().__init__(settings, disk, new_producers, stayed_up=stayed_up, replicated=True)
+        super().__init__(settings, disk, new_producers, stayed_up=stayed_up, replicated=self.HAVE_COPIES)
         self._catalog: Catalog | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -190,7 +192,7 @@ class ClusterTopics(Topics):
         topic = partition.topic
         partition.close().abandon()
         partition.wake()
-        self._folders.mark_deleted(topic.name, (partition.index,), topic.id)
+        self._folders.mark_deleted(topic.name, (partition.index,))
 
     def forget(self, topic: Topic) -> None:
         """It was deleted. Its files are marked, for `remove_deleted`."""
@@ -198,14 +200,14 @@ class ClusterTopics(Topics):
         for partition in topic.open_partitions:
             partition.close().abandon()
             partition.wake()
-        self._folders.mark_deleted(topic.name, range(len(topic.partitions)), topic.id)
+        self._folders.mark_deleted(topic.name, range(len(topic.partitions)))
 
     def remove_gone(self, gone: Container[UUID]) -> None:
         """The folders of topics that were deleted while this broker was away."""
         for name, index in list(self._folders.found()):
             owner = self._folders.owner(name, index)
             if owner is not None and owner in gone and owner not in self._by_id:
-                self._folders.mark_deleted(name, (index,), owner)
+                self._folders.mark_deleted(name, (index,))
         self.remove_deleted()
 
     def _put_aside(self, topic: Topic, index: int) -> None:
@@ -213,7 +215,7 @@ class ClusterTopics(Topics):
         owner = self._folders.owner(topic.name, index)
         if owner is not None and owner != topic.id:
             logger.warning("%s-%d holds records of a deleted topic of that name: removed", topic.name, index)
-            self._folders.mark_deleted(topic.name, (index,), owner)
+            self._folders.mark_deleted(topic.name, (index,))
 
 
 def _check_count(count: int) -> None:

@@ -1,7 +1,12 @@
-"""What this broker copies from one other that leads: a connection, and one Fetch at a time for all of those partitions.
+"""What this broker copies from one other that leads: two connections, with one Fetch at a time on each.
 
 The supervisor says which partitions are followed there; each has a `Replica`, which knows what to ask and what to do
 with an answer.
+
+A fetch costs both brokers some microseconds for each partition that it names. So those that had records a moment ago
+are asked for by a connection of their own, again and again, and all the quiet ones by the other, where a fetch waits
+until one of them has some. A connection takes a partition over by naming it, so that there is always a fetch that waits
+for it; for a moment there are two, and of their answers the second is no longer what is asked for.
 """
 
 import asyncio
@@ -35,6 +40,7 @@ FIRST_BACKOFF_S, MOST_BACKOFF_S = 0.05, 1.0
 REFUSED_TWICE_S, NEVER_S = 0.2, float("-inf")
 AGAIN_S = 0.1  # after an answer that the two do not agree who leads
 LATER_S = 1.0  # after one that the supervisor has nothing to do with
+BUSY_S = 1.0  # a partition without records for so long is quiet
 HURRY_S = 0.01  # a partition that is new waits so long for others, and not for the end of a fetch without it
 LARGE_BYTES = 64 * 1024
 BATCHES_IN_A_STEP = 200  # some two milliseconds
@@ -64,6 +70,41 @@ class _Asked:
         self.asked = asked
 
 
+class _Line:
+    """A connection to the leader, and what is asked for by it."""
+
+    def __init__(self) -> None:
+        self.followed: dict[Partition, float] = {}  # until when each has to wait
+        self.peer: Peer | None = None
+        self.in_fetch: dict[tuple[bytes, int], _Asked] | None = None
+        self.hurry: asyncio.TimerHandle | None = None
+        self.changed = asyncio.Event()
+        self.task: asyncio.Task[None] | None = None
+        self.correlation_id = 0
+        self.refused_s = NEVER_S
+        self.backoff_s = 0.0
+        self.is_interrupted = False
+
+    def interrupt(self) -> None:
+        """The leader takes nothing more by this connection before it answers, so go on by another one."""
+        self.hurry = None
+        if self.in_fetch is not None and self.peer is not None:
+            self.is_interrupted, self.backoff_s = True, 0.0
+            self.peer.close()
+
+    def end_fetch(self) -> None:
+        self.in_fetch = None
+        if self.hurry is not None:
+            self.hurry.cancel()
+            self.hurry = None
+
+    def wait_ms(self) -> int:
+        """Not longer than one of them has to wait before it is asked for again."""
+        now_s = asyncio.get_running_loop().time()
+        left_s = (until_s - now_s for until_s in self.followed.values() if until_s > now_s)
+        return min([MAX_WAIT_MS, *(int(each * 1000) + 1 for each in left_s)])
+
+
 class Fetcher:
     """Everything belongs to the broker's loop.
 
@@ -84,114 +125,105 @@ class Fetcher:
         self._address = address
         self._suspected = suspected
         self._epoch = epoch
-        self._followed: dict[Partition, float] = {}  # until when each has to wait
-        self._peer: Peer | None = None
-        self._in_fetch: dict[tuple[bytes, int], _Asked] | None = None
-        self._hurry: asyncio.TimerHandle | None = None
-        self._changed = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
-        self._correlation_id = 0
-        self._refused_s = NEVER_S
-        self._backoff_s = 0.0
-        self._is_interrupted = False
+        self._quiet, self._busy = _Line(), _Line()
+        self._news_s: dict[Partition, float] = {}  # when those of the busy line had records
+        self._woken: dict[Partition, None] = {}  # quiet ones that have had some since
+        self._unsafe: set[Partition] = set()  # what has come of them is still being taken in
         self._told: dict[Partition, str] = {}  # what is wrong, which is logged once
 
     # What the supervisor says
 
     def follow(self, partition: Partition) -> None:
         """From now on; or anew, after something has changed about it."""
-        self._followed[partition] = 0.0
+        line = self._line_of(partition) or self._quiet
+        line.followed[partition] = 0.0
         self._told.pop(partition, None)
-        self._changed.set()
-        fetch = self._in_fetch
-        if fetch is None or self._hurry is not None:
+        line.changed.set()
+        fetch = line.in_fetch
+        if fetch is None or line.hurry is not None:
             return
         one = fetch.get((partition.topic.id.bytes, partition.index))
         if one is None or not self._is_asked(one):
-            self._hurry = asyncio.get_running_loop().call_later(HURRY_S, self._interrupt)
+            line.hurry = asyncio.get_running_loop().call_later(HURRY_S, line.interrupt)
 
     def leave(self, partition: Partition) -> None:
-        self._followed.pop(partition, None)
+        for line in (self._quiet, self._busy):
+            line.followed.pop(partition, None)
+        self._news_s.pop(partition, None)
+        self._woken.pop(partition, None)
         self._told.pop(partition, None)
 
     def start(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        for line in (self._quiet, self._busy):
+            line.task = asyncio.get_running_loop().create_task(self._run(line))
 
     async def stop(self) -> None:
-        task, self._task = self._task, None
-        if task is not None:
+        tasks = [line.task for line in (self._quiet, self._busy) if line.task is not None]
+        for task in tasks:
             task.cancel()
-            await asyncio.wait([task])
+        if tasks:
+            await asyncio.wait(tasks)
 
-    # The connection
+    # The connections
 
-    async def _run(self) -> None:
+    async def _run(self, line: _Line) -> None:
         while True:
             try:
-                await self._fetch_on(self._address())
+                await self._fetch_on(line, self._address())
             except ConnectionRefusedError:
-                self._note_refusal()
+                self._note_refusal(line)
             except (OSError, MalformedFrame) as error:  # TimeoutError too
                 logger.info("broker %d cannot be fetched from: %s", self._leader_id, error or type(error).__name__)
             except Exception:
                 logger.exception("fetching from broker %d failed unexpectedly; it is tried again", self._leader_id)
             finally:
-                self._end_fetch()
-                if self._peer is not None:
-                    self._peer.close()
-            await asyncio.sleep(self._backoff_s)
-            self._backoff_s = min(max(self._backoff_s * 2, FIRST_BACKOFF_S), MOST_BACKOFF_S)
+                line.end_fetch()
+                if line.peer is not None:
+                    line.peer.close()
+            await asyncio.sleep(line.backoff_s)
+            line.backoff_s = min(max(line.backoff_s * 2, FIRST_BACKOFF_S), MOST_BACKOFF_S)
 
-    async def _fetch_on(self, address: tuple[str, int] | None) -> None:
+    async def _fetch_on(self, line: _Line, address: tuple[str, int] | None) -> None:
         if address is None:
             await asyncio.sleep(AGAIN_S)  # it is not up: nothing to be said about
             return
-        peer = self._peer = await Peer.connect(address, CONNECT_S)
-        self._refused_s = NEVER_S
-        self._is_interrupted = False
-        while not self._is_interrupted:
-            await self._fetch(peer)
+        peer = line.peer = await Peer.connect(address, CONNECT_S)
+        line.refused_s = NEVER_S
+        line.is_interrupted = False
+        while not line.is_interrupted:
+            await self._fetch(line, peer)
 
-    def _note_refusal(self) -> None:
+    def _note_refusal(self, line: _Line) -> None:
         now_s = asyncio.get_running_loop().time()
-        if now_s - self._refused_s <= REFUSED_TWICE_S:
+        if now_s - line.refused_s <= REFUSED_TWICE_S:
             asyncio.get_running_loop().call_soon(self._suspected, self._leader_id)
-        self._refused_s = now_s
-
-    def _interrupt(self) -> None:
-        """The leader takes nothing more by this connection before it answers, so go on by another one."""
-        self._hurry = None
-        if self._in_fetch is not None and self._peer is not None:
-            self._is_interrupted, self._backoff_s = True, 0.0
-            self._peer.close()
-
-    def _end_fetch(self) -> None:
-        self._in_fetch = None
-        if self._hurry is not None:
-            self._hurry.cancel()
-            self._hurry = None
+        line.refused_s = now_s
 
     # Fetches
 
-    async def _fetch(self, peer: Peer) -> None:
-        self._changed.clear()
-        wanted = self._wanted()
+    async def _fetch(self, line: _Line, peer: Peer) -> None:
+        line.changed.clear()
+        self._take_over(line)
+        await self._bring_to_disk(line)
+        wanted = self._wanted(line)
         if not wanted:
             with suppress(TimeoutError):
-                async with asyncio.timeout(AGAIN_S if self._followed else None):
-                    await self._changed.wait()
+                async with asyncio.timeout(AGAIN_S if line.followed else None):
+                    await line.changed.wait()
             return
-        self._in_fetch = wanted
-        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-        request = pack_follower_fetch(self._correlation_id, None, self._request(wanted))
+        line.in_fetch = wanted
+        line.correlation_id = (line.correlation_id + 1) & 0x7FFFFFFF
+        request = pack_follower_fetch(
+            line.correlation_id, f"broker-{self._broker.node_id}", self._request(line, wanted)
+        )
         try:
             frame = await peer.ask(request, MAX_WAIT_MS / 1000 + ANSWER_S)
         except PeerGone:
-            if self._is_interrupted:
+            if line.is_interrupted:
                 return
             raise
-        self._end_fetch()
-        self._backoff_s = 0.0
+        line.end_fetch()
+        line.backoff_s = 0.0
         answer = read_fetch_answer(VERSION, frame)
         if answer.error_code:
             raise ConnectionError(f"it answers {answer.error_code}")
@@ -200,18 +232,45 @@ class Fetcher:
             if one is not None:
                 await self._take(one, found)
 
-    def _wanted(self) -> dict[tuple[bytes, int], _Asked]:
-        now_s = asyncio.get_running_loop().time()
+    def _take_over(self, line: _Line) -> None:
+        """From the other line, what this one is for."""
+        if line is self._busy:
+            other, self._woken, taken = self._quiet, {}, list(self._woken)
+        else:
+            quiet_s = asyncio.get_running_loop().time() - BUSY_S
+            other = self._busy
+            taken = [each for each in other.followed if self._news_s.get(each, NEVER_S) < quiet_s]
+        for partition in taken:
+            if partition in other.followed:
+                line.followed[partition] = other.followed.pop(partition)
+
+    async def _bring_to_disk(self, line: _Line) -> None:
+        """Where that is asked for: what came under another leader, or could not be flushed as it came."""
+        for partition in [each for each in self._due(line) if not _is_at_disk(each)]:
+            if partition.is_open:
+                try:
+                    await self._broker.at_disk.run(partition.log.flush)
+                except LogError as error:
+                    self._pause(partition, LATER_S)
+                    self._tell(partition, str(error))
+
+    def _wanted(self, line: _Line) -> dict[tuple[bytes, int], _Asked]:
         wanted = {}
-        for partition, waits_until_s in self._followed.items():
+        for partition in self._due(line):
             replica = partition.replica
-            if waits_until_s <= now_s and replica is not None and partition.is_open and partition.log.offline is None:
-                asked = replica.fetch()
-                if asked is not None:
-                    wanted[partition.topic.id.bytes, partition.index] = _Asked(partition, replica, asked)
+            asked = None if replica is None else replica.fetch()
+            if replica is not None and asked is not None and _is_at_disk(partition):
+                wanted[partition.topic.id.bytes, partition.index] = _Asked(partition, replica, asked)
         return wanted
 
-    def _request(self, wanted: dict[tuple[bytes, int], _Asked]) -> FollowerFetch:
+    def _due(self, line: _Line) -> Iterator[Partition]:
+        now_s = asyncio.get_running_loop().time()
+        for partition, waits_until_s in line.followed.items():
+            is_free = waits_until_s <= now_s and partition not in self._unsafe
+            if is_free and partition.is_open and partition.log.offline is None:
+                yield partition
+
+    def _request(self, line: _Line, wanted: dict[tuple[bytes, int], _Asked]) -> FollowerFetch:
         topics: dict[bytes, list[FollowedPartition]] = {}
         for (topic_id, index), one in wanted.items():
             (epoch, offset, last_epoch), log = one.asked, one.partition.log
@@ -221,13 +280,7 @@ class Fetcher:
                 )
             )
         me = self._broker.node_id
-        return FollowerFetch(me, self._epoch(), self._wait_ms(), 1, MAX_BYTES, -1, list(topics.items()))
-
-    def _wait_ms(self) -> int:
-        """Not longer than one of them has to wait before it is asked for again."""
-        now_s = asyncio.get_running_loop().time()
-        left_s = (until_s - now_s for until_s in self._followed.values() if until_s > now_s)
-        return min([MAX_WAIT_MS, *(int(each * 1000) + 1 for each in left_s)])
+        return FollowerFetch(me, self._epoch(), line.wait_ms(), 1, MAX_BYTES, -1, list(topics.items()))
 
     # Answers
 
@@ -250,6 +303,20 @@ class Fetcher:
             self._tell(one.partition, str(error))
 
     async def _append(self, one: _Asked, found: FetchedPartition) -> None:
+        partition = one.partition
+        if partition in self._unsafe:
+            return  # this comes second
+        if not found.records:
+            self._take_one(one, Records(found.records, found.high_watermark, found.log_start_offset))
+            return
+        self._unsafe.add(partition)
+        try:
+            await self._append_all(one, found)
+        finally:
+            self._unsafe.discard(partition)
+        self._note_news(partition)
+
+    async def _append_all(self, one: _Asked, found: FetchedPartition) -> None:
         housekeeping, turns, size_bytes = self._broker.housekeeping, self._broker.turns, len(found.records)
         while size_bytes >= LARGE_BYTES and not housekeeping.has_room(size_bytes):
             await called(housekeeping.wait_for_room)
@@ -259,10 +326,21 @@ class Fetcher:
             if not self._take_one(one, Records(batches, found.high_watermark, found.log_start_offset)):
                 return
             housekeeping.checkpoint_if_due()
-        if size_bytes and self._broker.flush is Flush.EVERY:  # what is asked for next says that this is here
+        if self._broker.flush is Flush.EVERY:  # what is asked for next says that this is here
             await self._broker.at_disk.run(one.partition.log.flush)
-        if size_bytes and one.partition in self._followed:  # the others come first in the next one
-            self._followed[one.partition] = self._followed.pop(one.partition)
+
+    def _note_news(self, partition: Partition) -> None:
+        line = self._line_of(partition)
+        if line is None:
+            return
+        line.followed[partition] = line.followed.pop(partition)  # the others come first in the next one
+        self._news_s[partition] = asyncio.get_running_loop().time()
+        if line is self._quiet:
+            self._woken[partition] = None
+            self._busy.changed.set()
+
+    def _line_of(self, partition: Partition) -> _Line | None:
+        return next((line for line in (self._quiet, self._busy) if partition in line.followed), None)
 
     def _take_one(self, one: _Asked, answered: Answer) -> bool:
         """Whether it was taken. What is asked next follows from it."""
@@ -277,20 +355,25 @@ class Fetcher:
         """Whether it would still be asked for the same: who leads, and the log itself, may have changed meanwhile."""
         partition = one.partition
         return (
-            partition in self._followed
+            self._line_of(partition) is not None
             and partition.is_open
             and partition.replica is one.replica
             and one.replica.fetch() == one.asked
         )
 
     def _pause(self, partition: Partition, pause_s: float) -> None:
-        if partition in self._followed:
-            self._followed[partition] = asyncio.get_running_loop().time() + pause_s
+        line = self._line_of(partition)
+        if line is not None:
+            line.followed[partition] = asyncio.get_running_loop().time() + pause_s
 
     def _tell(self, partition: Partition, what: str) -> None:
         if self._told.get(partition) != what:
             self._told[partition] = what
             logger.warning("%s-%d is not followed for now: %s", partition.topic.name, partition.index, what)
+
+
+def _is_at_disk(partition: Partition) -> bool:
+    return partition.log.safe_offset >= partition.log.next_offset
 
 
 def _parts(records: memoryview) -> Iterator[memoryview]:

@@ -81,10 +81,11 @@ class Supervisor:
         follow: Callable[[int], Following],
         led: Callable[[Partition, bool], None] = lambda partition, is_led: None,
         gone: Callable[[str], None] = lambda topic: None,
+        dropped: Callable[[], None] = lambda: None,
         is_clean: bool = True,
     ) -> None:
         """`follow` answers who fetches from that broker. `led` is called when this broker begins or ceases to lead,
-        `gone` when a topic was deleted.
+        `gone` when a topic was deleted, `dropped` when others have a partition now.
         `is_clean`: everything that this broker acknowledged before is on its disk."""
         self._cluster = cluster
         self._tree: Tree = cluster.tree
@@ -93,7 +94,7 @@ class Supervisor:
         self._clock = clock
         self._follow = follow
         self._led = led
-        self._gone = gone
+        self._gone, self._dropped = gone, dropped
         self._is_clean = is_clean
         self._held: dict[str, Held] = {}
         self._followed: dict[Partition, int] = {}
@@ -170,7 +171,7 @@ class Supervisor:
         if not self._suspects:
             return peers
         self._suspects = {broker: each for broker, each in self._suspects.items() if now_ms < each[1]}
-        gone = {broker for broker, (epoch, _) in self._suspects.items() if peers[broker].epoch == epoch}
+        gone = {each for each, (epoch, _) in self._suspects.items() if each in peers and peers[each].epoch == epoch}
         return {broker: peer._replace(is_live=peer.is_live and broker not in gone) for broker, peer in peers.items()}
 
     # One round after the other
@@ -274,6 +275,7 @@ class Supervisor:
             self._lead(partition, False)
             self._unfollow(partition)
             self._topics.drop_here(partition)
+            self._dropped()
         replica = partition.replica
         if replica is not None:
             replica.obey(rules)
@@ -348,8 +350,8 @@ class Supervisor:
                 Put(path, value, held.version),
             )
         except Outdated as outdated:
+            await self._read_topic(held.topic.name)  # where an earlier try was in doubt, it may have counted
             if outdated.path == path:
-                await self._read_topic(held.topic.name)
                 return
             broker = int(outdated.path.rpartition("/")[2])
             for index, proposal in proposals.items():
@@ -445,7 +447,7 @@ class Supervisor:
             states = list(held.document.partitions)
             for index, target in targets.items():
                 try:
-                    states[index] = reassigned(states[index], target)
+                    states[index] = reassigned(states[index], target, self._rules(topic).min_in_sync)
                 except ValueError as refusal:
                     raise KafkaError(ErrorCode.invalid_replica_assignment, str(refusal)) from None
             return (self._with(held, held.document._replace(partitions=tuple(states))),)

@@ -38,6 +38,7 @@ class PartitionLog:
         self.topic = topic
         self.partition = partition
         self.recovered = recovered  # what the start found; empty for a log that could not be opened
+        self.cared_for = 0  # by so many at this moment, in steps: until they end, files may still be removed
         self.config = parts.config  # which `configure` changes; an attribute, as each batch that comes in asks for it
         self._parts = parts
         self._health = parts.health
@@ -387,10 +388,13 @@ class PartitionLog:
         yield from self._care_in_steps(compaction.finish(self._parts, job))
 
     def _care_in_steps(self, steps: Steps[T]) -> Steps[T]:
+        self.cared_for += 1
         try:
             return (yield from steps)
         except OSError as error:
             raise LogStorageError(f"{self.folder}: {error}") from error
+        finally:
+            self.cared_for -= 1
 
     # The disk
 

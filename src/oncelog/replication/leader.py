@@ -74,6 +74,14 @@ class Leader:
             follower.caught_up_ms = max(follower.caught_up_ms, follower.asked_ms)
         follower.end, follower.leader_end, follower.asked_ms = offset, end, now_ms
 
+    def lags(self, end: int) -> dict[int, int]:
+        """How many records each follower lacks that has asked in this epoch, of this log up to `end`."""
+        return {
+            broker: max(0, end - follower.end)
+            for broker, follower in sorted(self._followers.items())
+            if follower.end >= 0 and broker in self.state.replicas
+        }
+
     def high_watermark(self, end: int) -> int:
         """By what is known; -1 where it must stand still. `end` is that of this log, as far as it is safe here."""
         if not self.has_enough or self.state.eligible:

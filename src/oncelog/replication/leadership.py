@@ -9,10 +9,11 @@ which may be old: no change is unsafe because of that, at most it is in vain.
                  since, so it has every record below it, too (KIP-966)
     last         came back from an unclean end, and may have lost records: with nobody in sync or eligible, all of these
                  are waited for, every live replica says how much it has, and the one that has most leads (what is
-                 missing there is lost, and that is said)
+                 missing there is lost, and that is said). They are remembered until `min.insync.replicas` are in sync:
+                 one of them may have lost nothing
 
 Replicas are moved in two changes: those that are to be added become replicas, which nobody waits for; once all that are
-to stay are in sync, the others leave in one change, the leader too (KIP-455, KAFKA-9672).
+to stay are in sync, the others leave in one change, the leader too (KIP-455, KAFKA-9672). Somebody is elected then.
 """
 
 from collections.abc import Iterable, Mapping
@@ -104,7 +105,8 @@ def elected(state: Leadership, me: int, peers: Peers, min_in_sync: int) -> Leade
     would wait for them."""
     in_sync = [broker for broker in state.in_sync if broker == me or _is_live(broker, peers)]
     changed = _with_in_sync(state, in_sync if me in in_sync else [me], min_in_sync)
-    return changed._replace(leader=me, epoch=state.epoch + 1, last=())
+    # What was missing in a partition that was lost is given up here, and nobody is asked for it again.
+    return changed._replace(leader=me, epoch=state.epoch + 1, last=() if state.is_lost else changed.last)
 
 
 def shrunk(state: Leadership, leaving: Iterable[int], min_in_sync: int) -> Leadership:
@@ -114,7 +116,7 @@ def shrunk(state: Leadership, leaving: Iterable[int], min_in_sync: int) -> Leade
 
 def grown(state: Leadership, joining: int, min_in_sync: int) -> Leadership:
     """By the leader, once that broker has all of it; the tree must check besides that it has not started again."""
-    return _with_in_sync(state, [*state.in_sync, joining], min_in_sync)._replace(last=())
+    return _with_in_sync(state, [*state.in_sync, joining], min_in_sync)
 
 
 def resigned(state: Leadership) -> Leadership:
@@ -122,15 +124,16 @@ def resigned(state: Leadership) -> Leadership:
     return state._replace(leader=NOBODY, version=state.version + 1)
 
 
-def reassigned(state: Leadership, target: Iterable[int] | None) -> Leadership:
+def reassigned(state: Leadership, target: Iterable[int] | None, min_in_sync: int) -> Leadership:
     """To these replicas, the preferred leader first; with None back to those that there were. Raises ValueError where
-    nobody who has everything would be left meanwhile."""
+    too few who have everything would be left meanwhile, or one who may have it would not be asked."""
     before = tuple(broker for broker in state.replicas if broker not in state.adding)
     wanted = before if target is None else tuple(target)
     replicas = (*wanted, *(broker for broker in before if broker not in wanted))
     changed = _only(state, replicas)
-    if changed.is_lost and not state.is_lost:
-        raise ValueError("none of these brokers, nor of those before, has all of the partition")
+    are_too_few = len(changed.in_sync) < min(len(state.in_sync), min_in_sync)
+    if are_too_few or (changed.is_lost and (not state.is_lost or changed.last != state.last)):
+        raise ValueError("too few of these brokers, and of those before, have all of the partition")
     return changed._replace(
         adding=tuple(broker for broker in wanted if broker not in before),
         removing=tuple(broker for broker in before if broker not in wanted),
@@ -145,10 +148,11 @@ def moved(state: Leadership, min_in_sync: int) -> Leadership:
 
 
 def _only(state: Leadership, replicas: tuple[int, ...]) -> Leadership:
-    """The others count for nothing any more."""
+    """The others count for nothing any more, and remove their logs. Nor does what they said that they had, should they
+    be added again: so somebody has to be elected anew, and those who join then say it in that epoch."""
     return state._replace(
         replicas=replicas,
-        leader=state.leader if state.leader in replicas else NOBODY,
+        leader=state.leader if set(state.replicas) <= set(replicas) else NOBODY,
         in_sync=tuple(broker for broker in state.in_sync if broker in replicas),
         eligible=tuple(broker for broker in state.eligible if broker in replicas),
         last=tuple(each for each in state.last if each[0] in replicas),
@@ -176,10 +180,12 @@ def told(state: Leadership, me: int, extent: Extent) -> Leadership:
 def _with_in_sync(state: Leadership, in_sync: Iterable[int], min_in_sync: int) -> Leadership:
     members = set(in_sync)
     eligible: set[int] = set()
+    last: tuple[tuple[int, Extent], ...] = ()
     if len(members) < min_in_sync:
         eligible = {*state.in_sync, *state.eligible} - members
+        last = tuple(each for each in state.last if each[0] not in members)
     ordered = [tuple(broker for broker in state.replicas if broker in some) for some in (members, eligible)]
-    return state._replace(in_sync=ordered[0], eligible=ordered[1], version=state.version + 1)
+    return state._replace(in_sync=ordered[0], eligible=ordered[1], last=last, version=state.version + 1)
 
 
 def _is_live(broker: int, peers: Peers) -> bool:

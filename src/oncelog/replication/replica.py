@@ -120,7 +120,7 @@ class Replica:
         return None if changed is None else Proposal(changed, ((me, peers[me].epoch),))
 
     def _should_lead(self, state: Leadership, peers: Peers, now_ms: int) -> bool:
-        """A leader that started anew has no epoch of its own yet, so it is elected again (KAFKA-15021). The preferred
+        """A leader that started anew has no epoch of its own yet, so it is elected again. The preferred
         one takes it back once it has been in sync for a while."""
         if state.leader == self._me:
             return True
@@ -148,6 +148,11 @@ class Replica:
         """After each append, too."""
         if self.leader is not None:
             self.log.advance_high_watermark(self.leader.high_watermark(self.log.safe_offset))
+
+    @property
+    def lags(self) -> dict[int, int]:
+        """How many records each follower lacks, as far as its leader knows."""
+        return {} if self.leader is None else self.leader.lags(self.log.next_offset)
 
     def fetch(self) -> Ask | None:
         """What to ask the leader for; None where nobody else leads."""

@@ -6,7 +6,7 @@ or holds no record. Any other stays where it is, and its name stays taken, until
 
 import re
 from collections.abc import Iterable, Iterator
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from oncelog.log.disk import Disk
 from oncelog.log.notes import read_opened
@@ -54,11 +54,12 @@ class Folders:
         except (OSError, ValueError):
             return None
 
-    def mark_deleted(self, topic: str, indexes: Iterable[int], topic_id: UUID) -> None:
-        """From here on the folders are nobody's, also if the server dies before they are removed."""
+    def mark_deleted(self, topic: str, indexes: Iterable[int]) -> None:
+        """From here on the folders are nobody's, also if the server dies before they are removed. Each gets a name of
+        its own: a partition that has moved away may be back, and away again, before its first one is removed."""
         for index in indexes:
             if self.exists(topic, index):
-                self.disk.rename(self.path(topic, index), f"{self.data_dir}/deleted.{topic_id.hex}.{index}")
+                self.disk.rename(self.path(topic, index), f"{self.data_dir}/deleted.{uuid4().hex}.{index}")
 
     def sync(self) -> None:
         self.disk.sync_folder(self.data_dir)

@@ -48,6 +48,7 @@ class Housekeeping:
         self._checkpointer = topics.checkpointer
         self._checkpointer.force = self._hurry
         self._compaction: CompactionJob | None = None
+        self._compacted: PartitionLog | None = None
 
     def start(self, close_idle: Callable[[], None]) -> None:
         settings = self._settings
@@ -131,6 +132,12 @@ class Housekeeping:
                 logger.exception("the look for rot failed; it goes on later")
                 pause_s = FIRST_SCRUB_S
 
+    def has_let_go(self, log: PartitionLog) -> bool:
+        """Whether nothing is done any more about the files of a log that was closed: then others may have them."""
+        if self._compacted is log and self._compaction is not None:
+            self._compaction.stop()
+        return self._compacted is not log and not log.cared_for
+
     async def _maintain(self) -> None:
         for log in self._logs():
             if not log.closed:
@@ -148,13 +155,15 @@ class Housekeeping:
             try:
                 job = await self._turns.run(log.beginning_compaction(self._clock.now()), self._threads)
                 if job is not None:
-                    self._compaction = job
+                    self._compaction, self._compacted = job, log
                     await loop.run_in_executor(self._threads, job.run)
                     self._compaction = None
                     if not log.closed:
                         await self._turns.run(log.finishing_compaction(job), self._threads)
             except (LogError, OSError) as error:
                 logger.warning("%s is not compacted: %s", log.folder, error)
+            finally:
+                self._compacted = None
             await asyncio.sleep(0)
 
     def _logs(self) -> list[PartitionLog]:
