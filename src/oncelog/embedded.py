@@ -14,6 +14,8 @@ from oncelog.cluster.file import FileCluster
 from oncelog.cluster.parent import SCHEME, Parent, copies
 from oncelog.cluster.tree import Tree
 from oncelog.cluster.tree_socket import SocketTree
+from oncelog.cluster.worker import Worker
+from oncelog.cluster.workers import SHARED, Workers
 from oncelog.log.disk import RealDisk
 from oncelog.server.broker import Broker
 from oncelog.server.running import Serving, run_loop
@@ -34,12 +36,16 @@ class Server:
 
     With `brokers=3` it is a cluster of three processes, numbered from 1, each of which may be killed, paused and
     started again; topics have three copies, and acks=all waits for two of them. There may be up to 5 brokers.
+
+    With `workers=2` it is two processes that share one folder, each with some of the partitions, which may be killed,
+    paused and started in the same way. There is one copy of everything; what it gives is more cores.
     """
 
     def __init__(
         self,
         *,
         brokers: int = 1,
+        workers: int = 1,
         data_dir: str | None = None,
         settings: Mapping[str, str | int | float | bool] | None = None,
         **keywords: Any,
@@ -68,9 +74,14 @@ class Server:
         try:
             self.settings = read_settings(given)
             self.data_dir = self.settings.log_dir
+            if brokers != 1 and workers != 1:
+                raise SettingsError("brokers and workers: each broker of a cluster is one process")
             if brokers != 1:
                 del given["listeners"]
                 self._parent = Parent(self.data_dir, brokers, given)
+            elif workers != 1:
+                self._parent = Workers(self.settings, workers)
+            if self._parent is not None:
                 self._parent.start_all()
                 self.bootstrap_servers = self._parent.bootstrap_servers
                 return
@@ -208,6 +219,8 @@ def open_service(settings: Settings) -> Serving:
         return Service(open_broker(settings))
     # A machine that sleeps while ZooKeeper's go on must not be sure of its session when it wakes up.
     clock = BoottimeClock() if settings.oncelog_cluster.startswith(ZOOKEEPER) else SystemClock()
+    if settings.oncelog_cluster.startswith(SHARED):
+        return Worker(settings, SocketTree(settings.oncelog_cluster.removeprefix(SHARED), clock), clock=clock)
     return ClusterBroker(settings, _tree(settings.oncelog_cluster, clock), clock=clock)
 
 

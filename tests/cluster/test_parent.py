@@ -1,10 +1,6 @@
 """Brokers as processes: which end with what started them, and are started again where they end by themselves."""
 
 import signal
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -12,6 +8,7 @@ import pytest
 import oncelog
 from oncelog.cluster.parent import BrokerEnded, Parent, copies
 from oncelog.settings import SettingsError
+from tests.cluster.commands import started
 from tests.lives.processes import await_end, children, kill, lives
 from tests.raw import RawConnection
 from tests.waiting import until
@@ -56,7 +53,10 @@ def test_a_server_of_several_brokers_is_asked_by_the_protocol_alone() -> None:
             assert [each.node_id for each in raw.call("metadata", 12, topics=[]).brokers] == [2]
         server.start(1)
         with RawConnection(addresses[0]) as raw:
-            assert [each.node_id for each in raw.call("metadata", 12, topics=[]).brokers] == [1, 2]
+            until(
+                lambda: [each.node_id for each in raw.call("metadata", 12, topics=[]).brokers] == [1, 2],
+                "the broker that is back to have seen the others",
+            )
         folder = Path(server.data_dir)
     assert not folder.exists()
 
@@ -69,32 +69,21 @@ def test_a_server_that_stands_alone_has_no_other_brokers() -> None:
 # oncelog cluster start
 
 
-@contextmanager
-def started(folder: Path) -> Iterator[tuple["subprocess.Popen[str]", str]]:
-    """The command, and the line that it prints once its brokers are up."""
-    words = ["cluster", "start", "--brokers", "2", "--listen", "127.0.0.1:0", "--data", str(folder)]
-    with open(folder.with_suffix(".log"), "wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "oncelog", *words], stdout=subprocess.PIPE, stderr=log, text=True
-        )
-    assert process.stdout is not None
-    with process.stdout as said:
-        try:
-            yield process, said.readline()
-        finally:
-            process.kill()
-            process.wait()
+COMMAND = ("cluster", "start", "--brokers", "2")
 
 
 def test_the_command_prints_where_brokers_listen_and_ends_with_them(tmp_path: Path) -> None:
     folder = tmp_path / "data"
-    with started(folder) as (process, line):
+    with started(folder, *COMMAND) as (process, line):
         brokers = children(process.pid)
         _, addresses = line.split("2 brokers listen on ")
         addresses, where = addresses.split(" and keep their data in ")
         assert where == f"{folder}\n"
         with RawConnection(addresses.split(",")[1]) as raw:
-            assert [each.node_id for each in raw.call("metadata", 12, topics=[]).brokers] == [1, 2]
+            until(
+                lambda: [each.node_id for each in raw.call("metadata", 12, topics=[]).brokers] == [1, 2],
+                "each broker to have seen the other",
+            )
         process.send_signal(signal.SIGTERM)
         assert process.wait(END_S) == 0
         assert len(brokers) == 2
@@ -102,7 +91,7 @@ def test_the_command_prints_where_brokers_listen_and_ends_with_them(tmp_path: Pa
 
 
 def test_brokers_end_when_what_started_them_is_killed(tmp_path: Path) -> None:
-    with started(tmp_path / "data") as (process, line):
+    with started(tmp_path / "data", *COMMAND) as (process, line):
         assert line.startswith("2 brokers listen on ")
         brokers = children(process.pid)
         assert len(brokers) == 2

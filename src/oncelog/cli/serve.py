@@ -9,9 +9,13 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from oncelog.cli._options import refuse_unless_address
+from oncelog.cli._parents import keep_up
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from oncelog.server.running import Beside
+    from oncelog.server.settings import Settings
 
 CONSOLE_ADDRESS: Final = "127.0.0.1:8080"
 
@@ -27,6 +31,13 @@ CONSOLE_ADDRESS: Final = "127.0.0.1:8080"
 )
 @click.option("--set", "given", metavar="KEY=VALUE", multiple=True, help="One setting, by Kafka's name; repeatable.")
 @click.option("--cluster", metavar="zk://HOST:PORT,.../FOLDER", help="Be a broker of the cluster that agrees there.")
+@click.option(
+    "--workers",
+    metavar="N",
+    type=click.IntRange(1, 16),
+    default=1,
+    help="So many processes share the folder and its partitions, at ports one behind the other: more cores.",
+)
 @click.option("--metrics", metavar="HOST:PORT", help="Serve Prometheus text at /metrics there.")
 @click.option(
     "--console",
@@ -43,6 +54,7 @@ def command(
     config: Path | None,
     given: tuple[str, ...],
     cluster: str | None,
+    workers: int,
     metrics: str | None,
     console: str | None,
     console_faults: Path | None,
@@ -68,6 +80,8 @@ def command(
     beside = None if console is None else _console(console, console_faults)
     if data is not None and not data.strip():
         raise click.UsageError("--data is empty: name a folder, such as --data data, or leave it out for oncelog-data")
+    if workers > 1 and (console is not None or cluster is not None):
+        raise click.UsageError("--workers goes with neither --console nor --cluster")
     short = [
         ("listeners", listen and f"PLAINTEXT://{listen}"),
         ("log.dir", data),
@@ -78,14 +92,30 @@ def command(
         settings = read_settings(
             [*given, *(f"{name}={value}" for name, value in short if value)], environ=os.environ, file=config
         )
+        until = _read_to_the_end if until_input_ends else None
+        if workers > 1:
+            _serve_by_workers(settings, workers, until)
+            return
         from oncelog.embedded import open_service
 
-        until = _read_to_the_end if until_input_ends else None
         serve(lambda: open_service(settings), click.echo, beside=beside, until=until)
     except (SettingsError, FolderInUse, DamagedFolder, UnfitFolder, ClusterStorageError, LogError) as refusal:
         raise click.ClickException(_one_below_the_other(str(refusal))) from refusal
     except OSError as refusal:
         raise click.ClickException(_in_words(refusal)) from refusal
+
+
+def _serve_by_workers(settings: "Settings", count: int, until: "Callable[[], object] | None") -> None:
+    from oncelog.cluster.parent import BrokerEnded, Parent, TreeFailed
+    from oncelog.cluster.workers import Workers
+
+    def say(parent: Parent) -> None:
+        click.echo(f"{count} workers listen on {parent.bootstrap_servers} and keep their data in {settings.log_dir}")
+
+    try:
+        keep_up(lambda: Workers(settings, count), say, until=until)
+    except (BrokerEnded, TreeFailed) as refusal:
+        raise click.ClickException(str(refusal)) from refusal
 
 
 def _console(address: str, faults: Path | None) -> "Beside":

@@ -7,9 +7,9 @@ from oncelog.cluster.fetcher import Fetcher
 from oncelog.cluster.file import FileCluster
 from oncelog.cluster.supervisor import Supervisor
 from oncelog.cluster.tree import Tree
-from oncelog.cluster.tree_cluster import TreeCluster
+from oncelog.cluster.tree_cluster import Own, TreeCluster
 from oncelog.log.config import Flush
-from oncelog.log.disk import RealDisk
+from oncelog.log.disk import Disk, RealDisk
 from oncelog.server.broker import Broker
 from oncelog.server.names import OFFSETS_TOPIC
 from oncelog.server.ports import Member
@@ -19,17 +19,13 @@ from oncelog.server.topic import Partition
 
 
 class ClusterBroker:
+    TOPICS: type[ClusterTopics] = ClusterTopics
+    SUPERVISOR: type[Supervisor] = Supervisor
+
     def __init__(self, settings: Settings, tree: Tree, *, clock: Clock | None = None) -> None:
         """Raises `FolderInUse` when another one has the folder."""
         disk, clock = RealDisk(), clock or SystemClock()
-        self._own = own = FileCluster.open(
-            disk,
-            settings.log_dir,
-            clock,
-            node_id=settings.node_id,
-            lease_lifetime_ms=settings.oncelog_lease_lifetime_ms,
-            is_member=True,
-        )
+        self._own = own = self._open_own(settings, disk, clock)
         try:
             if settings.oncelog_cluster_folder_lost:
                 own.note_lack()
@@ -40,14 +36,14 @@ class ClusterBroker:
                 settings.oncelog_lease_lifetime_ms,
                 is_folder_lost=settings.oncelog_cluster_folder_lost,
             )
-            self.broker = Broker(settings, self._cluster, clock=clock, disk=disk, open_topics=ClusterTopics)
+            self.broker = Broker(settings, self._cluster, clock=clock, disk=disk, open_topics=self.TOPICS)
         except BaseException:
             own.close()
             raise
         assert isinstance(self.broker.topics, ClusterTopics)
         self.service = Service(self.broker)
         self._fetchers: dict[int, Fetcher] = {}
-        self.supervisor = Supervisor(
+        self.supervisor = self.SUPERVISOR(
             self._cluster,
             self.broker.topics,
             settings,
@@ -55,7 +51,18 @@ class ClusterBroker:
             follow=self._fetcher,
             led=self._led,
             gone=self._gone,
+            dropped=self._remove_deleted,
             is_clean=not own.lacks_records and (own.stayed_up or self.broker.flush is Flush.EVERY),
+        )
+
+    def _open_own(self, settings: Settings, disk: Disk, clock: Clock) -> Own:
+        return FileCluster.open(
+            disk,
+            settings.log_dir,
+            clock,
+            node_id=settings.node_id,
+            lease_lifetime_ms=settings.oncelog_lease_lifetime_ms,
+            is_member=True,
         )
 
     @property
@@ -98,9 +105,13 @@ class ClusterBroker:
         """What was committed for it would be wrong for the next one of its name."""
         broker = self.broker
         broker.turns.go_through(broker.groups.forgetting(topic, broker.clock.now()))
-        broker.at_disk.threads.submit(broker.topics.remove_deleted)
+        self._remove_deleted()
+
+    def _remove_deleted(self) -> None:
+        self.broker.at_disk.threads.submit(self.broker.topics.remove_deleted)
 
     def _led(self, partition: Partition, is_led: bool) -> None:
+        self.broker.metrics.elections += is_led
         if is_led and self.broker.flush is Flush.EVERY:
             self.broker.flusher.request(partition)
         if partition.topic.name == OFFSETS_TOPIC:

@@ -77,6 +77,7 @@ class FileCluster:
         self._lock = lock
         self.node_id = node_id
         self.members = {node_id: Member({})}
+        self.away: dict[int, Member] = {}
         disk.mkdir(folder)
         if disk.exists(f"{folder}/{TREE_FOLDER}"):
             raise UnfitFolder(
@@ -110,7 +111,7 @@ class FileCluster:
         self._next_pids = {kind: int(state["next_pids"][kind]) for kind in PidKind}
         read_ms = clock.now().monotonic_ms  # nobody else takes any
         self._history = GrantHistory(
-            lease_lifetime_ms, self._periods_of(state), self._next_pids[PidKind.LEASED], read_ms
+            lease_lifetime_ms, periods_of(state, clock.now()), self._next_pids[PidKind.LEASED], read_ms
         )
         self._writing = threading.Lock()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="oncelog-pids")
@@ -145,6 +146,9 @@ class FileCluster:
             lock.release()
             raise
 
+    async def forget(self, node_id: int) -> None:
+        """Nobody else is known."""
+
     def sure_until_ms(self) -> int:
         return sys.maxsize
 
@@ -158,19 +162,38 @@ class FileCluster:
         with self._writing:
             if self._is_closed:
                 raise ClusterStorageError(f"{self._path} is closed")
-            next_pid, history, began_ms = self._next_pids[kind], self._history, self._clock.now().monotonic_ms
+            next_pid = self._next_pids[kind]
             first_pid = first_leased(next_pid, count) if kind is PidKind.LEASED else next_pid
             block = Block(first_pid, first_pid + count)
-            next_pids = self._next_pids | {kind: block.end_pid}
-            if kind is PidKind.LEASED:
-                history = history.read(next_pid, began_ms).read(block.end_pid, began_ms)
-            self._write(next_pids, history)
-            self._next_pids, self._history = next_pids, history
+            self._note_pids(kind, block.end_pid)
         return block
+
+    def note_pids(self, kind: PidKind, end_pid: int) -> None:
+        """Those up to there were taken by somebody. From any thread; on the disk when it returns."""
+        with self._writing:
+            if self._is_closed:
+                raise ClusterStorageError(f"{self._path} is closed")
+            self._note_pids(kind, end_pid)
+
+    def _note_pids(self, kind: PidKind, end_pid: int) -> None:
+        next_pid, history, began_ms = self._next_pids[kind], self._history, self._clock.now().monotonic_ms
+        next_pids = self._next_pids | {kind: end_pid}
+        if kind is PidKind.LEASED:
+            history = history.read(next_pid, began_ms).read(end_pid, began_ms)
+        self._write(next_pids, history)
+        self._next_pids, self._history = next_pids, history
+
+    def next_pid(self, kind: PidKind) -> int:
+        return self._next_pids[kind]
 
     @property
     def holds_partitions(self) -> bool:
         return bool(_partitions(self._disk, self._folder))
+
+    @property
+    def earlier_pids(self) -> GrantHistory:
+        """Nothing: others took pids since, of which this folder does not tell."""
+        return GrantHistory(self._history.lifetime_ms)
 
     def join(self, cluster_id: str) -> None:
         """Other brokers' cluster. Raises UnfitFolder where this folder has records of another one."""
@@ -212,21 +235,6 @@ class FileCluster:
                 if self._lock is not None:
                     self._lock.release()
 
-    def _periods_of(self, state: dict[str, Any]) -> tuple[Period, ...]:
-        """The periods on today's monotonic clock. Between two runs only the wall clock can tell how long it was."""
-        now = self._clock.now()
-        away_ms = now.wall_ms - state["written_wall_ms"]
-        if away_ms < 0 and state["lease_periods"]:
-            logger.warning(
-                "the clock is %d ms behind the last start: leases granted before are taken for too old to be new",
-                -away_ms,
-            )
-            return ()
-        return tuple(
-            Period(one["first_pid"], one["end_pid"], now.monotonic_ms - one["age_ms"] - away_ms)
-            for one in state["lease_periods"]
-        )
-
     def _write(self, next_pids: dict[PidKind, int] | None = None, history: GrantHistory | None = None) -> None:
         """As it is, but for what is given: that becomes true once it is on the disk."""
         now = self._clock.now()
@@ -249,6 +257,21 @@ class FileCluster:
             write_state(self._disk, self._folder, state)
         except OSError as error:
             raise ClusterStorageError(f"cannot write {self._path}: {error.strerror or error}") from error
+
+
+def periods_of(state: dict[str, Any], now: Now) -> tuple[Period, ...]:
+    """The periods on today's monotonic clock. Between two runs only the wall clock can tell how long it was."""
+    away_ms = now.wall_ms - state["written_wall_ms"]
+    if away_ms < 0 and state["lease_periods"]:
+        logger.warning(
+            "the clock is %d ms behind the last start: leases granted before are taken for too old to be new",
+            -away_ms,
+        )
+        return ()
+    return tuple(
+        Period(one["first_pid"], one["end_pid"], now.monotonic_ms - one["age_ms"] - away_ms)
+        for one in state["lease_periods"]
+    )
 
 
 def write_state(disk: Disk, folder: str, state: dict[str, Any]) -> None:

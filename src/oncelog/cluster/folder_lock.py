@@ -40,6 +40,11 @@ class FolderLock:
             os.ftruncate(self._fd, 0)
             os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
 
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """A process that is given these holds the lock, too, until it ends."""
+        return self._fd, self._folder_fd
+
     def release(self) -> None:
         """The file stays: to remove it could take it from under a server that starts at this moment."""
         if self._fd >= 0:

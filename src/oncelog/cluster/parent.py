@@ -5,6 +5,7 @@ standard input is a pipe from here. One that ends by itself is started again by 
 """
 
 import asyncio
+import contextlib
 import logging
 import os
 import shutil
@@ -16,27 +17,34 @@ import threading
 from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
-from oncelog.clock import SystemClock
-from oncelog.cluster.documents import LIVE, NODES, decode_node
+from oncelog.clock import Clock, SystemClock
+from oncelog.cluster.documents import LIVE, NODES, TOPICS, decode_node, decode_topic
 from oncelog.cluster.file import META_FILE, TREE_FOLDER, UnfitFolder
 from oncelog.cluster.folder_lock import FolderLock
+from oncelog.cluster.peer import Peer
 from oncelog.cluster.tree import SESSION_TIMEOUT_MS
 from oncelog.cluster.tree_server import TreeServer
 from oncelog.cluster.tree_store import TreeStore
 from oncelog.log.disk import RealDisk
-from oncelog.settings import SettingsError
+from oncelog.replication.leadership import Leadership
+from oncelog.settings import SettingsError, parse_address
 from oncelog.waiting import result_of, until_ended
+from oncelog.wire.requests import request_schema
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 READY_S: Final = 60.0
 STOP_S: Final = 30.0
 LOOK_S: Final = 0.02
+ACQUAINTED_S: Final = 10.0
 MOST_SOCKET_BYTES: Final = 107  # a system's bound; data folders may lie deep
 MOST_BROKERS: Final = 5
 LOG_FILE: Final = "broker.log"
+METADATA_VERSION: Final = 1  # the first that can ask about no topic
 SCHEME: Final = "unix:"
 
 
@@ -58,19 +66,21 @@ class Parent:
         settings: Mapping[str, str],
         *,
         addresses: Sequence[str] = (),
+        first: int = 1,
         session_timeout_ms: int = SESSION_TIMEOUT_MS,
+        variables: Mapping[str, str] | None = None,
     ) -> None:
-        """`addresses`: where each broker listens; any port of the loopback without them."""
+        """`addresses`: where each broker listens; any port of the loopback without them. `first`: its number.
+        `variables` are added to the environment of brokers."""
         self._folder = Path(folder)
         self._folder.mkdir(parents=True, exist_ok=True)
         self._settings = settings
-        self._listen = dict(zip(range(1, count + 1), addresses or ["127.0.0.1:0"] * count, strict=True))
+        self._listen = dict(zip(range(first, first + count), addresses or ["127.0.0.1:0"] * count, strict=True))
         self._session_timeout_ms = session_timeout_ms
+        self._variables = variables or {}
+        self.own_settings: dict[int, Mapping[str, str]] = {}  # of one broker, which go before all others
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
-        if (self._folder / META_FILE).exists():
-            raise UnfitFolder(
-                f"{folder} belongs to a server that stands alone, or to one broker. Give a cluster a folder of its own"
-            )
+        self._check_folder()
         self._lock = FolderLock(folder)
         self._socket, self._temporary = _socket_below(self._folder)
         self._loop = asyncio.new_event_loop()
@@ -90,28 +100,39 @@ class Parent:
     def start_all(self) -> None:
         """Returns when every broker is up. Raises `BrokerEnded` and `DamagedTree`, and then none of it is left."""
         try:
-            self._run(self._start_tree())
+            self.start_tree()
             for node_id in self._listen:
                 self._spawn(node_id)
             for node_id in self._listen:
                 self._wait_until_up(node_id)
+            self._run(self._until_acquainted(*self._listen))
         except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
-        """Brokers end in an orderly way, one after the other, so that each hands over what it leads."""
         try:
-            for node_id in sorted(self._processes):
-                self.stop(node_id)
+            self._stop_all()
         finally:
-            if self._tree is not None:
-                self._run(self._stop_tree())
+            self.stop_tree()
             self._loop.call_soon_threadsafe(self._loop.stop)
             until_ended(self._thread)
             if self._temporary is not None:
                 shutil.rmtree(self._temporary, ignore_errors=True)
             self._lock.release()
+
+    def start_tree(self) -> None:
+        self._run(self._start_tree())
+
+    def stop_tree(self) -> None:
+        """Brokers go on with what they have agreed on, until it is started again."""
+        if self._tree is not None:
+            self._run(self._stop_tree())
+
+    @property
+    def tree_path(self) -> str:
+        """The socket at which the tree is."""
+        return self._socket
 
     @property
     def nodes(self) -> list[int]:
@@ -127,12 +148,22 @@ class Parent:
     def pid(self, node_id: int) -> int:
         return self._processes[node_id].pid
 
+    def _stop_all(self) -> None:
+        """One after the other, so that each hands over what it leads."""
+        for node_id in sorted(self._processes):
+            self.stop(node_id)
+
     # One broker
 
     def start(self, node_id: int) -> None:
         """Again, on its folder and its port. Returns when it is up."""
+        if node_id not in self._listen:
+            raise ValueError(f"there is no broker {node_id}: the brokers are {self.nodes}")
+        if node_id in self._processes and self._processes[node_id].poll() is None:
+            raise ValueError(f"broker {node_id} runs already; a paused one goes on with resume({node_id})")
         self._spawn(node_id)
         self._wait_until_up(node_id)
+        self._run(self._until_acquainted(node_id))
 
     def stop(self, node_id: int) -> None:
         """In an orderly way."""
@@ -148,72 +179,131 @@ class Parent:
             logger.error("broker %d did not end within %g s, and is killed", node_id, STOP_S)
             process.kill()
             process.wait()
-        _close_input(process)
+        close_input(process)
 
     def kill(self, node_id: int) -> None:
         """As `kill -9`."""
-        process = self._processes.pop(node_id)
+        process = self._running(node_id)
+        del self._processes[node_id]
         process.kill()
         process.wait()
-        _close_input(process)
+        close_input(process)
 
     def pause(self, node_id: int) -> None:
         """Silent, as a machine that hangs."""
-        self._processes[node_id].send_signal(signal.SIGSTOP)
+        self._running(node_id).send_signal(signal.SIGSTOP)
 
     def resume(self, node_id: int) -> None:
-        self._processes[node_id].send_signal(signal.SIGCONT)
+        self._running(node_id).send_signal(signal.SIGCONT)
+
+    def _running(self, node_id: int) -> "subprocess.Popen[bytes]":
+        process = self._processes.get(node_id)
+        if process is None:
+            raise ValueError(f"broker {node_id} does not run; those that do are {sorted(self._processes)}")
+        return process
 
     def keep_up(self) -> None:
         """Start again what has ended by itself. To be called every now and then. Raises `TreeFailed`."""
+        self._check_tree()
+        for node_id in self.ended():
+            process = self._processes[node_id]
+            logger.warning("broker %d ended with %d and is started again", node_id, process.returncode)
+            close_input(process)
+            try:
+                self.start(node_id)
+            except (BrokerEnded, TimeoutError) as ended:
+                logger.error("%s", str(ended) or f"broker {node_id} is not up after {READY_S:g} s")
+
+    def ended(self) -> list[int]:
+        """Those that ended by themselves."""
+        return [node_id for node_id, process in list(self._processes.items()) if process.poll() is not None]
+
+    def topics(self) -> dict[str, tuple[Leadership, ...]]:
+        """Who leads each partition, and who is in sync, as the brokers have agreed by now."""
+
+        async def read() -> dict[str, tuple[Leadership, ...]]:
+            assert self._tree is not None
+            nodes, folder = self._tree.store.nodes, f"{TOPICS}/"
+            values = {
+                path.removeprefix(folder): each.node.value for path, each in nodes.items() if path.startswith(folder)
+            }
+            return {name: decode_topic(value).partitions for name, value in values.items()}
+
+        return self._run(read())
+
+    def output(self, node_id: int) -> str:
+        return self._output_file(node_id).read_text(errors="replace")
+
+    # Below
+
+    def _check_tree(self) -> None:
         if self._tree is not None and self._tree.store.failure:
             raise TreeFailed(
                 f"nothing can be agreed on any more: {self._tree.store.failure}. What is on the disk is whole: start "
                 "the cluster again once the disk can be written to"
             )
-        for node_id, process in list(self._processes.items()):
-            if process.poll() is not None:
-                logger.warning("broker %d ended with %d and is started again", node_id, process.returncode)
-                _close_input(process)
-                try:
-                    self.start(node_id)
-                except (BrokerEnded, TimeoutError) as ended:
-                    logger.error("%s", str(ended) or f"broker {node_id} is not up after {READY_S:g} s")
 
-    def output(self, node_id: int) -> str:
-        return (self._folder / str(node_id) / LOG_FILE).read_text(errors="replace")
-
-    # Below
-
-    def _run(self, work: Coroutine[Any, Any, None]) -> None:
-        result_of(asyncio.run_coroutine_threadsafe(work, self._loop))
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return result_of(asyncio.run_coroutine_threadsafe(work, self._loop))
 
     async def _start_tree(self) -> None:
         clock = SystemClock()
-        store = TreeStore.open(RealDisk(), str(self._folder / TREE_FOLDER), clock)
+        store = self._open_store(clock)
         self._tree = TreeServer(self._socket, store, clock, session_timeout_ms=self._session_timeout_ms)
         await self._tree.start()
 
     async def _stop_tree(self) -> None:
         assert self._tree is not None
-        await self._tree.stop()
-        await self._tree.store.close()
+        tree, self._tree = self._tree, None
+        await tree.stop()
+        await tree.store.close()
 
-    def _spawn(self, node_id: int) -> None:
-        folder = self._folder / str(node_id)
-        folder.mkdir(exist_ok=True)
-        given = dict(self._settings) | {
+    # What kind of brokers they are
+
+    def _check_folder(self) -> None:
+        if (self._folder / META_FILE).exists():
+            raise UnfitFolder(
+                f"{self._folder} belongs to a server that stands alone, or to one broker. Give a cluster a folder of "
+                "its own"
+            )
+
+    def _open_store(self, clock: Clock) -> TreeStore:
+        return TreeStore.open(RealDisk(), str(self._folder / TREE_FOLDER), clock)
+
+    def _given(self, node_id: int) -> Mapping[str, str]:
+        """The settings of one."""
+        return dict(self._settings) | {
             "node.id": str(node_id),
-            "log.dir": str(folder),
+            "log.dir": str(self._folder / str(node_id)),
             "listeners": f"PLAINTEXT://{self._listen[node_id]}",
             "oncelog.cluster": f"{SCHEME}{self._socket}",
+            **self.own_settings.get(node_id, {}),
         }
+
+    def _output_file(self, node_id: int) -> Path:
+        return self._folder / str(node_id) / LOG_FILE
+
+    def _descriptors(self) -> tuple[int, ...]:
+        """That it is given."""
+        return ()
+
+    # One of them
+
+    def _spawn(self, node_id: int) -> None:
+        file = self._output_file(node_id)
+        file.parent.mkdir(exist_ok=True)
         command = [sys.executable, "-m", "oncelog", "serve", "--until-input-ends"]
-        for name, value in given.items():
+        for name, value in self._given(node_id).items():
             command += ["--set", f"{name}={value}"]
-        with open(folder / LOG_FILE, "ab") as log:
+        with open(file, "ab") as log:
             self._processes[node_id] = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+                command,
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env=os.environ | self._variables,
+                pass_fds=self._descriptors(),
             )
 
     def _wait_until_up(self, node_id: int) -> None:
@@ -235,8 +325,29 @@ class Parent:
                     return
                 await asyncio.sleep(LOOK_S)
 
+    async def _until_acquainted(self, *nodes: int) -> None:
+        """Each of them has seen all that are up: a broker that has not seen the third one refuses a topic of three
+        copies. Who cannot be asked is passed over: it may be reached from elsewhere alone."""
+        assert self._tree is not None
+        tree = self._tree.store.nodes
+        for node_id in nodes:
+            with contextlib.suppress(OSError):
+                async with asyncio.timeout(ACQUAINTED_S):
+                    peer = await Peer.connect(parse_address("listeners", self._listen[node_id]), ACQUAINTED_S)
+                    try:
+                        while await _brokers_seen(peer) < len(tree.children(LIVE[1:])):
+                            await asyncio.sleep(LOOK_S)
+                    finally:
+                        peer.close()
+
     def _last_words(self, node_id: int) -> str:
         return "\n".join(self.output(node_id).splitlines()[-12:])
+
+
+async def _brokers_seen(peer: Peer) -> int:
+    schema = request_schema("metadata", METADATA_VERSION)
+    frame = schema.encode(schema.new("MetadataRequest", topics=()), correlation_id=0, client_id=None)
+    return len(schema.read(await peer.ask(frame, ACQUAINTED_S)).brokers)
 
 
 def _socket_below(folder: Path) -> tuple[str, str | None]:
@@ -261,6 +372,6 @@ def copies(brokers: int) -> dict[str, str]:
     }
 
 
-def _close_input(process: "subprocess.Popen[bytes]") -> None:
+def close_input(process: "subprocess.Popen[bytes]") -> None:
     if process.stdin is not None:
         process.stdin.close()

@@ -3,15 +3,16 @@
 import json
 import logging
 import os
-from typing import Any
+from typing import Any, Protocol
 
 from oncelog.clock import Clock, Now
 from oncelog.cluster.documents import CONFIG, LIVE, NODES, DamagedTree, NodeDocument, decode_node, encode_node
-from oncelog.cluster.file import FileCluster, UnfitFolder
-from oncelog.cluster.tree import ABSENT, Node, Outdated, Put, PutEphemeral, Remove, Tree
+from oncelog.cluster.file import UnfitFolder
+from oncelog.cluster.tree import ABSENT, Node, Outdated, Put, PutEphemeral, Remove, Tree, TreeError
 from oncelog.cluster.tree_pids import TreePids
 from oncelog.producers.leases import Block, GrantHistory
 from oncelog.replication.leadership import Peer
+from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.ports import ClusterStorageError, Member, PidKind
 
 logger = logging.getLogger(__name__)
@@ -19,23 +20,50 @@ logger = logging.getLogger(__name__)
 TRIES = 20  # of a change that others were faster with, each time
 
 
+class Own(Protocol):
+    """A data folder: who this broker is, and what was written there before."""
+
+    cluster_id: str
+    node_id: int
+    start_epoch: int
+    stayed_up: bool
+    lacks_records: bool
+    folder_id: str
+
+    @property
+    def holds_partitions(self) -> bool: ...
+
+    @property
+    def earlier_pids(self) -> GrantHistory:
+        """Which were granted when, as far as this broker may go by that."""
+        ...
+
+    def join(self, cluster_id: str) -> None: ...
+
+    def note_lack(self) -> None: ...
+
+    def recovered(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
 class TreeCluster:
     def __init__(
-        self, own: FileCluster, tree: Tree, clock: Clock, lease_lifetime_ms: int, *, is_folder_lost: bool = False
+        self, own: Own, tree: Tree, clock: Clock, lease_lifetime_ms: int, *, is_folder_lost: bool = False
     ) -> None:
-        """`own` is the data folder: who this broker is, and what was written there before. `is_folder_lost`: the one
-        that this broker had before is gone."""
+        """`is_folder_lost`: the one that this broker had before is gone."""
         self._is_folder_lost = is_folder_lost
         self.own = own
         self.tree = tree
         self._lifetime_ms = lease_lifetime_ms
-        self.pids = TreePids(tree, clock, GrantHistory(lease_lifetime_ms))
+        self.pids = TreePids(tree, clock, own.earlier_pids)
         self.cluster_id = own.cluster_id
         self.node_id = own.node_id
         self.start_epoch = own.start_epoch
         self.stayed_up = own.stayed_up
         self.peers: dict[int, Peer] = {}
         self.members: dict[int, Member] = {}
+        self.away: dict[int, Member] = {}
         self._document: NodeDocument | None = None
 
     # Among others
@@ -102,7 +130,7 @@ class TreeCluster:
     async def look_at_brokers(self) -> None:
         nodes = await self.tree.children(NODES)
         live = await self.tree.children(LIVE)
-        self.peers, self.members = {}, {}
+        self.peers, self.members, self.away = {}, {}, {}
         for name, node in nodes.items():
             try:
                 document = decode_node(node.value)
@@ -112,6 +140,21 @@ class TreeCluster:
             self.peers[int(name)] = Peer(node.version, name in live, document.is_stopping)
             if name in live:
                 self.members[int(name)] = document.member
+            if name not in live or document.is_stopping:
+                self.away[int(name)] = document.member
+
+    async def forget(self, node_id: int) -> None:
+        """Unless it has been started meanwhile, which gives its node another version."""
+        path = f"{NODES}/{node_id}"
+        try:
+            node, live = await self.tree.get(path), await self.tree.get(f"{LIVE}/{node_id}")
+            if live is not None:
+                raise KafkaError(ErrorCode.invalid_request, f"Broker {node_id} is up: stop it first.")
+            if node is not None:
+                await self.tree.change(Remove(path, node.version))
+            await self.look_at_brokers()
+        except TreeError as error:
+            raise KafkaError(ErrorCode.request_timed_out, f"the brokers could not agree on it: {error}") from error
 
     def sure_until_ms(self) -> int:
         return self.tree.sure_until_ms()

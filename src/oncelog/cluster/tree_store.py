@@ -14,9 +14,9 @@ back: they may be sure of their sessions all that time.
 import asyncio
 import logging
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple, Self
+from typing import NamedTuple, Protocol, Self
 
 from oncelog.clock import Clock
 from oncelog.cluster.tree import Change, Node, TreeError, Unsure
@@ -52,38 +52,49 @@ class _Asked(NamedTuple):
     answer: "asyncio.Future[None]"
 
 
+class Kept(Protocol):
+    """Where nodes are on the disk. Nothing is asked of it while it settles."""
+
+    @property
+    def failure(self) -> str:
+        """Why nothing can be written any more."""
+        ...
+
+    def load(self) -> Iterable[tuple[str, Stored | None]]:
+        """What was written, in order. Raises `DamagedTree`."""
+        ...
+
+    def stage(self, writes: Writes) -> None:
+        """To be written by the next `settle`. Raises `TreeError` for what it cannot keep."""
+        ...
+
+    async def settle(self) -> None:
+        """Returns when the disk has it. Raises LogStorageError and OSError."""
+        ...
+
+    async def close(self) -> None: ...
+
+
 class TreeStore:
     """Used on one event loop."""
 
-    def __init__(self, log: PartitionLog, clock: Clock) -> None:
+    def __init__(self, kept: Kept) -> None:
         self.nodes = Nodes()  # as far as the disk has them
         self.failure = ""  # why nothing is changed any more
         self.on_written: Callable[[Writes], None] = lambda writes: None
-        self._log = log
-        self._clock = clock
+        self._kept = kept
         self._newest = Nodes()  # with what is on its way there
         self._asked: list[_Asked] = []
         self._work: asyncio.Task[None] | None = None
-        self._compaction: asyncio.Task[None] | None = None
-        self._closed = 0  # segments, when a compaction was last thought of
-        self._threads = ThreadPoolExecutor(2, thread_name_prefix="oncelog-tree")
-        try:
-            if log.offline is not None:
-                raise LogStorageError(log.offline)
-            for record in records_in(log):
-                path, stored = _decode(record.key, record.value)
-                for nodes in self.nodes, self._newest:
-                    nodes.write({path: stored})
-        except (InvalidRecord, LogStorageError, ValueError, struct.error) as damage:
-            raise DamagedTree(
-                f"the log of what the brokers agree on cannot be read: {damage}. Restore the files in {log.folder} "
-                "from a copy; without them nobody knows who has all of a partition"
-            ) from damage
+        for path, stored in kept.load():
+            for nodes in self.nodes, self._newest:
+                nodes.write({path: stored})
 
     @classmethod
     def open(cls, disk: Disk, folder: str, clock: Clock, *, stayed_up: bool = False) -> Self:
-        """`stayed_up` as for a log. Raises `DamagedTree`."""
-        return cls(PartitionLog.open(disk, folder, CONFIG, ProducerMap(), clock.now(), stayed_up=stayed_up), clock)
+        """In a log of its own; `stayed_up` as for a log. Raises `DamagedTree`."""
+        log = PartitionLog.open(disk, folder, CONFIG, ProducerMap(), clock.now(), stayed_up=stayed_up)
+        return cls(_LogOfNodes(log, clock))
 
     @property
     def sessions(self) -> set[int]:
@@ -137,47 +148,83 @@ class TreeStore:
         writes: dict[str, Stored | None] = {}
         try:
             answers = [(asked, self._stage(asked, writes)) for asked in group]
-            self._log.commit()
+            if writes:
+                await self._kept.settle()
         except (LogStorageError, OSError):
             self._newest.write({path: self.nodes.get(path) for path in writes})
-            self.failure = self._log.offline or ""
+            self.failure = self._kept.failure
             raise
-        if writes:
-            await self._flush()
         self.nodes.write(writes)
         self.on_written(writes)
         for asked, failure in answers:
             _answer(asked, failure)
-        self._compact_if_due()
 
     def _stage(self, asked: _Asked, writes: dict[str, Stored | None]) -> TreeError | None:
         try:
             some = asked.judge(self._newest)
+            if some:
+                self._kept.stage(some)
         except TreeError as failure:
             return failure
-        if some:
-            now = self._clock.now()
-            records = [(path.encode(), _encode(stored), (), now.wall_ms) for path, stored in some.items()]
-            batch = build_batch(records, timestamp_ms=now.wall_ms)
-            self._log.stage(batch, read_header(batch), now)
-            self._newest.write(some)
-            writes.update(some)
+        self._newest.write(some)
+        writes.update(some)
         return None
 
-    async def _flush(self) -> None:
+    async def close(self) -> None:
+        """What was asked for is done first."""
+        while (task := self._work) is not None:
+            await task
+        await self._kept.close()
+
+
+class _LogOfNodes:
+    """A log of their own."""
+
+    def __init__(self, log: PartitionLog, clock: Clock) -> None:
+        self._log = log
+        self._clock = clock
+        self._compaction: asyncio.Task[None] | None = None
+        self._closed = 0  # segments, when a compaction was last thought of
+        self._threads = ThreadPoolExecutor(2, thread_name_prefix="oncelog-tree")
+
+    @property
+    def failure(self) -> str:
+        return self._log.offline or ""
+
+    def load(self) -> Iterator[tuple[str, Stored | None]]:
+        log = self._log
+        try:
+            if log.offline is not None:
+                raise LogStorageError(log.offline)
+            for record in records_in(log):
+                yield _decode(record.key, record.value)
+        except (InvalidRecord, LogStorageError, ValueError, struct.error) as damage:
+            raise DamagedTree(
+                f"the log of what the brokers agree on cannot be read: {damage}. Restore the files in {log.folder} "
+                "from a copy; without them nobody knows who has all of a partition"
+            ) from damage
+
+    def stage(self, writes: Writes) -> None:
+        now = self._clock.now()
+        records = [(path.encode(), _encode(stored), (), now.wall_ms) for path, stored in writes.items()]
+        batch = build_batch(records, timestamp_ms=now.wall_ms)
+        self._log.stage(batch, read_header(batch), now)
+
+    async def settle(self) -> None:
         """Whoever goes on after a flush that failed would build on what may be lost."""
         loop = asyncio.get_running_loop()
+        self._log.commit()
         while True:
             try:
                 await loop.run_in_executor(self._threads, self._log.flush)
                 if self._log.behind.size_bytes > POINT_BYTES:
                     await loop.run_in_executor(self._threads, self._log.begin_checkpoint(self._clock.now()))
-                return
+                break
             except (LogStorageError, OSError):
                 if self._log.offline is not None:
-                    self.failure = self._log.offline
                     raise
                 await asyncio.sleep(AGAIN_S)
+        self._compact_if_due()
 
     def _compact_if_due(self) -> None:
         closed = len(self._log.segments.closed)
@@ -197,9 +244,8 @@ class TreeStore:
             self._compaction = None
 
     async def close(self) -> None:
-        """What was asked for is done first."""
-        while (task := self._work or self._compaction) is not None:
-            await task
+        if self._compaction is not None:
+            await self._compaction
         self._threads.shutdown()
         self._log.close()
 

@@ -17,7 +17,7 @@ from oncelog.log.partition import PartitionLog
 from oncelog.log.steps import Steps, at_once
 from oncelog.producers import ProducerMap
 from oncelog.server.errors import ErrorCode, KafkaError, Unsettled
-from oncelog.server.folders import METADATA_ID
+from oncelog.server.folders import METADATA_ID, Folders
 from oncelog.server.metadata_log import DamagedMetadata, Definition, MetadataLog
 from oncelog.server.names import METADATA_TOPIC
 from oncelog.server.settings import Settings
@@ -47,15 +47,9 @@ class LocalTopics(Topics):
     ) -> None:
         """Open every log below the data folder; what a crash left behind is finished or put right first."""
         super().__init__(settings, disk, new_producers, stayed_up=stayed_up)
-        if not self._folders.exists(METADATA_TOPIC, 0) and any(self._folders.found()):
-            raise DataFolderError(
-                f"the folder {self._folders.path(METADATA_TOPIC, 0)} is missing, which says which topics there are: "
-                "put it back, or make an empty one to start without any topic; their folders stay as they are"
-            )
-        try:
-            self._metadata = MetadataLog(self._open_log(METADATA_TOPIC, METADATA_ID, 0, METADATA_CONFIG, now))
-        except DamagedMetadata as damage:
-            raise DataFolderError(f"the log that says which topics there are cannot be read: {damage}") from damage
+        self._metadata = open_metadata(
+            self._folders, lambda: self._open_log(METADATA_TOPIC, METADATA_ID, 0, METADATA_CONFIG, now)
+        )
         self._restore_settings()
         self._finish_deletions(now)
         self._clear_leftovers()
@@ -139,7 +133,7 @@ class LocalTopics(Topics):
                     _abandon(added)  # with its definition
 
     def electing(self, topic: Topic, indexes: Collection[int]) -> Steps[None]:
-        yield from ()  # whoever is asked leads already
+        yield from ()  # the one that is asked leads already
 
     def moving(self, topic: Topic, targets: Targets) -> Steps[None]:
         yield from ()  # there is nowhere else
@@ -191,24 +185,15 @@ class LocalTopics(Topics):
 
     def _make_room(self, name: str, index: int) -> None:
         """A new partition starts empty: an older folder in its place is removed if it is too, and refused if not."""
-        if not self._folders.exists(name, index):
-            return
-        if self._folders.holds_records(name, index):
-            raise KafkaError(
-                ErrorCode.invalid_topic_exception,
-                f"the folder {self._folders.path(name, index)} is in the way: it holds records of a topic "
-                "that this server does not know; move it away",
-            )
-        self._folders.remove(name, index)
+        if why := what_is_in_the_way(self._folders, name, index):
+            raise KafkaError(ErrorCode.invalid_topic_exception, why)
+        if self._folders.exists(name, index):
+            self._folders.remove(name, index)
 
     def _open_topic(self, definition: Definition, now: Now) -> None:
         topic = self._topic_of(definition)
         for index in range(definition.partitions):
-            if not self._folders.exists(topic.name, index):
-                raise DataFolderError(
-                    f"the folder {self._folders.path(topic.name, index)} is missing: put it back, "
-                    "or make an empty one to go on without its records"
-                )
+            check_there(self._folders, topic.name, index)
             log = self._open_log(topic.name, topic.id, index, topic.log_config, now)
             topic.partitions.append(Partition(topic, index, log))
         self._register(topic)
@@ -225,7 +210,7 @@ class LocalTopics(Topics):
         try:
             for start in range(0, definition.partitions, MARKED_AT_A_TIME):
                 some = range(start, min(start + MARKED_AT_A_TIME, definition.partitions))
-                yield partial(self._folders.mark_deleted, definition.name, some, definition.id)
+                yield partial(self._folders.mark_deleted, definition.name, some)
             yield self._folders.sync
             self._metadata.forget(definition.name, now)
             yield from self._metadata.settling(now)
@@ -252,6 +237,36 @@ class LocalTopics(Topics):
                     self._folders.remove(name, index)
             except OSError as error:
                 logger.warning("%s is of no topic that this server knows, and cannot be removed: %s", path, error)
+
+
+def open_metadata(folders: Folders, open_log: Callable[[], PartitionLog]) -> MetadataLog:
+    if not folders.exists(METADATA_TOPIC, 0) and any(folders.found()):
+        raise DataFolderError(
+            f"the folder {folders.path(METADATA_TOPIC, 0)} is missing, which says which topics there are: "
+            "put it back, or make an empty one to start without any topic; their folders stay as they are"
+        )
+    try:
+        return MetadataLog(open_log())
+    except DamagedMetadata as damage:
+        raise DataFolderError(f"the log that says which topics there are cannot be read: {damage}") from damage
+
+
+def check_there(folders: Folders, name: str, index: int) -> None:
+    if not folders.exists(name, index):
+        raise DataFolderError(
+            f"the folder {folders.path(name, index)} is missing: put it back, or make an empty one to go on without "
+            "its records"
+        )
+
+
+def what_is_in_the_way(folders: Folders, name: str, index: int) -> str:
+    """Of a new partition; empty where nothing is."""
+    if not folders.exists(name, index) or not folders.holds_records(name, index):
+        return ""
+    return (
+        f"the folder {folders.path(name, index)} is in the way: it holds records of a topic that this server does not "
+        "know; move it away"
+    )
 
 
 def _abandon(partitions: Sequence[Partition]) -> None:

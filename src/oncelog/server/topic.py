@@ -1,6 +1,7 @@
 """A topic and its partitions, as the requests see them."""
 
 from collections.abc import Callable
+from typing import Any, cast
 
 from oncelog.log.config import LogConfig
 from oncelog.log.partition import End, Fate, PartitionLog
@@ -11,11 +12,24 @@ from oncelog.server.metadata_log import Definition
 from oncelog.server.polls import NEVER, Polls
 
 
+class _Elsewhere:
+    """The log of a partition that is not open here."""
+
+    __slots__ = ("partition",)
+
+    def __init__(self, partition: "Partition") -> None:
+        self.partition = partition
+
+    def __getattr__(self, name: str) -> Any:
+        at = self.partition
+        raise KafkaError(ErrorCode.not_leader_or_follower, f"{at.topic.name}-{at.index} is not on this broker")
+
+
 class Partition:
     """`waiters` are called once and forgotten when there is something new to read, or the partition is gone; `polls`
     when there is enough of it.
 
-    `log` is there while it is open on this broker. Where it is not, to ask for it raises what Kafka answers: that
+    `log` is there while it is open on this broker. Where it is not, to ask it anything raises what Kafka answers: that
     another broker has it. Clients are served by the broker that `leads`; a server that stands alone leads everything.
     """
 
@@ -32,15 +46,11 @@ class Partition:
         if log is not None:
             self.open(log)
             self.leads = True
+        else:
+            self.log = cast(PartitionLog, _Elsewhere(self))
         self.is_deleted = False
         self.waiters: set[Callable[[], None]] = set()
         self.polls = Polls()
-
-    def __getattr__(self, name: str) -> PartitionLog:
-        """Called for what is not there."""
-        if name == "log":
-            raise KafkaError(ErrorCode.not_leader_or_follower, f"{self.topic.name}-{self.index} is not on this broker")
-        raise AttributeError(name)
 
     def open(self, log: PartitionLog) -> None:
         self.log = log
@@ -51,7 +61,7 @@ class Partition:
         log = self.log
         self.is_open = self.leads = False
         self.replica = None
-        del self.log
+        self.log = cast(PartitionLog, _Elsewhere(self))
         return log
 
     @property

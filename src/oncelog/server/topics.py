@@ -71,7 +71,7 @@ class Topics(ABC):
 
     @property
     def is_replicated(self) -> bool:
-        """Whether other brokers have them, too: each leads some partitions."""
+        """Whether other brokers serve them, too: each leads some partitions."""
         return self._replicated
 
     # Looking up
