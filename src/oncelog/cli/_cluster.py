@@ -76,8 +76,8 @@ def refuse_unless_there(topic: str, count: int, index: int) -> None:
 
 
 @contextmanager
-def opened(to: Connecting) -> Iterator[Cluster]:
-    with Admin(to.of(ADMIN)) as admin:
+def opened(to: Connecting, **defaults: object) -> Iterator[Cluster]:
+    with Admin(to.of(ADMIN, **defaults)) as admin:
         yield Cluster(admin, to.timeout_s)
 
 

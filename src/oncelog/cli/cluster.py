@@ -1,21 +1,41 @@
 """`oncelog cluster`: several brokers on one machine, and what a person asks of brokers that replicate."""
 
 import logging
-import signal
-import threading
 from pathlib import Path
-from types import FrameType
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from oncelog.cli._options import refuse_unless_address
+from oncelog.cli._endings import failure, speaks_to_brokers
+from oncelog.cli._groups import Pointing
+from oncelog.cli._options import Connecting, connecting, formatted, partitions_option, refuse_unless_address
+from oncelog.cli._output import emit
+from oncelog.cli._parents import keep_up
+
+if TYPE_CHECKING:
+    from oncelog.cli._cluster import Cluster, Place
 
 FIRST_PORT: Final = 9092
-LOOK_S: Final = 0.5
 
 
-@click.group(name="cluster")
+BROKERS: Final = ("id", "address", "rack", "state", "leads", "replicas")
+COUNTS: Final = (
+    "partitions",
+    "without_leader",
+    "under_replicated",
+    "under_min_isr",
+    "at_min_isr",
+    "not_preferred",
+    "moving",
+)
+PARTITIONS: Final = ("topic", "partition", "leader", "epoch", "replicas", "in_sync", "eligible", "lag", "moves")
+
+topics_option = click.option("-t", "names", metavar="TOPIC", multiple=True, help="Only this one; repeatable.")
+dry_run = click.option("--dry-run", "is_tried", is_flag=True, help="Only say what would move.")
+wait = click.option("--wait", "is_awaited", is_flag=True, help="End once everything is where it is to be.")
+
+
+@click.group(name="cluster", cls=Pointing)
 def command() -> None:
     """Brokers that have each other's records."""
 
@@ -47,21 +67,216 @@ def start(brokers: int, data: str, listen: str, given: tuple[str, ...]) -> None:
     refuse_unless_address("--listen", listen, f"127.0.0.1:{FIRST_PORT}")
     host, port = parse_address("--listen", listen)
     addresses = [f"{host}:{port + each if port else 0}" for each in range(brokers)]
-    stop = threading.Event()
 
-    def told(number: int, frame: FrameType | None) -> None:
-        stop.set()
+    def say(parent: Parent) -> None:
+        click.echo(f"{brokers} brokers listen on {parent.bootstrap_servers} and keep their data in {data}")
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, told)
     try:
         settings = copies(brokers) | dict(_pair(each) for each in given)
-        with Parent(str(Path(data).absolute()), brokers, settings, addresses=addresses) as parent:
-            click.echo(f"{brokers} brokers listen on {parent.bootstrap_servers} and keep their data in {data}")
-            while not stop.wait(LOOK_S):
-                parent.keep_up()
+        keep_up(lambda: Parent(str(Path(data).absolute()), brokers, settings, addresses=addresses), say)
     except (BrokerEnded, TreeFailed, DamagedTree, FolderInUse, UnfitFolder, SettingsError, OSError) as refusal:
         raise click.ClickException(str(refusal)) from refusal
+
+
+@command.command()
+@connecting
+@formatted
+@click.option("-t", "--topic", "names", metavar="TOPIC", multiple=True, help="Its partitions, too; repeatable.")
+@click.option("-a", "--all", "is_all", is_flag=True, help="The partitions of all topics, too.")
+@speaks_to_brokers
+def describe(to: Connecting, form: str, names: tuple[str, ...], is_all: bool) -> None:
+    """Brokers, how many partitions lack something, and which: those without a leader, those of which fewer replicas are
+    in sync than there are, and those that move.
+
+    A broker is up, stopping or down. LAG is how many records each follower lacks.
+    """
+    from oncelog.cli._replicas import opened_past_who_hangs, rows_of, seen
+
+    with opened_past_who_hangs(to) as cluster:
+        places = cluster.places(names)
+        found = seen(cluster)
+        if is_all:
+            places = sorted(found.replicas)
+        shown = [each for each in places if each in found.replicas] or ([] if names else found.troubled())
+        rows = rows_of(cluster, found, shown, to.timeout_s)
+    counts = found.counts()
+    if form != "table":
+        told = {"cluster_id": found.cluster_id, "controller": found.controller, "brokers": found.brokers}
+        emit(form, told | {"counts": counts, "partitions": rows}, (), ())
+        return
+    emit(form, None, found.brokers, BROKERS)
+    click.echo()
+    emit(form, None, [counts], COUNTS)
+    if rows:
+        click.echo()
+        emit(form, None, [_for_people(row) for row in rows], PARTITIONS)
+
+
+def _for_people(row: dict[str, Any]) -> dict[str, Any]:
+    lag = [f"{broker}:{'?' if behind is None else behind}" for broker, behind in row["lag"].items()]
+    moves = [f"+{broker}" for broker in row["adding"]] + [f"-{broker}" for broker in row["removing"]]
+    return row | {"lag": ",".join(lag), "moves": ",".join(moves), "eligible": row["eligible"] or None}
+
+
+@command.command()
+@connecting
+@formatted
+@topics_option
+@partitions_option
+@speaks_to_brokers
+def elect(to: Connecting, form: str, names: tuple[str, ...], indexes: tuple[int, ...]) -> None:
+    """Let the first replica of each partition lead it again, and print what has moved.
+
+    Brokers do it by themselves five minutes after that replica is back in sync (auto.leader.rebalance.enable).
+    """
+    from oncelog.cli._cluster import each_outcome
+    from oncelog.cli._replicas import opened_past_who_hangs
+    from oncelog.client.types import TopicPartition
+
+    with opened_past_who_hangs(to) as cluster:
+        wanted = [TopicPartition(*place) for place in _places(cluster, names, indexes)]
+        futures = cluster.admin.elect_leaders(wanted) if wanted else {}
+        each_outcome({f"{each.topic}-{each.partition}": future for each, future in futures.items()})
+        held = sorted((each.topic, each.partition) for each, future in futures.items() if future.result())
+
+        def is_settled(now: Any) -> bool:
+            known = (now.topics[topic].partitions[index] for topic, index in held if topic in now.topics)
+            return all(each.leader == each.replicas[0] for each in known)
+
+        cluster.settle(is_settled)
+        leaders = cluster.leaders(held)
+    rows = [{"topic": place[0], "partition": place[1], "leader": leaders[place]} for place in held]
+    emit(form, rows, rows, ["topic", "partition", "leader"])
+
+
+def _places(cluster: "Cluster", names: tuple[str, ...], indexes: tuple[int, ...]) -> "list[Place]":
+    """All there are, where no topic is named."""
+    if indexes and not names:
+        raise click.UsageError("-p is a partition of a topic: name that with -t")
+    return cluster.places(names or cluster.metadata().topics, indexes)
+
+
+@command.command()
+@connecting
+@formatted
+@topics_option
+@partitions_option
+@click.option("--to", "target", metavar="N,...", help="Their ids; the first one is to lead.")
+@click.option("--cancel", "is_cancelled", is_flag=True, help="Take moves back that have not come to their end.")
+@wait
+@dry_run
+@speaks_to_brokers
+def reassign(
+    to: Connecting,
+    form: str,
+    names: tuple[str, ...],
+    indexes: tuple[int, ...],
+    target: str | None,
+    is_cancelled: bool,
+    is_awaited: bool,
+    is_tried: bool,
+) -> None:
+    """Have the partitions of a topic at these brokers and no others.
+
+    What is new is copied first, and nobody waits for that; then the others let go of it. `spread` finds by itself what
+    to move.
+    """
+    from oncelog.cli._replicas import alter, move, opened_past_who_hangs, seen
+
+    if is_cancelled == (target is not None):
+        raise click.UsageError("where to? --to 1,2,3 names brokers, and --cancel takes a move back")
+    ids = [] if target is None else _ids(target)
+    if ids and not names:
+        raise click.UsageError("which topic? -t names it, and -p a partition of it; `spread` moves all")
+    with opened_past_who_hangs(to) as cluster:
+        places = _places(cluster, names, indexes)
+        if ids:
+            move(cluster, dict.fromkeys(places, ids), form, is_tried=is_tried, is_awaited=is_awaited)
+            return
+        moves = seen(cluster).moves
+        moving = [place for place in places if place in moves]
+        rows = [{"topic": topic, "partition": index} for topic, index in moving]
+        if moving and not is_tried:
+            alter(cluster, dict.fromkeys(moving))
+    emit(form, rows, rows, ["topic", "partition"])
+
+
+def _ids(text: str) -> list[int]:
+    try:
+        found = [int(each) for each in text.split(",")]
+    except ValueError:
+        found = [-1]
+    if len(set(found)) < len(found) or any(each < 0 for each in found):
+        raise click.UsageError(f"--to {text or 'is empty'}: expected ids of brokers, each once, such as 1,2,3")
+    return found
+
+
+@command.command()
+@connecting
+@formatted
+@topics_option
+@wait
+@dry_run
+@speaks_to_brokers
+def spread(to: Connecting, form: str, names: tuple[str, ...], is_awaited: bool, is_tried: bool) -> None:
+    """Have partitions and their leaders evenly at all brokers that are up, as after one was added.
+
+    As many replicas as there are stay, and as few as possible move.
+    """
+    from oncelog.cli._replicas import move, opened_past_who_hangs, refuse_while_moving, seen
+    from oncelog.client.admin.placement import spread as spread_over
+
+    with opened_past_who_hangs(to) as cluster:
+        wanted = set(_places(cluster, names, ()))
+        found = seen(cluster)
+        away = [row for row in found.brokers if row["state"] != "up" and row["replicas"]]
+        if away:
+            row = away[0]
+            raise failure(
+                f"broker {row['id']} is {row['state']}, and has replicas: start it again, or take them from it with "
+                f"`oncelog cluster retire {row['id']}`"
+            )
+        refuse_while_moving(found)
+        placed = {place: each.replicas for place, each in found.replicas.items() if place in wanted}
+        targets = spread_over(placed, found.ready)
+        move(cluster, targets, form, is_tried=is_tried, is_awaited=is_awaited)
+
+
+@command.command()
+@connecting
+@formatted
+@dry_run
+@click.argument("node", metavar="N", type=click.IntRange(min=0))
+@speaks_to_brokers
+def retire(to: Connecting, form: str, is_tried: bool, node: int) -> None:
+    """Move all that broker N has to the others, wait until they have it, and have the cluster forget N.
+
+    What is up is not forgotten: stop it then, and give the command again.
+    """
+    from oncelog.cli._replicas import move, opened_past_who_hangs, refuse_while_moving, seen
+    from oncelog.client.admin.placement import without
+
+    with opened_past_who_hangs(to) as cluster:
+        found = seen(cluster)
+        states = {row["id"]: row["state"] for row in found.brokers}
+        if node not in states:
+            raise failure(f"there is no broker {node}: the brokers are {', '.join(map(str, states))}")
+        refuse_while_moving(found)
+        try:
+            targets = without({place: each.replicas for place, each in found.replicas.items()}, node, found.ready)
+        except ValueError as refusal:
+            raise failure(str(refusal)) from refusal
+        move(cluster, targets, form, is_tried=is_tried, is_awaited=True)
+        if is_tried:
+            return
+        if states[node] == "down":
+            cluster.admin.unregister_broker(node).result()
+            click.echo(f"broker {node} is forgotten", err=True)
+        else:
+            click.echo(
+                f"broker {node} has nothing any more: stop it, and give this command again to have it forgotten",
+                err=True,
+            )
 
 
 def _pair(text: str) -> tuple[str, str]:

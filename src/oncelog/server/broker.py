@@ -112,12 +112,15 @@ class Broker:
         """That it leads: what another leader has taken in since would be refused here as out of order."""
         return partition.replica is None or now.monotonic_ms < self.cluster.sure_until_ms()
 
-    def brokers(self, listener: str, local_host: str) -> list[tuple[int, str, int, str | None]]:
+    def brokers(
+        self, listener: str, local_host: str, *, with_away: bool = False
+    ) -> list[tuple[int, str, int, str | None]]:
         """Id, host, port and rack of each that is up, for a client that came in by that listener."""
         here = self.advertised(listener, local_host)
+        members = {**self.cluster.away, **self.cluster.members} if with_away else self.cluster.members
         return [
             (node_id, *(here if node_id == self.node_id else member.endpoints[listener]), member.rack)
-            for node_id, member in self.cluster.members.items()
+            for node_id, member in members.items()
             if node_id == self.node_id or listener in member.endpoints
         ]
 

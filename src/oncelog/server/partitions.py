@@ -33,12 +33,12 @@ def writable_topic(topics: Topics, name: str) -> Topic:
     return topic
 
 
-def partition_of(topic: Topic, index: int, leader_epoch: int = ANY_EPOCH) -> Partition:
+def partition_of(topic: Topic, index: int, leader_epoch: int = ANY_EPOCH, *, or_follower: bool = False) -> Partition:
     """`leader_epoch` is what the client believes; an older or a newer belief must look at the metadata again."""
     if not 0 <= index < len(topic.partitions):
         raise KafkaError(ErrorCode.unknown_topic_or_partition)
     partition = topic.partitions[index]
-    if not partition.leads:
+    if not (partition.leads or (or_follower and partition.is_open)):
         raise KafkaError(ErrorCode.not_leader_or_follower, NOT_HERE)
     if not partition.log.readable:
         # What it knows of itself is empty: offsets, producers and epochs would all be lies.

@@ -38,6 +38,15 @@ class Cluster(Grants, Protocol):
         ...
 
     @property
+    def away(self) -> Mapping[int, Member]:
+        """Those that are to lead nothing: brokers that are down, and brokers that are about to be."""
+        ...
+
+    async def forget(self, node_id: int) -> None:
+        """A broker that is down, and has nothing. Returns when this server sees it so. Raises KafkaError."""
+        ...
+
+    @property
     def start_epoch(self) -> int:
         """Greater at every start of any server of this data; durable before the first request is served."""
         ...

@@ -4,6 +4,8 @@ from oncelog.client.admin.admin import Admin
 from oncelog.client.admin.values import (
     AlterConfig,
     AlterOperation,
+    BrokerDescription,
+    ClusterDescription,
     ConfigEntry,
     ConfigResource,
     ConfigSource,
@@ -14,8 +16,10 @@ from oncelog.client.admin.values import (
     GroupOffsets,
     LeaseState,
     MemberDescription,
+    Move,
     PartitionLeases,
     ProducerState,
+    Replicas,
     ResourceType,
 )
 
@@ -26,6 +30,8 @@ __all__ = [
     "AdminClient",
     "AlterConfig",
     "AlterOperation",
+    "BrokerDescription",
+    "ClusterDescription",
     "ConfigEntry",
     "ConfigResource",
     "ConfigSource",
@@ -36,7 +42,9 @@ __all__ = [
     "GroupOffsets",
     "LeaseState",
     "MemberDescription",
+    "Move",
     "PartitionLeases",
     "ProducerState",
+    "Replicas",
     "ResourceType",
 ]

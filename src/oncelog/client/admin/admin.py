@@ -11,9 +11,10 @@ from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
 
-from oncelog.client.admin import arguments, configs, groups, topics
+from oncelog.client.admin import arguments, cluster, configs, groups, topics
 from oncelog.client.admin.timeouts import Timeouts
 from oncelog.client.admin.values import (
+    ClusterDescription,
     ConfigEntry,
     ConfigResource,
     DeletedRecords,
@@ -21,8 +22,10 @@ from oncelog.client.admin.values import (
     GroupDescription,
     GroupListing,
     GroupOffsets,
+    Move,
     PartitionLeases,
     ProducerState,
+    Replicas,
 )
 from oncelog.client.consumer.cluster_metadata import ClusterMetadata, cluster_metadata
 from oncelog.client.errors import KafkaError, KafkaException
@@ -89,6 +92,51 @@ class Admin:
             return cluster_metadata(await self._brokers.refresh(None if name is None else [name]), name)
 
         return self._wait(ask(), timeout)
+
+    def describe_cluster(self, *, request_timeout: float = -1) -> "Future[ClusterDescription]":
+        """Its brokers; also those that are down, where the cluster knows them."""
+        return self._future(partial(cluster.describe_cluster, self._brokers, self._timeouts(request_timeout)))
+
+    def describe_replicas(self, *, request_timeout: float = -1) -> "Future[dict[Partition, Replicas]]":
+        """Who has each partition, who leads it, and who is in sync."""
+        return self._future(partial(cluster.describe_replicas, self._brokers, self._timeouts(request_timeout)))
+
+    def log_ends(
+        self, replicas: Sequence[tuple[int, str, int]], *, request_timeout: float = -1
+    ) -> "Future[dict[tuple[int, str, int], int]]":
+        """How far the log of each replica reaches (broker, topic, partition), whether replicated or not. A broker that
+        does not answer is left out."""
+        timeouts = self._timeouts(request_timeout)
+        return self._future(partial(cluster.log_ends, self._brokers, list(replicas), timeouts))
+
+    def elect_leaders(
+        self, partitions: Sequence[TopicPartition], *, request_timeout: float = -1, operation_timeout: float = 0
+    ) -> dict[TopicPartition, "Future[bool]"]:
+        """Preferred leaders lead again; False where they do already."""
+        return self._by_partition(partitions, cluster.elect_leaders, request_timeout, operation_timeout)
+
+    def alter_partition_reassignments(
+        self, targets: Mapping[TopicPartition, Sequence[int] | None], *, request_timeout: float = -1
+    ) -> dict[TopicPartition, "Future[None]"]:
+        """Partitions move to these brokers, the preferred leader first; with None a move is taken back. What is new is
+        copied after this is answered: `list_partition_reassignments` says what still moves."""
+        by_place = {(each.topic, each.partition): target for each, target in targets.items()}
+
+        async def ask(brokers: Brokers, wanted: Mapping[Partition, int], timeouts: Timeouts) -> dict[Partition, Any]:
+            return await cluster.alter_partition_reassignments(brokers, by_place, timeouts)
+
+        return self._by_partition(list(targets), ask, request_timeout)
+
+    def list_partition_reassignments(self, *, request_timeout: float = -1) -> "Future[dict[Partition, Move]]":
+        """Partitions that are on their way to other brokers."""
+        return self._future(
+            partial(cluster.list_partition_reassignments, self._brokers, self._timeouts(request_timeout))
+        )
+
+    def unregister_broker(self, node_id: int, *, request_timeout: float = -1) -> "Future[None]":
+        """A broker that is down, and has no replicas, does not belong to the cluster any more."""
+        timeouts = self._timeouts(request_timeout)
+        return self._future(partial(cluster.unregister_broker, self._brokers, node_id, timeouts))
 
     # --- topics
 

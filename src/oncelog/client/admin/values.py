@@ -152,3 +152,38 @@ class PartitionLeases:
 @dataclass(frozen=True, slots=True)
 class DeletedRecords:
     low_watermark: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerDescription:
+    id: int
+    host: str
+    port: int
+    rack: str | None = None
+    is_fenced: bool = False  # leads nothing: it is down, or about to be; known of Kafka 4.0 and later, and of oncelog
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDescription:
+    cluster_id: str
+    controller: int
+    nodes: tuple[BrokerDescription, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Replicas:
+    """Who has a partition."""
+
+    leader: int  # -1 where nobody leads
+    leader_epoch: int
+    replicas: tuple[int, ...]  # the preferred leader first
+    in_sync: tuple[int, ...]
+    eligible: tuple[int, ...] | None = None  # may lead although they are not in sync; None where that is not known
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Of a partition, to other brokers."""
+
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]

@@ -2,6 +2,9 @@
 
 Every record is on the local disk here, so the earliest local offset is the earliest one, and no offset was ever
 tiered: the last tiered one is -1.
+
+Kafka's replica id for debugging asks any replica, and LATEST is where its log ends then, replicated or not: that is how
+far a follower is behind, and what a leader may still lose.
 """
 
 from typing import Any
@@ -15,6 +18,7 @@ from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.packing import packed_aside
 from oncelog.server.partitions import ANY_EPOCH, partition_of, topic_of
 
+DEBUGGING = -2
 LATEST = -1
 EARLIEST = -2
 MAX_TIMESTAMP = -3
@@ -39,23 +43,25 @@ async def handle(request: Any, call: Call) -> Any:
             if each.partition_index in of_topic:
                 twice.add((topic.name, each.partition_index))
             of_topic[each.partition_index] = each
-    topics = await call.each(asked.items(), lambda each: _topic(*each, twice, call))
+    is_debugging = request.replica_id == DEBUGGING
+    topics = await call.each(asked.items(), lambda each: _topic(*each, twice, call, is_debugging))
     return call.new("ListOffsetsResponse", topics=topics)
 
 
-async def _topic(name: str, asked: dict[int, Any], twice: set[tuple[str, int]], call: Call) -> Any:
+async def _topic(name: str, asked: dict[int, Any], twice: set[tuple[str, int]], call: Call, is_debugging: bool) -> Any:
     partitions = await call.each(
-        asked.values(), lambda each: _answer(name, each, call, is_twice=(name, each.partition_index) in twice)
+        asked.values(),
+        lambda each: _answer(name, each, call, is_debugging, is_twice=(name, each.partition_index) in twice),
     )
     return call.new("ListOffsetsTopicResponse", name=name, partitions=partitions)
 
 
-async def _answer(name: str, asked: Any, call: Call, *, is_twice: bool) -> Any:
+async def _answer(name: str, asked: Any, call: Call, is_debugging: bool, *, is_twice: bool) -> Any:
     found, code = NOTHING, ErrorCode.none
     try:
         if is_twice:
             raise KafkaError(ErrorCode.invalid_request)
-        found = await _find(name, asked, call)
+        found = await _find(name, asked, call, is_debugging)
     except KafkaError as refusal:
         code = refusal.code
     except (LogStorageError, OSError):
@@ -71,12 +77,15 @@ async def _answer(name: str, asked: Any, call: Call, *, is_twice: bool) -> Any:
     )
 
 
-async def _find(name: str, asked: Any, call: Call) -> Found:
+async def _find(name: str, asked: Any, call: Call, is_debugging: bool) -> Found:
     topic = topic_of(call.broker.topics, name)
-    partition = partition_of(topic, asked.partition_index, getattr(asked, "current_leader_epoch", ANY_EPOCH))
+    epoch = getattr(asked, "current_leader_epoch", ANY_EPOCH)
+    partition = partition_of(topic, asked.partition_index, epoch, or_follower=is_debugging)
     log = partition.log
     if call.version < FIRST_VERSION.get(asked.timestamp, 0):
         raise KafkaError(ErrorCode.unsupported_version)
+    if is_debugging and asked.timestamp == LATEST:
+        return -1, log.next_offset, log.leader_epoch
     if not partition.is_settled and asked.timestamp != EARLIEST:
         is_known = call.version >= NOT_AVAILABLE_SINCE
         raise KafkaError(ErrorCode.offset_not_available if is_known else ErrorCode.leader_not_available)

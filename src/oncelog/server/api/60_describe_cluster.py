@@ -34,8 +34,17 @@ def handle(request: Any, call: Call) -> Any:
         cluster_id=broker.cluster_id,
         controller_id=broker.node_id,
         brokers=tuple(
-            call.new("DescribeClusterBroker", broker_id=node_id, host=host, port=port, rack=rack, is_fenced=False)
-            for node_id, host, port, rack in broker.brokers(call.listener, call.local_host)
+            call.new(
+                "DescribeClusterBroker",
+                broker_id=node_id,
+                host=host,
+                port=port,
+                rack=rack,
+                is_fenced=node_id in broker.cluster.away,
+            )
+            for node_id, host, port, rack in broker.brokers(
+                call.listener, call.local_host, with_away=getattr(request, "include_fenced_brokers", False)
+            )
         ),
         cluster_authorized_operations=CLUSTER if request.include_cluster_authorized_operations else NOT_ASKED,
     )
