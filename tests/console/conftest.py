@@ -13,11 +13,29 @@ from oncelog.console.serving import Console
 from oncelog.embedded import Server
 from oncelog.log.partition import PartitionLog
 from oncelog.server.broker import Broker
+from tests.console.browser import Browser, chromium
 from tests.console.stage import Stage
+from tests.peers.jars import MissingPeer, need_or_skip
 
 View = Callable[[Broker, Query], Awaitable[dict[str, Any]]]
 _numbers = count(1)
 ANSWER_SECONDS = 30
+
+
+@pytest.fixture(scope="module")
+def one_browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    try:
+        chromium()
+    except MissingPeer as missing:
+        need_or_skip(missing)
+    with Browser(tmp_path_factory.mktemp("profile")) as browser:
+        yield browser
+
+
+@pytest.fixture
+def browser(one_browser: Browser) -> Browser:
+    one_browser.errors.clear()
+    return one_browser
 
 
 class Shown:

@@ -4,7 +4,6 @@ import json
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -15,23 +14,12 @@ from oncelog.chaos.outcome import Progress
 from oncelog.chaos.plan import Target
 from oncelog.cli._chaos_page import Page
 from oncelog.console.faults import FaultFile
-from tests.console.browser import Browser, chromium
-from tests.peers.jars import MissingPeer, need_or_skip
+from tests.console.browser import Browser
 from tests.waiting import until
 
 CHAOS = [sys.executable, "-m", "oncelog", "chaos"]
 RUN = ["--messages", "80000", "--rate", "10000", "--every", "4000", "--kill", "connections,responses,server"]
 VIEWS = {"topics": "Topics", "producers": "Producers", "groups": "Groups", "spark": "Spark queries", "faults": "Faults"}
-
-
-@pytest.fixture
-def browser(tmp_path: Path) -> Iterator[Browser]:
-    try:
-        chromium()
-    except MissingPeer as missing:
-        need_or_skip(missing)
-    with Browser(tmp_path / "profile") as found:
-        yield found
 
 
 @pytest.mark.thorough

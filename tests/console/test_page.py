@@ -8,16 +8,16 @@ import pytest
 from oncelog.console.faults import Fault
 from oncelog.console.limits import WHOLE_BYTES
 from oncelog.flow import Flow, Topic, raw
-from tests.console.browser import DESKTOP, PHONE, Browser, chromium
+from tests.console.browser import DESKTOP, PHONE, Browser
 from tests.console.served import Served
 from tests.console.stage import SCRIPT, Stage
-from tests.peers.jars import MissingPeer, need_or_skip
 from tests.runner.flows import make_topic
 
 SINK = "oncelog.sink.orders-by-customer"
 # Where to go, the heading that is there, and something that only the answered view says.
 VIEWS = {
     "overview": ("Overview", "duplicates refused"),
+    "cluster": ("Cluster", "This server stands alone."),
     "topics": ("Topics", "payments"),
     "topic?topic=orders": ("orders", "customer"),
     "topic?topic=orders&partition=2&offset=5": ("orders", "older"),
@@ -61,16 +61,6 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         server.faults.add(Fault(at_ms=1_700_000_000_000, kind="server", words="kill -9 after 1,000 messages"))
         yield server
         assert "Traceback" not in server.log_text(), server.log_text()[-4000:]
-
-
-@pytest.fixture(scope="module")
-def one_browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    try:
-        chromium()
-    except MissingPeer as missing:
-        need_or_skip(missing)
-    with Browser(tmp_path_factory.mktemp("profile")) as browser:
-        yield browser
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ from tests.console.conftest import Shown
 from tests.waiting import until
 
 STATIC = files("oncelog.console") / "static"
-VIEWS = ("overview", "topics", "producers", "groups", "sinks", "flows", "faults")
+VIEWS = ("cluster", "overview", "topics", "producers", "groups", "sinks", "flows", "faults")
 
 
 class Answer:

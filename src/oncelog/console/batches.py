@@ -10,7 +10,7 @@ from oncelog.log.segment import Segment
 from oncelog.records.header import BatchHeader
 
 
-class Place(NamedTuple):
+class BatchAt(NamedTuple):
     segment: Segment
     position: int
     header: BatchHeader
@@ -40,10 +40,10 @@ def batches_from(
     return [Found(place.header, read.get(place.header.base_offset)) for place in places]
 
 
-def _places(log: PartitionLog, offset: int, most: int) -> list[Place]:
+def _places(log: PartitionLog, offset: int, most: int) -> list[BatchAt]:
     if not log.readable:
         raise LogStorageError(log.offline or log.folder)
-    found: list[Place] = []
+    found: list[BatchAt] = []
     for index in range(log.segments.number_of(offset), len(log.segments)):
         segment = log.segments[index]
         first = segment.find(max(offset, log.log_start_offset)) if segment.size_bytes else None
@@ -52,7 +52,7 @@ def _places(log: PartitionLog, offset: int, most: int) -> list[Place]:
         for position, header in islice(segment.walk(first[0]), most - len(found)):
             if header.base_offset >= log.high_watermark:
                 return found
-            found.append(Place(segment, position, header))
+            found.append(BatchAt(segment, position, header))
         if len(found) >= most:
             break
     return found

@@ -182,6 +182,7 @@ def _cell(broker: Broker, sources: list[str], cell: int, end: End | str) -> dict
         "watermark_ms": exact(commit.watermark_ms) if commit is not None and commit.watermark_ms >= 0 else None,
         "written": 0 if commit is None else exact(sum(each.filled for each in commit.outputs)),
         "has_left": isinstance(end.holder, Goodbye),
+        "why": text.visible(end.holder.why) if isinstance(end.holder, Goodbye) else "",
         "until_ms": exact(end.holder.until_ms) if isinstance(end.holder, TakeOver) else None,
         "inputs": inputs,
     }

@@ -20,7 +20,9 @@ async def overview(broker: Broker, faults: Faults) -> dict[str, Any]:
     )
     offline: list[dict[str, Any]] = []
     damaged: list[dict[str, Any]] = []
+    under_replicated = 0  # of those that this broker has, as /metrics tells it
     async for partition in in_turns(broker.turns, partitions[:MOST_SUMMED]):
+        under_replicated += partition.leadership is not None and partition.leadership.is_incomplete
         log, producers = partition.log, partition.log.producers
         sums["records"] += log.high_watermark - log.log_start_offset
         sums["appended"] += log.high_watermark
@@ -45,6 +47,8 @@ async def overview(broker: Broker, faults: Faults) -> dict[str, Any]:
         "node_id": broker.node_id,
         "addresses": broker.addresses(),
         "folder": text.name(str(broker.settings.log_dir)),
+        "brokers": len(broker.cluster.members.keys() | broker.cluster.away.keys()),
+        "under_replicated": under_replicated,
         "topics": len(topics),
         "partitions": len(partitions),
         "summed": min(len(partitions), MOST_SUMMED),

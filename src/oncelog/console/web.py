@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from oncelog.console import groups, messages, overview, producers, sinks, topics
+from oncelog.console import cluster, groups, messages, overview, producers, sinks, topics
 from oncelog.console.errors import Refused
 from oncelog.console.faults import Faults, faults_view
 from oncelog.console.guard import App, Guard
@@ -76,6 +76,7 @@ def _views(broker: Broker, faults: Faults) -> dict[str, View]:
         "/api/sink": on_broker(sinks.sink_view),
         "/api/flows": of_flows("flows_view"),
         "/api/flow": of_flows("flow_view"),
+        "/api/cluster": on_broker(cluster.cluster_view),
         "/api/faults": faults_now,
     }
 

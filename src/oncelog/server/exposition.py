@@ -80,6 +80,14 @@ def _each_partition(value: Callable[[Broker, Partition], float]) -> Callable[[Br
     return samples
 
 
+def _lags(broker: Broker) -> Iterator[Sample]:
+    """By the leader alone: who else has the partition cannot know."""
+    for topic in broker.topics.all():
+        for partition in topic.open_partitions:
+            for follower, lag in ({} if partition.replica is None else partition.replica.lags).items():
+                yield labels(topic=topic.name, partition=partition.index, broker=follower), lag
+
+
 def _state(broker: Broker, partition: Partition) -> Leadership:
     """As brokers have agreed on it; of a server that stands alone, what that comes to."""
     if partition.leadership is not None:
@@ -201,6 +209,18 @@ FAMILIES: tuple[Family[Broker], ...] = (
         "gauge",
         "1 if fewer replicas are in sync than there are.",
         _each_partition(lambda broker, partition: _state(broker, partition).is_incomplete),
+    ),
+    Family(
+        "oncelog_follower_lag_records",
+        "gauge",
+        "Records that this follower lacks of the partition's log; told by the node that leads it.",
+        _lags,
+    ),
+    Family(
+        "oncelog_elections_total",
+        "counter",
+        "How often this node was elected to lead a partition.",
+        _counter("elections"),
     ),
     Family("kafka_consumergroup_members", "gauge", "Members of this group.", _members),
     Family("kafka_consumergroup_current_offset", "gauge", "Committed offset of this group.", _each_commit(_OFFSET)),

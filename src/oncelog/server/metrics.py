@@ -11,6 +11,7 @@ class Metrics:
         "connections_accepted",
         "connections_open",
         "connections_refused",
+        "elections",
         "requests",
         "storage_errors",
     )
@@ -23,4 +24,5 @@ class Metrics:
         self.connections_accepted = 0
         self.connections_open = 0
         self.connections_refused = 0  # over max.connections, or closed for what they sent
+        self.elections = 0  # of this server, to lead a partition
         self.storage_errors = 0  # writes that the disk refused

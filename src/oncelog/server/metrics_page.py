@@ -28,6 +28,7 @@ LABELS = {
     "kafka_consumergroup_lag_sum": "consumergroup, topic",
     "kafka_consumergroup_": "consumergroup, topic, partition",
     "kafka_broker_info": "id, address",
+    "oncelog_follower_lag_records": "topic, partition, broker",
     "oncelog_requests": "api",
 }
 

@@ -39,7 +39,7 @@ export function show([about], context) {
 
 function holder(each) {
   if (each.trouble !== null) return [badge("cannot be told", "bad"), each.trouble];
-  if (each.has_left) return badge("left", "quiet");
+  if (each.has_left) return each.why ? [badge("stopped", "bad"), each.why] : badge("left", "quiet");
   if (each.until_ms !== null && each.until_ms < Date.now()) return badge("gone without a goodbye", "bad");
   return each.commit === null && each.until_ms === null ? badge("nobody yet", "quiet") : badge("held", "good");
 }

@@ -3,6 +3,7 @@
 import { h, patch } from "./dom.js";
 import { duration } from "./format.js";
 import { address } from "./parts.js";
+import * as cluster from "./cluster.js";
 import * as faults from "./faults.js";
 import * as flow from "./flow.js";
 import * as flows from "./flows.js";
@@ -15,8 +16,8 @@ import * as spark from "./spark.js";
 import * as topic from "./topic.js";
 import * as topics from "./topics.js";
 
-const VIEWS = { overview, topics, topic, producers, groups, group, spark, sink, flows, flow, faults };
-const NAVIGATION = [["overview", "Overview"], ["topics", "Topics", "topic"], ["producers", "Producers"], ["groups", "Groups", "group"], ["spark", "Spark", "sink"], ["flows", "Flows", "flow"], ["faults", "Faults"]];
+const VIEWS = { overview, topics, topic, producers, groups, group, spark, sink, flows, flow, faults, cluster };
+const NAVIGATION = [["overview", "Overview", "cluster"], ["topics", "Topics", "topic"], ["producers", "Producers"], ["groups", "Groups", "group"], ["spark", "Spark", "sink"], ["flows", "Flows", "flow"], ["faults", "Faults"]];
 const PERIOD_MS = 1000;
 const PATIENCE_MS = 8000; // for an answer; then the connection counts as lost
 const THEMES = ["auto", "light", "dark"];

@@ -28,6 +28,7 @@ export function show([about]) {
       plot("received/s", rates("bytes"), about.faults, { ...span, words: size }),
     ),
     tiles(
+      about.brokers > 1 ? ["brokers", link("cluster", {}, count(about.brokers))] : null,
       ["topics", link("topics", {}, count(about.topics))],
       ["partitions", count(about.partitions)],
       ["records", count(sums.records)],
@@ -49,8 +50,10 @@ export function show([about]) {
 }
 
 function troubles(about) {
+  const lacking = about.under_replicated > 0 ? h("p", { class: "bad" }, `${many(about.under_replicated, "partition")} not at all brokers that are to have it: `, link("cluster", {}, "the cluster")) : null;
   const disk = about.storage_errors > 0 ? h("p", { class: "bad" }, `The disk refused ${many(about.storage_errors, "write")}.`) : null;
   return [
+    lacking,
     disk,
     listed("Offline", "Partitions that are offline", about.offline),
     listed("Damaged", "Partitions in which something is not what was written", about.damaged),
