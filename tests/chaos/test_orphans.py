@@ -7,27 +7,27 @@ import sys
 
 import pytest
 
-from oncelog.chaos.orphans import PATIENCE_S, Orphan, Place, Succession, busiest
+from oncelog.chaos.orphans import PATIENCE_S, Heir, Orphan, Succession, busiest
 from oncelog.chaos.plan import ORPHANS, Target, schedule
 
 
 @pytest.mark.parametrize(
     ("looks", "place"),
     [
-        ([(0.5, (4, 4)), (1.0, (5, 5)), (2.0, (9, 5)), (3.0, (9, 5)), (15.0, (12, 6))], Place.TAKEN),
-        ([(0.5, (4, 4)), (1.0, (5, 5)), (2.0, (9, 6))], Place.NONE),  # both cells are at work: it held none
-        ([(0.5, (4, 4)), (1.0, (5, 5)), (20.0, (9, 5))], Place.HELD),
-        ([(1.0, (5, 5)), (PATIENCE_S + 1, (9, 5))], Place.LEFT),
-        ([(0.5, (4, 4)), (0.9, (9, 9))], Place.HELD),  # of what it had on its way nothing is counted
+        ([(0.5, (4, 4)), (1.0, (5, 5)), (2.0, (9, 5)), (3.0, (9, 5)), (15.0, (12, 6))], Heir.TAKEN),
+        ([(0.5, (4, 4)), (1.0, (5, 5)), (2.0, (9, 6))], Heir.NONE),  # both cells are at work: it held none
+        ([(0.5, (4, 4)), (1.0, (5, 5)), (20.0, (9, 5))], Heir.HELD),
+        ([(1.0, (5, 5)), (PATIENCE_S + 1, (9, 5))], Heir.LEFT),
+        ([(0.5, (4, 4)), (0.9, (9, 9))], Heir.HELD),  # of what it had on its way nothing is counted
     ],
 )
 def test_another_has_the_cells_when_each_journal_has_grown_again(
-    looks: list[tuple[float, tuple[int, int]]], place: Place
+    looks: list[tuple[float, tuple[int, int]]], place: Heir
 ) -> None:
     succession = Succession(0.0)
     *before, last = [succession.look(ends, now_s) for now_s, ends in looks]
     assert last is place
-    assert set(before) <= {Place.HELD}
+    assert set(before) <= {Heir.HELD}
 
 
 def test_a_process_is_stopped_and_goes_on() -> None:

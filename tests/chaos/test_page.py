@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from oncelog.chaos.audit import Audit, Result
-from oncelog.chaos.outcome import Killed, Options, Outcome, Pipeline, Sample, Verdict
+from oncelog.chaos.outcome import Killed, Options, Outcome, Pipeline, Replicas, Sample, Verdict
 from oncelog.chaos.page import as_html
-from oncelog.chaos.plan import Target, schedule
+from oncelog.chaos.plan import OF_BROKERS, Target, schedule
 from oncelog.chaos.plots import MOST_POINTS, Line, Mark, Plot, rates, thinned, ticks
 from oncelog.chaos.report import command_of, lines, verdict_in_words
 
@@ -25,9 +25,13 @@ def result_of(stored: Sequence[int], *, sent: int = MESSAGES) -> Result:
 
 
 def outcome_of(
-    stored: Sequence[int] = range(MESSAGES), written: Sequence[int] | None = None, *, samples: int = 40
+    stored: Sequence[int] = range(MESSAGES),
+    written: Sequence[int] | None = None,
+    *,
+    samples: int = 40,
+    replicas: Replicas | None = None,
 ) -> Outcome:
-    targets = frozenset(Target) if written is not None else frozenset({Target.SERVER, Target.RESPONSES})
+    targets = frozenset(Target) - OF_BROKERS if written is not None else frozenset({Target.SERVER, Target.RESPONSES})
     options = Options(
         messages=MESSAGES, targets=targets, every=50, spark=Pipeline() if written is not None else None, servers="a&b:1"
     )
@@ -42,6 +46,7 @@ def outcome_of(
         seconds=10.0,
         samples=[Sample(at / 4, 25 * at, 12.5, 20 * at) for at in range(samples)],
         written=None if written is None else result_of(written),
+        replicas=replicas,
     )
 
 
@@ -81,6 +86,7 @@ def test_each_plot_marks_each_fault_in_the_colour_of_its_kind() -> None:
         assert len(plot.findall("text")) > 8  # the ticks
     for target in Target:
         assert f"--{target}: #" in page
+    for target in found.options.targets:
         assert f"<span class='kind {target}'>" in page
 
 

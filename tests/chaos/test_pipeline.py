@@ -42,7 +42,7 @@ def test_what_the_user_says_of_the_session_goes_before_the_cluster_and_that_befo
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--cluster",), "--cluster is of the pipeline that --spark puts in between"),
+        (("--spark-cluster",), "--spark-cluster is of the pipeline that --spark puts in between"),
         (("--sink", "sealed"), "--sink is of the pipeline"),
         (("--spark-conf", "spark.a=b"), "--spark-conf is of the pipeline"),
         (("--flow", "--sink", "sealed"), "it does not write with --sink sealed"),

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from oncelog.chaos.faults import Kind
-from oncelog.chaos.plan import CONFIRMED, ON_THE_WIRE, Target, faults_of, kills_of, schedule
+from oncelog.chaos.plan import CONFIRMED, ON_THE_WIRE, Event, Target, faults_of, kills_of, next_kill, schedule
 
 ALL = list(Target)
 
@@ -45,3 +45,13 @@ def test_nothing_asked_for_is_nothing_planned() -> None:
 def test_a_spacing_below_one_is_refused() -> None:
     with pytest.raises(ValueError, match="at least 1"):
         schedule(1, ALL, every=0, messages=10)
+
+
+def test_to_brokers_one_thing_is_done_at_a_time_and_others_do_not_wait_for_it() -> None:
+    leader, rolling, producer = Event(10, Target.LEADER), Event(20, Target.ROLLING), Event(30, Target.PRODUCER)
+    plan = [leader, rolling, producer]
+    assert next_kill(plan, 9, is_busy=False) is None
+    assert next_kill(plan, 40, is_busy=False) is leader
+    assert next_kill(plan[1:], 29, is_busy=True) is None
+    assert next_kill(plan[1:], 30, is_busy=True) is producer
+    assert next_kill(plan[1:2], 30, is_busy=False) is rolling

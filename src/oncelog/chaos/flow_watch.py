@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from oncelog.chaos.audit import NOT_A_NUMBER, Numbers
 from oncelog.chaos.flow_job import FIRED, ONE_IN, flow_of
-from oncelog.chaos.orphans import Orphan, Place, busiest
+from oncelog.chaos.orphans import Heir, Orphan, busiest
 from oncelog.chaos.pipeline import MOST_RESTARTS, workers_of
 from oncelog.chaos.pipeline_watch import LOOK_S, PATIENCE_S, PipelineWatch
 from oncelog.chaos.plan import ORPHANS, Event, Target
@@ -75,13 +75,13 @@ class FlowWatch(PipelineWatch):
         stages = self._layout.stages
         ends = [end for each in stages for end in end_offsets(self._servers, each.journal, each.cells)]
         place = orphan.succession.look(ends, now_s)
-        if place is Place.HELD:
+        if place is Heir.HELD:
             return
         orphan.go_on()
         self._orphan, self._due_s = None, now_s
-        if place is not Place.NONE:
+        if place is not Heir.NONE:
             self._moved_s = now_s
-            yield self._kills.pop(), int(place is Place.TAKEN)
+            yield self._kills.pop(), int(place is Heir.TAKEN)
 
     def expect(self, rows: int) -> None:
         self._due_rows, self._moved_s = rows, monotonic_s()

@@ -54,16 +54,18 @@ class Guard:
         self, command: Sequence[str], variables: Mapping[str, str] | None = None, **how: Any
     ) -> subprocess.Popen[bytes]:
         """In a session of its own, so that Ctrl-C in the terminal is for the experiment alone to act on."""
-        environment = {**os.environ, **self._temporary(), **(variables or {}), VARIABLE: self.mark}
+        environment = {**os.environ, **self.variables, **(variables or {})}
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, env=environment, start_new_session=True, **how)
 
-    def _temporary(self) -> dict[str, str]:
+    @property
+    def variables(self) -> dict[str, str]:
+        """Of every process of the experiment."""
         if self._folder is None:
-            return {}
+            return {VARIABLE: self.mark}
         folder = self._folder / "tmp"
         folder.mkdir(exist_ok=True)
         java = f'{os.environ.get("JAVA_TOOL_OPTIONS", "")} "-Djava.io.tmpdir={folder}"'  # it does not know TMPDIR
-        return {"TMPDIR": str(folder), "JAVA_TOOL_OPTIONS": java.strip()}
+        return {VARIABLE: self.mark, "TMPDIR": str(folder), "JAVA_TOOL_OPTIONS": java.strip()}
 
 
 def marked(mark: str) -> Iterator[int]:

@@ -14,7 +14,7 @@ STILL_S: Final = 2.0  # in which the journals of what still works grow
 PATIENCE_S: Final = 90.0
 
 
-class Place(Enum):
+class Heir(Enum):
     HELD = auto()  # by what is stopped
     TAKEN = auto()
     NONE = auto()  # it held nothing
@@ -29,15 +29,15 @@ class Succession:
         self._ends: Sequence[int] = ()  # of the journals, when nothing of it was on its way any more
         self._has_stood_still = False
 
-    def look(self, ends: Sequence[int], now_s: float) -> Place:
+    def look(self, ends: Sequence[int], now_s: float) -> Heir:
         waited_s = now_s - self._began_s
         if not self._ends:
             self._ends = ends if waited_s >= DRAIN_S else ()
-            return Place.HELD
+            return Heir.HELD
         if all(end > before for end, before in zip(ends, self._ends, strict=True)):
-            return Place.TAKEN if self._has_stood_still else Place.NONE
+            return Heir.TAKEN if self._has_stood_still else Heir.NONE
         self._has_stood_still |= waited_s >= DRAIN_S + STILL_S
-        return Place.LEFT if waited_s > PATIENCE_S else Place.HELD
+        return Heir.LEFT if waited_s > PATIENCE_S else Heir.HELD
 
 
 class Orphan:

@@ -41,6 +41,7 @@ class Options:
     every: int = 10_000
     seed: int = 1
     servers: str = ""  # an own Kafka; where empty, a server of ours is started
+    brokers: int = 0  # of a cluster of ours, in the place of that server
     is_kept: bool = False  # what was made on an own Kafka; it always is where there is something to look at
     rate: int = 0  # messages a second at most; 0 for as fast as it goes
     seconds: float = 0.0  # then nothing more is sent; 0 for until all were
@@ -58,10 +59,18 @@ class Killed:
     in_flight: int  # messages sent and not confirmed, or requests not answered
     seconds: float
     words: str
+    gap_s: float | None = None  # the longest of any partition without a confirmation, until the next was killed
 
     @property
     def hit_work(self) -> bool:
         return self.in_flight > 0
+
+
+class Replicas(NamedTuple):
+    """What several brokers have of the same, byte for byte."""
+
+    records: int  # that were compared
+    damage: tuple[str, ...]  # where they differ, or one of them is not whole
 
 
 class Sample(NamedTuple):
@@ -84,6 +93,7 @@ class Outcome:
     timers: int = 0  # that were due in the pipeline; each of them a row
     left: tuple[str, ...] = ()  # topics that still are on an own Kafka
     restarts: int = 0  # of a pipeline that ended by itself
+    replicas: Replicas | None = None  # of a cluster
 
     @property
     def idle_targets(self) -> list[Target]:
@@ -100,6 +110,8 @@ class Outcome:
     @property
     def verdict(self) -> Verdict:
         if not self.result.is_exact or not (self.written is None or _is_whole(self.written)):
+            return Verdict.NOT_EXACT
+        if self.replicas is not None and self.replicas.damage:
             return Verdict.NOT_EXACT
         is_shown = self.result.confirmed and not self.untold and not self.idle_targets
         return Verdict.EXACT if is_shown else Verdict.INCONCLUSIVE

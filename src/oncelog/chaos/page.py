@@ -8,12 +8,15 @@ from oncelog.chaos.outcome import Killed, Outcome
 from oncelog.chaos.plan import ON_THE_WIRE, Target
 from oncelog.chaos.plots import Line, Mark, Plot, Point, rates, thinned
 from oncelog.chaos.report import (
+    GAP,
     MEANINGS,
     command_of,
     counts,
     faults_by_kind,
+    gap_in_words,
     is_wrong,
     options_in_words,
+    replica_counts,
     runs_in_words,
     verdict_in_words,
     written_counts,
@@ -24,6 +27,13 @@ _COLOURS: Final = {
     Target.CONNECTIONS: ("#0969da", "#58a6ff"),  # on white, on black
     Target.RESPONSES: ("#bf8700", "#e3b341"),
     Target.SERVER: ("#cf222e", "#ff7b72"),
+    Target.LEADER: ("#a40e26", "#ff9492"),
+    Target.FOLLOWER: ("#bc4c00", "#f0883e"),
+    Target.PAUSE: ("#6e7781", "#8c959f"),
+    Target.PARTITION: ("#6639ba", "#b083f0"),
+    Target.POWER: ("#000000", "#ffffff"),
+    Target.ZOOKEEPER: ("#953800", "#db6d28"),
+    Target.ROLLING: ("#4d7c0f", "#a3e635"),
     Target.PRODUCER: ("#1a7f37", "#56d364"),
     Target.DRIVER: ("#8250df", "#bc8cff"),
     Target.EXECUTOR: ("#bf3989", "#f778ba"),
@@ -81,10 +91,14 @@ svg text { fill: var(--quiet); font-size: 11px; font-variant-numeric: tabular-nu
 
 def as_html(outcome: Outcome) -> str:
     name = outcome.verdict.name.lower()
-    where = outcome.options.servers or "a server of its own"
+    brokers = outcome.options.brokers
+    own = f"a cluster of its own, {brokers} brokers" if brokers else "a server of its own"
+    where = outcome.options.servers or own
     cards = _card("Messages", counts(outcome))
     if outcome.written is not None:
         cards += _card("Rows through Spark", written_counts(outcome))
+    if outcome.replicas is not None:
+        cards += _card("Replicas", replica_counts(outcome))
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>oncelog chaos: {html.escape(name.replace("_", " "))}</title><style>{_style()}</style></head><body>
@@ -127,10 +141,14 @@ def _what_was_hurt(outcome: Outcome) -> str:
         return "<p>Nothing was killed.</p>"
     rows = "".join(
         f"<tr><td><span class='kind {kind.target}'>{kind.target}</span></td><td class=n>{kind.planned:,}</td>"
-        f"<td class=n>{kind.happened:,}</td><td class=n>{kind.hit_work:,}</td></tr>"
+        f"<td class=n>{kind.happened:,}</td><td class=n>{kind.hit_work:,}</td>"
+        f"<td class=n>{gap_in_words(kind.gap_s)}</td></tr>"
         for kind in faults_by_kind(outcome)
     )
-    head = "<tr><th>killed</th><th class=n>planned</th><th class=n>came about</th><th class=n>hit work</th></tr>"
+    head = (
+        "<tr><th>killed</th><th class=n>planned</th><th class=n>came about</th><th class=n>hit work</th>"
+        f"<th class=n>{GAP}</th></tr>"
+    )
     return f"<section class=card><table>{head}{rows}</table></section>"
 
 
@@ -191,7 +209,7 @@ def _faults(outcome: Outcome) -> str:
         rest += f"<p class=quiet>Planned, and never came about: {html.escape(words)}</p>"
     head = (
         "<tr><th class=n>s</th><th>killed</th><th class=n>planned at</th><th class=n>confirmed by then</th>"
-        "<th>what</th><th>in flight</th></tr>"
+        f"<th>what</th><th>in flight</th><th class=n>{GAP}</th></tr>"
     )
     return f"<h2>Every fault</h2><div class=wide><table class=rows>{head}{rows}</table></div>{rest}"
 
@@ -200,7 +218,8 @@ def _fault_row(each: Killed) -> str:
     return (
         f"<tr><td class=n>{each.seconds:.1f}</td><td><span class='kind {each.target}'>{each.target}</span></td>"
         f"<td class=n>{each.planned_at:,}</td><td class=n>{each.confirmed:,}</td>"
-        f"<td>{html.escape(each.words)}</td><td>{_in_flight(each)}</td></tr>"
+        f"<td>{html.escape(each.words)}</td><td>{_in_flight(each)}</td>"
+        f"<td class=n>{gap_in_words(each.gap_s)}</td></tr>"
     )
 
 

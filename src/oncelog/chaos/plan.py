@@ -19,6 +19,13 @@ class Target(StrEnum):
     CONNECTIONS = "connections"  # cut within a request or an answer
     RESPONSES = "responses"  # what was asked is stored, and the client never hears of it
     SERVER = "server"
+    LEADER = "leader"  # the broker that leads a partition
+    FOLLOWER = "follower"
+    PAUSE = "pause"  # the broker that leads a partition hangs for longer than its session
+    PARTITION = "partition"  # the broker that leads a partition is cut off from the others and from what they agree by
+    POWER = "power"  # every broker at once
+    ZOOKEEPER = "zookeeper"  # what brokers agree by
+    ROLLING = "rolling"  # every broker, one after the other, in an orderly way
     PRODUCER = "producer"
     DRIVER = "driver"
     EXECUTOR = "executor"
@@ -28,6 +35,16 @@ class Target(StrEnum):
 
 ORPHANS: Final = frozenset({Target.ORPHAN, Target.ORPHAN_DRIVER})
 ON_THE_WIRE: Final = frozenset({Target.CONNECTIONS, Target.RESPONSES})
+OF_BROKERS: Final = frozenset(
+    {Target.LEADER, Target.FOLLOWER, Target.PARTITION, Target.PAUSE, Target.POWER, Target.ROLLING, Target.ZOOKEEPER}
+)
+_WORDS: Final = {
+    Target.ROLLING: "stop and start each broker in turn",
+    Target.PAUSE: "stop the leader (SIGSTOP) for longer than its session lasts",
+    Target.PARTITION: "cut the leader off from the other brokers and from what they agree by",
+    Target.POWER: "kill every broker at once, as if the machine had been started again",
+    Target.ZOOKEEPER: "stop what the brokers agree by",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +57,9 @@ class Event:
         if self.target in ORPHANS:
             what = "a worker" if self.target is Target.ORPHAN else "the driver and its workers"
             return f"stop {what} until another has the cells, then let it go on"
-        return in_words(self.fault) if self.fault is not None else f"kill the {self.target}"
+        if self.fault is not None:
+            return in_words(self.fault)
+        return _WORDS.get(self.target, f"kill the {self.target}")
 
 
 def schedule(seed: int | str, targets: Iterable[Target], *, every: int, messages: int) -> list[Event]:
@@ -91,3 +110,13 @@ def faults_of(events: Sequence[Event]) -> list[Fault]:
 
 def kills_of(events: Sequence[Event]) -> list[Event]:
     return [event for event in events if event.fault is None]
+
+
+def next_kill(kills: Iterable[Event], confirmed: int, *, is_busy: bool) -> Event | None:
+    """The first of the plan that is due. To brokers one thing is done at a time: what comes next waits."""
+    for event in kills:
+        if event.at > confirmed:
+            return None
+        if not (is_busy and event.target in OF_BROKERS):
+            return event
+    return None

@@ -11,6 +11,7 @@ from oncelog.chaos.plan import Target
 from oncelog.chaos.sinks import FLOW, KAFKA
 
 SHOWN_RUNS: Final = 20
+GAP: Final = "longest gap"
 WORDS: Final = {
     Verdict.EXACT: "exact: every confirmed message stands there once, in its order",
     Verdict.NOT_EXACT: "not exact",
@@ -28,6 +29,8 @@ MEANINGS: Final[Mapping[str, str]] = {  # of counts whose names do not say it
     "there, not confirmed": "which is no fault",
     "foreign": "nobody sent them",
     "started again by itself": "the driver, without a kill",
+    "compared": "records, byte for byte, at all brokers",
+    "damaged": "or not the same at all of them",
 }
 _NAME, _COUNT = 26, 14
 _SECRET: Final = re.compile("secret|password|token|access[.]?key", re.IGNORECASE)  # as Spark's own page hides them
@@ -38,7 +41,11 @@ def verdict_in_words(outcome: Outcome) -> str:
     if outcome.verdict is Verdict.INCONCLUSIVE:
         words += f": {_open_in_words(outcome)}"
     if outcome.verdict is Verdict.NOT_EXACT:
-        words += ": " + ", ".join(_wrong(counts(outcome), "") + _wrong(written_counts(outcome), " of the rows"))
+        words += ": " + ", ".join(
+            _wrong(counts(outcome), "")
+            + _wrong(written_counts(outcome), " of the rows")
+            + _wrong(replica_counts(outcome), " places at brokers")
+        )
     return words
 
 
@@ -47,11 +54,12 @@ def _open_in_words(outcome: Outcome) -> str:
         return "no message was confirmed, so there was nothing to count"
     if outcome.untold:
         return f"of {outcome.untold:,} messages the client said neither that they are stored nor that it gave them up"
-    return f"nothing was in flight whenever {', '.join(outcome.idle_targets)} were hit; send more, or hit more often"
+    kinds = ", ".join(outcome.idle_targets)
+    return f"these faults never met work under way: {kinds}. Send more, or set a smaller --every"
 
 
 def is_wrong(name: str, count: int) -> bool:
-    return count > 0 and name in ("duplicates", "missing", "out of order", "foreign")
+    return count > 0 and name in ("duplicates", "missing", "out of order", "foreign", "damaged")
 
 
 def _wrong(found: Mapping[str, int], of_what: str) -> list[str]:
@@ -96,6 +104,12 @@ def written_counts(outcome: Outcome) -> dict[str, int]:
     return found | {"started again by itself": outcome.restarts}
 
 
+def replica_counts(outcome: Outcome) -> dict[str, int]:
+    """Of a cluster; nothing where there is none."""
+    found = outcome.replicas
+    return {} if found is None else {"compared": found.records, "damaged": len(found.damage)}
+
+
 def pipeline_in_words(pipeline: Pipeline) -> str:
     named = {KAFKA: "Spark's own sink", FLOW: "a flow of two stages"}
     sink = named.get(pipeline.sink, f"the {pipeline.sink} sink")
@@ -107,6 +121,9 @@ def lines(outcome: Outcome) -> list[str]:
     found = ["messages", *_table(counts(outcome))]
     if outcome.options.spark is not None:
         found += ["", f"through {pipeline_in_words(outcome.options.spark)}", *_table(written_counts(outcome))]
+    if outcome.replicas is not None:
+        found += ["", "replicas", *_table(replica_counts(outcome))]
+        found += [f"  {each}" for each in outcome.replicas.damage[:SHOWN_RUNS]]
     found += ["", "behind a larger number", *(f"  {words}" for words in runs_in_words(outcome))] * bool(
         outcome.result.runs
     )
@@ -140,6 +157,7 @@ class FaultsOfAKind(NamedTuple):
     planned: int
     happened: int
     hit_work: int
+    gap_s: float | None  # the longest
 
 
 def faults_by_kind(outcome: Outcome) -> list[FaultsOfAKind]:
@@ -148,17 +166,30 @@ def faults_by_kind(outcome: Outcome) -> list[FaultsOfAKind]:
     happened = Counter(each.target for each in outcome.happened)
     hit = Counter(each.target for each in outcome.happened if each.hit_work)
     return [
-        FaultsOfAKind(target, planned[target], happened[target], hit[target])
+        FaultsOfAKind(target, planned[target], happened[target], hit[target], _longest_gap_s(outcome, target))
         for target in sorted(outcome.options.targets)
     ]
 
 
+def _longest_gap_s(outcome: Outcome, target: Target) -> float | None:
+    return max(
+        (each.gap_s for each in outcome.happened if each.target is target and each.gap_s is not None), default=None
+    )
+
+
+def gap_in_words(gap_s: float | None) -> str:
+    return "" if gap_s is None else f"{gap_s:.1f} s"
+
+
 def _faults_in_words(outcome: Outcome) -> list[str]:
+    has_gaps = outcome.options.brokers > 0  # one server is away until it is back
     head = f"{'killed':<{_NAME + 2}}{'planned':>{_COUNT}}{'came about':>{_COUNT}}{'hit work':>{_COUNT}}"
-    return [head] + [
-        f"  {kind.target:<{_NAME}}{kind.planned:>{_COUNT},}{kind.happened:>{_COUNT},}{kind.hit_work:>{_COUNT},}"
-        for kind in faults_by_kind(outcome)
-    ]
+    found = [head + f"{GAP:>{_COUNT}}" * has_gaps]
+    for kind in faults_by_kind(outcome):
+        gap = f"{gap_in_words(kind.gap_s):>{_COUNT}}" * has_gaps
+        counted = f"{kind.planned:>{_COUNT},}{kind.happened:>{_COUNT},}{kind.hit_work:>{_COUNT},}"
+        found.append(f"  {kind.target:<{_NAME}}{counted}{gap}".rstrip())
+    return found
 
 
 def options_in_words(options: Options) -> str:
@@ -167,6 +198,7 @@ def options_in_words(options: Options) -> str:
     ]
     found += [f"at most {options.rate:,} messages a second"] if options.rate else []
     found += [f"{options.partitions:,} partitions"] if options.partitions > 1 else []
+    found += [f"{options.brokers} brokers"] if options.brokers else []
     found += [f"through {pipeline_in_words(options.spark)}"] if options.spark is not None else []
     return "; ".join([*found, f"seed {options.seed}"])
 
@@ -181,9 +213,10 @@ def command_of(options: Options) -> str:
     said |= {"--rate": options.rate} if options.rate else {}
     said |= {"--idempotence": "off"} if not options.is_idempotent else {}
     said |= {"--servers": options.servers} if options.servers else {}
+    said |= {"--cluster": options.brokers} if options.brokers else {}
     words = ["oncelog", "chaos", *(str(word) for option in said.items() for word in option)]
     if options.spark is not None:
-        words += ["--spark", "--sink", options.spark.sink, *["--cluster"] * options.spark.is_cluster]
+        words += ["--spark", "--sink", options.spark.sink, *["--spark-cluster"] * options.spark.is_cluster]
         for name, value in options.spark.conf.items():
             words += ["--spark-conf", f"{name}={'...' if _SECRET.search(name) else value}"]
     return shlex.join(words)
@@ -204,10 +237,12 @@ def as_json(outcome: Outcome) -> dict[str, Any]:
             "partitions": options.partitions,
             "rate": options.rate,
             "servers": options.servers or None,
+            "brokers": options.brokers or None,
             "pipeline": _pipeline(options.spark),
         },
         "counts": counts(outcome),
         "spark": written_counts(outcome) or None,
+        "replicas": _replicas(outcome),
         "partitions": {
             str(partition): {
                 "received": tally.received,
@@ -241,6 +276,7 @@ def as_json(outcome: Outcome) -> dict[str, Any]:
                 "seconds": round(each.seconds, 3),
                 "target": str(each.target),
                 "in flight": each.in_flight,
+                "gap": None if each.gap_s is None else round(each.gap_s, 3),
                 "what": each.words,
             }
             for each in outcome.happened
@@ -248,6 +284,11 @@ def as_json(outcome: Outcome) -> dict[str, Any]:
         "seconds": round(outcome.seconds, 3),
         "samples": [list(sample) for sample in outcome.samples],
     }
+
+
+def _replicas(outcome: Outcome) -> dict[str, Any] | None:
+    found = outcome.replicas
+    return None if found is None else {"compared": found.records, "damage": list(found.damage)}
 
 
 def _pipeline(told: Pipeline | None) -> dict[str, Any] | None:

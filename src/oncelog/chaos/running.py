@@ -7,12 +7,26 @@ from pathlib import Path
 from threading import Event as Waiting
 from typing import Final
 
-from oncelog.chaos.audit import Audit
+import numpy as np
+
+from oncelog.chaos.audit import Audit, Numbers
+from oncelog.chaos.brokers import Brokers, compared
 from oncelog.chaos.faults import in_words
 from oncelog.chaos.guard import Guard
 from oncelog.chaos.outcome import Killed, Options, Outcome, Progress, Sample, Verdict
 from oncelog.chaos.pipeline_watch import PipelineWatch
-from oncelog.chaos.plan import CONFIRMED, ON_THE_WIRE, ORPHANS, Event, Target, faults_of, kills_of, schedule
+from oncelog.chaos.plan import (
+    CONFIRMED,
+    OF_BROKERS,
+    ON_THE_WIRE,
+    ORPHANS,
+    Event,
+    Target,
+    faults_of,
+    kills_of,
+    next_kill,
+    schedule,
+)
 from oncelog.chaos.processes import ProducerLives, ServerLives
 from oncelog.chaos.proxy import FaultProxy
 from oncelog.chaos.sender_report import Report, Reports
@@ -66,6 +80,17 @@ def run(
         if options.servers:
             experiment = Experiment(options, folder, guard, options.servers, None, watch)
             return experiment.run_and_tidy()
+        if options.brokers:
+            watch(Progress(phase="starting the brokers"))
+            own = folder / "cluster"
+            are_links_cut = Target.PARTITION in options.targets
+            with Brokers(
+                guard, own, options.brokers, OUR_SETTINGS, options.seed, are_links_cut=are_links_cut
+            ) as brokers:
+                experiment = Experiment(options, folder, guard, brokers.servers, None, watch, brokers)
+                outcome = experiment.run()
+            experiment.enter("comparing the replicas")
+            return replace(outcome, replicas=compared(own))
         watch(Progress(phase="starting the server"))
         with ServerLives(guard, folder / "server", OUR_SETTINGS, serve_with) as server:
             return Experiment(options, folder, guard, server.servers, server, watch).run()
@@ -73,13 +98,21 @@ def run(
 
 class Experiment:
     def __init__(
-        self, options: Options, folder: Path, guard: Guard, servers: str, server: ServerLives | None, watch: Watch
+        self,
+        options: Options,
+        folder: Path,
+        guard: Guard,
+        servers: str,
+        server: ServerLives | None,
+        watch: Watch,
+        brokers: Brokers | None = None,
     ) -> None:
         self._guard = guard
         self._folder = folder
         self._options = options
         self._servers = servers
         self._server = server
+        self._brokers = brokers
         self._watch = watch
         self._planned = schedule(options.seed, options.targets, every=options.every, messages=options.messages)
         kills = kills_of(self._planned)[::-1]  # the next one last
@@ -87,6 +120,7 @@ class Experiment:
         self._pipeline_kills = [event for event in self._planned if event.target in IN_THE_PIPELINE]
         self._pipeline: PipelineWatch | None = None
         self._killed: list[Killed] = []
+        self._confirmed_s: dict[int, float] = {}  # when each partition had its last confirmation
         self._audit = Audit(options.messages)
         self._progress = Progress()
         self._samples: list[Sample] = []
@@ -111,14 +145,14 @@ class Experiment:
         ) as self._pipeline:
             self._progress.is_spark_starting = True
             sent = self._send()
-            self._enter("the pipeline catches up")
+            self.enter("the pipeline catches up")
             expected = self._expected()
             self._pipeline.expect(expected.confirmed)
             while not self._pipeline.is_through() or monotonic_s() - self._moved_s < SETTLE_S:
                 WAIT.wait(self._pace_s)
                 self._look()
             restarts = self._pipeline.restarts
-        self._enter("counting")
+        self.enter("counting")
         for part, numbers in self._pipeline.stored():
             expected.take(part, numbers)
         happened = sorted({*sent.happened, *self._killed}, key=lambda each: each.seconds)
@@ -159,7 +193,7 @@ class Experiment:
             return self.topics
         return delete_topics(self._servers, self.topics)
 
-    def _enter(self, phase: str) -> None:
+    def enter(self, phase: str) -> None:
         self._progress.phase = phase
         self._watch(self._progress)
 
@@ -193,12 +227,13 @@ class Experiment:
                 kafka_libs=options.kafka_libs,
             )
             with ProducerLives(self._guard, self._folder, order) as producer:
-                self._enter("sending")
+                self.enter("sending")
                 self._drive(proxy, producer)
+                self._let_them_meet()
             wire = self._on_the_wire(proxy)
         seconds = monotonic_s() - self._began_s
         self._sample(is_last=True)
-        self._enter("counting")
+        self.enter("counting")
         for partition, numbers in stored_numbers(self._servers, options.topic, options.partitions):
             self._audit.take(partition, numbers)
         happened = sorted([*wire, *self._killed], key=lambda each: each.seconds)
@@ -247,6 +282,7 @@ class Experiment:
         self._slowest_ms = max(self._slowest_ms, report.slowest_ms)
         if new:
             progress.confirmed += new
+            self._note_gap(report.confirmed)
             proxy.count(CONFIRMED, new)
             self._moved_s = monotonic_s()
         for happened in proxy.happened[sum(progress.faults[each] for each in ON_THE_WIRE) :]:
@@ -255,9 +291,14 @@ class Experiment:
     def _kill_what_is_due(self, producer: ProducerLives, proxy: FaultProxy) -> bool:
         """True where the producer was killed. What is due while one only starts waits until it sends: there would be
         nothing to hit."""
-        while self._kills and self._kills[-1].at <= self._progress.confirmed and self._sent_in_this_life:
-            event = self._kills.pop()
-            self._note(event, self._under_way(proxy))
+        while (event := self._next_kill()) is not None:
+            self._kills.remove(event)
+            under_way = self._under_way(proxy)
+            if event.target in OF_BROKERS:
+                assert self._brokers is not None
+                self._note(event, under_way, self._brokers.hurt(event, self._options.topic))
+                continue
+            self._note(event, under_way)
             if event.target is Target.PRODUCER:
                 producer.kill()
                 return True
@@ -266,6 +307,20 @@ class Experiment:
             self._server.start()
             self._moved_s = monotonic_s()
         return False
+
+    def _next_kill(self) -> Event | None:
+        if not self._sent_in_this_life:
+            return None
+        is_busy = self._brokers is not None and self._brokers.is_busy
+        return next_kill(reversed(self._kills), self._progress.confirmed, is_busy=is_busy)
+
+    def _let_them_meet(self) -> None:
+        if self._brokers is None or not self._brokers.is_busy:
+            return
+        self.enter("the brokers meet again")
+        while self._brokers.is_busy:
+            WAIT.wait(SAMPLE_S)
+            self._look()
 
     def _under_way(self, proxy: FaultProxy) -> int:
         """Messages that were sent and not confirmed; of a client that does not tell what it sends, requests. A request
@@ -277,8 +332,9 @@ class Experiment:
         progress = self._progress
         return max(self._sent_in_this_life - progress.confirmed - progress.failed, proxy.in_flight)
 
-    def _note(self, event: Event, in_flight: int) -> None:
+    def _note(self, event: Event, in_flight: int, whom: str = "") -> None:
         progress = self._progress
+        words = f"{event.in_words()}: {whom}" if whom else event.in_words()
         self._killed.append(
             Killed(
                 target=event.target,
@@ -286,10 +342,19 @@ class Experiment:
                 confirmed=progress.confirmed,
                 in_flight=in_flight,
                 seconds=monotonic_s() - self._began_s,
-                words=event.in_words(),
+                words=words,
+                gap_s=0.0,
             )
         )
-        self._tell(event.target, event.in_words())
+        self._tell(event.target, words)
+
+    def _note_gap(self, confirmed: Numbers) -> None:
+        now_s = monotonic_s()
+        for partition in np.unique(confirmed % self._options.partitions).tolist():
+            gap_s = now_s - self._confirmed_s.get(partition, now_s)
+            self._confirmed_s[partition] = now_s
+            if self._killed and gap_s > (self._killed[-1].gap_s or 0.0):
+                self._killed[-1] = replace(self._killed[-1], gap_s=gap_s)
 
     def _tell(self, target: Target, words: str) -> None:
         progress = self._progress
@@ -308,6 +373,10 @@ class Experiment:
             for event, in_flight in killed:
                 self._note(event, in_flight)
                 self._progress.is_spark_starting |= event.target is Target.DRIVER
+        if self._brokers is not None and (how := self._brokers.look()) is not None:
+            at = max(index for index, each in enumerate(self._killed) if each.target in OF_BROKERS)
+            self._killed[at] = replace(self._killed[at], words=f"{self._killed[at].words}, {how}")
+            self._moved_s = monotonic_s()
         if monotonic_s() - self._moved_s > SILENCE_S:
             where = f"{self._progress.confirmed:,} messages and {self._progress.written:,} rows of a pipeline"
             raise Hangs(f"nothing moved for {SILENCE_S:g} s, at {where}{self._why()}")

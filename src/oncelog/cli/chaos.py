@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 CLIENTS: Final = ("oncelog", "librdkafka", "java")
 MESSAGES: Final = 1_000_000
+CLUSTERS: Final = ("2", "3", "4", "5")
 MOST_OF_A_SEED: Final = 40  # of its digits, in the name of a topic
 MOST_THROUGH_SPARK: Final = 500_000_000
 MOST_IN_MINUTES: Final = 200_000_000  # messages that a run by the clock has room for
@@ -47,13 +48,15 @@ MOST_IN_MINUTES: Final = 200_000_000  # messages that a run by the clock has roo
     default="connections,responses",
     show_default=True,
     metavar="WHAT,...",
-    help="connections, responses, server, producer; with --spark also driver, executor, with --flow orphan, "
-    "orphan-driver; or nothing; or all that may be killed here without a duplicate.",
+    help="connections, responses, server, producer; with --cluster in the place of server: leader, follower, "
+    "partition, pause, power, rolling, zookeeper; "
+    "with --spark also driver, executor, with --flow orphan, orphan-driver; or nothing; or all that may be killed here "
+    "without a duplicate.",
 )
 @click.option(
     "--every",
     type=click.IntRange(1),
-    help="Confirmed messages between two faults, about; a 40th of all if not given, with --spark a 20th.",
+    help="Confirmed messages between two faults, about; a 40th of all if not given, with --spark or --cluster a 20th.",
 )
 @click.option("--seed", type=int, default=1, show_default=True, help="The same seed plans the same faults.")
 @click.option(
@@ -83,7 +86,18 @@ MOST_IN_MINUTES: Final = 200_000_000  # messages that a run by the clock has roo
     "--flow/--no-flow", "is_flow", help="The same as --spark --sink flow: a flow of two stages.  [default: no]"
 )
 @click.option(
-    "--cluster", "is_cluster", is_flag=True, help="With --spark: on a cluster of its own, so that executors are JVMs."
+    "--cluster",
+    "brokers",
+    metavar="BROKERS",
+    is_flag=False,
+    flag_value="no number",  # as it was said before there were brokers
+    help="A cluster of so many brokers of its own, 2 to 5, in the place of its server.",
+)
+@click.option(
+    "--spark-cluster",
+    "is_cluster",
+    is_flag=True,
+    help="With --spark: on a Spark cluster of its own, so that executors are JVMs.",
 )
 @click.option(
     "--sink",
@@ -150,6 +164,7 @@ def _run(given: dict[str, Any]) -> "Outcome":
         given |= {"is_spark": True, "sink": FLOW}
     if given["sink"] == FLOW and find_spec("msgspec") is None:
         raise failure('flows need msgspec: pip install "oncelog[flow]"')
+    given["brokers"] = _brokers(given)
     _check_options(given)
     is_saved = given["client"] == "oncelog" and given["idempotence"] == "on"
     targets = _targets(given, is_saved=is_saved)
@@ -168,10 +183,11 @@ def _run(given: dict[str, Any]) -> "Outcome":
             linger_ms=given["linger"],
             targets=targets,
             spark=_pipeline(given),
-            every=given["every"] or _spacing(given["messages"], is_spark=given["is_spark"]),
+            every=given["every"] or _spacing(given["messages"], is_rare=given["is_spark"] or given["brokers"] > 0),
             seed=given["seed"],
             kafka_libs=kafka_libs,
             servers=given["servers"] or "",
+            brokers=given["brokers"],
             is_kept=given["is_kept"],
             rate=given["rate"] or 0,
             seconds=(given["minutes"] or 0) * 60,
@@ -181,7 +197,7 @@ def _run(given: dict[str, Any]) -> "Outcome":
             has_pipeline=given["is_spark"],
             is_plain_ascii=is_plain_ascii(sys.stderr),
         )
-        page = _page(given["console"], given["servers"], folder)
+        page = _page(given, folder)
         display = stack.enter_context(Display(frame, is_quiet=given["is_quiet"]))
 
         def watch(progress: "Progress") -> None:
@@ -191,6 +207,19 @@ def _run(given: dict[str, Any]) -> "Outcome":
 
         serve_with = () if page is None else page.arguments
         return run(options, folder, watch, serve_with=serve_with, is_folder_removed=True)
+
+
+def _brokers(given: dict[str, Any]) -> int:
+    said = given["brokers"]
+    if said is None:
+        return 0
+    if said not in CLUSTERS:
+        raise click.UsageError(
+            "--cluster is how many brokers there are, 2 to 5; a Spark cluster for the pipeline is --spark-cluster"
+        )
+    if given["servers"]:
+        raise click.UsageError("--cluster starts brokers of the experiment's own, and --servers names yours")
+    return int(said)
 
 
 def _check_options(given: dict[str, Any]) -> None:
@@ -209,13 +238,16 @@ def _check_options(given: dict[str, Any]) -> None:
             raise failure(f"--report: nothing can be written to {given['report']}: {refusal.strerror}") from refusal
 
 
-def _page(address: str | None, servers: str | None, folder: Path) -> "Page | None":
+def _page(given: dict[str, Any], folder: Path) -> "Page | None":
     from oncelog.cli._chaos_page import Page
 
+    address = given["console"]
     if address is None:
         return None
-    if servers:
+    if given["servers"]:
         raise click.UsageError("--console shows a server of the experiment's own, and --servers names one of yours")
+    if given["brokers"]:
+        raise click.UsageError("--console shows one server, and --cluster starts several")
     missing = [name for name in ("starlette", "uvicorn") if find_spec(name) is None]
     if missing:
         raise failure(f'--console needs {" and ".join(missing)}: pip install "oncelog[console]"')
@@ -228,7 +260,7 @@ def _pipeline(given: dict[str, Any]) -> "Pipeline | None":
     from oncelog.chaos.outcome import Pipeline
 
     if not given["is_spark"]:
-        for option, name in (("--cluster", "is_cluster"), ("--sink", "sink"), ("--spark-conf", "spark_conf")):
+        for option, name in (("--spark-cluster", "is_cluster"), ("--sink", "sink"), ("--spark-conf", "spark_conf")):
             if given[name]:
                 raise click.UsageError(f"{option} is of the pipeline that --spark puts in between")
         return None
@@ -244,9 +276,9 @@ def _pipeline(given: dict[str, Any]) -> "Pipeline | None":
     return Pipeline(sink=given["sink"] or DIRECT, is_cluster=given["is_cluster"], conf=conf)
 
 
-def _spacing(messages: int | None, *, is_spark: bool) -> int:
-    """A driver that is killed takes ten seconds or more to be back, so there are fewer faults where there is one."""
-    return max(1, int((messages or MESSAGES) * (0.05 if is_spark else 0.025)))
+def _spacing(messages: int | None, *, is_rare: bool) -> int:
+    """A driver or broker that is killed takes seconds to be back, so there are fewer faults where there is one."""
+    return max(1, int((messages or MESSAGES) * (0.05 if is_rare else 0.025)))
 
 
 def _check_spark() -> None:
@@ -285,7 +317,7 @@ def _check_client(client: str, targets: "frozenset[Target]") -> str:
 
 
 def _targets(given: dict[str, Any], *, is_saved: bool) -> "frozenset[Target]":
-    from oncelog.chaos.plan import ORPHANS, Target
+    from oncelog.chaos.plan import OF_BROKERS, ORPHANS, Target
 
     said, servers, is_spark = given["kills"], given["servers"], given["is_spark"]
     if said == "all":
@@ -303,19 +335,25 @@ def _targets(given: dict[str, Any], *, is_saved: bool) -> "frozenset[Target]":
         raise click.UsageError("--kill orphan and orphan-driver are of --flow: of a query nobody takes over")
     if Target.ORPHAN_DRIVER in targets and given["is_cluster"]:
         raise click.UsageError(
-            "--kill orphan-driver is not for --cluster: a driver that is stopped keeps its executors, and the next one "
-            "would wait for them"
+            "--kill orphan-driver is not for --spark-cluster: a driver that is stopped keeps its executors, and the "
+            "next one would wait for them"
         )
     if servers and Target.SERVER in targets:
         raise click.UsageError("--kill server is for a server of the experiment's own: nothing of yours is killed")
+    if given["brokers"] and Target.SERVER in targets:
+        raise click.UsageError("--kill server is not for --cluster: say leader or follower")
+    if not given["brokers"] and targets & OF_BROKERS:
+        raise click.UsageError(f"--kill {min(targets & OF_BROKERS)} is of the brokers that --cluster starts")
     return targets
 
 
 def _all_targets(given: dict[str, Any], *, is_saved: bool) -> "frozenset[Target]":
-    from oncelog.chaos.plan import Target
+    from oncelog.chaos.plan import OF_BROKERS, Target
 
     found = {Target.CONNECTIONS, Target.RESPONSES}
-    if not given["servers"]:
+    if given["brokers"]:
+        found |= OF_BROKERS
+    elif not given["servers"]:
         found.add(Target.SERVER)
     if is_saved:  # another one that is killed has no identity to go on with, and writes twice
         found.add(Target.PRODUCER)
