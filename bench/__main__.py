@@ -2,7 +2,6 @@
 
 import signal
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,31 +12,9 @@ from bench import (
     table,
 )
 from bench.arena import KAFKA, Arena
-from bench.command import about_rows, chosen, circumstances, keep, kept_option, read
-from bench.rows import ROWS, Row
-from tests.peers.jars import MissingPeer, java, kafka_jars
-
-
-def measure(arena: Arena, wanted: list[Row], rounds: int, peers: set[str]) -> table.Measured:
-    """Peers take turns within each round, so that a drifting machine hits them alike."""
-    measured: table.Measured = {}
-    for row in wanted:
-        mine = [peer for peer in row.peers if peer in peers or peer not in (KAFKA,)]
-        for number in range(1 if row.once else rounds):
-            for peer in mine if number % 2 == 0 else reversed(mine):
-                started = time.monotonic()
-                try:
-                    figures = row.measure(arena, peer)
-                except Exception as error:
-                    print(f"  {row.name} {peer}: FAILED: {type(error).__name__}: {error}", flush=True)
-                    measured.setdefault(row.name, {}).setdefault(peer, {})
-                    continue
-                told = ", ".join(f"{name} {table.number(value)}" for name, value in figures.items())
-                print(f"  {row.name} {peer}: {told}   ({time.monotonic() - started:.1f} s)", flush=True)
-                kept = measured.setdefault(row.name, {}).setdefault(peer, {})
-                for name, value in figures.items():
-                    kept.setdefault(name, []).append(value)
-    return measured
+from bench.command import about_rows, chosen, circumstances, keep, kept_option, need_kafka, read
+from bench.rows import ROWS
+from bench.turns import measure
 
 
 @click.command(context_settings={"max_content_width": 120})
@@ -70,7 +47,7 @@ def main(
     names = chosen((row.name for row in ROWS), only, leave_out)
     wanted = [row for row in ROWS if row.name in names]
     if kept:
-        table.write_page(sections([read(path) for path in kept]))
+        table.write_page("\n\n".join(table.latest([read(path) for path in kept], section)))
         return
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # an exception, so that the servers are ended
     if list_rows:
@@ -78,11 +55,7 @@ def main(
         return
     peers = set() if without_kafka else {KAFKA}
     if not without_kafka and before is None:
-        try:
-            java()
-            kafka_jars()
-        except MissingPeer as missing:
-            raise click.ClickException(f"{missing} (or leave Kafka out with --without-kafka)") from missing
+        need_kafka()
     about = circumstances(seconds=seconds, rounds=rounds, fill_gb=fill_gb, restart_gb=restart_gb, kafka="4.3.0")
     with Arena(seconds=seconds, fill_gb=fill_gb, restart_gb=restart_gb, folder=folder, before=before) as arena:
         measured = measure(arena, wanted, rounds, peers)
@@ -96,17 +69,6 @@ def main(
         table.write_page(text)
     if any(not figures for peers_of in measured.values() for figures in peers_of.values()):
         sys.exit(1)
-
-
-def sections(runs: list[tuple[dict[str, Any], table.Measured]]) -> str:
-    """A row that was measured again stands in its last run only."""
-    written: list[str] = []
-    seen: set[str] = set()
-    for about, measured in reversed(runs):
-        rest = {name: peers for name, peers in measured.items() if name not in seen}
-        seen |= rest.keys()
-        written.insert(0, section(about, rest))
-    return "\n\n".join(written)
 
 
 def section(about: dict[str, Any], measured: table.Measured) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from bench.process import machine
+from tests.peers.jars import MissingPeer, java, kafka_jars
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -40,6 +41,15 @@ def chosen(names: Iterable[str], only: Iterable[str], leave_out: Iterable[str]) 
     if wrong := sorted({*only, *leave_out} - set(known)):
         raise click.UsageError(f"no such row: {', '.join(wrong)}; --list names them")
     return [name for name in known if name not in leave_out and (not only or name in only)]
+
+
+def need_kafka() -> None:
+    """Of a command that can leave it out."""
+    try:
+        java()
+        kafka_jars()
+    except MissingPeer as missing:
+        raise click.ClickException(f"{missing} (or leave Kafka out with --without-kafka)") from missing
 
 
 def circumstances(**more: Any) -> dict[str, Any]:

@@ -28,6 +28,14 @@ def resident_mb(pid: int) -> float:
     raise ValueError(f"process {pid} tells no VmRSS")
 
 
+def proportional_mb(pid: int) -> float:
+    """Its memory; of what it shares with other processes, such as libraries, its part."""
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) * 1024 / 1e6
+    raise ValueError(f"process {pid} tells no Pss")
+
+
 def drop_from_cache(folder: Path) -> None:
     """Writes the files out and asks the kernel to forget their pages."""
     for path in _segments(folder):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from bench.arena import KAFKA, ONCELOG, Arena, processor_time
 from bench.fetching import bare_fetch_rate, fetch_rate
@@ -14,6 +15,7 @@ BARE = "bare"
 SENDFILE = "sendfile"
 BOTH = (KAFKA, ONCELOG)
 Figures = dict[str, float]
+A = TypeVar("A")  # what a row needs, which has its servers
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +33,15 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Row(Generic[A]):
     name: str
-    measure: Callable[[Arena, str], Figures]
+    measure: Callable[[A, str], Figures]
     lines: tuple[Line, ...]
     peers: tuple[str, ...] = BOTH
     once: bool = False  # too slow to repeat in every round
 
 
-ROWS: list[Row] = []
+ROWS: list[Row[Arena]] = []
 
 
 def row(*lines: Line, peers: tuple[str, ...] = BOTH, once: bool = False) -> Callable[..., Callable[..., Figures]]:

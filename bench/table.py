@@ -1,8 +1,9 @@
 """From figures to the table that people read."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from bench.arena import KAFKA, ONCELOG
 from bench.command import write_between
@@ -42,7 +43,7 @@ def verdict(line: Line, ours: float | None, theirs: float | None) -> str:
     return "yes" if met else "**no**"
 
 
-def table(rows: Iterable[Row], measured: Measured, other: str = "Kafka") -> str:
+def table(rows: Iterable[Row[Any]], measured: Measured, other: str = "Kafka") -> str:
     head = ["what", "oncelog", "the other", "", "ratio", "goal", "met"]
     lines = ["| " + " | ".join(head) + " |", "|---|--:|--:|---|--:|---|---|"]
     names = {KAFKA: other, BARE: "bare", SENDFILE: "sendfile"}
@@ -56,6 +57,20 @@ def table(rows: Iterable[Row], measured: Measured, other: str = "Kafka") -> str:
             cells = [line.title, number(ours), number(theirs), names[line.against] if theirs is not None else ""]
             lines.append("| " + " | ".join([*cells, ratio, line.goal, verdict(line, ours, theirs)]) + " |")
     return "\n".join(lines)
+
+
+def latest(
+    runs: list[tuple[dict[str, Any], Measured]], section: Callable[[dict[str, Any], Measured], str]
+) -> list[str]:
+    """The runs in writing; a row that was measured again stands in its last run only."""
+    written: list[str] = []
+    seen: set[str] = set()
+    for about, measured in reversed(runs):
+        rest = {name: peers for name, peers in measured.items() if name not in seen}
+        seen |= rest.keys()
+        if rest:
+            written.insert(0, section(about, rest))
+    return written
 
 
 def write_page(text: str) -> None:
