@@ -11,8 +11,8 @@ from oncelog.flow.register import (
     Control,
     Finished,
     FlowEntry,
+    FlowParts,
     FlowRegister,
-    Identity,
     Order,
     Reset,
     Run,
@@ -34,9 +34,9 @@ def register_of(*entries: FlowEntry) -> FlowRegister:
 
 def test_of_two_flows_under_one_name_the_first_has_it() -> None:
     register = register_of(
-        Identity(nonce="a", parts=PARTS), Identity(nonce="b", parts=[("orders", "orders", "elsewhere")])
+        FlowParts(nonce="a", parts=PARTS), FlowParts(nonce="b", parts=[("orders", "orders", "elsewhere")])
     )
-    assert register.identity is not None and register.identity.parts == PARTS
+    assert register.flow_parts is not None and register.flow_parts.parts == PARTS
     assert register.outcome(("flow",), "a") is Outcome.OWN
     assert register.outcome(("flow",), "b") is Outcome.OTHERS
 
@@ -104,7 +104,7 @@ def long_lived(monkeypatch: pytest.MonkeyPatch) -> tuple["SharedLog", FlowRegist
     """Begun and ended a hundred times, with an attempt that did not count each time."""
     monkeypatch.setattr("oncelog.flow.register.MOST_KEPT", KEPT)
     log, known = SharedLog(), FlowRegister()
-    begun(log, known, Identity(nonce="i", parts=PARTS), Cells(nonce="c", stage="orders", cells=2))
+    begun(log, known, FlowParts(nonce="i", parts=PARTS), Cells(nonce="c", stage="orders", cells=2))
     begun(log, known, Reset(nonce="of one stage", journals={"orders": "a"}, starts={}))
     for number in range(1, 101):
         run, order = f"r{number}", Order.PAUSE if number % 2 else Order.RUN
@@ -130,7 +130,7 @@ def test_of_what_comes_and_goes_the_newest_stand(long_lived: tuple["SharedLog", 
         assert each.is_stopped("r100") and not each.is_stopped("r50")
         assert (each.number, each.order) == (100, Order.RUN)
         assert each.resets["orders"].nonce == "of one stage" and each.resets["totals"].nonce == "r100"
-        assert each.identity is not None and each.cells("orders") == 2
+        assert each.flow_parts is not None and each.cells("orders") == 2
         assert len(each.lasting) < 8 * KEPT and len(each.keys) < 8 * KEPT
     assert known.lasting == late.lasting
     assert sum(record.value is not None for record in log.records) < 8 * KEPT
@@ -156,7 +156,7 @@ class Beginner:
         self.known = FlowRegister()
         self.attempts = 0
         self.due: list[FlowEntry] = [
-            Identity(nonce=name, parts=[("orders", "orders", name)]),
+            FlowParts(nonce=name, parts=[("orders", "orders", name)]),
             Cells(nonce=name, stage="orders", cells=ord(name) - 95),
             Run(nonce=name, run="monday", code="7", ends={"orders": [ord(name)]}),
         ]
@@ -171,7 +171,7 @@ class Beginner:
                 self.log.append(*self.key_of(self.due[0], self.attempts))
 
     def agreed(self) -> tuple[object, ...]:
-        return self.known.identity, self.known.cells("orders"), self.known.run("monday")
+        return self.known.flow_parts, self.known.cells("orders"), self.known.run("monday")
 
 
 class SharedLog:

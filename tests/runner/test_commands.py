@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 
 from oncelog.embedded import Server
+from oncelog.flow import Dead
 from oncelog.flow.errors import FlowFailed, FlowRefused
 from oncelog.runner import operating
 from tests.cli.running import Oncelog, ended
 from tests.repo.tree import ROOT
-from tests.runner.flows import Billing, everything
+from tests.runner.flows import Billing, everything, make_topic
 from tests.waiting import until
 
 GIVE_UP_S = 30.0
@@ -84,6 +85,22 @@ def test_who_is_at_work_is_described(own_server: Server, topic: str) -> None:
     run.stop()
     holders = [cell["holder"] for stage in told["stages"] for cell in stage["cells"]]
     assert all(each["may_be_at_work"] and not each["has_left"] for each in holders)
+
+
+def test_why_a_cell_has_stopped_is_described_until_mended_code_goes_on(billing: Billing) -> None:
+    oncelog = Oncelog(billing.servers)
+    billing.send_raw("o1", b"{")
+    with pytest.raises(FlowFailed) as failed:
+        billing.flow().run(billing.properties, until="end")
+    stages = oncelog("flow describe", billing.name, "-J").json["stages"]
+    whys = [cell["holder"]["why"] for stage in stages for cell in stage["cells"]]
+    assert [each for each in whys if each] == [str(failed.value)]
+    told = oncelog("flow describe", billing.name)
+    assert str(failed.value) in told.lines and sum(line.endswith(" stopped") for line in told.lines) == 1
+    dead = Dead(f"{billing.name}-dead", partitions=2)
+    make_topic(billing.servers, dead.name, dead.partitions)
+    billing.flow("2", otherwise=dead).run(billing.properties, until="end")
+    assert str(failed.value) not in oncelog("flow describe", billing.name).lines
 
 
 def test_the_state_of_one_key_and_of_all(billing: Billing, written: Written) -> None:

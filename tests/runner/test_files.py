@@ -288,11 +288,6 @@ def test_an_object_that_stands_there_is_not_written_over(tmp_path: Path, monkeyp
         write(place, name, [4]).finish({"oncelog.flow": "f"}, 1)
 
 
-def test_keys_in_a_url_are_not_shown() -> None:
-    place = FilePlace("memory://me:secret@lake/a?endpoint_override=there")
-    assert place.where("x") == "memory://lake/a/x"
-
-
 def test_a_foreign_file_of_the_same_name_stops_the_cell_and_is_named(tmp_path: Path) -> None:
     name = "hour=1/s-0-0-3.parquet"
     (tmp_path / "hour=1").mkdir()

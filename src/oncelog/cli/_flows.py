@@ -20,7 +20,7 @@ from oncelog.cli._options import Connecting
 
 if TYPE_CHECKING:
     from oncelog.flow import Flow
-    from oncelog.flow.backfilling import Place
+    from oncelog.flow.backfilling import Target
     from oncelog.flow.register import FlowRegister
     from oncelog.runner.looking import CellLook, Looking
     from oncelog.runner.unread import Unread
@@ -157,7 +157,7 @@ def reached(to: Connecting) -> None:
     looked(to, nothing)
 
 
-async def sized(flow: "Flow", into: Mapping[str, str], look: "Looking") -> dict["Place", "Place"]:
+async def sized(flow: "Flow", into: Mapping[str, str], look: "Looking") -> dict["Target", "Target"]:
     """Where a backfill writes, by name: a topic of the same kind, with as many partitions as there are."""
     known = (await look.cluster.brokers.refresh()).topics
     written = {sink.name: sink for part in flow.parts for sink in part.sinks}
@@ -174,7 +174,7 @@ async def register_of(look: "Looking", name: str, *, is_deleted: bool = False) -
     if name not in known:
         raise failure(f"there is no flow {name}{nearest(name, known)}: `oncelog flow list` lists all")
     register = await look.register(name)
-    if register.identity is None and not is_deleted:
+    if register.flow_parts is None and not is_deleted:
         raise failure(f"nothing stands in the register of flow {name} yet: start it first")
     return register
 
@@ -204,6 +204,7 @@ def told_of_cell(flow: str, look: "CellLook") -> dict[str, Any]:
             "code": taken.code,
             "until_ms": taken.until_ms,
             "has_left": journal.is_left,
+            "why": journal.why_left or None,
             "may_be_at_work": look.busy_until_ms > look.looked_at_ms,
         },
         "commit": commit and commit.number,
@@ -255,7 +256,7 @@ def _holder(holder: dict[str, Any] | None) -> str | None:
     if holder is None:
         return None
     if holder["has_left"]:
-        return "left"
+        return "stopped" if holder["why"] else "left"
     until = moment(holder["until_ms"])
     return f"until {until}" if holder["may_be_at_work"] else f"over since {until}"
 

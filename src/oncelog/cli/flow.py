@@ -181,15 +181,17 @@ def describe(to: Connecting, form: str, name: str) -> None:
 
     async def asked(look: "Looking") -> dict[str, Any]:
         register = await register_of(look, name)
-        assert register.identity is not None
+        assert register.flow_parts is not None
         stages: dict[str, list[dict[str, Any]]] = {each.stage: [] for each in register.stages}
         async for cell in look.cells(name, register, with_damaged=True):
             stages[cell.stage].append(told_of_cell(name, cell))
         return {
             "flow": name,
-            "id": register.identity.nonce,
+            "id": register.flow_parts.nonce,
             "order": register.order.value,
-            "parts": [{"stage": stage, "from": source, "to": sink} for stage, source, sink in register.identity.parts],
+            "parts": [
+                {"stage": stage, "from": source, "to": sink} for stage, source, sink in register.flow_parts.parts
+            ],
             "runs": [
                 {"run": each.run, "code": each.code, "ends": each.ends, "is_finished": register.is_finished(each.run)}
                 for each in register.runs
@@ -201,9 +203,11 @@ def describe(to: Connecting, form: str, name: str) -> None:
     found = looked(to, asked)
     emit(form, found, [row for stage in found["stages"] for row in rows_of_stage(stage)], CELL_COLUMNS)
     if form == "table":
-        damaged = [cell["damage"] for stage in found["stages"] for cell in stage["cells"] if cell["damage"]]
-        for words in (*damaged, *(each["words"] for each in found["unread"])):
-            click.echo(f"\n{words}")
+        cells = [cell for stage in found["stages"] for cell in stage["cells"]]
+        whys = [cell["damage"] or (cell["holder"] or {}).get("why") for cell in cells]
+        for words in (*whys, *(each["words"] for each in found["unread"])):
+            if words:
+                click.echo(f"\n{words}")
         click.echo(f"\n{name}: order {found['order']}, {len(found['runs'])} runs, id {found['id']}")
 
 

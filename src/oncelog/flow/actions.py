@@ -8,6 +8,7 @@ from typing import Final
 
 from oncelog.flow.description import OutputPlace, Stage
 from oncelog.flow.formats import (
+    MOST_WHY,
     TAKE_OVER,
     Claim,
     Commit,
@@ -418,7 +419,8 @@ def note_commit(cell: Holding, base_offset: int, timestamp_ms: int) -> None:
 
 
 def _goodbye(cell: Holding) -> Goodbye:
-    return Goodbye(nonce=cell.holder.nonce, ended=cell.holder.run if cell.is_at_the_end else None)
+    ended = cell.holder.run if cell.is_at_the_end else None
+    return Goodbye(nonce=cell.holder.nonce, ended=ended, why=cell.stopped_by[:MOST_WHY])
 
 
 def say_goodbye(cell: Holding) -> None:

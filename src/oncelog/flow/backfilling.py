@@ -11,13 +11,13 @@ from oncelog.flow.topics import Dead, Topic
 
 P = TypeVar("P", bound=Program)
 
-Place = Topic[Any, Any] | Dead | str  # a topic, by its name too, or the URL of files
+Target = Topic[Any, Any] | Dead | str  # a topic, by its name too, or the URL of files
 
 
 class Moved:
     """Where each topic of a flow is, beside it."""
 
-    def __init__(self, program: Program, name: str, into: Mapping[Place, Place]) -> None:
+    def __init__(self, program: Program, name: str, into: Mapping[Target, Target]) -> None:
         self._program, self._name = program, name
         self._into = {_name_of(there): here for there, here in into.items()}
         parts = program.parts
@@ -79,7 +79,7 @@ class Moved:
         return own
 
 
-def _name_of(place: Place) -> str:
+def _name_of(place: Target) -> str:
     return place if isinstance(place, str) else place.name
 
 
@@ -88,7 +88,7 @@ def name_beside(flow: str, name: str) -> str:
 
 
 def beside(
-    program: P, name: str, into: Mapping[Place, Place], *, since_ms: int | None = None, until_ms: int | None = None
+    program: P, name: str, into: Mapping[Target, Target], *, since_ms: int | None = None, until_ms: int | None = None
 ) -> P:
     """What it passes `through` are topics of its own too. `since_ms` and `until_ms`: of its inputs that were, by the
     times that the log has for them."""

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Protocol
 
-from oncelog.flow.backfilling import Place, beside
+from oncelog.flow.backfilling import Target, beside
 from oncelog.flow.program import Program
 from oncelog.flow.simulating import SEEDS, Crashes, Simulated, simulate
 from oncelog.flow.topics import Sent
@@ -106,7 +106,7 @@ class Flow(Program):
         name: str,
         properties: Mapping[str, Any],
         *,
-        into: Mapping[Place, Place],
+        into: Mapping[Target, Target],
         since_ms: int | None = None,
         until_ms: int | None = None,
         spark: Any = None,

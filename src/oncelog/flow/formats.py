@@ -26,6 +26,7 @@ MOST_PLACES: Final = 20_000  # inputs, or outputs, of one cell
 MOST_RANGES: Final = 10_000  # of one plan
 MOST_METRICS: Final = 64
 MOST_SHOWN: Final = 60  # bytes of a key, in a message
+MOST_WHY: Final = 1_000
 MOST_HELD: Final = 1_000_000  # outputs in one record, or rows
 
 Name = Annotated[str, msgspec.Meta(max_length=249)]
@@ -157,6 +158,7 @@ class Goodbye(Entry, frozen=True, kw_only=True):
 
     nonce: Nonce
     ended: Name | None = None  # the run to whose end all is done, and sent
+    why: Annotated[str, msgspec.Meta(max_length=MOST_WHY)] = ""  # it cannot go on, and a person has to look at it
 
 
 class Kinds:

@@ -35,6 +35,7 @@ class Journal:
         self.fence = NO_FENCE
         self.take_over: TakeOver | None = None  # the newest one that counts
         self.is_left = False  # goodbye was said behind it
+        self.why_left = ""  # where the cell could not go on
         self.commit: Commit | None = None
         self.held: list[Held] = []  # what that commit holds
         self.rows: list[PlannedRows] = []  # what its plan takes of tables
@@ -103,13 +104,13 @@ class Journal:
         changes = {key[1:]: value for key, value in batch.rows if key is not None and key[:1] == STATE}
         for entry in entries:
             if isinstance(entry, TakeOver):
-                self.take_over, self.is_left = entry, False
+                self.take_over, self.is_left, self.why_left = entry, False, ""
             elif isinstance(entry, Commit):
                 self.commit, self.changes = entry, changes
                 self.held = [each for each in entries if isinstance(each, Held) and each.number == entry.number]
                 self.rows = [each for each in entries if isinstance(each, PlannedRows) and each.number == entry.number]
             elif isinstance(entry, Goodbye):
-                self.is_left = True
+                self.is_left, self.why_left = True, entry.why
         apply(changes, self.state)
 
     def admits(self, fence: Fence) -> bool:

@@ -22,7 +22,7 @@ FLOW: Final[Subject] = ("flow",)
 MOST_KEPT: Final = 1_000
 
 
-class Identity(Entry, frozen=True, kw_only=True):
+class FlowParts(Entry, frozen=True, kw_only=True):
     """What flow has this name: its parts, from topic to topic. Another one under the same name is refused."""
 
     nonce: Nonce
@@ -89,11 +89,11 @@ class Reset(Entry, frozen=True, kw_only=True):
     starts: dict[Name, dict[Name, Start]]  # where its inputs are read from, by stage and topic
 
 
-FlowEntry = Identity | Cells | Run | Finished | Stopped | Control | Reset
+FlowEntry = FlowParts | Cells | Run | Finished | Stopped | Control | Reset
 _KINDS: Final = Kinds(
     "flow's register",
     "delete the topic, which the next start makes anew, or give the flow another name",
-    {b"f": Identity, b"n": Cells, b"r": Run, b"e": Finished, b"s": Stopped, b"o": Control, b"a": Reset},
+    {b"f": FlowParts, b"n": Cells, b"r": Run, b"e": Finished, b"s": Stopped, b"o": Control, b"a": Reset},
 )
 
 
@@ -140,7 +140,7 @@ class FlowRegister(Register):
         entry = _KINDS.decoded(record.key, record.value, f" at offset {record.offset}")
         assert isinstance(entry, FlowEntry)
         subject = subject_of(entry)
-        if not isinstance(entry, Identity | Cells):
+        if not isinstance(entry, FlowParts | Cells):
             self._passing[record.key] = subject
         return Fact(entry, entry.nonce, (subject,))
 
@@ -166,9 +166,9 @@ class FlowRegister(Register):
     # --- questions
 
     @property
-    def identity(self) -> Identity | None:
+    def flow_parts(self) -> FlowParts | None:
         found = self._content(FLOW)
-        return found if isinstance(found, Identity) else None
+        return found if isinstance(found, FlowParts) else None
 
     def cells(self, stage: str) -> int | None:
         found = self._content(("cells", stage))
@@ -180,7 +180,7 @@ class FlowRegister(Register):
 
     def sources(self, stage: str) -> list[str]:
         """What it reads, in the order of its inputs: the identity has each of them with all that the stage writes."""
-        own = [] if self.identity is None else [each for each in self.identity.parts if each[0] == stage]
+        own = [] if self.flow_parts is None else [each for each in self.flow_parts.parts if each[0] == stage]
         return [source for _, source, _ in own[:: len({sink for *_, sink in own}) or 1]]
 
     @property

@@ -11,8 +11,8 @@ from oncelog.flow.register import (
     Cells,
     Finished,
     FlowEntry,
+    FlowParts,
     FlowRegister,
-    Identity,
     Order,
     Reset,
     Run,
@@ -47,8 +47,10 @@ class Agreement:
     def __init__(self, cluster: Cluster, layout: Layout) -> None:
         self._cluster = cluster
         self._layout = layout
+        # An answer that never comes is waited for that long by itself; then there is still time to ask again.
+        patience_ms = cluster.writing.socket_timeout_ms + PATIENCE_MS
         self._topic: TopicKeeper[FlowRegister] = topic_keeper(
-            cluster.brokers, layout.register, KIND, FlowRegister, PATIENCE_MS
+            cluster.brokers, layout.register, KIND, FlowRegister, patience_ms
         )
         self._known = FlowRegister()
 
@@ -143,9 +145,9 @@ class Agreement:
 
     async def _agree_on_the_flow(self) -> str:
         layout = self._layout
-        if self._known.identity is None:
-            await self._say(Identity(nonce=uuid4().hex, parts=layout.parts))
-        stands = self._known.identity
+        if self._known.flow_parts is None:
+            await self._say(FlowParts(nonce=uuid4().hex, parts=layout.parts))
+        stands = self._known.flow_parts
         assert stands is not None
         check_is_this_flow(layout, self._known)
         for stage in layout.stages:
@@ -182,7 +184,7 @@ def _goes_on(then: Collection[tuple[str, str, str]], now: Collection[tuple[str, 
 
 def check_is_this_flow(layout: Layout, register: FlowRegister) -> None:
     """As far as its register says already what it is."""
-    stands = register.identity
+    stands = register.flow_parts
     if stands is not None and not _goes_on(stands.parts, layout.parts):
         raise FlowRefused(
             f"the name {layout.flow} belongs to another flow of this cluster: it has the stages "

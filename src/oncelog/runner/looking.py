@@ -130,7 +130,7 @@ class Looking:
     async def unread(self, register: FlowRegister) -> list[Unread]:
         """Of inputs that have more partitions than their stages have cells."""
         await self.cluster.brokers.refresh()
-        written = {sink for *_, sink in register.identity.parts} if register.identity else set()
+        written = {sink for *_, sink in register.flow_parts.parts} if register.flow_parts else set()
         inputs = [
             Known(stage.stage, name, stage.cells, name in written)
             for stage in register.stages

@@ -69,8 +69,8 @@ def _check_nobody_is_at_work(flow: str, look: CellLook) -> None:
 async def own_topics(look: Looking, flow: str, register: FlowRegister) -> list[str]:
     """Those that it made; the register last, since by it the others are found."""
     known = (await look.cluster.brokers.refresh()).topics
-    identity = register.identity
-    parts = [] if identity is None else identity.parts
+    made = register.flow_parts
+    parts = [] if made is None else made.parts
     between = {source for _, source, _ in parts} & {sink for *_, sink in parts}
     journals = {f"{PREFIX}{flow}.{each.stage}" for each in register.stages}
     return [name for name in (*sorted(journals | between), PREFIX + flow) if name in known]
@@ -81,7 +81,7 @@ async def planned_reset(
 ) -> Reset:
     """What is written by stages that begin anew too is read from its end on, since they write it again."""
     brokers = look.cluster.brokers
-    parts = [] if register.identity is None else register.identity.parts
+    parts = [] if register.flow_parts is None else register.flow_parts.parts
     refilled = {sink for stage, _, sink in parts if stage in stages}
     known = (await brokers.refresh()).topics
     starts: dict[str, dict[str, Start]] = {}

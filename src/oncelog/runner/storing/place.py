@@ -2,7 +2,7 @@
 
 A file is seen whole or not at all. It is written under a hidden name on this machine; a local folder then gives it its
 name, an object store takes it at once, and what can rename (HDFS, SFTP) renames what was copied. Who comes second finds
-a file there.
+a file there. What others have done there since the last look is never taken from a cache.
 """
 
 import errno
@@ -24,7 +24,8 @@ from pyarrow import fs
 
 UNFINISHED: Final = ".unfinished"
 PIECE_BYTES: Final = 8 << 20
-_SECRET: Final = re.compile(r"(?<=://)[^/@]*@|\?.*", re.DOTALL)  # keys, and settings that stand behind a question mark
+# Keys, which may have slashes, but no port; and settings that stand behind a question mark.
+_SECRET: Final = re.compile(r"(?<=://)[^:/?]*:(?!\d+/).*@|\?.*", re.DOTALL)
 _REMEDIES: Final = {
     errno.ENOSPC: "Make room there",
     errno.EDQUOT: "Make room there",
@@ -32,7 +33,10 @@ _REMEDIES: Final = {
     errno.EPERM: "Let this process write there",
     errno.EROFS: "Let this process write there",
 }
-_FOLDERS: Final = "hdfs"  # pyarrow's only other one that has folders, and renames
+_RENAMES: Final = "hdfs"  # of those that pyarrow knows, and are not of this machine
+_WITH_FOLDERS: Final = "gcs"  # an object store whose folders pyarrow lists only where they were made
+_EARLY: Final = ("abfs:", "abfss:")  # where pyarrow shows an empty file while it is written
+_NO_LIBHDFS: Final = ". Where Java or Hadoop's libhdfs is not installed, write webhdfs://USER@HOST:PORT/..."
 
 
 class Unreachable(OSError):
@@ -40,9 +44,9 @@ class Unreachable(OSError):
 
 
 def told(error: Exception) -> str:
-    """And what to do, where that is known."""
+    """And what to do, where that is known. Of many lines the first one: the others say where it was looked."""
     remedy = _REMEDIES.get(getattr(error, "errno", None) or 0)
-    words = f"{error}" or type(error).__name__
+    words = f"{error}".partition("\n")[0] or type(error).__name__
     return words if remedy is None else f"{words}. {remedy}"
 
 
@@ -56,15 +60,16 @@ class FilePlace:
             self._is_local = isinstance(self._files, fs.LocalFileSystem)
             self.scratch = self.root if self._is_local else _own_folder(url)
         except (*self.failures, ValueError, ImportError) as error:
-            raise self._refused(error) from error
+            raise self._refused(error, _NO_LIBHDFS if url.startswith(f"{_RENAMES}:") else "") from error
 
-    def _refused(self, error: Exception) -> "Unreachable":
-        return Unreachable(f"{self.shown} is no place for files: {told(error)}")
+    def _refused(self, error: Exception, remedy: str = "") -> "Unreachable":
+        return Unreachable(f"{self.shown} is no place for files: {told(error)}{remedy}")
 
     def begin(self) -> "FilePlace":
         """Refused where it cannot be read now, or a folder of this machine cannot be written."""
         try:
             self._files.get_file_info(self.root)
+            self._find_bucket()
             probe = Path(self.unfinished("begin"))
             probe.touch()
             probe.unlink()
@@ -72,16 +77,27 @@ class FilePlace:
             raise self._refused(error) from error
         return self
 
+    def _find_bucket(self) -> None:
+        """With a folder, pyarrow would make a bucket of Google's too, by whatever name was mistyped."""
+        if not self._is_local and self._files.type_name == _WITH_FOLDERS:
+            bucket = self.root.partition("/")[0]
+            if not self._there([bucket])[0]:
+                raise FileNotFoundError(errno.ENOENT, "there is no such bucket", bucket)
+
     def _found(self, url: str) -> tuple[Any, str]:
         if "://" not in url:
             return fs.LocalFileSystem(), os.path.abspath(url)
+        is_early = url.startswith(_EARLY)
         try:
+            if is_early:
+                raise ValueError("what pyarrow writes there is seen before it is whole")
             found, root = fs.FileSystem.from_uri(url)
         except (ValueError, pa.ArrowException) as unknown:
             try:
                 url_to_fs = import_module("fsspec.core").url_to_fs
             except ImportError:
-                raise ValueError(f"{unknown}. What pyarrow does not know fsspec may: pip install fsspec") from unknown
+                package = "adlfs" if is_early else "fsspec"
+                raise ValueError(f"{unknown}. What pyarrow cannot do fsspec may: pip install {package}") from unknown
             self._fsspec, root = url_to_fs(url)
             self.failures = (Exception,)  # of whatever library it has found
             found = fs.PyFileSystem(fs.FSSpecHandler(self._fsspec))
@@ -112,19 +128,44 @@ class FilePlace:
                 return put_in_place(unfinished, path)
             if self.exists([name])[0]:
                 return False
+            if self._can_rename():
+                return self._rename(unfinished, path)
             if self._fsspec is not None:
                 return _put(self._fsspec, unfinished, path)
-            has_folders = self._files.type_name == _FOLDERS
-            if has_folders:
+            if self._files.type_name == _WITH_FOLDERS:
                 self._files.create_dir(os.path.dirname(path))
-            target = _hidden(path) if has_folders else path
-            with open(unfinished, "rb") as source, self._files.open_output_stream(target) as sink:
-                shutil.copyfileobj(source, sink, PIECE_BYTES)
-            if has_folders:
-                self._files.move(target, path)
+            self._copy(unfinished, path)
             return True
         finally:
             Path(unfinished).unlink(missing_ok=True)
+
+    def _can_rename(self) -> bool:
+        if self._fsspec is None:
+            return bool(self._files.type_name == _RENAMES)
+        return type(self._fsspec).mv is not import_module("fsspec.spec").AbstractFileSystem.mv
+
+    def _copy(self, unfinished: str, path: str) -> None:
+        with open(unfinished, "rb") as source, self._files.open_output_stream(path) as sink:
+            shutil.copyfileobj(source, sink, PIECE_BYTES)
+
+    def _rename(self, unfinished: str, path: str) -> bool:
+        """What was killed between copy and rename has left a copy: it goes with the next one of its name."""
+        folder, name = os.path.split(path)
+        hidden = f".{name}."
+        self._files.create_dir(folder)
+        for each in self._infos(folder):
+            if each.base_name.startswith(hidden) and each.base_name.endswith(UNFINISHED):
+                self._files.delete_file(each.path)
+        copied = f"{folder}/{hidden}{uuid4().hex}{UNFINISHED}"
+        self._copy(unfinished, copied)
+        (self._fsspec.mv if self._fsspec is not None else self._files.move)(copied, path)
+        # HDFS does not rename over what is there, nor what is not there any more, and WebHDFS does not say so.
+        is_copied, is_there = self._there([copied, path])
+        if is_copied:
+            self._files.delete_file(copied)
+        elif not is_there:
+            raise FileNotFoundError(errno.ENOENT, "taken away while it was written", copied)
+        return not is_copied
 
     def mark(self, name: str) -> None:
         """An empty file."""
@@ -133,8 +174,16 @@ class FilePlace:
         self.publish(unfinished, name)
 
     def exists(self, names: list[str]) -> list[bool]:
-        found = self._files.get_file_info([f"{self.root}/{name}" for name in names])
-        return [each.type != fs.FileType.NotFound for each in found]
+        return self._there([f"{self.root}/{name}" for name in names])
+
+    def _there(self, paths: list[str]) -> list[bool]:
+        return [each.type != fs.FileType.NotFound for each in self._now().get_file_info(paths)]
+
+    def _now(self) -> Any:
+        """The files as they are: fsspec remembers what it has listed, and others write there too."""
+        if self._fsspec is not None:
+            self._fsspec.invalidate_cache()
+        return self._files
 
     def folders(self) -> list[str]:
         """Names of those at the root."""
@@ -145,7 +194,7 @@ class FilePlace:
         return [f"{folder}/{each.base_name}" for each in found if each.type == fs.FileType.File]
 
     def _infos(self, path: str) -> Any:
-        return self._files.get_file_info(fs.FileSelector(path, allow_not_found=True))
+        return self._now().get_file_info(fs.FileSelector(path, allow_not_found=True))
 
     def rows(self, names: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
         """Of those files that are there."""
@@ -157,7 +206,7 @@ class FilePlace:
         return found
 
     def open(self, name: str) -> Any:
-        return self._files.open_input_file(f"{self.root}/{name}")
+        return self._now().open_input_file(f"{self.root}/{name}")
 
 
 def _own_folder(url: str) -> str:
@@ -171,24 +220,14 @@ def _own_folder(url: str) -> str:
 
 
 def _put(files: Any, unfinished: str, path: str) -> bool:
-    """What has no rename of its own is an object store: an object is there when all of it is."""
-    if type(files).mv is import_module("fsspec.spec").AbstractFileSystem.mv:
-        takes_mode = "mode" in signature(files.put_file).parameters
-        try:
-            files.put_file(unfinished, path, **({"mode": "create"} if takes_mode else {}))
-        except FileExistsError:
-            return False
-        return True
-    hidden = _hidden(path)
-    files.makedirs(os.path.dirname(path), exist_ok=True)
-    files.put_file(unfinished, hidden)
-    files.mv(hidden, path)
+    """To an object store: an object is there when all of it is."""
+    known = signature(files.put_file).parameters
+    how = {"mode": "create"} if "mode" in known else {"overwrite": False} if "overwrite" in known else {}
+    try:
+        files.put_file(unfinished, path, **how)
+    except FileExistsError:
+        return False
     return True
-
-
-def _hidden(path: str) -> str:
-    folder, name = os.path.split(path)
-    return f"{folder}/.{name}.{uuid4().hex}{UNFINISHED}"
 
 
 def put_in_place(unfinished: str, path: str) -> bool:
