@@ -38,6 +38,54 @@ def test_a_test_that_names_the_fixture_gets_a_running_server(pytester: pytest.Py
     pytester.runpytest_subprocess().assert_outcomes(passed=1)
 
 
+def test_a_test_may_take_brokers_of_a_cluster_and_give_them_back(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        r"""
+        import pytest
+        from confluent_kafka import Consumer, Producer
+
+        @pytest.fixture
+        def oncelog_settings():
+            return {"group.initial.rebalance.delay.ms": "0"}
+
+        def test_records_outlive_whichever_broker_is_taken(oncelog_cluster):
+            servers = {"bootstrap.servers": oncelog_cluster.bootstrap_servers}
+            producer = Producer(servers | {"enable.idempotence": True, "socket.timeout.ms": 5000})
+
+            def send(value):
+                producer.produce("orders", value)
+                assert producer.flush(60) == 0
+
+            send(b"all")
+            oncelog_cluster.kill(1)
+            send(b"without 1")
+            oncelog_cluster.start(1)
+            oncelog_cluster.stop(2)
+            send(b"without 2")
+            oncelog_cluster.start(2)
+            oncelog_cluster.pause(3)
+            oncelog_cluster.resume(3)
+            send(b"after 3 hung")
+
+            consumer = Consumer(servers | {"group.id": "g", "auto.offset.reset": "earliest"})
+            consumer.subscribe(["orders"])
+            found = [each.value() for each in consumer.consume(4, timeout=60)]
+            assert found == [b"all", b"without 1", b"without 2", b"after 3 hung"]
+            consumer.close()
+
+        def test_what_cannot_be_done_is_said(oncelog_cluster):
+            for does, words in [
+                (lambda: oncelog_cluster.kill(4), r"broker 4 does not run; those that do are \[1, 2, 3\]"),
+                (lambda: oncelog_cluster.start(4), r"there is no broker 4: the brokers are \[1, 2, 3\]"),
+                (lambda: oncelog_cluster.start(1), r"broker 1 runs already; a paused one goes on with resume\(1\)"),
+            ]:
+                with pytest.raises(ValueError, match=words):
+                    does()
+        """
+    )
+    pytester.runpytest_subprocess().assert_outcomes(passed=2)
+
+
 @pytest.mark.parametrize(
     ("scope", "servers"), [("function", 2), pytest.param("module", 1, marks=pytest.mark.thorough), ("session", 1)]
 )

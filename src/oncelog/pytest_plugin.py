@@ -3,8 +3,12 @@
     def test_orders_arrive(oncelog_server):
         producer = Producer({"bootstrap.servers": oncelog_server.bootstrap_servers})
 
-How long one server lives is the option `oncelog_scope` in pytest's configuration: `function` (the default: every test
-starts with an empty log), `class`, `module`, `package` or `session`. Settings are given by a fixture of the user's own:
+    def test_orders_outlive_a_broker(oncelog_cluster):
+        oncelog_cluster.kill(1)  # of three; start, stop, pause and resume it in the same way
+
+How long one server, or one cluster, lives is the option `oncelog_scope` in pytest's configuration: `function` (the
+default: every test starts with an empty log), `class`, `module`, `package` or `session`. Settings are given by a
+fixture of the user's own:
 
     @pytest.fixture
     def oncelog_settings():
@@ -15,12 +19,14 @@ only imported when a test asks for one.
 """
 
 from collections.abc import Generator, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 import pytest
 
 if TYPE_CHECKING:
     from oncelog.embedded import Server
+
+BROKERS: Final = 3
 
 Scope = Literal["function", "class", "module", "package", "session"]
 
@@ -28,7 +34,7 @@ Scope = Literal["function", "class", "module", "package", "session"]
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini(
         "oncelog_scope",
-        f"how long one oncelog_server lives: one of {', '.join(get_args(Scope))}",
+        f"how long one oncelog_server or oncelog_cluster lives: one of {', '.join(get_args(Scope))}",
         default="function",
     )
 
@@ -48,18 +54,29 @@ def _scope(fixture_name: str, config: pytest.Config) -> Scope:
 
 @pytest.fixture(scope=_scope)
 def oncelog_settings() -> Mapping[str, str]:
-    """Settings of the server under Kafka's names; override it to change some."""
+    """Settings of the server, or of each broker of the cluster, under Kafka's names; override it to change some."""
     return {}
 
 
 @pytest.fixture(scope=_scope)
 def oncelog_server(oncelog_settings: Mapping[str, str]) -> Iterator["Server"]:
     """A running server: `oncelog_server.bootstrap_servers` is what a Kafka client wants to know."""
+    yield from _serving(oncelog_settings, brokers=1)
+
+
+@pytest.fixture(scope=_scope)
+def oncelog_cluster(oncelog_settings: Mapping[str, str]) -> Iterator["Server"]:
+    """Three brokers that have each other's records, numbered from 1. `kill`, `start`, `stop`, `pause` and `resume` take
+    a broker's number."""
+    yield from _serving(oncelog_settings, brokers=BROKERS)
+
+
+def _serving(settings: Mapping[str, str], *, brokers: int) -> Iterator["Server"]:
     from oncelog.embedded import Server
     from oncelog.settings import SettingsError
 
     try:
-        server = Server(settings=oncelog_settings)
+        server = Server(brokers=brokers, settings=settings)
     except SettingsError as refusal:
         refusal.add_note("These settings come from the fixture oncelog_settings.")
         raise
@@ -76,8 +93,9 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, None]:
         scope = item.config.getini("oncelog_scope")
         outcome.force_exception(
             pytest.fail.Exception(
-                f"One oncelog_server lives as long as oncelog_scope = {scope} says, so what gives it its settings must "
-                f'live as long: write @pytest.fixture(scope="{scope}") above oncelog_settings, and above the fixtures '
+                f"One oncelog_server or oncelog_cluster lives as long as oncelog_scope = {scope} says, so what gives "
+                f'it its settings must live as long: write @pytest.fixture(scope="{scope}") above oncelog_settings, '
+                "and above the fixtures "
                 f"that it uses.\n{error}",
                 pytrace=False,
             )
