@@ -9,7 +9,7 @@ from oncelog.log.config import LogConfig
 from oncelog.log.errors import Damaged
 from oncelog.log.index import ENTRY_BYTES
 from oncelog.log.partition import PartitionLog
-from oncelog.log.scrubbing import Place, Rotten, read_stretch
+from oncelog.log.scrubbing import Reached, Rotten, read_stretch
 from oncelog.log.segment import Segment
 from oncelog.records.header import BatchHeader
 from tests.log.memory_disk import MemoryDisk
@@ -186,11 +186,11 @@ def test_a_place_that_was_found_rotten_is_kept_from_readers_and_the_rest_is_not(
 def scrub(disk: MemoryDisk, log: PartitionLog) -> dict[str, list[Rotten]]:
     found: dict[str, list[Rotten]] = {}
     for segment in log.segments:
-        place = Place(0, segment.base_offset)
+        place = Reached(0, segment.base_offset)
         while place.position < segment.size_bytes:
             stretch = read_stretch(disk, segment.log_path, place, segment.size_bytes, segment.has_gaps, lambda: None)
-            assert stretch.place.position > place.position
-            place = stretch.place
+            assert stretch.reached.position > place.position
+            place = stretch.reached
             if stretch.rotten:
                 found.setdefault(segment.log_path, []).extend(stretch.rotten)
     return found
@@ -222,7 +222,7 @@ def test_the_interpreter_is_offered_to_others_while_it_reads() -> None:
     disk, log = filled(LARGE)
     segment = log.segments[0]
     turns = []
-    read_stretch(disk, segment.log_path, Place(0, 0), segment.size_bytes, False, lambda: turns.append(Event()))
+    read_stretch(disk, segment.log_path, Reached(0, 0), segment.size_bytes, False, lambda: turns.append(Event()))
     assert len(turns) >= COUNT // 32
 
 

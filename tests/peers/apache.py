@@ -1,7 +1,7 @@
 """A real Apache Kafka (KRaft, one node) from its published jars."""
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -26,12 +26,13 @@ class ApacheKafka(ServerProcess):
         port, controller_port = free_ports(2)
         super().__init__(folder, port)
         self._jvm = jvm
+        self._controller = f"127.0.0.1:{controller_port}"
         self._config = folder / "server.properties"
         self.settings = {
             "process.roles": "broker,controller",
             "node.id": "1",
-            "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
-            "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+            "controller.quorum.voters": f"1@{self._controller}",
+            "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://{self._controller}",
             "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
@@ -42,6 +43,11 @@ class ApacheKafka(ServerProcess):
             "group.initial.rebalance.delay.ms": "0",
             **(settings or {}),
         }
+
+    def join(self, others: Sequence["ApacheKafka"]) -> None:
+        """Before it is started: it is one of these, numbered from 1 in their order; each is broker and controller."""
+        voters = ",".join(f"{number}@{each._controller}" for number, each in enumerate(others, 1))
+        self.settings |= {"node.id": str(others.index(self) + 1), "controller.quorum.voters": voters}
 
     def command(self) -> list[str]:
         return kafka_java("kafka.Kafka", str(self._config), jvm=self._jvm)

@@ -74,6 +74,7 @@ def test_columns_with_spoiled_ends_are_refused_or_make_sound_batches() -> None:
     assert 0 < wrong_columns() < 3000
 
 
+@pytest.mark.thorough
 def test_nothing_is_read_or_written_out_of_bounds(tmp_path: Path) -> None:
     """The same wrong batches in a process whose loops are compiled anew, with every index checked by numba."""
     environment = {**os.environ, "NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
@@ -85,6 +86,7 @@ def test_nothing_is_read_or_written_out_of_bounds(tmp_path: Path) -> None:
     assert list(tmp_path.rglob("*.nbi")), "the loops were not compiled into this folder"
 
 
+@pytest.mark.thorough
 def test_the_bounds_check_would_see_it(tmp_path: Path) -> None:
     """A loop that does read over the end stops the process: so the test above can fail."""
     code = (

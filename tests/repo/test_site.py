@@ -48,6 +48,7 @@ def pages(site: Path) -> dict[Path, Page]:
     return {path: Page(path.read_text(encoding="utf-8")) for path in sorted(site.rglob("*.html"))}
 
 
+@pytest.mark.thorough
 def test_every_document_is_a_page_of_the_site_and_in_its_menu(site: Path, pages: dict[Path, Page]) -> None:
     wanted = [name for name in project_files() if name.startswith("docs/") and name.endswith(".md")]
     built = {path.relative_to(site).with_suffix(".md").as_posix() for path in pages}
@@ -59,6 +60,7 @@ def test_every_document_is_a_page_of_the_site_and_in_its_menu(site: Path, pages:
     assert {site / Path(name.removeprefix("docs/")).with_suffix(".html") for name in wanted} <= reached
 
 
+@pytest.mark.thorough
 def test_every_link_and_anchor_of_the_site_leads_somewhere(pages: dict[Path, Page]) -> None:
     lost = [
         f"{path.name}: {link}" for path, page in pages.items() for link in page.links if _is_lost(path, link, pages)
@@ -73,6 +75,7 @@ def test_a_lost_page_and_a_lost_anchor_are_seen(tmp_path: Path) -> None:
     assert all(_is_lost(here, link, pages) for link in ("there.html#whole", "nowhere.html", "#part"))
 
 
+@pytest.mark.thorough
 def test_the_site_loads_nothing_from_elsewhere(site: Path, pages: dict[Path, Page]) -> None:
     loads = [(path, each) for path, page in pages.items() for each in page.loads]
     assert loads

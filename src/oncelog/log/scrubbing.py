@@ -16,7 +16,7 @@ STRETCH_BYTES = 256 * 1024
 BATCHES_A_TURN = 32  # between two times that the interpreter is offered to the loop
 
 
-class Place(NamedTuple):
+class Reached(NamedTuple):
     """Up to where a segment was looked at."""
 
     position: int
@@ -30,16 +30,16 @@ class Rotten(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    place: Place  # where to go on
+    reached: Reached  # where to go on
     rotten: list[Rotten]
     read_bytes: int
 
 
 def read_stretch(
-    disk: Disk, path: str, place: Place, size_bytes: int, has_gaps: bool, give_way: Callable[[], None]
+    disk: Disk, path: str, reached: Reached, size_bytes: int, has_gaps: bool, give_way: Callable[[], None]
 ) -> Stretch:
     """About STRETCH_BYTES from there on, at least a batch; less only before `size_bytes`, where the segment ends."""
-    position, expected = place
+    position, expected = reached
     rotten: list[Rotten] = []
     file = disk.open(path)
     try:
@@ -63,11 +63,11 @@ def read_stretch(
                 rotten.append(Rotten(position, end, reason))
             # After a wrong offset any may follow: it is not known which of the two is wrong.
             position, expected = end, -1 if reason and header.base_offset != expected else header.last_offset + 1
-            if position - place.position >= STRETCH_BYTES:
+            if position - reached.position >= STRETCH_BYTES:
                 break
     finally:
         file.close()
-    return Stretch(Place(position, expected), rotten, position - place.position)
+    return Stretch(Reached(position, expected), rotten, position - reached.position)
 
 
 def _is_whole(batch: bytes) -> bool:

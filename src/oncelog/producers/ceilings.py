@@ -51,11 +51,11 @@ class KafkaPids(Protocol):
         ...
 
 
-class Partition(Protocol):
+class Counted(Protocol):
     def kinds(self) -> tuple[Leases, KafkaPids]: ...
 
 
-Partitions = Callable[[], Iterable[tuple[Partition, int]]]  # and where the log of each ends
+Partitions = Callable[[], Iterable[tuple[Counted, int]]]  # and where the log of each ends
 
 
 class LeaseCeiling:

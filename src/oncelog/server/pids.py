@@ -38,7 +38,7 @@ class Pids:
     def _added(self, task: "asyncio.Task[None]") -> None:
         self._reserving = None
         if not task.cancelled():
-            task.exception()  # told to who waits for it; whoever finds no pid left tries again
+            task.exception()  # told to who waits for it; the next one that finds no pid left tries again
 
 
 def leased_pids(cluster: Cluster, clock: Clock, lifetime_ms: int) -> Pids:

@@ -17,7 +17,7 @@ from typing import Any
 from oncelog.clock import Clock
 from oncelog.log.disk import Disk, read_whole, replace_file
 from oncelog.log.partition import PartitionLog
-from oncelog.log.scrubbing import Place, Rotten, Stretch, read_stretch
+from oncelog.log.scrubbing import Reached, Rotten, Stretch, read_stretch
 from oncelog.log.segment import Segment
 from oncelog.server.metrics import Metrics
 from oncelog.server.settings import Settings
@@ -46,7 +46,7 @@ class Scrubber:
         self._left: deque[PartitionLog] = deque()  # of this round; the first is being looked at
         self._offset = 0  # the segment that holds it, or the next one, comes next
         self._segment: Segment | None = None
-        self._place = Place(0, 0)
+        self._reached = Reached(0, 0)
         self._unnoted_bytes = 0
         state = self._stored()
         self._began_wall_ms: int = state["began_wall_ms"]
@@ -75,7 +75,7 @@ class Scrubber:
         try:
             stretch = await read
         except OSError as error:
-            stretch = Stretch(Place(size_bytes, -1), [Rotten(place.position, size_bytes, str(error))], 0)
+            stretch = Stretch(Reached(size_bytes, -1), [Rotten(place.position, size_bytes, str(error))], 0)
         if self._stop.is_set():
             return IDLE_S
         if log.closed or not any(each is segment for each in log.segments):
@@ -88,8 +88,8 @@ class Scrubber:
         self._metrics.bytes_scrubbed += stretch.read_bytes
         self._unnoted_bytes += stretch.read_bytes
         if known is None:
-            self._place = stretch.place
-            if stretch.place.position >= size_bytes:
+            self._reached = stretch.reached
+            if stretch.reached.position >= size_bytes:
                 self._segment, self._offset = None, max(segment.end_offset, segment.base_offset + 1)
         if self._unnoted_bytes >= NOTED_EVERY_BYTES:
             self._note()
@@ -109,7 +109,7 @@ class Scrubber:
 
     # What comes next
 
-    def _known(self) -> tuple[PartitionLog, Segment, Place] | None:
+    def _known(self) -> tuple[PartitionLog, Segment, Reached] | None:
         """Damage that was found before the last start, and may have been mended since."""
         while self._to_check:
             name, base_offset, position = noted = self._to_check.popleft()
@@ -117,20 +117,20 @@ class Scrubber:
             for log in self._topics.logs():
                 for segment in log.segments if log.name == name and log.readable else ():
                     if segment.base_offset == base_offset and position < segment.size_bytes:
-                        return log, segment, Place(position, -1)
+                        return log, segment, Reached(position, -1)
         return None
 
-    def _next(self) -> tuple[PartitionLog, Segment, Place] | None:
+    def _next(self) -> tuple[PartitionLog, Segment, Reached] | None:
         if not self._left and not self._begin():
             return None
         while self._left:
             log = self._left[0]
             if self._segment is not None and any(each is self._segment for each in log.segments):
-                return log, self._segment, self._place
+                return log, self._segment, self._reached
             self._segment = self._segment_at(log)
             if self._segment is not None:
-                self._place = Place(0, self._segment.base_offset)
-                return log, self._segment, self._place
+                self._reached = Reached(0, self._segment.base_offset)
+                return log, self._segment, self._reached
             self._left.popleft()
             self._offset = 0
         self._note()

@@ -116,7 +116,7 @@ def write_transactions(producers: list[Any], topic: str, steps: int, seed: int) 
 
 
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.thorough)])
-@pytest.mark.parametrize("fetch_bytes", [1_000, 1 << 20])
+@pytest.mark.parametrize("fetch_bytes", [pytest.param(1_000, marks=pytest.mark.thorough), 1 << 20])
 def test_transactions_are_read_as_librdkafka_reads_them(kafka: ApacheKafka, seed: int, fetch_bytes: int) -> None:
     topic = new_topic(kafka)
     write_transactions(transactional_producers(kafka, 3), topic, 60, seed)

@@ -10,7 +10,7 @@ import pytest
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.net.brokers import Brokers
 from oncelog.client.partitioners import partitioner
-from oncelog.client.producer.accumulator import Budget, Partition, Topic
+from oncelog.client.producer.accumulator import Budget, Topic, Unbatched
 from oncelog.client.producer.asynchronous import AsyncProducer
 from oncelog.client.producer.closing import Closing
 from oncelog.client.producer.delivery import Outbox, Records, Report
@@ -101,7 +101,7 @@ def _row(value: bytes) -> tuple[Any, ...]:
 def test_batches_that_nobody_could_make_while_another_thread_was_at_it_are_made_in_the_next_turn() -> None:
     owner = _Owner()
     closing = _closing(owner)
-    partition = Partition("t", 0, 1)
+    partition = Unbatched("t", 0, 1)
     partition.chunks.append([*_row(b"left behind")])
     with partition.lock:  # by a thread that saw so many batches under way that it made no more
         closing.done(partition)
@@ -113,7 +113,7 @@ def test_batches_that_nobody_could_make_while_another_thread_was_at_it_are_made_
 def test_a_failed_producer_reports_what_comes_during_a_replay() -> None:
     owner = _Owner()
     closing = _closing(owner)
-    partition = Partition("t", 0, 1)
+    partition = Unbatched("t", 0, 1)
     partition.replay = object()  # type: ignore[assignment]
     closing.saving.failure = KafkaError(KafkaError._STATE)  # type: ignore[misc]
     partition.rows += _row(b"late")
@@ -158,9 +158,9 @@ def test_partitions_that_come_in_the_middle_of_a_piece_lose_no_row(name: str) ->
             self.sticky_choice = None
 
         @property
-        def partitions(self) -> tuple[Partition, ...]:
+        def partitions(self) -> tuple[Unbatched, ...]:
             self.looks += 1
-            return tuple(Partition("t", index) for index in range(self.looks))
+            return tuple(Unbatched("t", index) for index in range(self.looks))
 
     class Engine:
         settings = producer_settings({"bootstrap.servers": "localhost:1"})

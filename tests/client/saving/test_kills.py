@@ -5,14 +5,17 @@ from pathlib import Path
 import pytest
 
 from tests.client.saving.kills import Campaign, server_of
+from tests.depth import deeper, scaled
 from tests.peers.jars import MissingPeer, kafka_jars, need_or_skip
 
-KILLS = 8
+KILLS = 3
+KILLS_ON_KAFKA = 8
 
 
+@deeper
 def test_a_copy_job_that_is_killed_again_and_again_copies_every_record_once_on_oncelog(tmp_path: Path) -> None:
     with server_of("oncelog", tmp_path) as server, Campaign(server, tmp_path, seed=11) as campaign:
-        tally = campaign.run(KILLS)
+        tally = campaign.run(scaled(KILLS))
     assert tally.copied > 1_000, "there was something to lose"
 
 
@@ -24,5 +27,5 @@ def test_a_copy_job_that_is_killed_again_and_again_copies_every_record_once_on_k
     except MissingPeer as missing:
         need_or_skip(missing)
     with server_of("kafka", tmp_path) as server, Campaign(server, tmp_path, seed=12) as campaign:
-        tally = campaign.run(KILLS)
+        tally = campaign.run(KILLS_ON_KAFKA)
     assert tally.copied > 1_000, "there was something to lose"

@@ -8,7 +8,7 @@ import pytest
 
 from oncelog.spark.sink.errors import SinkRefused
 from oncelog.spark.sink.lane import LanePlace
-from oncelog.spark.sink.lane_writer import Lane
+from oncelog.spark.sink.lane_writer import LaneWriter
 from tests.peers.server_process import ServerProcess
 from tests.spark.sink.support import Sink, cut, grow_topic, make_topic, numbers, stored, values, values_of
 
@@ -20,11 +20,11 @@ def rows_of(batch: int, lane: int, count: int = 1500) -> list[tuple[bytes, bytes
     return [(b"k%d" % (number % 997), b"%d" % number) for number in range(first, first + count)]
 
 
-def open_lane(sink: Sink, batch: int, lane: int, attempt: int = 0) -> Lane:
-    return Lane(sink.options, LanePlace(sink.query, batch, lane, attempt))
+def open_lane(sink: Sink, batch: int, lane: int, attempt: int = 0) -> LaneWriter:
+    return LaneWriter(sink.options, LanePlace(sink.query, batch, lane, attempt))
 
 
-def in_turn(lanes: Sequence[Lane], batches: Sequence[pa.RecordBatch]) -> None:
+def in_turn(lanes: Sequence[LaneWriter], batches: Sequence[pa.RecordBatch]) -> None:
     """Each writes a piece, and then the next one does: all live at once."""
     for batch in batches:
         for lane in lanes:

@@ -19,7 +19,7 @@ from oncelog.spark.options import sink_options
 from oncelog.spark.sink.driver import commit_batch
 from oncelog.spark.sink.errors import SinkRefused
 from oncelog.spark.sink.lane import LaneMessage, LanePlace
-from oncelog.spark.sink.lane_writer import Lane
+from oncelog.spark.sink.lane_writer import LaneWriter
 from oncelog.spark.sink.standing import Standing
 from tests.model.turns import Actor
 from tests.spark.sink.twin import MOST_PARTITIONS, MemoryCluster, MemoryProducer, MemoryTopic, World
@@ -53,7 +53,7 @@ class Driver:
             if spark.believes_tasks and (batch, lane) in spark.recorded:
                 return spark.recorded[batch, lane]
             place = LanePlace("query", batch, lane)
-            with Lane(spark.options, place, MemoryCluster(spark.world, kept)) as writing:
+            with LaneWriter(spark.options, place, MemoryCluster(spark.world, kept)) as writing:
                 for each in self.input(rows, ends_early):
                     writing.write(each)
                 message = spark.recorded[batch, lane] = writing.finish()

@@ -8,7 +8,7 @@ from oncelog.client.net.connection import Connection
 from oncelog.client.saving.errors import TopicGone
 from oncelog.spark.sink.checking import lane_properties
 from oncelog.spark.sink.lane import LanePlace
-from oncelog.spark.sink.lane_writer import Lane
+from oncelog.spark.sink.lane_writer import LaneWriter
 from oncelog.spark.sink.warm import cluster
 from oncelog.wire.hot import PRODUCE_TOPIC_IDS
 from oncelog.wire.hot_client import PRODUCE_KEY
@@ -82,7 +82,10 @@ def test_brokers_that_take_names_are_asked_whether_it_is_the_same_topic_still(
     sink.run(0, [ROWS])
     remove_topic(server, topic)
     make_topic(server, topic)
-    with Lane(sink.options, LanePlace(sink.query, 1, 0)) as lane, pytest.raises(Exception, match="made again") as gone:
+    with (
+        LaneWriter(sink.options, LanePlace(sink.query, 1, 0)) as lane,
+        pytest.raises(Exception, match="made again") as gone,
+    ):
         lane.write(cut(ROWS, 100)[0])
     assert isinstance(gone.value.__cause__, TopicGone)
     assert values(server, topic) == []

@@ -87,7 +87,7 @@ class Budget:
 
 
 @dataclass(slots=True, eq=False)
-class Partition:
+class Unbatched:
     """The records of one partition that are in no batch yet."""
 
     topic: str
@@ -146,7 +146,7 @@ class Topic:
     name: str
     opened_s: float
     sticky_ms: InitVar[int]
-    partitions: Sequence[Partition] = ()
+    partitions: Sequence[Unbatched] = ()
     topic_id: object = None  # of the one that they are partitions of
     error: KafkaError | None = None  # why nothing can be produced to it
     is_pinned: bool = False
@@ -154,16 +154,16 @@ class Topic:
     hash: Callable[[bytes], int] | None = None
     sticky_choice: StickyChoice = field(init=False)
     # Until then records without a key go here. Nothing does before a partition was chosen.
-    sticky: Partition = field(init=False)
+    sticky: Unbatched = field(init=False)
     sticky_until_s: float = NEVER_S
     held: deque[Held] = field(default_factory=deque)
     lock: Lock = field(default_factory=Lock)  # between those who find the topic unknown and who makes it known
 
     def __post_init__(self, sticky_ms: int) -> None:
         self.sticky_choice = StickyChoice(sticky_ms)
-        self.sticky = Partition(self.name, -1)
+        self.sticky = Unbatched(self.name, -1)
 
-    def stick(self, partition: Partition) -> None:
+    def stick(self, partition: Unbatched) -> None:
         """Records without a key go to this partition for a while, without anybody choosing."""
         if self.sticky_choice.linger_ms and not self.is_pinned:
             self.sticky = partition

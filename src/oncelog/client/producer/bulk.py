@@ -20,8 +20,8 @@ from oncelog.client.partitioners import KeylessCounter
 from oncelog.client.producer.accumulator import (
     HEADER_OVERHEAD_BYTES,
     RECORD_OVERHEAD_BYTES,
-    Partition,
     Topic,
+    Unbatched,
     given_time,
 )
 from oncelog.client.producer.buffers import Buffers
@@ -329,7 +329,7 @@ class BulkWriter:
         chosen[keyless] = self._choice
         return chosen
 
-    def _offer(self, piece: Piece, parts: Parts | None, places: Sequence[Partition]) -> Parts:
+    def _offer(self, piece: Piece, parts: Parts | None, places: Sequence[Unbatched]) -> Parts:
         """To partitions in their replay, their rows one by one; the answer are the others' rows."""
         chosen: Parts = np.zeros(piece.record_count, np.int32) if parts is None else parts.copy()
         for index, place in enumerate(places):
@@ -343,7 +343,7 @@ class BulkWriter:
                 chosen[mine] = NO_PART
         return chosen
 
-    def _encode(self, piece: Piece, parts: Parts | None, places: Sequence[Partition]) -> None:
+    def _encode(self, piece: Piece, parts: Parts | None, places: Sequence[Unbatched]) -> None:
         """To all other partitions, their rows as batches."""
         rows, closing = piece.rows, self._engine.closing
         now_s = monotonic_s()

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from oncelog.client.errors import KafkaError
-from oncelog.client.producer.accumulator import COLUMNS, TIME, Partition
+from oncelog.client.producer.accumulator import COLUMNS, TIME, Unbatched
 from oncelog.client.producer.delivery import Records, Report
 from oncelog.client.producer.encoding import Encoder
 from oncelog.clock import monotonic_s, wall_s
@@ -50,7 +50,7 @@ class Replaying(Protocol):
     @property
     def failure(self) -> KafkaError | None: ...
 
-    def offer(self, partition: Partition, rows: list[Any], records: Callable[[list[Any]], Records]) -> list[Any]: ...
+    def offer(self, partition: Unbatched, rows: list[Any], records: Callable[[list[Any]], Records]) -> list[Any]: ...
 
 
 class Closing:
@@ -73,17 +73,17 @@ class Closing:
         self._max_in_flight = settings.max_in_flight
         self._linger_s = settings.linger_ms / 1000
         self._ask_s = min(ASK_S, self._linger_s / 2)
-        self._noticed: deque[Partition] = deque()
+        self._noticed: deque[Unbatched] = deque()
         # With records in no batch, and when to look after them; the first is due first.
-        self._open: OrderedDict[Partition, float] = OrderedDict()
-        self._deferred: set[Partition] = set()  # due, but with enough batches before them
-        self._refused: set[Partition] = set()  # with chunks, when another thread had the lock
+        self._open: OrderedDict[Unbatched, float] = OrderedDict()
+        self._deferred: set[Unbatched] = set()  # due, but with enough batches before them
+        self._refused: set[Unbatched] = set()  # with chunks, when another thread had the lock
         self._wall_offset_s = wall_s() - monotonic_s()
         self._wall_offset_at_s = monotonic_s()
 
     # --- from any thread
 
-    def notice(self, partition: Partition, now_s: float) -> None:
+    def notice(self, partition: Unbatched, now_s: float) -> None:
         """The first record after a while has come."""
         partition.opened_s = now_s
         partition.is_noticed = True
@@ -91,10 +91,10 @@ class Closing:
         if not self.is_timed or self.flushes or not self._linger_s:
             self._owner.wake()
 
-    def is_full(self, partition: Partition) -> bool:
+    def is_full(self, partition: Unbatched) -> bool:
         return partition.size_bytes >= self.most_batch_bytes or partition.record_count >= self.most_batch_records
 
-    def close(self, partition: Partition, *, everything: bool = False) -> bool:
+    def close(self, partition: Unbatched, *, everything: bool = False) -> bool:
         """Make batches of what is there, of what is too little for a full one only with `everything`. False: somebody
         else is at it, and wakes the engine when it is done."""
         if not partition.lock.acquire(blocking=False):
@@ -109,7 +109,7 @@ class Closing:
         self._owner.wake()
         return True
 
-    def put(self, partition: Partition, batches: Sequence[Batch]) -> None:
+    def put(self, partition: Unbatched, batches: Sequence[Batch]) -> None:
         """Batches that are made elsewhere, behind all that was produced before."""
         with partition.lock:
             self._take(partition, everything=True)
@@ -124,7 +124,7 @@ class Closing:
                     self._owner.report(Report(batch.payload, error=failure))  # type: ignore[arg-type]
         self._owner.wake()
 
-    def put_rows(self, partition: Partition, rows: BulkRows) -> None:
+    def put_rows(self, partition: Unbatched, rows: BulkRows) -> None:
         """Rows of a bulk send that are not made batches of yet, because they are to be compared first."""
         with partition.lock:
             self._take(partition, everything=True)
@@ -138,13 +138,13 @@ class Closing:
             self._wall_offset_s, self._wall_offset_at_s = wall_s() - now_s, now_s
         return self._wall_offset_s
 
-    def records(self, partition: Partition, rows: list[Any], handle: Any = None) -> Records:
+    def records(self, partition: Unbatched, rows: list[Any], handle: Any = None) -> Records:
         """What is to be reported of rows."""
         records = self._encoder.records(partition.topic, partition.partition, rows, self.wall_offset_s())
         records.handle = handle
         return records
 
-    def _take(self, partition: Partition, *, everything: bool) -> None:
+    def _take(self, partition: Unbatched, *, everything: bool) -> None:
         """What makes a whole batch becomes a chunk; with `everything` the rest does, too."""
         if everything:
             partition.is_wanted = False
@@ -153,7 +153,7 @@ class Closing:
         while partition.rows and (everything or self.is_full(partition)):
             partition.chunks.append(partition.take(self.most_batch_records))
 
-    def _encode_next(self, partition: Partition) -> bool:
+    def _encode_next(self, partition: Unbatched) -> bool:
         """The oldest chunk; False where it must wait."""
         rows = partition.chunks.popleft()
         handle = rows.handle if isinstance(rows, BulkRows) else None
@@ -172,7 +172,7 @@ class Closing:
             self._encode(partition, rows, handle)
         return True
 
-    def _encode(self, partition: Partition, rows: list[Any], handle: Any) -> None:
+    def _encode(self, partition: Unbatched, rows: list[Any], handle: Any) -> None:
         first_s = rows[TIME] if rows[TIME] >= 0 else partition.opened_s
         if handle is not None:
             first_s = monotonic_s()  # rows of a bulk send that a replay held up; nobody noticed them before
@@ -214,7 +214,7 @@ class Closing:
                 # Older records have left in a full batch meanwhile.
                 waiting[partition] = really_due_s - self._ask_s
 
-    def _ask(self, partition: Partition, until_s: float) -> None:
+    def _ask(self, partition: Unbatched, until_s: float) -> None:
         """Have it closed by a producing thread, or by the engine when none did until then."""
         partition.is_wanted = True
         partition.most_entries = 0
@@ -230,7 +230,7 @@ class Closing:
         if self._noticed:
             self._owner.wake()
 
-    def done(self, partition: Partition) -> None:
+    def done(self, partition: Unbatched) -> None:
         """A batch of the partition is acknowledged, or was given up."""
         if partition in self._deferred and not self._is_backed_up(partition):
             self._deferred.discard(partition)
@@ -239,14 +239,14 @@ class Closing:
             # The holder of the lock may have found too many batches under way a moment ago, and do no more.
             self._refused.add(partition)
 
-    def pending(self, partition: Partition) -> int:
+    def pending(self, partition: Unbatched) -> int:
         """Records that were handed over and did not go to the Sender."""
         with partition.lock:  # nobody is making batches of them now
             count = partition.record_count + sum(len(rows) // COLUMNS for rows in partition.chunks)
             mine = (each for each in self.made if (each.topic, each.partition) == partition.place)
             return count + sum(batch.record_count for batch in mine)
 
-    def drop(self, partition: Partition) -> list[Records]:
+    def drop(self, partition: Unbatched) -> list[Records]:
         """Take out what is in no batch yet; what is to be reported of it."""
         with partition.lock:
             self._take(partition, everything=True)
@@ -254,11 +254,11 @@ class Closing:
             partition.chunks.clear()
         return [self.records(partition, rows, getattr(rows, "handle", None)) for rows in chunks]
 
-    def _close_now(self, partition: Partition) -> bool:
+    def _close_now(self, partition: Unbatched) -> bool:
         if self._is_backed_up(partition) and not self.is_full(partition):
             self._deferred.add(partition)  # a small batch behind others would only wait there
             return True
         return self.close(partition, everything=True)
 
-    def _is_backed_up(self, partition: Partition) -> bool:
+    def _is_backed_up(self, partition: Unbatched) -> bool:
         return partition.batches_under_way >= self._max_in_flight

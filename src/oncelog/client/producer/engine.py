@@ -16,7 +16,7 @@ from oncelog.client.errors import KafkaError, KafkaException, error_of, is_retri
 from oncelog.client.net.brokers import Brokers
 from oncelog.client.net.tasks import Tasks
 from oncelog.client.partitioners import Partitioner, partitioner
-from oncelog.client.producer.accumulator import Budget, Held, Partition, Topic
+from oncelog.client.producer.accumulator import Budget, Held, Topic, Unbatched
 from oncelog.client.producer.arguments import refused
 from oncelog.client.producer.closing import Closing
 from oncelog.client.producer.delivery import Records, Report, split
@@ -387,7 +387,7 @@ class Engine:
         partition.done_batches += 1
         self.closing.done(partition)
 
-    def _partition(self, batch: Batch) -> Partition | None:
+    def _partition(self, batch: Batch) -> Unbatched | None:
         topic = self.topics.get(batch.topic)
         if topic is None or batch.partition >= len(topic.partitions):
             return None
@@ -447,7 +447,7 @@ class Engine:
 
     # --- records that had to wait for their topic
 
-    def _place(self, topic: Topic, partitions: Sequence[Partition], held: Held) -> Partition:
+    def _place(self, topic: Topic, partitions: Sequence[Unbatched], held: Held) -> Unbatched:
         """Into its own partition, or the one that its key or chance chooses."""
         index: int | None = held.partition
         if held.partition < 0:
@@ -465,9 +465,9 @@ class Engine:
 
     def _fail_held(self, topic: Topic, late: list[Held], error: KafkaError) -> None:
         for each in late:
-            self._report(self.closing.records(Partition(topic.name, each.partition), list(each.row)), error)
+            self._report(self.closing.records(Unbatched(topic.name, each.partition), list(each.row)), error)
 
-    def _gone(self, partitions: Sequence[Partition]) -> None:
+    def _gone(self, partitions: Sequence[Unbatched]) -> None:
         """What was meant for them is reported, and what is under way as perhaps stored: nobody leads them any more."""
         error = KafkaError(KafkaError._UNKNOWN_PARTITION)
         for partition in partitions:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.client.errors import KafkaError, KafkaException
-from oncelog.client.producer.accumulator import Partition, Topic, given_time
+from oncelog.client.producer.accumulator import Topic, Unbatched, given_time
 from oncelog.client.producer.bulk import BulkSend
 from oncelog.client.producer.closing import BulkRows
 from oncelog.client.producer.delivery import AllGiven, Records
@@ -45,7 +45,7 @@ class RawWriter:
         if not 0 <= partition < len(topic.partitions):
             words = f"{topic.name} has the partitions 0 to {len(topic.partitions) - 1}, not {partition}"
             raise KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION, words))
-        self._place: Partition = topic.partitions[partition]
+        self._place: Unbatched = topic.partitions[partition]
         self._engine.saving.check_place(self._place.place)
 
     def parts(self) -> Iterator[Passed | None]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from oncelog.client.errors import KafkaError, KafkaException, error_of, is_retriable
 from oncelog.client.partitioners import partitioner
-from oncelog.client.producer.accumulator import NEVER_S, Held, Partition, Topic
+from oncelog.client.producer.accumulator import NEVER_S, Held, Topic, Unbatched
 from oncelog.client.producer.notices import Repeats
 from oncelog.clock import monotonic_s
 from oncelog.slots import Place
@@ -30,9 +30,9 @@ class Topics:
         self,
         brokers: "Brokers",
         settings: "ProducerSettings",
-        place: Callable[[Topic, Sequence[Partition], Held], object],
+        place: Callable[[Topic, Sequence[Unbatched], Held], object],
         fail: Fail,
-        gone: Callable[[Sequence[Partition]], None],
+        gone: Callable[[Sequence[Unbatched]], None],
         repeats: Repeats,
     ) -> None:
         self.known: dict[str, Topic] = {}  # threads that produce read it, and put new topics in
@@ -162,7 +162,7 @@ class Topics:
             return None if is_patient else KafkaError(KafkaError._UNKNOWN_TOPIC)
         return None if code == 0 or is_retriable(code) else error_of(code)
 
-    def partition(self, place: Place) -> Partition | None:
+    def partition(self, place: Place) -> Unbatched | None:
         topic = self.known.get(place.topic)
         return None if topic is None or place.partition >= len(topic.partitions) else topic.partitions[place.partition]
 
@@ -171,7 +171,7 @@ class Topics:
         topic = self.known.get(name)
         return topic is None or not topic.held
 
-    def pin(self, name: str, count: int, prepare: Callable[[Topic, Sequence[Partition]], None]) -> None:
+    def pin(self, name: str, count: int, prepare: Callable[[Topic, Sequence[Unbatched]], None]) -> None:
         topic = self.open(name)
         for each in tuple(self.known.values()):
             # From here on every record is asked whether it may be produced, and where it goes.
@@ -207,10 +207,10 @@ class Topics:
         if unknown:
             self._fail(topic, unknown, KafkaError(KafkaError._UNKNOWN_PARTITION))
 
-    def _new(self, name: str, index: int) -> Partition:
-        return Partition(name, index, self._settings.batch_num_messages)
+    def _new(self, name: str, index: int) -> Unbatched:
+        return Unbatched(name, index, self._settings.batch_num_messages)
 
-    def _fill(self, topic: Topic, partitions: Sequence[Partition]) -> list[Held]:
+    def _fill(self, topic: Topic, partitions: Sequence[Unbatched]) -> list[Held]:
         """Put what was held where it belongs; the answer is what belongs nowhere."""
         unknown: list[Held] = []
         for each in topic.held:

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.client.errors import KafkaError, KafkaException
-from oncelog.client.producer.accumulator import COLUMNS, HEADERS, KEY, TIME, VALUE, Partition
+from oncelog.client.producer.accumulator import COLUMNS, HEADERS, KEY, TIME, VALUE, Unbatched
 from oncelog.client.producer.delivery import Records, Report
 from oncelog.client.saving.errors import in_words
 from oncelog.client.saving.read_back import slots
@@ -32,7 +32,7 @@ SLOTS_AHEAD: Final = 20_000  # read back and not met by an output yet; then the 
 class Replay:
     """One partition's."""
 
-    def __init__(self, partition: Partition, resumed: SavedPartition, any_generation: bool) -> None:
+    def __init__(self, partition: Unbatched, resumed: SavedPartition, any_generation: bool) -> None:
         self.partition = partition
         self.resumed = resumed
         self.any_generation = any_generation
@@ -50,7 +50,7 @@ class Replays:
         *,
         stored: Callable[[Place, int, int], None],
         report: Callable[[Report], None],
-        over: Callable[[Partition], None],
+        over: Callable[[Unbatched], None],
         stop: Callable[[KafkaException], None],
     ) -> None:
         self._brokers = brokers
@@ -61,7 +61,7 @@ class Replays:
         self._running: dict[Place, Replay] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def begin(self, partition: Partition, resumed: SavedPartition, *, any_generation: bool) -> None:
+    def begin(self, partition: Unbatched, resumed: SavedPartition, *, any_generation: bool) -> None:
         """The partition's first records will be compared; called before anything is produced to it."""
         if resumed.records_to_drop:
             replay = Replay(partition, resumed, any_generation)
@@ -69,7 +69,7 @@ class Replays:
             self._running[partition.place] = replay
             self._spawn(self._read_back(replay))
 
-    def offer(self, partition: Partition, rows: list[Any], records: Callable[[list[Any]], Records]) -> list[Any]:
+    def offer(self, partition: Unbatched, rows: list[Any], records: Callable[[list[Any]], Records]) -> list[Any]:
         """Rows of a partition whose lock the caller has, on any thread; those behind the replay are given back."""
         replay = self._running[partition.place]
         count = min(len(rows) // COLUMNS, replay.both.outputs_to_come)

@@ -15,7 +15,7 @@ from typing import Any, Final
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.net.offsets import EARLIEST, end_offsets
 from oncelog.client.partitioners import KeylessCounter
-from oncelog.client.producer.accumulator import NEVER_S, Partition, Topic
+from oncelog.client.producer.accumulator import NEVER_S, Topic, Unbatched
 from oncelog.client.producer.delivery import Records
 from oncelog.client.saving.book import Book, Save
 from oncelog.client.saving.errors import TopicGone
@@ -100,7 +100,7 @@ class Saving:
                 KafkaError(KafkaError._STATE, NOT_OPEN.format(place=f"{place.topic}-{place.partition}"))
             )
 
-    def offer(self, partition: Partition, rows: list[Any], records: Callable[[list[Any]], Records]) -> list[Any]:
+    def offer(self, partition: Unbatched, rows: list[Any], records: Callable[[list[Any]], Records]) -> list[Any]:
         """Rows of a partition that is in its replay; those behind it are given back, to be held until it is over."""
         rest = self._replays.offer(partition, rows, records)
         self._engine.wake()
@@ -226,10 +226,10 @@ class Saving:
         )
         sender.pin(place)
 
-    def _prepare(self, resumed: Mapping[Place, SavedPartition]) -> Callable[[Topic, Iterable[Partition]], None]:
+    def _prepare(self, resumed: Mapping[Place, SavedPartition]) -> Callable[[Topic, Iterable[Unbatched]], None]:
         """What is done to a topic before anyone can produce to its partitions."""
 
-        def prepare(topic: Topic, partitions: Iterable[Partition]) -> None:
+        def prepare(topic: Topic, partitions: Iterable[Unbatched]) -> None:
             assert self._book is not None
             topic.is_pinned = True
             topic.sticky_until_s = NEVER_S
@@ -448,7 +448,7 @@ class Saving:
             if waiting is not None and not waiting[1].done():
                 waiting[1].set_result(None)
 
-    def _over(self, partition: Partition) -> None:
+    def _over(self, partition: Unbatched) -> None:
         self._engine.closing.close(partition)
 
     def _spawn(self, coroutine: Any) -> None:

@@ -8,7 +8,7 @@ from uuid import UUID
 from oncelog.client.errors import KafkaError
 from oncelog.client.net.brokers import Brokers
 from oncelog.client.partitioners import Partitioner
-from oncelog.client.producer.accumulator import Partition, Topic
+from oncelog.client.producer.accumulator import Topic, Unbatched
 from oncelog.client.producer.closing import Closing
 from oncelog.client.producer.delivery import Report
 from oncelog.slots import Place
@@ -19,7 +19,7 @@ from oncelog.slots.sender import Sender
 if TYPE_CHECKING:
     from oncelog.client.properties import ProducerSettings
 
-Prepare = Callable[[Topic, Sequence[Partition]], None]
+Prepare = Callable[[Topic, Sequence[Unbatched]], None]
 
 
 class SavingEngine(Protocol):

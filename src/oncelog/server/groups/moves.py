@@ -2,7 +2,7 @@
 
 Who is elected to lead it reads its groups back from the log, in turns; requests for them are answered
 COORDINATOR_LOAD_IN_PROGRESS meanwhile. They are served once all that was read is below the high watermark: an offset
-that is told and then lost would go back. Who resigns forgets them, and answers whoever waits. Each move ends the one
+that is told and then lost would go back. Who resigns forgets them, and answers those that wait. Each move ends the one
 before it, however far that had come, and one of an older epoch came late and is ignored.
 
 A server that stands alone is elected for all partitions when it starts, and has read them before it serves.

@@ -43,7 +43,7 @@ _GIVEN_UP: Final = (KafkaError._MSG_TIMED_OUT, KafkaError.UNKNOWN_TOPIC_OR_PART,
 
 def write_lane(options: SinkOptions, place: LanePlace, iterator: Iterable[pa.RecordBatch]) -> LaneMessage:
     """Write a task's rows. Raises where they cannot be written, or would not be what an earlier attempt wrote."""
-    with Lane(options, place) as lane:
+    with LaneWriter(options, place) as lane:
         for batch in iterator:
             lane.write(batch)
         return lane.finish()
@@ -53,7 +53,7 @@ def sink_name(options: SinkOptions, query: str) -> str:
     return options.sink_name or options.job_id or query
 
 
-class Lane:
+class LaneWriter:
     """One task's writing, for those who bring their rows themselves: `write` again and again, then `finish`."""
 
     def __init__(self, options: SinkOptions, place: LanePlace, connected: Cluster | None = None) -> None:
