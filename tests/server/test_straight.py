@@ -235,7 +235,7 @@ def test_nothing_overtakes_what_the_transport_has_still_to_send(
     transport = BusyTransport()
 
     def ask_twice() -> None:
-        connection = Connection(server.service.connections, "PLAINTEXT")
+        connection = Connection(server.service.connections, server.broker.endpoints[0])
         connection.connection_made(cast(Any, transport))
         cast(memoryview, connection.get_buffer(-1))[: 2 * len(frame)] = 2 * frame
         connection.buffer_updated(2 * len(frame))

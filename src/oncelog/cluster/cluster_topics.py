@@ -15,6 +15,7 @@ from oncelog.log.disk import Disk
 from oncelog.log.steps import Steps
 from oncelog.producers import ProducerMap
 from oncelog.replication.leadership import first
+from oncelog.security.documents import Change, Kind
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.settings import Settings
 from oncelog.server.topic import Partition, Topic
@@ -48,6 +49,8 @@ class Catalog(Protocol):
     async def reassign(self, topic: Topic, targets: Mapping[int, Sequence[int] | None]) -> None: ...
 
     async def alter(self, topic: Topic, configs: Mapping[str, str]) -> None: ...
+
+    async def change_document(self, kind: Kind, change: Change) -> None: ...
 
 
 class ClusterTopics(Topics):
@@ -166,6 +169,10 @@ class ClusterTopics(Topics):
                 ErrorCode.request_timed_out,
                 f"not every broker was there to see the change within {AGREED_WITHIN_S} s; it may count all the same",
             ) from None
+
+    def changing_document(self, kind: Kind, change: Change, now: Now) -> Steps[None]:
+        catalog = self._agreeing()
+        yield lambda: self._wait_for(catalog.change_document(kind, change))
 
     # What the supervisor has seen
 

@@ -23,6 +23,8 @@ from oncelog.producers import ProducerMap
 from oncelog.producers.leases import GrantHistory
 from oncelog.replication.leadership import NOBODY
 from oncelog.replication.sharing import beginning, is_deleted, shared_out
+from oncelog.security import documents
+from oncelog.security.documents import Kind
 from oncelog.server.errors import KafkaError
 from oncelog.server.folders import METADATA_ID, Folders, owner_of
 from oncelog.server.local_topics import METADATA_CONFIG, check_there, open_metadata, what_is_in_the_way
@@ -33,6 +35,8 @@ from oncelog.server.process import boot_id
 from oncelog.server.settings import Settings
 
 logger = logging.getLogger(__name__)
+
+DOCUMENTS = frozenset(Kind)
 
 
 class SharedFolder:
@@ -72,6 +76,9 @@ class SharedFolder:
     def load(self) -> Iterator[tuple[str, Stored | None]]:
         for name, definition in self._metadata.definitions.items():
             yield f"{TOPICS}/{name}", Stored(Node(encode_topic(self._document(definition)), 0))
+        for each, document in self._metadata.documents.items():
+            if document:
+                yield f"/{each}", Stored(Node(documents.encode(each, document), 0))
         for kind in PidKind:
             yield f"{PIDS}/{kind}", Stored(Node(b"%d" % self.own.next_pid(kind), 0))
 
@@ -139,10 +146,17 @@ class SharedFolder:
                 for path, stored in writes.items():
                     if path.startswith(f"{TOPICS}/"):
                         self._write_topic(path, stored)
+                    elif path[1:] in DOCUMENTS and stored is not None:
+                        self._write_document(Kind(path[1:]), stored)
                     elif path.startswith(f"{PIDS}/") and stored is not None:
                         self.own.note_pids(PidKind(path.removeprefix(f"{PIDS}/")), int(stored.node.value))
         except (KafkaError, ClusterStorageError) as error:
             raise LogStorageError(str(error)) from error
+
+    def _write_document(self, kind: Kind, stored: Stored) -> None:
+        now = self._clock.now()
+        self._metadata.put_document(kind, documents.decode(kind, stored.node.value), now)
+        at_once(self._metadata.settling(now))
 
     def _write_topic(self, path: str, stored: Stored | None) -> None:
         folders, metadata, now = self._folders, self._metadata, self._clock.now()

@@ -29,6 +29,8 @@ from oncelog.cluster.tree_cluster import TreeCluster
 from oncelog.replication.leader import Proposal, Rules
 from oncelog.replication.leadership import Leadership, Peer, first, reassigned, resigned
 from oncelog.replication.replica import Replica
+from oncelog.security import documents
+from oncelog.security.documents import Change, Kind
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.settings import Settings
 from oncelog.server.topic import Partition, Topic
@@ -121,6 +123,7 @@ class Supervisor:
         await self._cluster.pids.read()
         gone = await self._tree.children(GONE)
         self._topics.remove_gone({UUID(topic_id) for topic_id in gone})  # nobody is served yet
+        await self._read_documents(Kind)
         await self._read_topics()
 
     async def start(self, document: NodeDocument) -> None:
@@ -205,6 +208,7 @@ class Supervisor:
         try:
             if is_all_told or any(path.startswith((NODES, "/live")) for path in told):
                 await self._cluster.look_at_brokers()
+            await self._read_documents(kind for kind in Kind if is_all_told or f"/{kind}" in told)
             if is_all_told:
                 await self._read_topics()
             else:
@@ -241,6 +245,18 @@ class Supervisor:
             self._forget(name)
         else:
             self._see(name, node)
+
+    async def _read_documents(self, kinds: Iterable[Kind]) -> None:
+        for kind in kinds:
+            await self._read_document(kind)
+
+    async def _read_document(self, kind: Kind) -> Node | None:
+        node = await self._tree.get(f"/{kind}")
+        try:
+            self._topics.see_document(kind, {} if node is None else documents.decode(kind, node.value))
+        except documents.Damaged as damage:
+            logger.error("/%s is passed over: %s", kind, damage)
+        return node
 
     def _see(self, name: str, node: Node) -> None:
         try:
@@ -395,6 +411,25 @@ class Supervisor:
         except TreeError as error:
             raise _undecided(error) from error
         await self._until(lambda: self._is_led(name))
+
+    async def change_document(self, kind: Kind, change: Change) -> None:
+        for _ in range(TRIES):
+            try:
+                node = await self._read_document(kind)
+                changed = change(self._topics.document(kind))
+                if changed == self._topics.document(kind):
+                    return
+                version = ABSENT if node is None else node.version
+                await self._tree.change(Put(f"/{kind}", documents.encode(kind, changed), version))
+            except Outdated:
+                continue
+            except documents.TooMuch as refusal:
+                raise KafkaError(ErrorCode.policy_violation, str(refusal)) from refusal
+            except TreeError as error:
+                raise _undecided(error) from error
+            self._topics.see_document(kind, changed)
+            return
+        raise KafkaError(ErrorCode.request_timed_out, f"others were changing the {kind} all the while; try again")
 
     async def delete(self, topic: Topic) -> None:
         path = f"{TOPICS}/{topic.name}"

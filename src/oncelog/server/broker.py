@@ -7,6 +7,7 @@ from oncelog.clock import Clock, Now, SystemClock
 from oncelog.log.config import Flush
 from oncelog.log.disk import Disk, RealDisk
 from oncelog.producers import Ceilings, ProducerLimits, ProducerMap
+from oncelog.server.access import Access
 from oncelog.server.aside import Aside
 from oncelog.server.bodies import Bodies
 from oncelog.server.endpoints import WILDCARDS, endpoints
@@ -62,6 +63,7 @@ class Broker:
         cluster.recovered()
         known_pid = max((log.producers.highest_kafka_pid for log in self.topics.logs()), default=-1)
         self.metrics = Metrics()
+        self.access = Access(settings, self.topics)
         self.aside, self.at_disk = Aside("aside"), Aside("disk")
         self.leased_pids = leased_pids(cluster, self.clock, settings.oncelog_lease_lifetime_ms)
         self.kafka_pids = kafka_pids(cluster, self.clock, known_pid)

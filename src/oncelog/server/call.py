@@ -8,10 +8,10 @@ from typing import Any, NamedTuple, TypeVar
 from oncelog.clock import Now
 from oncelog.log.slices import Slice
 from oncelog.log.steps import Pauses
+from oncelog.server.access import ANONYMOUS, EVERY_RIGHT, Rights
 from oncelog.server.broker import Broker
 from oncelog.wire.messages import Schema, schema
 
-ANONYMOUS = "User:ANONYMOUS"
 ANSWER_BYTES = 100 * 2**20  # as the largest request; no client takes a larger answer
 HELD_STEP_BYTES = 64 * 1024
 STRUCT_BYTES = 32  # of an answer, without its texts: an estimate
@@ -48,6 +48,7 @@ class Call:
     correlation_id: int = 0
     local_host: str = ""  # the address by which the client reached us
     principal: str = ANONYMOUS
+    rights: Rights = EVERY_RIGHT
     answer_bytes: int = 0  # about how large the answer is that is being made
     held_bytes: int = 0  # of it, by what all make together
     made: list[list[Any]] = field(default_factory=list)  # its parts, those around others before them

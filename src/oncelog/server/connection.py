@@ -19,12 +19,14 @@ from typing import Any, cast
 
 from oncelog.clock import Now
 from oncelog.log.errors import LogStorageError
+from oncelog.server.access import ANONYMOUS, EVERY_RIGHT, Rights
 from oncelog.server.api import Api
 from oncelog.server.api_listing import listed_apis
 from oncelog.server.bodies import Look, LookFirst, Verdicts
-from oncelog.server.call import ANONYMOUS, AnswerTooLarge, Call, Encoded
+from oncelog.server.call import AnswerTooLarge, Call, Encoded
 from oncelog.server.connections import Connections
 from oncelog.server.eagerly import Pending, begun
+from oncelog.server.endpoints import Endpoint
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.outgoing import Outgoing
 from oncelog.server.produce import InTurns, Producing, TurnsFirst
@@ -58,7 +60,7 @@ Then = Callable[[Api, Any, Call], Any]
 
 
 class Connection(asyncio.BufferedProtocol):
-    def __init__(self, connections: Connections, listener: str) -> None:
+    def __init__(self, connections: Connections, endpoint: Endpoint) -> None:
         self._connections = connections
         self._broker = connections.broker
         self._metrics = self._broker.metrics
@@ -70,12 +72,13 @@ class Connection(asyncio.BufferedProtocol):
         # Each call costs a small request a hundredth of its time, so asyncio calls the receiver itself.
         vars(self).update(get_buffer=self._receiver.get_buffer, buffer_updated=self._receiver.buffer_updated)
         self._go_on = self._receiver.go_on
-        self._listener = listener
+        self._endpoint = endpoint
         self._apis = connections.apis
         self._producing: Producing = connections.producing
         self.client_host = "?"
         self._local_host = ""
         self.principal = ANONYMOUS
+        self._rights: Rights = EVERY_RIGHT
         self.active_ms = 0  # when a whole request last arrived or was answered
         self._pattern: Pattern | None = None  # of its last Produce request
         self._waiting: asyncio.Future[Any] | None = None
@@ -93,6 +96,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         self.client_host = str(peer[0]) if peer else "?"
+        self._rights = self._broker.access.rights(self.principal, self.client_host)
         name = transport.get_extra_info("sockname")
         self._local_host = str(name[0]) if name else ""
         self._receiver.begin(self._transport)
@@ -178,6 +182,7 @@ class Connection(asyncio.BufferedProtocol):
         """Serve the whole frames between `at` and `end`, keep the rest, and write all answers at once."""
         now = self._broker.clock.now()
         producing = self._producing
+        producing.rights = self._rights
         self.is_serving = True
         is_held = self.is_held()
         try:
@@ -350,11 +355,12 @@ class Connection(asyncio.BufferedProtocol):
             version,
             client_id,
             self.client_host,
-            self._listener,
+            self._endpoint.name,
             now,
             correlation_id,
             self._local_host,
             self.principal,
+            self._rights,
         )
         if is_too_new:
             answer = call.schema.refusal(ErrorCode.unsupported_version, None)
@@ -470,6 +476,10 @@ class Connection(asyncio.BufferedProtocol):
             self._outgoing.put(SIZE.pack(len(body)) + body)
         if self._outgoing.is_full:
             self._outgoing.send()
+
+    def rights_changed(self) -> None:
+        """What was decided about its last request has to be decided again."""
+        self._pattern = None
 
     # Closing
 

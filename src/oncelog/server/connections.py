@@ -47,6 +47,8 @@ class Open(Protocol):
 
     def stalled_since_ms(self, now_ms: int) -> int | None: ...
 
+    def rights_changed(self) -> None: ...
+
     def finish(self) -> None: ...
 
     def abort(self) -> None: ...
@@ -86,6 +88,7 @@ class Connections:
         self._memory.watch(self._watch_stalled)
         self.producing = Producing(broker)
         self._open: set[Open] = set()
+        broker.access.tell_changes(self._rights_changed)
         self.lines = LineLimit(broker.clock)
         self._accidents = LineLimit(broker.clock)  # apart, so that garbage cannot hide them
         self._all_gone = asyncio.Event()
@@ -123,6 +126,10 @@ class Connections:
         self.broker.metrics.connections_open = len(self._open)
         if not self._open:
             self._all_gone.set()
+
+    def _rights_changed(self) -> None:
+        for connection in self._open:
+            connection.rights_changed()
 
     def _watch_stalled(self) -> None:
         loop = asyncio.get_running_loop()

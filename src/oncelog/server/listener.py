@@ -18,8 +18,8 @@ async def listen(wanted: Sequence[Endpoint], connections: Connections) -> tuple[
     ports: dict[str, int] = {}
     for endpoint in wanted:
 
-        def new_connection(listener_name: str = endpoint.name) -> Connection:
-            return Connection(connections, listener_name)
+        def new_connection(endpoint: Endpoint = endpoint) -> Connection:
+            return Connection(connections, endpoint)
 
         try:
             server = await loop.create_server(

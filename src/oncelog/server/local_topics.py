@@ -16,6 +16,7 @@ from oncelog.log.errors import LogStorageError
 from oncelog.log.partition import PartitionLog
 from oncelog.log.steps import Steps, at_once
 from oncelog.producers import ProducerMap
+from oncelog.security.documents import Change, Kind, TooMuch
 from oncelog.server.errors import ErrorCode, KafkaError, Unsettled
 from oncelog.server.folders import METADATA_ID, Folders
 from oncelog.server.metadata_log import DamagedMetadata, Definition, MetadataLog
@@ -51,6 +52,7 @@ class LocalTopics(Topics):
             self._folders, lambda: self._open_log(METADATA_TOPIC, METADATA_ID, 0, METADATA_CONFIG, now)
         )
         self._restore_settings()
+        self._documents = dict(self._metadata.documents)
         self._finish_deletions(now)
         self._clear_leftovers()
         for definition in self._metadata.definitions.values():
@@ -152,6 +154,17 @@ class LocalTopics(Topics):
         for topic in self.all():
             self._apply_configs(topic)
             yield None
+        yield from self._metadata.settling(now)
+
+    def changing_document(self, kind: Kind, change: Change, now: Now) -> Steps[None]:
+        changed = change(self._metadata.documents[kind])
+        if changed == self._metadata.documents[kind]:
+            return
+        try:
+            self._metadata.put_document(kind, changed, now)
+        except TooMuch as refusal:
+            raise KafkaError(ErrorCode.policy_violation, str(refusal)) from refusal
+        self.see_document(kind, changed)
         yield from self._metadata.settling(now)
 
     # Below: one step each

@@ -3,6 +3,7 @@
     key             value (JSON)
     topic:NAME      {"id": ..., "partitions": n, "configs": {...}, "internal": false, "deleting": false}; null: gone
     broker          {"configs": {...}}: the server's settings changed while it ran
+    users, acls, quotas   all of them: see `security/documents.py`
 
 A change is sure when its record is on the disk. Folders are made before the record that speaks of them and removed
 after it, so a crash between two steps leaves either the old state or the new one, and folders that no record knows.
@@ -22,6 +23,8 @@ from oncelog.records.build import build_batch
 from oncelog.records.errors import InvalidRecord
 from oncelog.records.header import read_header
 from oncelog.records.read import Record
+from oncelog.security import documents
+from oncelog.security.documents import Document, Kind
 from oncelog.server.errors import ErrorCode, KafkaError, Unsettled
 from oncelog.server.replay import records_in
 
@@ -51,12 +54,13 @@ class MetadataLog:
         self.log = log
         self.definitions: dict[str, Definition] = {}
         self.broker_configs: dict[str, str] = {}
+        self.documents: dict[Kind, Document] = {kind: {} for kind in Kind}
         if log.offline is not None:
             raise self._damaged(log.offline)
         try:
             for record in records_in(log):
                 self._apply(record.key, record.value)
-        except (InvalidRecord, LogStorageError, ValueError, KeyError, TypeError) as damage:
+        except (InvalidRecord, LogStorageError, documents.Damaged, ValueError, KeyError, TypeError) as damage:
             raise self._damaged(str(damage)) from damage
 
     def _damaged(self, what: str) -> DamagedMetadata:
@@ -74,6 +78,10 @@ class MetadataLog:
     def put_broker_configs(self, configs: Mapping[str, str], now: Now) -> None:
         self._write(_BROKER_KEY, {"configs": dict(configs)}, now)
 
+    def put_document(self, kind: Kind, document: Document, now: Now) -> None:
+        """Raises TooMuch."""
+        self._write_encoded(kind, documents.encode(kind, document), now)
+
     def settling(self, now: Now) -> Steps[None]:
         """Until the disk has what was written."""
         try:
@@ -85,8 +93,11 @@ class MetadataLog:
             raise Unsettled(ErrorCode.kafka_storage_error, f"the change may not be durable: {refusal}") from refusal
 
     def _write(self, key: str, value: dict[str, Any] | None, now: Now) -> None:
-        """What is here is always what a replay of the log would give, also where the disk fails half-way."""
         encoded = None if value is None else json.dumps(value, separators=(",", ":"), sort_keys=True).encode()
+        self._write_encoded(key, encoded, now)
+
+    def _write_encoded(self, key: str, encoded: bytes | None, now: Now) -> None:
+        """What is here is always what a replay of the log would give, also where the disk fails half-way."""
         batch = build_batch([(key.encode(), encoded, (), now.wall_ms)], timestamp_ms=now.wall_ms)
         try:
             self.log.append(batch, read_header(batch), now)
@@ -96,6 +107,9 @@ class MetadataLog:
 
     def _apply(self, raw_key: bytes | None, raw_value: bytes | None) -> None:
         key = (raw_key or b"").decode()
+        if key in self.documents:
+            self.documents[Kind(key)] = {} if raw_value is None else documents.decode(Kind(key), raw_value)
+            return
         value = None if raw_value is None else json.loads(raw_value)
         if key == _BROKER_KEY:
             self.broker_configs = {} if value is None else value["configs"]
@@ -107,7 +121,8 @@ def definitions_in(records: Iterable[Record]) -> dict[str, Definition]:
     """For readers of the records that do not open the log. Raises what a record that is no such record raises."""
     found: dict[str, Definition] = {}
     for record in records:
-        _define(found, (record.key or b"").decode(), None if record.value is None else json.loads(record.value))
+        key = (record.key or b"").decode()
+        _define(found, key, None if record.value is None else json.loads(record.value))
     return found
 
 

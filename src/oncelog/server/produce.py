@@ -15,6 +15,8 @@ from oncelog.log.partition import End, Fate, PartitionLog
 from oncelog.producers.decision import Decision
 from oncelog.records.errors import BadBatch, BadBatchKind, InvalidRecord, TooLarge
 from oncelog.records.header import HEADER_BYTES, BatchHeader, check_produced, read_header
+from oncelog.security.operations import Operation, Resource
+from oncelog.server.access import EVERY_RIGHT, Rights
 from oncelog.server.bodies import (
     FEW_RECORDS_BYTES,
     Batch,
@@ -91,9 +93,16 @@ class InTurns:
     never came."""
 
     def __init__(
-        self, broker: Broker, buffer: bytearray, request: ProduceRequest, version: int, verdicts: Verdicts
+        self,
+        broker: Broker,
+        buffer: bytearray,
+        request: ProduceRequest,
+        version: int,
+        verdicts: Verdicts,
+        rights: Rights,
     ) -> None:
         self._broker = broker
+        self._rights = rights
         self._buffer = buffer
         self.request = request
         self._version = version
@@ -106,6 +115,7 @@ class InTurns:
 
     async def run(self) -> None:
         turns, housekeeping, producing = self._broker.turns, self._broker.housekeeping, Producing(self._broker)
+        producing.rights = self._rights
         for name, partitions in self.request.topics:
             outcomes: list[Outcome] = []
             self.topics.append((name, outcomes))
@@ -167,6 +177,7 @@ class Producing:
         self._bodies = broker.bodies
         self._waits_for_disk = broker.flush is Flush.EVERY
         self._checkpoint_if_due = broker.housekeeping.checkpoint_if_due
+        self.rights: Rights = EVERY_RIGHT  # of who has sent the chunk
         self._acks = 0  # of the request that is staged
         self._requests: list[Request] = []
         self._touched: dict[Partition, None] = {}
@@ -205,7 +216,7 @@ class Producing:
             self._bodies.look_first(buffer, header_at, self._batches(request.topics, version), now.wall_ms, verdicts)
             self._trim_first(buffer, header_at, self._bound(request.topics, version), now, verdicts)
             if _is_much(request.topics, end - at):
-                raise TurnsFirst(InTurns(self._broker, buffer, request, version, verdicts))
+                raise TurnsFirst(InTurns(self._broker, buffer, request, version, verdicts, self.rights))
         self._acks = request.acks
         self._is_quiet = self._is_quiet or request.acks == 0
         self._is_done_in_turns = self._is_done_in_turns or done is not None
@@ -269,6 +280,9 @@ class Producing:
             return self._topics.by_id(UUID(bytes=name))
         return self._topics.get(name.decode(errors="replace"))
 
+    def _may_write(self, name: str) -> bool:
+        return self.rights.may(Operation.WRITE, Resource.TOPIC, name)
+
     def _trim_first(self, buffer: bytearray, begin: int, bound: Iterable[Bound], now: Now, verdicts: Verdicts) -> None:
         """Raises LookFirst where batches are partly in the log, and to cut that off is better left to a thread."""
         batches, dropped_records = [], {}
@@ -285,7 +299,7 @@ class Producing:
     def _bound(self, topics: Sequence[ProduceTopic], version: int) -> Iterator[Bound]:
         for name, partitions in topics:
             topic = self._topic(name, version)
-            if topic is not None and not topic.is_internal:
+            if topic is not None and not topic.is_internal and self._may_write(topic.name):
                 for index, start, stop in partitions:
                     is_there = 0 <= index < len(topic.partitions) and topic.partitions[index].leads
                     if is_there and stop != NO_RECORDS and stop - start > HEADER_BYTES:
@@ -295,7 +309,7 @@ class Producing:
         """What is looked into."""
         for name, partitions in topics:
             topic = self._topic(name, version)
-            if topic is None or topic.is_internal:
+            if topic is None or topic.is_internal or not self._may_write(topic.name):
                 continue
             config = topic.log_config
             if config.must_be_looked_into or not self._bodies.is_off:
@@ -307,9 +321,11 @@ class Producing:
         self, named: ProduceTopic, buffer: bytearray, version: int, now: Now, verdicts: Verdicts
     ) -> list[Outcome]:
         name, partitions = named
-        topic = self._topic(name, version)
+        topic, is_by_id = self._topic(name, version), version >= PRODUCE_TOPIC_IDS
+        told = topic.name if topic is not None else "" if is_by_id else name.decode(errors="replace")
+        if told and not self._may_write(told):
+            return [Outcome(index, None, None, ErrorCode.topic_authorization_failed) for index, _, _ in partitions]
         if topic is None:
-            is_by_id = version >= PRODUCE_TOPIC_IDS
             unknown = ErrorCode.unknown_topic_id if is_by_id else ErrorCode.unknown_topic_or_partition
             return [Outcome(index, None, None, unknown) for index, _, _ in partitions]
         if topic.is_internal:

@@ -38,10 +38,84 @@ class Settings:
         None, "What clients are told to connect to, by listener name; the listeners themselves when not set."
     )
     listener_security_protocol_map: tuple[str, ...] = texts(
-        (), "NAME:PLAINTEXT for listeners with names of their own; PLAINTEXT is the only protocol yet."
+        (), "NAME:PROTOCOL for listeners with names of their own: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."
     )
     log_dir: str = text("oncelog-data", "The data folder. It is created on the first start.")
     log_dirs: tuple[str, ...] | None = texts(None, "Another name of log.dir; one folder.")
+
+    # Who gets in: TLS
+    ssl_keystore_type: str = text("PEM", "How certificate and key are written.", words=("PEM",))
+    ssl_keystore_location: str | None = text(
+        None, "A file with this server's key and its certificates, its own first. It is read again when it changes."
+    )
+    ssl_keystore_certificate_chain: str | None = text(
+        None, "The certificates themselves, its own first, in the place of ssl.keystore.location."
+    )
+    ssl_keystore_key: str | None = text(None, "The key that belongs to them.", is_secret=True)
+    ssl_key_password: str | None = text(None, "What the key is encrypted with.", is_secret=True)
+    ssl_truststore_type: str = text("PEM", "How the certificates are written that are trusted.", words=("PEM",))
+    ssl_truststore_location: str | None = text(
+        None,
+        "A file with the certificates that clients' certificates must come from. It is read again when it changes.",
+    )
+    ssl_truststore_certificates: str | None = text(
+        None, "The certificates themselves, in the place of ssl.truststore.location."
+    )
+    ssl_client_auth: str = text(
+        "none",
+        "Whether clients show a certificate: none, requested (they may) or required.",
+        words=("none", "requested", "required"),
+    )
+    ssl_principal_mapping_rules: str = text(
+        "DEFAULT", "How the name in a client's certificate becomes a user's name, as Kafka's RULE:pattern/replacement/."
+    )
+    ssl_enabled_protocols: tuple[str, ...] = texts(
+        ("TLSv1.2", "TLSv1.3"), "Versions of TLS.", words=("TLSv1.2", "TLSv1.3")
+    )
+    ssl_cipher_suites: tuple[str, ...] | None = texts(
+        None, "Ciphers of TLS 1.2, by OpenSSL's names; OpenSSL's own choice when not set."
+    )
+
+    # Who gets in: SASL
+    sasl_enabled_mechanisms: tuple[str, ...] = texts(
+        ("SCRAM-SHA-256", "SCRAM-SHA-512"),
+        "How clients may prove who they are. Kafka's default, GSSAPI, is not there.",
+        words=("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN", "OAUTHBEARER"),
+    )
+    sasl_oauthbearer_jwks_endpoint_url: str | None = text(
+        None, "Where the keys are that tokens are signed with: https://..., or file:///... of a JWKS."
+    )
+    sasl_oauthbearer_jwks_endpoint_refresh_ms: int = long(
+        60 * MINUTE_MS, "How often these keys are read again.", low=1000
+    )
+    sasl_oauthbearer_expected_issuer: str | None = text(None, "The issuer that a token must have.")
+    sasl_oauthbearer_expected_audience: tuple[str, ...] | None = texts(
+        None, "The audiences of which a token must have one."
+    )
+    sasl_oauthbearer_clock_skew_seconds: int = integer(30, "By how much the clock of the issuer may differ.")
+    sasl_oauthbearer_sub_claim_name: str = text("sub", "The claim that names the user.")
+    sasl_oauthbearer_scope_claim_name: str = text("scope", "The claim that names scopes.")
+    connections_max_reauth_ms: int = long(
+        0, "How long a proof of who somebody is lasts on a connection, which must then be given again; 0 for ever."
+    )
+    connection_failed_authentication_delay_ms: int = integer(
+        100, "How long the answer to a failed proof takes, so that guessing is slow.", high=10_000
+    )
+
+    # What they may do
+    authorizer_class_name: str = text(
+        "",
+        "Whether access rules are asked: empty for no, any of Kafka's names for yes.",
+        words=(
+            "",
+            "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "kafka.security.authorizer.AclAuthorizer",
+        ),
+    )
+    super_users: str = text("", "Who may do everything, as User:name;User:other.")
+    allow_everyone_if_no_acl_found: bool = boolean(False, "Whether everybody may do what no rule is about.")
+    quota_window_num: int = integer(11, "Of how many windows a rate is the mean.", low=1, high=100)
+    quota_window_size_seconds: int = integer(1, "How long each of them lasts.", low=1, high=3600)
 
     # Topics
     num_partitions: int = integer(1, "Partitions of a topic that does not say how many it wants.", low=1)

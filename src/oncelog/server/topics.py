@@ -21,6 +21,7 @@ from oncelog.log.handles import MAX_FILES, Handles, Pace
 from oncelog.log.partition import PartitionLog
 from oncelog.log.steps import Steps, at_once
 from oncelog.producers import ProducerMap
+from oncelog.security.documents import Change, Document, Kind
 from oncelog.server import topic_configs, topic_rules
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.folders import Folders, owner_of
@@ -65,6 +66,8 @@ class Topics(ABC):
         self._by_id: dict[UUID, Topic] = {}
         self._by_collision_key: dict[str, Topic] = {}
         self._on_their_way: Counter[str] = Counter()  # by the same key: partitions that are being made or taken away
+        self._documents: dict[Kind, Document] = {kind: {} for kind in Kind}
+        self._told: list[Callable[[Kind], None]] = []
         disk.mkdir(settings.log_dir)
         self._handles = Handles(disk, _files_to_keep_open(), Pace(SMALL_SEGMENTS, SMALL_SEGMENTS_PAUSE_MS))
         self.checkpointer = Checkpointer(settings.oncelog_recovery_max_bytes)
@@ -175,6 +178,27 @@ class Topics(ABC):
     @abstractmethod
     def altering_broker_configs(self, configs: Mapping[str, str], now: Now) -> Steps[None]:
         """Replace the settings that were changed at run time; every value must have been checked."""
+
+    @abstractmethod
+    def changing_document(self, kind: Kind, change: Change, now: Now) -> Steps[None]:
+        """Of users, rights or quotas. What `change` raises is raised here, and nothing has changed then."""
+
+    # Users, rights and quotas
+
+    def document(self, kind: Kind) -> Document:
+        return self._documents[kind]
+
+    def tell_documents(self, told: Callable[[Kind], None]) -> None:
+        """At once, and whenever one has changed."""
+        self._told.append(told)
+        for kind in Kind:
+            told(kind)
+
+    def see_document(self, kind: Kind, document: Document) -> None:
+        if document != self._documents[kind]:
+            self._documents[kind] = document
+            for told in self._told:
+                told(kind)
 
     def remove_deleted(self) -> None:
         """Remove the files of deleted topics; slow, and safe to call from any number of threads."""
