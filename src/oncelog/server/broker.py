@@ -21,6 +21,7 @@ from oncelog.server.pids import kafka_pids, leased_pids
 from oncelog.server.polls import Looks
 from oncelog.server.ports import Cluster
 from oncelog.server.settings import Settings
+from oncelog.server.tls import tls_of
 from oncelog.server.topics import Partition, Topics
 from oncelog.server.turns import Turns
 
@@ -50,6 +51,8 @@ class Broker:
         self.settings = settings
         self.cluster = cluster
         self.clock: Clock = clock or SystemClock()
+        self.endpoints = endpoints(settings)
+        self.tls = tls_of(self.endpoints, settings, self.clock)  # before anything large is read: it may be refused
         self.flush = Flush(settings.oncelog_flush)
         self.flusher = Flusher()
         self.bodies = Bodies(settings.oncelog_records_check)
@@ -80,7 +83,6 @@ class Broker:
         )
         self.housekeeping = Housekeeping(settings, self.topics, self.clock, disk, self.metrics, self.turns)
         self.memory = Memory(settings.queued_max_request_bytes)
-        self.endpoints = endpoints(settings)
         self.ports: Mapping[str, int] = {}  # by listener, once it listens
 
     @property

@@ -8,6 +8,7 @@ from typing import Protocol
 from oncelog.clock import Clock
 from oncelog.server.api import apis
 from oncelog.server.broker import Broker
+from oncelog.server.handshakes import Handshakes
 from oncelog.server.process import open_files_limit
 from oncelog.server.produce import Producing
 
@@ -87,6 +88,8 @@ class Connections:
         self._memory = broker.memory
         self._memory.watch(self._watch_stalled)
         self.producing = Producing(broker)
+        self.handshakes = Handshakes(broker.clock, broker.turns)
+        self.encrypted_view = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
         self._open: set[Open] = set()
         broker.access.tell_changes(self._rights_changed)
         self.lines = LineLimit(broker.clock)
@@ -109,12 +112,18 @@ class Connections:
     def each(self) -> list[Open]:
         return list(self._open)
 
-    def add(self, connection: Open) -> bool:
+    def may_begin(self, client_host: str) -> bool:
+        """Whether there is room for another one."""
         limit = min(self.broker.settings.max_connections, self._most)
-        if len(self._open) >= limit:
-            self.broker.metrics.connections_refused += 1
-            why = "the limit of open files allows" if limit == self._most else "max.connections is"
-            self.lines.log(logging.WARNING, "refused %s: %s %d", connection.client_host, why, limit)
+        if len(self._open) + len(self.handshakes) < limit:
+            return True
+        self.broker.metrics.connections_refused += 1
+        why = "the limit of open files allows" if limit == self._most else "max.connections is"
+        self.lines.log(logging.WARNING, "refused %s: %s %d", client_host, why, limit)
+        return False
+
+    def add(self, connection: Open) -> bool:
+        if not self.may_begin(connection.client_host):
             return False
         self.broker.metrics.connections_accepted += 1
         self._open.add(connection)
@@ -184,6 +193,7 @@ class Connections:
         if self._let_in_timer is not None:
             self._let_in_timer.cancel()
             self._let_in_timer = None
+        self.handshakes.give_up_all()
         self._all_gone.clear()
         for connection in list(self._open):
             connection.finish()
