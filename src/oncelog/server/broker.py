@@ -142,6 +142,11 @@ class Broker:
             return f"{bound} (every interface; clients connect to {self.addresses()})"
         return bound if bound == self.addresses() else f"{bound} (clients connect to {self.addresses()})"
 
+    async def look_at_certificates(self) -> None:
+        """Whether the files of TLS have changed. For new connections the new ones count then."""
+        for tls in self.tls.values():
+            await self.aside.run(tls.look)
+
     async def close(self) -> None:
         """Nobody asks any more: put everything on the disk."""
         await self.housekeeping.stop()

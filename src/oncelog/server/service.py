@@ -30,14 +30,9 @@ class Service:
         broker.listens(ports)
         broker.housekeeping.start(self.connections.close_idle)
         if broker.tls:
-            broker.housekeeping.every(LOOK_MS, self.look_at_certificates)
+            broker.housekeeping.every(LOOK_MS, broker.look_at_certificates)
         if broker.settings.oncelog_metrics_listener is not None:
             await self._serve_metrics(broker.settings.oncelog_metrics_listener)
-
-    async def look_at_certificates(self) -> None:
-        """Whether the files of TLS have changed. For new connections the new ones count then."""
-        for tls in self.broker.tls.values():
-            await self.broker.aside.run(tls.look)
 
     async def _serve_metrics(self, listener: str) -> None:
         # Most servers never need these, and each start would pay for them.

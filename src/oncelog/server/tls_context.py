@@ -164,13 +164,11 @@ def _read(listener: str, setting: str, path: str) -> str:
 @contextmanager
 def _as_file(all_blocks: Sequence[Block]) -> Iterator[str]:
     data = "".join(each.text for each in all_blocks).encode()
-    if hasattr(os, "memfd_create"):
+    if hasattr(os, "memfd_create") and os.path.exists("/proc/self/fd"):
         descriptor = os.memfd_create("oncelog-tls", os.MFD_CLOEXEC)
-        try:
-            os.write(descriptor, data)
+        with open(descriptor, "wb", buffering=0) as memory:
+            memory.write(data)
             yield f"/proc/self/fd/{descriptor}"
-        finally:
-            os.close(descriptor)
         return
     with tempfile.NamedTemporaryFile(suffix=".pem") as file:  # readable for this user alone
         file.write(data)
