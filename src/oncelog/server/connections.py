@@ -8,6 +8,7 @@ from typing import Protocol
 from oncelog.clock import Clock
 from oncelog.server.api import apis
 from oncelog.server.broker import Broker
+from oncelog.server.guard import Guard
 from oncelog.server.process import open_files_limit
 from oncelog.server.produce import Producing
 
@@ -91,6 +92,7 @@ class Connections:
         broker.access.tell_changes(self._rights_changed)
         self.lines = LineLimit(broker.clock)
         self._accidents = LineLimit(broker.clock)  # apart, so that garbage cannot hide them
+        self.guard = Guard(broker, self.lines.log)
         self._all_gone = asyncio.Event()
         self._stalled_timer: asyncio.TimerHandle | None = None
         self._let_in_timer: asyncio.TimerHandle | None = None
@@ -111,7 +113,7 @@ class Connections:
 
     def add(self, connection: Open) -> bool:
         limit = min(self.broker.settings.max_connections, self._most)
-        if len(self._open) >= limit:
+        if len(self._open) >= limit and not self.guard.strangers.make_room():
             self.broker.metrics.connections_refused += 1
             why = "the limit of open files allows" if limit == self._most else "max.connections is"
             self.lines.log(logging.WARNING, "refused %s: %s %d", connection.client_host, why, limit)

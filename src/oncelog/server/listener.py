@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from oncelog.server.connection import Connection
 from oncelog.server.connections import Connections
 from oncelog.server.endpoints import Endpoint
+from oncelog.server.guarded_connection import GuardedConnection
 from oncelog.settings import SettingsError
 
 BACKLOG = 1024
@@ -19,7 +20,8 @@ async def listen(wanted: Sequence[Endpoint], connections: Connections) -> tuple[
     for endpoint in wanted:
 
         def new_connection(endpoint: Endpoint = endpoint) -> Connection:
-            return Connection(connections, endpoint)
+            kind = GuardedConnection if endpoint.protocol.startswith("SASL_") else Connection
+            return kind(connections, endpoint)
 
         try:
             server = await loop.create_server(

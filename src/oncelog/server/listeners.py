@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from oncelog.settings import SettingsError
 
 _LISTENER = re.compile(r"(?P<name>[A-Za-z0-9_-]+)://(?P<host>\[[0-9A-Fa-f:.%a-z]+\]|[^\[\]:/\s]*):(?P<port>[0-9]{1,5})")
-_ENCRYPTED = ("SSL", "SASL_SSL", "SASL_PLAINTEXT")
+_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_ENCRYPTED = ("SSL", "SASL_SSL")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ def parse_listeners(setting: str, texts: Sequence[str], protocols: Mapping[str, 
         name = match["name"].upper()
         protocol = protocols.get(name, name)
         if protocol in _ENCRYPTED:
-            raise SettingsError(f"{setting}={each}: {protocol} is not there yet; only PLAINTEXT is")
+            raise SettingsError(f"{setting}={each}: {protocol} is not there yet; only PLAINTEXT and SASL_PLAINTEXT are")
         if name in (other.name for other in found):
             raise SettingsError(f"{setting}: the listener {name} is there twice")
         found.append(Listener(name, match["host"].strip("[]"), int(match["port"])))
@@ -42,7 +43,7 @@ def parse_protocols(texts: Sequence[str]) -> dict[str, str]:
     protocols: dict[str, str] = {}
     for each in texts:
         name, colon, protocol = each.partition(":")
-        if not colon or not name or protocol.upper() not in ("PLAINTEXT", *_ENCRYPTED):
+        if not colon or not name or protocol.upper() not in _PROTOCOLS:
             raise SettingsError(f"listener.security.protocol.map={each}: expected NAME:PLAINTEXT")
         protocols[name.upper()] = protocol.upper()
     return protocols

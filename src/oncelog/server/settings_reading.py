@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from oncelog.server.listeners import check_advertised, parse_listeners, parse_protocols
+from oncelog.server.mechanisms import check_mechanisms
 from oncelog.server.settings import SETTINGS, Settings, attribute
 from oncelog.server.topic_configs import TOPIC_CONFIGS
 from oncelog.settings import SettingsError, nearest, parse_address
@@ -28,7 +29,7 @@ NOT_HERE = {
     "inter.broker.": "a single server speaks to no other",
     "transaction": "there are no transactions",
     "ssl.": "there is no TLS yet",
-    "sasl.": "there is no SASL yet",
+    "sasl.kerberos.": "there is no Kerberos",
     "authorizer.": "there are no access rules yet",
     "num.network.threads": "one event loop serves all connections",
     "num.io.threads": "one event loop serves all connections",
@@ -71,6 +72,7 @@ def conflicts(settings: Settings) -> list[str]:
     """Sentences about settings that are fine alone and impossible together."""
     found = [sentence for is_wrong, sentence in _pairs_that_clash(settings) if is_wrong]
     try:
+        check_mechanisms(settings)
         protocols = parse_protocols(settings.listener_security_protocol_map)
         listening = parse_listeners("listeners", settings.listeners, protocols)
         if settings.advertised_listeners is not None:
