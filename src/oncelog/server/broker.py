@@ -14,6 +14,7 @@ from oncelog.server.endpoints import WILDCARDS, endpoints
 from oncelog.server.flusher import Flusher
 from oncelog.server.groups.coordinator import GroupCoordinator
 from oncelog.server.housekeeping import Housekeeping
+from oncelog.server.known_users import KnownUsers
 from oncelog.server.local_topics import LocalTopics
 from oncelog.server.memory import Memory
 from oncelog.server.metrics import Metrics
@@ -67,7 +68,8 @@ class Broker:
         known_pid = max((log.producers.highest_kafka_pid for log in self.topics.logs()), default=-1)
         self.metrics = Metrics()
         self.access = Access(settings, self.topics)
-        self.aside, self.at_disk = Aside("aside"), Aside("disk")
+        self.users = KnownUsers(self.topics)
+        self.aside, self.at_disk, self.proofs = Aside("aside"), Aside("disk"), Aside("proofs")
         self.leased_pids = leased_pids(cluster, self.clock, settings.oncelog_lease_lifetime_ms)
         self.kafka_pids = kafka_pids(cluster, self.clock, known_pid)
         self.turns = Turns(lambda: self.clock.now().monotonic_ms, self.at_disk.threads)
@@ -153,6 +155,7 @@ class Broker:
         await self.flusher.close()
         self.aside.close()
         self.at_disk.close()
+        self.proofs.close()
         try:
             self.topics.close()
         finally:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from oncelog.server.connection import Connection
 from oncelog.server.connections import Connections
 from oncelog.server.endpoints import Endpoint
+from oncelog.server.guarded_connection import GuardedConnection
 from oncelog.server.tls_transport import TlsTransport
 from oncelog.settings import SettingsError
 
@@ -38,8 +39,10 @@ async def listen(wanted: Sequence[Endpoint], connections: Connections) -> tuple[
 
 
 def _factory(endpoint: Endpoint, connections: Connections) -> Callable[[], asyncio.BaseProtocol]:
+    kind = GuardedConnection if endpoint.is_sasl else Connection
+
     def new_connection() -> Connection:
-        return Connection(connections, endpoint)
+        return kind(connections, endpoint)
 
     tls = connections.broker.tls.get(endpoint.name)
     if tls is None:

@@ -98,6 +98,21 @@ class Settings:
     connections_max_reauth_ms: int = long(
         0, "How long a proof of who somebody is lasts on a connection, which must then be given again; 0 for ever."
     )
+    sasl_server_max_receive_size: int = integer(
+        32_768,
+        "Largest message of a client that has not proven yet who it is. Kafka's 524288 would let strangers make the "
+        "server hold much.",
+        low=512,
+        high=65_000,
+    )
+    oncelog_sasl_without_tls: bool = boolean(
+        False,
+        "Whether PLAIN and OAUTHBEARER may be used on SASL_PLAINTEXT, where everybody on the way can read passwords "
+        "and tokens.",
+    )
+    oncelog_max_failed_authentications_per_minute: int = integer(
+        300, "After so many failed proofs no more of the same host are looked at for a while; 0 for no limit.", low=0
+    )
     connection_failed_authentication_delay_ms: int = integer(
         100, "How long the answer to a failed proof takes, so that guessing is slow.", high=10_000
     )

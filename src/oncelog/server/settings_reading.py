@@ -11,6 +11,7 @@ from typing import Any
 from oncelog.references import properties, resolved
 from oncelog.server.listener_settings import listener_conflicts
 from oncelog.server.listeners import check_advertised, parse_listeners, parse_protocols
+from oncelog.server.mechanisms import check_mechanisms
 from oncelog.server.settings import (
     LISTENER_PREFIX,
     SETTINGS,
@@ -96,6 +97,7 @@ def conflicts(settings: Settings) -> list[str]:
     """Sentences about settings that are fine alone and impossible together."""
     found = [sentence for is_wrong, sentence in _pairs_that_clash(settings) if is_wrong]
     try:
+        check_mechanisms(settings)
         protocols = parse_protocols(settings.listener_security_protocol_map)
         listening = parse_listeners("listeners", settings.listeners, protocols)
         if settings.advertised_listeners is not None:

@@ -3,7 +3,8 @@
 asyncio and uvloop have the same, without the bounds that a server needs whom nobody knows yet: theirs keep 256 KB for
 each connection, encrypt an answer of any size at once, and then tell of none of it that it has not left. Here what
 arrives lies in a buffer of all connections until it is decrypted into the receiver's own; an answer is encrypted in
-pieces, as the client takes them; and a handshake goes on in turns with all other work (`handshakes.py`).
+pieces, as the client takes them; and a handshake, of which a step takes up to a millisecond of the processor, goes on
+in turns with all other work. Who is not done with it is a stranger (`strangers.py`).
 """
 
 import asyncio
@@ -50,7 +51,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
     def __init__(self, connections: Connections, tls: Tls, new_inner: Callable[[], Inner]) -> None:
         super().__init__()
         self._connections = connections
-        self._handshakes = connections.handshakes
+        self._turns = connections.broker.turns
         self._tls = tls
         self._new_inner = new_inner
         self._shared = connections.encrypted_view
@@ -59,7 +60,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self._outgoing: ssl.MemoryBIO = cast(ssl.MemoryBIO, None)
         self._ssl: ssl.SSLObject | None = None  # made when the client has sent something
         self._inner: Inner | None = None  # made when the handshake is over
-        self._client_host = "?"
+        self.client_host = "?"
         self._principal: str | None = None
         self._encrypted = NOTHING  # of what has just arrived
         self._kept = b""  # encrypted, of what arrived while nothing may be read
@@ -81,15 +82,16 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._below = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
-        self._client_host = str(peer[0]) if peer else "?"
-        if self._connections.may_begin(self._client_host):
-            self._handshakes.begin(self)
+        self.client_host = str(peer[0]) if peer else "?"
+        if self._connections.may_begin(self.client_host):
+            self._connections.shaking_hands.add(self)
+            self._connections.guard.strangers.add(self)
         else:
             self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_closing = self._is_gone = True
-        self._handshakes.end(self)
+        self._end_handshake()
         inner, self._inner = self._inner, None
         self._kept = b""
         self._backlog.clear()
@@ -109,7 +111,10 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self._kept += self._shared[:nbytes]
         if self._inner is None and not self._is_stepping:
             self._is_stepping = True
-            self._handshakes.step(self)
+            if self._turns.is_over():
+                self._turns.wait(self._step)
+            else:
+                self._step()
         self._settle_reading()
 
     def eof_received(self) -> bool:
@@ -126,7 +131,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
 
     # The handshake
 
-    def step(self) -> None:
+    def _step(self) -> None:
         self._is_stepping = False
         if self._is_closing:
             return
@@ -147,7 +152,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
             self._begin_serving(self._ssl)
 
     def _begin_serving(self, established: ssl.SSLObject) -> None:
-        self._handshakes.end(self)
+        self._end_handshake()
         der = established.getpeercert(binary_form=True)
         if der is not None:
             try:
@@ -162,17 +167,21 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
             self._decrypt(NOTHING)  # what came behind the handshake is in OpenSSL's hands
 
     def _fail(self, reason: str) -> None:
-        self._handshakes.end(self)
+        self._end_handshake()
         if not self._is_closing:
             self._is_closing = True
-            self._connections.log_refused(self._client_host, reason)
+            self._connections.log_refused(self.client_host, reason)
             self._below.close()
 
-    def give_up(self, reason: str) -> None:
+    def turn_away(self, why: str) -> None:
+        self._end_handshake()
         if not self._is_closing:
-            self._is_closing = True
-            self._connections.log_refused(self._client_host, reason)
-            self._below.abort()
+            self._connections.log_refused(self.client_host, why)
+            self.abort()
+
+    def _end_handshake(self) -> None:
+        self._connections.shaking_hands.discard(self)
+        self._connections.guard.strangers.discard(self)
 
     # Receiving
 
@@ -275,7 +284,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self._tell_paused()
 
     def _break(self, error: ssl.SSLError) -> None:
-        self._connections.log_refused(self._client_host, why_failed(error))
+        self._connections.log_refused(self.client_host, why_failed(error))
         self.abort()
 
     def _encrypt(self) -> None:
