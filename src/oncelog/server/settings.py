@@ -44,6 +44,11 @@ class Settings:
     log_dirs: tuple[str, ...] | None = texts(None, "Another name of log.dir; one folder.")
 
     # Who gets in: TLS
+    oncelog_secure: bool = boolean(
+        False,
+        "Make a certificate, a user and the files by which it gets in, once, in the data folder; listen with TLS and "
+        "passwords, and let nobody else do anything. What is given of all this besides goes before it.",
+    )
     ssl_keystore_type: str = text("PEM", "How certificate and key are written.", words=("PEM",))
     ssl_keystore_location: str | None = text(
         None, "A file with this server's key and its certificates, its own first. It is read again when it changes."
