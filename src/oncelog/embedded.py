@@ -12,11 +12,13 @@ from oncelog.clock import BoottimeClock, Clock, SystemClock
 from oncelog.cluster.cluster_broker import ClusterBroker
 from oncelog.cluster.file import FileCluster
 from oncelog.cluster.parent import SCHEME, Parent, copies
+from oncelog.cluster.stored_documents import change_in_tree
 from oncelog.cluster.tree import Tree
 from oncelog.cluster.tree_socket import SocketTree
 from oncelog.cluster.worker import Worker
 from oncelog.cluster.workers import SHARED, Workers
 from oncelog.log.disk import RealDisk
+from oncelog.security.documents import Change, Kind
 from oncelog.server.broker import Broker
 from oncelog.server.running import Serving, run_loop
 from oncelog.server.service import Service
@@ -279,3 +281,18 @@ def _text(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return ",".join(map(str, value))
     return str(value)
+
+
+def change_users_at(where: str, change: Change) -> None:
+    """Of a cluster, whether its brokers are up or not. Raises TreeError, and what `change` raises."""
+
+    async def run() -> None:
+        tree = _tree(where, SystemClock())
+        try:
+            async with asyncio.timeout(START_TIMEOUT_S):
+                await tree.begin_session()
+                await change_in_tree(tree, Kind.USERS, change)
+        finally:
+            await tree.close()
+
+    run_loop(run())

@@ -281,6 +281,16 @@ def write_state(disk: Disk, folder: str, state: dict[str, Any]) -> None:
     replace_file(disk, f"{folder}/{META_FILE}", json.dumps(state, indent=2).encode() + b"\n")
 
 
+def prepare_folder(disk: Disk, folder: str) -> None:
+    """For what is stored there before the first start; with the folder's lock held. Of no node yet, nor alone or among
+    others. Raises DamagedFolder and UnfitFolder."""
+    state = read_state(disk, folder)
+    if state["is_member"]:
+        raise UnfitFolder(f"{folder} belongs to a broker of a cluster, which keeps this where its brokers agree")
+    if not disk.exists(f"{folder}/{META_FILE}"):
+        write_state(disk, folder, state)
+
+
 def read_state(disk: Disk, folder: str) -> dict[str, Any]:
     """What the file says, checked and brought up to date. Raises DamagedFolder and UnfitFolder."""
     path = f"{folder}/{META_FILE}"

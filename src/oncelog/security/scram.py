@@ -58,9 +58,10 @@ Find = Callable[[str], Found]
 # What both sides compute
 
 
-def salted_password(mechanism: str, password: str, salt: bytes, iterations: int) -> bytes:
+def salted_password(mechanism: str, password: str | bytes, salt: bytes, iterations: int) -> bytes:
     """Milliseconds of work, and on purpose."""
-    return hashlib.pbkdf2_hmac(HASHES[mechanism], password.encode(), salt, iterations)
+    raw = password.encode() if isinstance(password, str) else password
+    return hashlib.pbkdf2_hmac(HASHES[mechanism], raw, salt, iterations)
 
 
 def signed(mechanism: str, key: bytes, message: bytes) -> bytes:

@@ -6,6 +6,7 @@ more than a small frame, and one as large behind it.
 """
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 from oncelog.clock import Now
@@ -253,7 +254,7 @@ class GuardedConnection(Connection):
             error_code=code,
             error_message=told,
             auth_bytes=answer,
-            session_lifetime=session_ms,
+            session_lifetime=timedelta(milliseconds=session_ms),
         )
 
     def _open(self, proof: Proof) -> int:

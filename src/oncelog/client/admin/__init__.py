@@ -1,6 +1,14 @@
-"""Topics, configurations, offsets, groups, producers: what a command line needs."""
+"""Topics, configurations, offsets, groups, producers, users: what a command line needs."""
 
 from oncelog.client.admin.admin import Admin
+from oncelog.client.admin.scram import (
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialAlteration,
+    UserScramCredentialDeletion,
+    UserScramCredentialsDescription,
+    UserScramCredentialUpsertion,
+)
 from oncelog.client.admin.values import (
     AlterConfig,
     AlterOperation,
@@ -47,4 +55,10 @@ __all__ = [
     "ProducerState",
     "Replicas",
     "ResourceType",
+    "ScramCredentialInfo",
+    "ScramMechanism",
+    "UserScramCredentialAlteration",
+    "UserScramCredentialDeletion",
+    "UserScramCredentialUpsertion",
+    "UserScramCredentialsDescription",
 ]
