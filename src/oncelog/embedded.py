@@ -255,16 +255,17 @@ def open_service(settings: Settings) -> Serving:
     clock = BoottimeClock() if settings.oncelog_cluster.startswith(ZOOKEEPER) else SystemClock()
     if settings.oncelog_cluster.startswith(SHARED):
         return Worker(settings, SocketTree(settings.oncelog_cluster.removeprefix(SHARED), clock), clock=clock)
-    return ClusterBroker(settings, _tree(settings.oncelog_cluster, clock), clock=clock)
+    return ClusterBroker(settings, _tree(settings, settings.oncelog_cluster, clock), clock=clock)
 
 
-def _tree(where: str, clock: Clock) -> Tree:
+def _tree(settings: Settings, where: str, clock: Clock) -> Tree:
     if where.startswith(SCHEME):
         return SocketTree(where.removeprefix(SCHEME), clock)
     if not where.startswith(ZOOKEEPER):
         raise SettingsError(f"oncelog.cluster={where}: expected {ZOOKEEPER}HOST:PORT,.../FOLDER, or {SCHEME}PATH")
     try:
         from oncelog.cluster.tree_zookeeper import ZooKeeperTree
+        from oncelog.cluster.zookeeper_security import ZooKeeperSecurity
     except ModuleNotFoundError as missing:
         if missing.name != "kazoo":
             raise
@@ -272,7 +273,18 @@ def _tree(where: str, clock: Clock) -> Tree:
             "oncelog.cluster names ZooKeeper, which needs kazoo: pip install 'oncelog[zookeeper]'"
         ) from missing
     hosts, _, folder = where.removeprefix(ZOOKEEPER).partition("/")
-    return ZooKeeperTree(hosts, f"/{folder or 'oncelog'}", clock)
+    security = ZooKeeperSecurity(
+        is_encrypted=settings.zookeeper_ssl_client_enable,
+        trusted_file=settings.zookeeper_ssl_truststore_location,
+        own_file=settings.zookeeper_ssl_keystore_location,
+        own_password=settings.zookeeper_ssl_keystore_password,
+        checks_host=bool(settings.zookeeper_ssl_endpoint_identification_algorithm),
+        user=settings.oncelog_zookeeper_username,
+        password=settings.oncelog_zookeeper_password,
+        is_private=settings.zookeeper_set_acl,
+    )
+    security.check()
+    return ZooKeeperTree(hosts, f"/{folder or 'oncelog'}", clock, security=security)
 
 
 def _text(value: Any) -> str:

@@ -26,6 +26,22 @@ class Settings:
     oncelog_cluster_folder_lost: bool = boolean(
         False, "The folder that this broker had is gone: it lacks everything, and copies it from the others."
     )
+    zookeeper_ssl_client_enable: bool = boolean(False, "Whether the broker speaks TLS to ZooKeeper.")
+    zookeeper_ssl_truststore_location: str | None = text(
+        None, "A PEM file with the certificates that ZooKeeper's must come from; the system's when not set."
+    )
+    zookeeper_ssl_keystore_location: str | None = text(
+        None, "A PEM file with the certificate and the key that the broker shows to ZooKeeper."
+    )
+    zookeeper_ssl_keystore_password: str | None = text(None, "What that key is encrypted with.", is_secret=True)
+    zookeeper_ssl_endpoint_identification_algorithm: str = text(
+        "https", "Whether ZooKeeper's certificate must name its host: https, or empty for no.", words=("https", "")
+    )
+    zookeeper_set_acl: bool = boolean(
+        False, "Whether what brokers agree on may be read and changed by their own user alone."
+    )
+    oncelog_zookeeper_username: str | None = text(None, "The user that the broker is to ZooKeeper (digest).")
+    oncelog_zookeeper_password: str | None = text(None, "Its password.", is_secret=True)
     broker_rack: str | None = text(None, "Where this broker stands, for clients that want to know.")
     node_id: int = integer(1, "The number of this node, unique in its cluster.")
     broker_id: int | None = integer(None, "Another name of node.id.")
