@@ -24,6 +24,7 @@ from oncelog.cluster.documents import (
     decode_topic,
     encode_topic,
 )
+from oncelog.cluster.file import UnfitFolder
 from oncelog.cluster.tree import ABSENT, Check, Node, Outdated, Put, Remove, Tree, TreeError, Unsure
 from oncelog.cluster.tree_cluster import TreeCluster
 from oncelog.replication.leader import Proposal, Rules
@@ -255,6 +256,10 @@ class Supervisor:
         try:
             self._topics.see_document(kind, {} if node is None else documents.decode(kind, node.value))
         except documents.Damaged as damage:
+            if self._document is None:  # to go on without rules could let everybody in
+                raise UnfitFolder(
+                    f"what the brokers have agreed on cannot be read: {damage}. Restore /{kind} where they agree"
+                ) from damage
             logger.error("/%s is passed over: %s", kind, damage)
         return node
 
