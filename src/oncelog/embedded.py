@@ -85,7 +85,6 @@ class Server:
             if brokers != 1 and workers != 1:
                 raise SettingsError("brokers and workers: each broker of a cluster is one process")
             if brokers != 1:
-                del given["listeners"]
                 self._parent = Parent(self.data_dir, brokers, given)
             elif workers != 1:
                 self._parent = Workers(self.settings, workers)

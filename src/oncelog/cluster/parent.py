@@ -46,6 +46,7 @@ MOST_SOCKET_BYTES: Final = 107  # a system's bound; data folders may lie deep
 MOST_BROKERS: Final = 5
 LOG_FILE: Final = "broker.log"
 METADATA_VERSION: Final = 1  # the first that can ask about no topic
+PLAINTEXT: Final = "PLAINTEXT"
 SCHEME: Final = "unix:"
 
 
@@ -71,11 +72,13 @@ class Parent:
         session_timeout_ms: int = SESSION_TIMEOUT_MS,
         variables: Mapping[str, str] | None = None,
     ) -> None:
-        """`addresses`: where each broker listens; any port of the loopback without them. `first`: its number.
+        """`addresses`: where each broker listens; any port of the loopback without them. Of `listeners` in the settings
+        only the name of the first counts, such as SASL_SSL. `first`: its number.
         `variables` are added to the environment of brokers."""
         self._folder = Path(folder)
         self._folder.mkdir(0o700, parents=True, exist_ok=True)
         self._settings = settings
+        self._listener = settings.get("listeners", PLAINTEXT).partition("://")[0]
         self._listen = dict(zip(range(first, first + count), addresses or ["127.0.0.1:0"] * count, strict=True))
         self._session_timeout_ms = session_timeout_ms
         self._variables = variables or {}
@@ -276,7 +279,7 @@ class Parent:
         return dict(self._settings) | {
             "node.id": str(node_id),
             "log.dir": str(self._folder / str(node_id)),
-            "listeners": f"PLAINTEXT://{self._listen[node_id]}",
+            "listeners": f"{self._listener}://{self._listen[node_id]}",
             "oncelog.cluster": f"{SCHEME}{self._socket}",
             **self.own_settings.get(node_id, {}),
         }

@@ -56,6 +56,9 @@ class Settings:
     listener_security_protocol_map: tuple[str, ...] = texts(
         (), "NAME:PROTOCOL for listeners with names of their own: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."
     )
+    inter_broker_listener_name: str | None = text(
+        None, "The listener by which brokers of a cluster reach each other; the first one when not set."
+    )
     log_dir: str = text("oncelog-data", "The data folder. It is created on the first start.")
     log_dirs: tuple[str, ...] | None = texts(None, "Another name of log.dir; one folder.")
 
