@@ -1,6 +1,7 @@
 """A server in this process: `with Server() as server: ... server.bootstrap_servers`."""
 
 import asyncio
+import os
 import shutil
 import tempfile
 import threading
@@ -295,10 +296,12 @@ def _text(value: Any) -> str:
 
 
 def change_users_at(where: str, change: Change) -> None:
-    """Of a cluster, whether its brokers are up or not. Raises TreeError, and what `change` raises."""
+    """Of a cluster, whether its brokers are up or not. How to reach ZooKeeper the environment may say. Raises
+    SettingsError, TreeError, and what `change` raises."""
+    settings = read_settings({}, environ=os.environ)
 
     async def run() -> None:
-        tree = _tree(where, SystemClock())
+        tree = _tree(settings, where, SystemClock())
         try:
             async with asyncio.timeout(START_TIMEOUT_S):
                 await tree.begin_session()

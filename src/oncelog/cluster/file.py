@@ -78,6 +78,7 @@ class FileCluster:
         self.node_id = node_id
         self.members = {node_id: Member({})}
         self.away: dict[int, Member] = {}
+        self.secret = ""
         disk.mkdir(folder)
         if disk.exists(f"{folder}/{TREE_FOLDER}"):
             raise UnfitFolder(

@@ -21,15 +21,17 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from oncelog.clock import Clock, SystemClock
-from oncelog.cluster.documents import LIVE, NODES, TOPICS, decode_node, decode_topic
+from oncelog.cluster.documents import CONFIG, LIVE, NODES, TOPICS, decode_node, decode_topic
 from oncelog.cluster.file import META_FILE, TREE_FOLDER, UnfitFolder
 from oncelog.cluster.folder_lock import FolderLock
+from oncelog.cluster.links import Links
 from oncelog.cluster.peer import Peer
 from oncelog.cluster.tree import SESSION_TIMEOUT_MS
 from oncelog.cluster.tree_server import TreeServer
 from oncelog.cluster.tree_store import TreeStore
 from oncelog.log.disk import RealDisk
 from oncelog.replication.leadership import Leadership
+from oncelog.server.settings_reading import read_settings
 from oncelog.settings import SettingsError, parse_address
 from oncelog.waiting import result_of, until_ended
 from oncelog.wire.requests import request_schema
@@ -333,10 +335,14 @@ class Parent:
         copies. Who cannot be asked is passed over: it may be reached from elsewhere alone."""
         assert self._tree is not None
         tree = self._tree.store.nodes
+        config = tree.get(CONFIG)
+        secret = "" if config is None else json.loads(config.node.value).get("secret", "")
         for node_id in nodes:
+            links = Links(read_settings(self._given(node_id)), lambda: secret)
             with contextlib.suppress(OSError):
                 async with asyncio.timeout(ACQUAINTED_S):
-                    peer = await Peer.connect(parse_address("listeners", self._listen[node_id]), ACQUAINTED_S)
+                    address = parse_address("listeners", self._listen[node_id])
+                    peer = await links.connect(address, ACQUAINTED_S)
                     try:
                         while await _brokers_seen(peer) < len(tree.children(LIVE[1:])):
                             await asyncio.sleep(LOOK_S)

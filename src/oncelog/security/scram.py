@@ -2,7 +2,7 @@
 
 The server keeps no password, only what proves that somebody else knows it. Whoever is unknown gets a challenge, too, by
 credentials that were made up, and fails where a wrong password fails: with the same steps, after the same work. The
-client's side is in `client/net/sasl/scram.py`.
+client's side is in `scram_client.py`.
 """
 
 import hashlib

@@ -3,9 +3,10 @@
 import logging
 from collections.abc import Callable
 
+from oncelog.security import brokers
 from oncelog.security.failures import Failures
 from oncelog.server.broker import Broker
-from oncelog.server.proofs import Proof, new_proof
+from oncelog.server.proofs import BrokerProof, Proof, new_proof
 from oncelog.server.strangers import Strangers
 from oncelog.server.tokens import SignedTokens
 
@@ -23,7 +24,13 @@ class Guard:
         self._failures = Failures(broker.settings.oncelog_max_failed_authentications_per_minute)
         self._tokens: SignedTokens | None = None
 
+    @property
+    def knows_brokers(self) -> bool:
+        return bool(self._broker.cluster.secret)
+
     def begin(self, mechanism: str) -> Proof:
+        if mechanism == brokers.MECHANISM:
+            return BrokerProof(self._broker.cluster.secret)
         return new_proof(mechanism, self._broker.users.now, self._broker.proofs, self._signed_tokens)
 
     def _signed_tokens(self) -> SignedTokens:

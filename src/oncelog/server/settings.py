@@ -90,6 +90,11 @@ class Settings:
         "Whether clients show a certificate: none, requested (they may) or required.",
         words=("none", "requested", "required"),
     )
+    ssl_endpoint_identification_algorithm: str = text(
+        "https",
+        "Whether the certificate of another broker must name its host: https, or empty for no.",
+        words=("https", ""),
+    )
     ssl_principal_mapping_rules: str = text(
         "DEFAULT", "How the name in a client's certificate becomes a user's name, as Kafka's RULE:pattern/replacement/."
     )

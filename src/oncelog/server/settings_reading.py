@@ -38,7 +38,7 @@ NOT_HERE = {
     "zookeeper.": "a single server needs no ZooKeeper",
     "process.roles": "there is one process and one role",
     "controller.": "there is no controller",
-    "inter.broker.": "a single server speaks to no other",
+    "inter.broker.protocol": "brokers speak one version of the protocol",
     "transaction": "there are no transactions",
     "ssl.engine.": "TLS is OpenSSL's",
     "ssl.provider": "TLS is OpenSSL's",

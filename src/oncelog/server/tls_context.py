@@ -68,6 +68,18 @@ def make_context(listener: str, settings: Settings, client_auth: str) -> TlsCont
     return TlsContext(context, _certificate(listener, chain[0]))
 
 
+def make_peer_context(listener: str, settings: Settings) -> ssl.SSLContext:
+    """By which a broker reaches others at that listener of theirs: it shows the certificate that it serves with."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    versions = [_VERSIONS[each] for each in settings.ssl_enabled_protocols]
+    context.minimum_version, context.maximum_version = min(versions), max(versions)
+    context.check_hostname = bool(settings.ssl_endpoint_identification_algorithm)
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    _load_chain(listener, context, settings)
+    _load_trusted(listener, context, settings)
+    return context
+
+
 def watched_files(settings: Settings) -> tuple[str, ...]:
     """Which are looked at again while the server runs."""
     return tuple(each for each in (settings.ssl_keystore_location, settings.ssl_truststore_location) if each)
