@@ -8,16 +8,18 @@ from typing import Any
 from oncelog.clock import ManualClock
 from oncelog.cluster import FileCluster
 from oncelog.log.disk import RealDisk
+from oncelog.server.access import ANONYMOUS
 from oncelog.server.api import Api, apis
 from oncelog.server.broker import Broker
 from oncelog.server.call import Call, Encoded
+from oncelog.server.errors import KafkaError
 from oncelog.server.settings_reading import read_settings
 from oncelog.server.topics import Topic
 from oncelog.wire.messages import schema
 from tests.raw.entities import encode_request, make, message
 
 CLOCK = ManualClock()
-ADMIN_KEYS = (19, 20, 29, 32, 33, 35, 37, 43, 44, 46)
+ADMIN_KEYS = (19, 20, 29, 30, 31, 32, 33, 35, 37, 43, 44, 46)
 EVERY_VERSION = [
     (apis()[key].name, version)
     for key in ADMIN_KEYS
@@ -44,6 +46,7 @@ class Admin:
         self.broker = Broker(settings, cluster, clock=CLOCK, disk=disk)
         self.broker.listens({"PLAINTEXT": 9092})
         self.topics = self.broker.topics
+        self.principal = ANONYMOUS
 
     def ask(self, name: str, version: int, **values: Any) -> Any:
         """Request and answer both go through bytes: kio's writer and our reader, our writer and kio's reader."""
@@ -55,9 +58,12 @@ class Admin:
         assert at + size_bytes == len(frame), "bytes behind the request"
         handle = api_named(name).handle
         assert handle is not None
-        answer = handle(request, self.call(name, version))
-        if inspect.isawaitable(answer):
-            answer = asyncio.run(_await(answer))
+        try:
+            answer = handle(request, self.call(name, version))
+            if inspect.isawaitable(answer):
+                answer = asyncio.run(_await(answer))
+        except KafkaError as refusal:  # as a connection does
+            answer = served.refusal(refusal.code, refusal.message)
         encoded = answer.buffers[1] if isinstance(answer, Encoded) else served.encode(answer, 7)
         header, at = kind.read_header(encoded, 0)
         read, size_bytes = kind.read_response(encoded, at)
@@ -65,7 +71,18 @@ class Admin:
         return read
 
     def call(self, name: str, version: int) -> Call:
-        return Call(self.broker, name, version, "test", "127.0.0.1", "PLAINTEXT", CLOCK.now())
+        rights = self.broker.access.rights(self.principal, "127.0.0.1")
+        return Call(
+            self.broker,
+            name,
+            version,
+            "test",
+            "127.0.0.1",
+            "PLAINTEXT",
+            CLOCK.now(),
+            principal=self.principal,
+            rights=rights,
+        )
 
     def new_topic(self, name: str = "orders", partitions: int = 1, **configs: str) -> Topic:
         own: dict[str, str | None] = {key.replace("_", "."): value for key, value in configs.items()}

@@ -143,6 +143,9 @@ class Access:
         """All of them, as they are now."""
         return list(self._acls.bindings.values())
 
+    def binding(self, key: str) -> Binding | None:
+        return self._acls.bindings.get(key)
+
     def _see(self, kind: Kind) -> None:
         if kind is not Kind.ACLS:
             return

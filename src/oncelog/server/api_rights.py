@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 from oncelog.security.operations import CLUSTER_NAME, Operation, Resource
 from oncelog.server.access import Rights
 from oncelog.server.errors import ErrorCode, KafkaError
+from oncelog.server.operations import NOT_ASKED
 
 REFUSALS: Final = {
     Resource.TOPIC: (ErrorCode.topic_authorization_failed, "Topic authorization failed."),
@@ -22,6 +23,19 @@ def demand(rights: Rights, operation: Operation, resource: Resource, name: str) 
 
 def demand_cluster(rights: Rights, operation: Operation) -> None:
     demand(rights, operation, Resource.CLUSTER, CLUSTER_NAME)
+
+
+def may_create_topic(rights: Rights, name: str) -> bool:
+    may = rights.may
+    return may(Operation.CREATE, Resource.CLUSTER, CLUSTER_NAME) or may(Operation.CREATE, Resource.TOPIC, name)
+
+
+def cluster_operations(rights: Rights, *, is_asked: bool) -> int:
+    """What is told of what a client may do to the cluster."""
+    if not is_asked:
+        return NOT_ASKED
+    may_know = rights.may(Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME)
+    return rights.operations(Resource.CLUSTER, CLUSTER_NAME) if may_know else 0
 
 
 class Need(NamedTuple):
@@ -118,5 +132,5 @@ NEEDS: Final[dict[str, tuple[Need, ...]]] = {
     "describe_topic_partitions": (_topic(Operation.DESCRIBE, "where all are asked for, the others are left out"),),
     "lease_pid": (_topic(Operation.WRITE),),
     "resume_pid": (_topic(Operation.WRITE),),
-    "describe_leases": (_cluster(Operation.DESCRIBE, WHOLE),),
+    "describe_leases": (_cluster(Operation.DESCRIBE, "each partition is refused"),),
 }

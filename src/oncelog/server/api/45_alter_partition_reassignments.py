@@ -2,7 +2,9 @@
 
 from typing import Any
 
+from oncelog.security.operations import Operation
 from oncelog.server.api import Api
+from oncelog.server.api_rights import demand_cluster
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.packing import packed_aside
@@ -15,6 +17,7 @@ NOTHING_MOVES = "No partition reassignment is in progress."
 
 @packed_aside
 async def handle(request: Any, call: Call) -> Any:
+    demand_cluster(call.rights, Operation.ALTER)
     return call.new(
         "AlterPartitionReassignmentsResponse",
         error_code=ErrorCode.none,
