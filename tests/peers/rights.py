@@ -6,6 +6,7 @@ Who asks comes from an address of its own (127.0.0.2), because rules can tell ho
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from typing import Any, Final
 
 from oncelog.security.bindings import EVERYTHING, Binding, Pattern, Permission
@@ -30,6 +31,7 @@ TOPICS: Final = (THERE_IS, THERE_IS_NOT, HIDDEN, HIDDEN_NOT)
 GROUP, HIDDEN_GROUP = "open-group", "hidden-group"
 
 Question = Callable[[RawConnection], object]
+_numbers = count()
 QUESTIONS: dict[str, list[Question]] = {}  # by the request
 
 
@@ -138,8 +140,23 @@ def topic_ids(c: RawConnection) -> dict[str, Any]:
     return {each.name: each.topic_id for each in answer.topics}
 
 
+def made_anew(c: RawConnection, name: str) -> Any:
+    """The id of a topic that is there, or is made for who asks, who may take it away."""
+    with RawConnection(c.socket.getpeername()[1]) as other:
+        while True:
+            (found,) = other.call("metadata", 12, topics=[{"name": name}], allow_auto_topic_creation=False).topics
+            if found.error_code.name == "none" and len(found.partitions) == 1:
+                return found.topic_id
+            wanted = {"name": name, "num_partitions": 1, "replication_factor": 1}
+            other.call("create_topics", 5, topics=[wanted], timeout=10_000, validate_only=False)
+
+
 def named(topics: Iterable[Any], name: str = "name") -> dict[str, str]:
     return {getattr(each, name): each.error_code.name for each in topics}
+
+
+def is_refused(error: str) -> bool:
+    return error.endswith("authorization_failed")
 
 
 def partitions(topics: Iterable[Any], name: str = "name", inner: str = "partitions") -> dict[str, list[str]]:
@@ -172,6 +189,16 @@ def read_by_id(c: RawConnection) -> object:
     return {names[each.topic_id]: [one.error_code.name for one in each.partitions] for each in answer.responses}
 
 
+@about("fetch")
+def read_as_a_follower(c: RawConnection) -> object:
+    """Of a broker that there is not: of interest is whether that is looked at."""
+    ids = topic_ids(c)
+    wanted = [{"topic_id": each, "partitions": [{"partition": 0}]} for each in ids.values()]
+    follower = {"replica_id": 7, "replica_epoch": 1}
+    answer = c.call("fetch", 15, replica_state=follower, max_wait=0, max_bytes=1000, session_epoch=-1, topics=wanted)
+    return sorted(is_refused(one.error_code.name) for each in answer.responses for one in each.partitions)
+
+
 @about("list_offsets")
 def ends(c: RawConnection) -> object:
     wanted = [{"name": name, "partitions": [{"partition_index": 0, "timestamp": -2}]} for name in TOPICS]
@@ -180,14 +207,12 @@ def ends(c: RawConnection) -> object:
 
 @about("metadata")
 def topics_by_name(c: RawConnection) -> object:
-    names = [{"name": name} for name in TOPICS]
-    answer = c.call("metadata", 9, topics=names, include_topic_authorized_operations=True)
-    return [
-        {
-            each.name: (each.error_code.name, len(each.partitions), each.topic_authorized_operations)
-            for each in answer.topics
-        }
-    ]
+    asked = {"include_topic_authorized_operations": True, "allow_auto_topic_creation": False}
+    answer = c.call("metadata", 9, topics=[{"name": name} for name in TOPICS], **asked)
+    return {
+        each.name: (each.error_code.name, len(each.partitions), each.topic_authorized_operations)
+        for each in answer.topics
+    }
 
 
 @about("metadata")
@@ -210,10 +235,12 @@ def the_cluster(c: RawConnection) -> object:
 
 
 @about("metadata")
-def a_topic_that_would_be_made(c: RawConnection) -> object:
-    """Where it may be made, it is, and does not look the same afterwards: only refusals are compared."""
-    answer = c.call("metadata", 9, topics=[{"name": "hidden-new"}], allow_auto_topic_creation=True)
-    return named(answer.topics)
+def topics_that_would_be_made(c: RawConnection) -> object:
+    """Each time others; how it is said that they are being made differs."""
+    number = next(_numbers)
+    names = [{"name": f"{kind}-new-{number}"} for kind in ("open", "hidden")]
+    answer = c.call("metadata", 9, topics=names, allow_auto_topic_creation=True)
+    return {each.name.partition("-")[0]: is_refused(each.error_code.name) for each in answer.topics}
 
 
 @about("offset_commit")
@@ -232,6 +259,29 @@ def committed(c: RawConnection) -> object:
     groups = [{"group_id": group, "topics": wanted} for group in (GROUP, HIDDEN_GROUP)]
     answer = c.call("offset_fetch", 8, groups=groups)
     return {each.group_id: (each.error_code.name, partitions(each.topics)) for each in answer.groups}
+
+
+@about("offset_commit")
+def commit_by_id(c: RawConnection) -> object:
+    ids = topic_ids(c)
+    offsets = [
+        {"topic_id": each, "partitions": [{"partition_index": 0, "committed_offset": 0}]} for each in ids.values()
+    ]
+    wanted = {"group_id": GROUP, "generation_id_or_member_epoch": -1, "member_id": "", "topics": offsets}
+    names = {topic_id: name for name, topic_id in ids.items()}
+    answer = c.call("offset_commit", 10, **wanted)
+    return {names[each.topic_id]: [one.error_code.name for one in each.partitions] for each in answer.topics}
+
+
+@about("offset_fetch")
+def committed_by_id(c: RawConnection) -> object:
+    ids = topic_ids(c)
+    wanted = [{"topic_id": each, "partition_indexes": [0]} for each in ids.values()]
+    names = {topic_id: name for name, topic_id in ids.items()}
+    answer = c.call("offset_fetch", 10, groups=[{"group_id": GROUP, "topics": wanted}])
+    (group,) = answer.groups
+    found = {names[each.topic_id]: [one.error_code.name for one in each.partitions] for each in group.topics}
+    return group.error_code.name, found
 
 
 @about("offset_fetch")
@@ -300,7 +350,7 @@ def create_topics(c: RawConnection) -> object:
     wanted = [{"name": name, "num_partitions": 1, "replication_factor": 1} for name in TOPICS]
     answer = c.call("create_topics", 7, topics=wanted, timeout=10_000, validate_only=True)
     return {
-        each.name: (each.error_code.name, each.topic_config_error_code.name, each.num_partitions, bool(each.configs))
+        each.name: (each.error_code.name, int(each.topic_config_error_code), each.num_partitions, bool(each.configs))
         for each in answer.topics
     }
 
@@ -310,6 +360,24 @@ def delete_topics(c: RawConnection) -> object:
     """Of what is there, only the hidden one is named: it must be there for the next question, too."""
     wanted = [{"name": name, "topic_id": None} for name in (THERE_IS_NOT, HIDDEN_NOT)]
     answer = c.call("delete_topics", 6, topics=wanted, timeout=10_000)
+    return named(answer.responses)
+
+
+@about("delete_topics")
+def delete_topics_by_id(c: RawConnection) -> object:
+    ids = {name: made_anew(c, name) for name in ("open-to-go", "hidden-to-go")}
+    wanted = [{"name": None, "topic_id": each} for each in ids.values()]
+    answer = c.call("delete_topics", 6, topics=wanted, timeout=10_000)
+    names = {topic_id: name for name, topic_id in ids.items()}
+    return {names[each.topic_id]: (each.name, each.error_code.name) for each in answer.responses}
+
+
+@about("delete_topics")
+def delete_topics_by_name(c: RawConnection) -> object:
+    names = ("open-to-go", "hidden-to-go")
+    for name in names:
+        made_anew(c, name)
+    answer = c.call("delete_topics", 5, topic_names=names, timeout=10_000)
     return named(answer.responses)
 
 
@@ -367,8 +435,9 @@ def describe_configs(c: RawConnection) -> object:
 
 @about("alter_configs")
 def alter_configs(c: RawConnection) -> object:
+    """Kafka checks more of a broker's configs than there is to check here."""
     answer = c.call("alter_configs", 2, resources=config_resources(), validate_only=True)
-    return named(answer.responses, "resource_name")
+    return {each.resource_name: is_refused(each.error_code.name) for each in answer.responses}
 
 
 @about("incremental_alter_configs")

@@ -63,6 +63,7 @@ async def _topics(request: Any, call: Call) -> tuple[Any, ...]:
 async def _by_name(name: str, call: Call, may_create: bool, tells: bool) -> Any:
     if not call.rights.may(Operation.DESCRIBE, Resource.TOPIC, name):
         return _refused(call, name, None, ErrorCode.topic_authorization_failed)
+    operations = call.rights.operations(Resource.TOPIC, name) if tells else NOT_ASKED
     topic = call.broker.topics.get(name)
     if topic is None and may_create and not may_create_topic(call.rights, name):
         return _refused(call, name, None, ErrorCode.topic_authorization_failed)
@@ -71,12 +72,12 @@ async def _by_name(name: str, call: Call, may_create: bool, tells: bool) -> Any:
             await call.broker.turns.run(call.broker.topics.auto_creating(name, call.now))
         except KafkaError as refusal:
             if refusal.code is not ErrorCode.topic_already_exists:  # else somebody else is making it
-                return _refused(call, name, None, refusal.code)
+                return _refused(call, name, None, refusal.code, operations)
         # Ask again, as in Kafka, though it is there by now. librdkafka's idempotent producer lives on that question: it
         # drops its bootstrap connection for the first answer and without another would sit out a timer of 500 ms.
-        return _refused(call, name, None, ErrorCode.leader_not_available)
+        return _refused(call, name, None, ErrorCode.leader_not_available, operations)
     if topic is None:
-        return _refused(call, name, None, ErrorCode.unknown_topic_or_partition)
+        return _refused(call, name, None, ErrorCode.unknown_topic_or_partition, operations)
     return await _found(topic, call, tells)
 
 
@@ -96,11 +97,17 @@ async def _found(topic: Topic, call: Call, tells: bool) -> Any:
     )
 
 
-def _refused(call: Call, name: str | None, topic_id: Any, code: ErrorCode) -> Any:
+def _refused(call: Call, name: str | None, topic_id: Any, code: ErrorCode, operations: int = NOT_ASKED) -> Any:
     if name is None and call.version < 12:
         name = ""
     return call.new(
-        "MetadataResponseTopic", error_code=code, name=name, topic_id=topic_id, is_internal=False, partitions=()
+        "MetadataResponseTopic",
+        error_code=code,
+        name=name,
+        topic_id=topic_id,
+        is_internal=False,
+        partitions=(),
+        topic_authorized_operations=operations,
     )
 
 

@@ -31,21 +31,11 @@ async def _described(group_id: str, tells: bool, call: Call) -> Any:
     groups = call.broker.groups
     group, error, message = groups.groups.get(group_id), groups.check_name(group_id), None
     if not call.rights.may(Operation.DESCRIBE, Resource.GROUP, group_id):
-        error, allowed = ErrorCode.group_authorization_failed, NOT_ASKED
+        return _unknown(group_id, "", NOT_ASKED, ErrorCode.group_authorization_failed, None, call)
     if error is ErrorCode.none and group is None and call.version >= NOT_FOUND:
         error, message = ErrorCode.group_id_not_found, f"Group {group_id} not found."
     if group is None or error is not ErrorCode.none:
-        return call.new(
-            "DescribedGroup",
-            error_code=error,
-            error_message=message,
-            group_id=group_id,
-            group_state=State.DEAD.value,
-            protocol_type="",
-            protocol_data="",
-            members=(),
-            authorized_operations=allowed,
-        )
+        return _unknown(group_id, State.DEAD.value, allowed, error, message, call)
     is_stable = group.state is State.STABLE
     return call.new(
         "DescribedGroup",
@@ -56,6 +46,20 @@ async def _described(group_id: str, tells: bool, call: Call) -> Any:
         protocol_type=group.protocol_type or "",
         protocol_data=(group.protocol_name or "") if is_stable else "",
         members=await call.each(group.members, lambda member: _member(member, group, is_stable, call)),
+        authorized_operations=allowed,
+    )
+
+
+def _unknown(group_id: str, state: str, allowed: int, error: ErrorCode, message: str | None, call: Call) -> Any:
+    return call.new(
+        "DescribedGroup",
+        error_code=error,
+        error_message=message,
+        group_id=group_id,
+        group_state=state,
+        protocol_type="",
+        protocol_data="",
+        members=(),
         authorized_operations=allowed,
     )
 

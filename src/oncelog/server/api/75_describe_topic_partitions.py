@@ -88,7 +88,9 @@ def _refused(name: str, call: Call, code: ErrorCode) -> Any:
         topic_id=None,
         is_internal=False,
         partitions=(),
-        topic_authorized_operations=NOT_ASKED,
+        topic_authorized_operations=(
+            NOT_ASKED if code is ErrorCode.topic_authorization_failed else call.rights.operations(Resource.TOPIC, name)
+        ),
     )
 
 
