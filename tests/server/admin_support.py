@@ -80,6 +80,7 @@ class Admin:
             "127.0.0.1",
             "PLAINTEXT",
             CLOCK.now(),
+            correlation_id=7,
             principal=self.principal,
             rights=rights,
         )

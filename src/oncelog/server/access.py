@@ -65,6 +65,7 @@ class _Remembered:
         self._count += 1
         if self._count > MOST_REMEMBERED:
             self.forget()
+            self._count = 1
 
     def forget(self) -> None:
         self._count = 0
