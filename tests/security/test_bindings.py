@@ -28,14 +28,14 @@ GOOD: dict[str, Any] = {
     "operation": 3,
     "permission": 3,
 }
-TEXT = st.text(st.characters(blacklist_characters="\t", blacklist_categories=("Cs",)), min_size=1, max_size=5)
+TEXT = st.text(st.characters(exclude_characters="\t", exclude_categories=["Cs"]), min_size=1, max_size=5)
 
 
 def rule(**values: Any) -> Binding:
     return new_binding(**{**GOOD, **values})
 
 
-@given(st.text(st.characters(blacklist_categories=("Cs",)), min_size=1), TEXT, TEXT)
+@given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1), TEXT, TEXT)
 def test_a_rule_is_read_from_its_key(name: str, host: str, user: str) -> None:
     made = rule(name=name, host=host, principal=f"User:{user}", pattern=Pattern.PREFIXED)
     assert binding_of(made.key) == made

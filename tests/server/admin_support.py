@@ -8,13 +8,15 @@ from typing import Any
 from oncelog.clock import ManualClock
 from oncelog.cluster import FileCluster
 from oncelog.log.disk import RealDisk
+from oncelog.log.slices import Slice
 from oncelog.server.access import ANONYMOUS
-from oncelog.server.api import Api, apis
+from oncelog.server.api import Api, Handler, apis
 from oncelog.server.broker import Broker
 from oncelog.server.call import Call, Encoded
 from oncelog.server.errors import KafkaError
 from oncelog.server.settings_reading import read_settings
 from oncelog.server.topics import Topic
+from oncelog.wire.frames import SIZE_BYTES
 from oncelog.wire.messages import schema
 from tests.raw.entities import encode_request, make, message
 
@@ -59,12 +61,13 @@ class Admin:
         handle = api_named(name).handle
         assert handle is not None
         try:
-            answer = handle(request, self.call(name, version))
-            if inspect.isawaitable(answer):
-                answer = asyncio.run(_await(answer))
+            answer = asyncio.run(_answered(handle, request, self.call(name, version)))
         except KafkaError as refusal:  # as a connection does
             answer = served.refusal(refusal.code, refusal.message)
-        encoded = answer.buffers[1] if isinstance(answer, Encoded) else served.encode(answer, 7)
+        if isinstance(answer, Encoded):
+            encoded = b"".join(bytes(each) for each in answer.buffers if not isinstance(each, Slice))[SIZE_BYTES:]
+        else:
+            encoded = served.encode(answer, 7)
         header, at = kind.read_header(encoded, 0)
         read, size_bytes = kind.read_response(encoded, at)
         assert (header.correlation_id, at + size_bytes) == (7, len(encoded)), "bytes behind the answer"
@@ -90,5 +93,6 @@ class Admin:
         return self.topics.create(name, partitions, own, CLOCK.now())
 
 
-async def _await(answer: Any) -> Any:
-    return await answer
+async def _answered(handle: Handler, request: Any, call: Call) -> Any:
+    answer = handle(request, call)
+    return await answer if inspect.isawaitable(answer) else answer
