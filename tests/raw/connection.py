@@ -31,8 +31,16 @@ class ServerClosed(EOFError):
 
 
 class RawConnection:
-    def __init__(self, address: str | int, *, timeout_s: float = 30, client_id: str | None = "raw") -> None:
-        self.socket = socket.create_connection(host_and_port(address), timeout=timeout_s)
+    def __init__(
+        self,
+        address: str | int,
+        *,
+        timeout_s: float = 30,
+        client_id: str | None = "raw",
+        from_host: str | None = None,  # an address of this machine, as another than the usual one
+    ) -> None:
+        source = None if from_host is None else (from_host, 0)
+        self.socket = socket.create_connection(host_and_port(address), timeout=timeout_s, source_address=source)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.client_id = client_id
         self._correlation_id = 0

@@ -1,5 +1,12 @@
-"""Topics, configurations, offsets, groups, producers, users: what a command line needs."""
+"""Topics, configurations, offsets, groups, producers, users, access rules: what a command line needs."""
 
+from oncelog.client.admin.acl_values import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+)
 from oncelog.client.admin.admin import Admin
 from oncelog.client.admin.scram import (
     ScramCredentialInfo,
@@ -34,6 +41,10 @@ from oncelog.client.admin.values import (
 AdminClient = Admin  # as confluent-kafka calls it
 
 __all__ = [
+    "AclBinding",
+    "AclBindingFilter",
+    "AclOperation",
+    "AclPermissionType",
     "Admin",
     "AdminClient",
     "AlterConfig",
@@ -54,6 +65,7 @@ __all__ = [
     "PartitionLeases",
     "ProducerState",
     "Replicas",
+    "ResourcePatternType",
     "ResourceType",
     "ScramCredentialInfo",
     "ScramMechanism",

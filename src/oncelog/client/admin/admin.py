@@ -11,7 +11,8 @@ from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
 
-from oncelog.client.admin import arguments, cluster, configs, groups, scram, topics
+from oncelog.client.admin import acls, arguments, cluster, configs, groups, scram, topics
+from oncelog.client.admin.acl_values import AclBinding, AclBindingFilter
 from oncelog.client.admin.scram import UserScramCredentialAlteration, UserScramCredentialsDescription
 from oncelog.client.admin.timeouts import Timeouts
 from oncelog.client.admin.values import (
@@ -287,6 +288,32 @@ class Admin:
         names = arguments.texts("users", list(dict.fromkeys(each.user for each in wanted)))
         timeouts = self._timeouts(request_timeout)
         return self._futures(names, partial(scram.alter, self._brokers, wanted, timeouts))
+
+    # --- access rules
+
+    def describe_acls(
+        self, acl_binding_filter: AclBindingFilter, *, request_timeout: float = -1
+    ) -> "Future[list[AclBinding]]":
+        """The rules that match. Fails with `SECURITY_DISABLED` where nobody is asked for rights."""
+        return self._future(
+            partial(acls.describe_acls, self._brokers, acl_binding_filter, self._timeouts(request_timeout))
+        )
+
+    def create_acls(
+        self, bindings: Sequence[AclBinding], *, request_timeout: float = -1
+    ) -> dict[AclBinding, "Future[None]"]:
+        """They count from then on; one that is there already is no failure."""
+        wanted = arguments.all_of(AclBinding, "acls", bindings, lambda each: each)
+        timeouts = self._timeouts(request_timeout)
+        return self._futures(wanted, partial(acls.create_acls, self._brokers, wanted, timeouts))
+
+    def delete_acls(
+        self, acl_binding_filters: Sequence[AclBindingFilter], *, request_timeout: float = -1
+    ) -> dict[AclBindingFilter, "Future[list[AclBinding]]"]:
+        """Takes away the rules that match, and tells them."""
+        wanted = arguments.all_of(AclBindingFilter, "acl_binding_filters", acl_binding_filters, lambda each: each)
+        timeouts = self._timeouts(request_timeout)
+        return self._futures(wanted, partial(acls.delete_acls, self._brokers, wanted, timeouts))
 
     # --- futures
 
