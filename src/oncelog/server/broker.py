@@ -20,6 +20,7 @@ from oncelog.server.metrics import Metrics
 from oncelog.server.pids import kafka_pids, leased_pids
 from oncelog.server.polls import Looks
 from oncelog.server.ports import Cluster
+from oncelog.server.quotas import Quotas
 from oncelog.server.settings import Settings
 from oncelog.server.topics import Partition, Topics
 from oncelog.server.turns import Turns
@@ -64,6 +65,7 @@ class Broker:
         known_pid = max((log.producers.highest_kafka_pid for log in self.topics.logs()), default=-1)
         self.metrics = Metrics()
         self.access = Access(settings, self.topics)
+        self.quotas = Quotas(settings, self.topics, self.metrics)
         self.aside, self.at_disk = Aside("aside"), Aside("disk")
         self.leased_pids = leased_pids(cluster, self.clock, settings.oncelog_lease_lifetime_ms)
         self.kafka_pids = kafka_pids(cluster, self.clock, known_pid)
