@@ -29,7 +29,7 @@ PRECEDENCE: list[tuple[Entity, tuple[str, str]]] = [
 
 @pytest.mark.parametrize(("first", "second"), [*itertools.combinations(range(len(PRECEDENCE)), 2)])
 def test_the_more_special_quota_counts(first: int, second: int) -> None:
-    limits = Limits({PRECEDENCE[each][0]: {PRODUCE: float(each + 1)} for each in (second, first)}, PRODUCE)
+    limits = Limits({PRECEDENCE[each][0]: {PRODUCE.value: float(each + 1)} for each in (second, first)}, PRODUCE)
     found = limits.of("u", "c")
     assert found is not None
     assert (found.bound, (found.user, found.client_id)) == (first + 1, PRECEDENCE[first][1])
@@ -37,7 +37,7 @@ def test_the_more_special_quota_counts(first: int, second: int) -> None:
 
 @pytest.mark.parametrize("each", PRECEDENCE)
 def test_each_of_them_counts_where_it_is_alone(each: tuple[Entity, tuple[str, str]]) -> None:
-    limits = Limits({each[0]: {PRODUCE: 7.0}}, PRODUCE)
+    limits = Limits({each[0]: {PRODUCE.value: 7.0}}, PRODUCE)
     found = limits.of("u", "c")
     assert found is not None
     assert (found.bound, (found.user, found.client_id)) == (7, each[1])
@@ -45,15 +45,15 @@ def test_each_of_them_counts_where_it_is_alone(each: tuple[Entity, tuple[str, st
 
 
 def test_a_client_without_a_name_has_the_quota_of_its_user_alone() -> None:
-    everything = {each: {PRODUCE: float(at + 1)} for at, (each, _) in enumerate(PRECEDENCE)}
+    everything = {each: {PRODUCE.value: float(at + 1)} for at, (each, _) in enumerate(PRECEDENCE)}
     found = Limits(everything, PRODUCE).of("u", "")
     assert found is not None
     assert (found.bound, found.client_id) == (3, "")
-    assert Limits({entity(client_id=None): {PRODUCE: 1.0}}, PRODUCE).of("u", "") is None
+    assert Limits({entity(client_id=None): {PRODUCE.value: 1.0}}, PRODUCE).of("u", "") is None
 
 
 def test_kinds_are_looked_for_one_by_one() -> None:
-    known = {entity(user="u"): {Quota.FETCH: 1.0}, entity(user=None): {PRODUCE: 2.0}}
+    known = {entity(user="u"): {Quota.FETCH.value: 1.0}, entity(user=None): {PRODUCE.value: 2.0}}
     found = Limits(known, PRODUCE).of("u", "c")
     assert found is not None
     assert found.bound == 2
@@ -61,7 +61,9 @@ def test_kinds_are_looked_for_one_by_one() -> None:
 
 
 def test_an_address_is_the_same_however_it_is_written() -> None:
-    found = Addresses({entity(ip="10.0.0.7"): {Quota.CONNECTION: 5.0}, entity(ip="::1"): {Quota.CONNECTION: 6.0}})
+    found = Addresses(
+        {entity(ip="10.0.0.7"): {Quota.CONNECTION.value: 5.0}, entity(ip="::1"): {Quota.CONNECTION.value: 6.0}}
+    )
     assert [found.of(each) for each in ("10.0.0.7", "::ffff:10.0.0.7", "0:0::1", "10.0.0.8", "?")] == [
         5,
         5,
@@ -69,7 +71,7 @@ def test_an_address_is_the_same_however_it_is_written() -> None:
         None,
         None,
     ]
-    assert Addresses({entity(ip=None): {Quota.CONNECTION: 9.0}}).of("10.0.0.8") == 9
+    assert Addresses({entity(ip=None): {Quota.CONNECTION.value: 9.0}}).of("10.0.0.8") == 9
 
 
 @pytest.mark.parametrize(

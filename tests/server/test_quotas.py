@@ -43,7 +43,7 @@ def produced(connection: RawConnection, topic: str, records: bytes, version: int
 
 
 def throttle_ms(answer: Any) -> int:
-    return round(answer.throttle_time.total_seconds() * 1000)
+    return int(answer.throttle_time.total_seconds() * 1000)
 
 
 def connection_of(server: Server, client: RawConnection) -> Any:

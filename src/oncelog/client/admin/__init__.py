@@ -1,6 +1,7 @@
 """Topics, configurations, offsets, groups, producers: what a command line needs."""
 
 from oncelog.client.admin.admin import Admin
+from oncelog.client.admin.quotas import ANY_NAME
 from oncelog.client.admin.values import (
     AlterConfig,
     AlterOperation,
@@ -19,6 +20,7 @@ from oncelog.client.admin.values import (
     Move,
     PartitionLeases,
     ProducerState,
+    QuotaEntity,
     Replicas,
     ResourceType,
 )
@@ -26,6 +28,7 @@ from oncelog.client.admin.values import (
 AdminClient = Admin  # as confluent-kafka calls it
 
 __all__ = [
+    "ANY_NAME",
     "Admin",
     "AdminClient",
     "AlterConfig",
@@ -45,6 +48,7 @@ __all__ = [
     "Move",
     "PartitionLeases",
     "ProducerState",
+    "QuotaEntity",
     "Replicas",
     "ResourceType",
 ]
