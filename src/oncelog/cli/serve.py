@@ -47,6 +47,7 @@ CONSOLE_ADDRESS: Final = "127.0.0.1:8080"
     help=f"Serve the page to look at there; {CONSOLE_ADDRESS} when not given. Needs the extra [console].",
 )
 @click.option("--until-input-ends", is_flag=True, hidden=True)
+@click.option("--settings-from-input", is_flag=True, hidden=True)
 @click.option("--console-faults", metavar="FILE", hidden=True, type=click.Path(dir_okay=False, path_type=Path))
 def command(
     listen: str | None,
@@ -59,6 +60,7 @@ def command(
     console: str | None,
     console_faults: Path | None,
     until_input_ends: bool,
+    settings_from_input: bool,
 ) -> None:
     """Serve a log over the Kafka protocol.
 
@@ -88,9 +90,10 @@ def command(
         ("oncelog.cluster", cluster),
         ("oncelog.metrics.listener", metrics),
     ]
+    told = [f"{name}={value}" for name, value in _first_line().items()] if settings_from_input else []
     try:
         settings = read_settings(
-            [*given, *(f"{name}={value}" for name, value in short if value)], environ=os.environ, file=config
+            [*given, *told, *(f"{name}={value}" for name, value in short if value)], environ=os.environ, file=config
         )
         until = _read_to_the_end if until_input_ends else None
         if workers > 1:
@@ -133,6 +136,19 @@ def _console(address: str, faults: Path | None) -> "Beside":
     from oncelog.settings import parse_address
 
     return beside(*parse_address("--console", address), None if faults is None else FaultFile(faults))
+
+
+def _first_line() -> "dict[str, str]":
+    """Of the input: settings as JSON, from who has started this server. A command line would show them to everybody."""
+    import json
+
+    line = b""
+    while not line.endswith(b"\n"):
+        piece = os.read(sys.stdin.fileno(), 65_536)
+        if not piece:
+            raise click.UsageError("the input ended before the settings were there")
+        line += piece
+    return dict(json.loads(line))
 
 
 def _read_to_the_end() -> None:

@@ -14,6 +14,7 @@ from oncelog.server.endpoints import WILDCARDS, endpoints
 from oncelog.server.flusher import Flusher
 from oncelog.server.groups.coordinator import GroupCoordinator
 from oncelog.server.housekeeping import Housekeeping
+from oncelog.server.known_users import KnownUsers
 from oncelog.server.local_topics import LocalTopics
 from oncelog.server.memory import Memory
 from oncelog.server.metrics import Metrics
@@ -22,6 +23,7 @@ from oncelog.server.polls import Looks
 from oncelog.server.ports import Cluster
 from oncelog.server.quotas import Quotas
 from oncelog.server.settings import Settings
+from oncelog.server.tls import tls_of
 from oncelog.server.topics import Partition, Topics
 from oncelog.server.turns import Turns
 
@@ -51,6 +53,8 @@ class Broker:
         self.settings = settings
         self.cluster = cluster
         self.clock: Clock = clock or SystemClock()
+        self.endpoints = endpoints(settings)
+        self.tls = tls_of(self.endpoints, settings, self.clock)  # before anything large is read: it may be refused
         self.flush = Flush(settings.oncelog_flush)
         self.flusher = Flusher()
         self.bodies = Bodies(settings.oncelog_records_check)
@@ -66,7 +70,8 @@ class Broker:
         self.metrics = Metrics()
         self.access = Access(settings, self.topics)
         self.quotas = Quotas(settings, self.topics, self.metrics)
-        self.aside, self.at_disk = Aside("aside"), Aside("disk")
+        self.users = KnownUsers(self.topics)
+        self.aside, self.at_disk, self.proofs = Aside("aside"), Aside("disk"), Aside("proofs")
         self.leased_pids = leased_pids(cluster, self.clock, settings.oncelog_lease_lifetime_ms)
         self.kafka_pids = kafka_pids(cluster, self.clock, known_pid)
         self.turns = Turns(lambda: self.clock.now().monotonic_ms, self.at_disk.threads)
@@ -82,7 +87,6 @@ class Broker:
         )
         self.housekeeping = Housekeeping(settings, self.topics, self.clock, disk, self.metrics, self.turns)
         self.memory = Memory(settings.queued_max_request_bytes)
-        self.endpoints = endpoints(settings)
         self.ports: Mapping[str, int] = {}  # by listener, once it listens
 
     @property
@@ -142,12 +146,18 @@ class Broker:
             return f"{bound} (every interface; clients connect to {self.addresses()})"
         return bound if bound == self.addresses() else f"{bound} (clients connect to {self.addresses()})"
 
+    async def look_at_certificates(self) -> None:
+        """Whether the files of TLS have changed. For new connections the new ones count then."""
+        for tls in self.tls.values():
+            await self.aside.run(tls.look)
+
     async def close(self) -> None:
         """Nobody asks any more: put everything on the disk."""
         await self.housekeeping.stop()
         await self.flusher.close()
         self.aside.close()
         self.at_disk.close()
+        self.proofs.close()
         try:
             self.topics.close()
         finally:

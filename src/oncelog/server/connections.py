@@ -8,8 +8,10 @@ from typing import Protocol
 from oncelog.clock import Clock
 from oncelog.server.api import apis
 from oncelog.server.broker import Broker
+from oncelog.server.guard import Guard
 from oncelog.server.process import open_files_limit
 from oncelog.server.produce import Producing
+from oncelog.server.strangers import Stranger
 
 logger = logging.getLogger(__name__)
 
@@ -89,11 +91,14 @@ class Connections:
         self._memory = broker.memory
         self._memory.watch(self._watch_stalled)
         self.producing = Producing(broker)
+        self.shaking_hands: set[Stranger] = set()  # whose TLS is not agreed on yet
+        self.encrypted_view = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
         self._open: set[Open] = set()
         broker.access.tell_changes(self._rights_changed)
         broker.quotas.tell_changes(self._quotas_changed)
         self.lines = LineLimit(broker.clock)
         self._accidents = LineLimit(broker.clock)  # apart, so that garbage cannot hide them
+        self.guard = Guard(broker, self.lines.log)
         self._all_gone = asyncio.Event()
         self._stalled_timer: asyncio.TimerHandle | None = None
         self._let_in_timer: asyncio.TimerHandle | None = None
@@ -112,12 +117,18 @@ class Connections:
     def each(self) -> list[Open]:
         return list(self._open)
 
-    def add(self, connection: Open) -> bool:
+    def may_begin(self, client_host: str) -> bool:
+        """Whether there is room for another one."""
         limit = min(self.broker.settings.max_connections, self._most)
-        if len(self._open) >= limit:
-            self.broker.metrics.connections_refused += 1
-            why = "the limit of open files allows" if limit == self._most else "max.connections is"
-            self.lines.log(logging.WARNING, "refused %s: %s %d", connection.client_host, why, limit)
+        if len(self._open) + len(self.shaking_hands) < limit or self.guard.strangers.make_room():
+            return True
+        self.broker.metrics.connections_refused += 1
+        why = "the limit of open files allows" if limit == self._most else "max.connections is"
+        self.lines.log(logging.WARNING, "refused %s: %s %d", client_host, why, limit)
+        return False
+
+    def add(self, connection: Open) -> bool:
+        if not self.may_begin(connection.client_host):
             return False
         self.broker.metrics.connections_accepted += 1
         self._open.add(connection)
@@ -191,6 +202,8 @@ class Connections:
         if self._let_in_timer is not None:
             self._let_in_timer.cancel()
             self._let_in_timer = None
+        for stranger in list(self.shaking_hands):
+            stranger.turn_away("the server stops")
         self._all_gone.clear()
         for connection in list(self._open):
             connection.finish()

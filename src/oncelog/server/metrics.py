@@ -5,6 +5,9 @@ from collections import defaultdict
 
 class Metrics:
     __slots__ = (
+        "authentications",
+        "authentications_barred",
+        "authentications_failed",
         "bytes_received",
         "bytes_scrubbed",
         "bytes_sent",
@@ -13,13 +16,20 @@ class Metrics:
         "connections_refused",
         "elections",
         "requests",
+        "sessions_ended",
         "storage_errors",
+        "strangers_closed",
         "throttled",
         "throttled_ms",
     )
 
     def __init__(self) -> None:
         self.requests: defaultdict[int, int] = defaultdict(int)  # by API key
+        self.authentications = 0  # those that were good
+        self.authentications_failed = 0
+        self.authentications_barred = 0  # not looked at, for the failures of their hosts
+        self.sessions_ended = 0  # connections closed because their proofs were over
+        self.strangers_closed = 0  # connections closed before they had proven anything
         self.bytes_received = 0
         self.bytes_sent = 0
         self.bytes_scrubbed = 0  # read again to find rot

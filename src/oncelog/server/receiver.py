@@ -146,6 +146,11 @@ class Receiver:
         if left >= HELD_BYTES:
             self._pause_reading()
 
+    def keep_unserved(self, buffer: bytearray, at: int, end: int) -> None:
+        """The same for what may be no request, and is less than is held."""
+        if end > at and not self._serving.is_closing:
+            self._rest = bytearray(memoryview(buffer)[at:end])
+
     def _begin_large(self, buffer: bytearray, at: int, end: int, size: int) -> None:
         left = end - at
         budget = self._memory.unserved

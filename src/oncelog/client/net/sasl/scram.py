@@ -1,31 +1,27 @@
-"""SCRAM (RFC 5802, RFC 7677) without channel binding, as Kafka speaks it. Pure: the nonce is passed in.
+"""The client's side of SCRAM. Pure: the nonce is passed in. What both sides compute is in `security/scram.py`.
 
 Both sides prove that they know the password without sending it: the client by its proof, the server by its signature,
 which is checked. A server that wants fewer rounds than the RFC allows makes a stolen exchange cheap to guess, and one
 that wants very many holds this client up; both are refused.
 """
 
-import hashlib
 import hmac
-from base64 import b64decode, b64encode
-from binascii import Error as BadBase64
+from base64 import b64encode
 
 from oncelog.client.net.sasl.mechanism import AuthenticationRefused
+from oncelog.security import scram
+from oncelog.security.scram import LEAST_ITERATIONS
 
-LEAST_ITERATIONS = 4096
 MOST_ITERATIONS = 2**17  # a tenth of a second
-HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 _GS2_HEADER = b"n,,"
 
 
 class Scram:
     def __init__(self, name: str, username: str, password: str, nonce: str) -> None:
         self.name = name
-        self._hash = HASHES[name]
-        self._password = password.encode()
+        self._password = password
         self._nonce = nonce
-        escaped = username.replace("=", "=3D").replace(",", "=2C")
-        self._first_bare = f"n={escaped},r={nonce}".encode()
+        self._first_bare = f"n={scram.escaped(username)},r={nonce}".encode()
         self._server_signature: bytes | None = None
         self._is_over = False
 
@@ -52,12 +48,11 @@ class Scram:
             raise AuthenticationRefused("the broker sent no salt")
         without_proof = b"c=" + b64encode(_GS2_HEADER) + b",r=" + nonce.encode()
         message = b",".join((self._first_bare, server_first, without_proof))
-        salted = hashlib.pbkdf2_hmac(self._hash, self._password, salt, iterations)
-        client_key = self._hmac(salted, b"Client Key")
-        stored_key = hashlib.new(self._hash, client_key).digest()
-        signature = self._hmac(stored_key, message)
-        proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
-        self._server_signature = self._hmac(self._hmac(salted, b"Server Key"), message)
+        salted = scram.salted_password(self.name, self._password, salt, iterations)
+        client_key = scram.client_key(self.name, salted)
+        signature = scram.signed(self.name, scram.hashed(self.name, client_key), message)
+        proof = scram.exclusive_or(client_key, signature)
+        self._server_signature = scram.signed(self.name, scram.server_key(self.name, salted), message)
         return without_proof + b",p=" + b64encode(proof)
 
     def _check(self, server_final: bytes) -> None:
@@ -68,9 +63,6 @@ class Scram:
         if not hmac.compare_digest(_decoded(said.get("v", "")), self._server_signature):
             raise AuthenticationRefused("the broker does not know the password either: it may be another one's server")
         self._is_over = True
-
-    def _hmac(self, key: bytes, message: bytes) -> bytes:
-        return hmac.new(key, message, self._hash).digest()
 
 
 def _attributes(message: bytes) -> dict[str, str]:
@@ -91,8 +83,8 @@ def _attributes(message: bytes) -> dict[str, str]:
 
 def _decoded(text: str) -> bytes:
     try:
-        return b64decode(text, validate=True)
-    except (BadBase64, ValueError):
+        return scram.decoded(text)
+    except scram.Refused:
         raise AuthenticationRefused("the broker's SCRAM message has bad base64 in it") from None
 
 

@@ -1,0 +1,55 @@
+"""Who fails to prove who they are so often that they are not looked at for a while: hosts, each with an allowance."""
+
+from collections import OrderedDict
+from ipaddress import IPv6Address, ip_address, ip_network
+from typing import NamedTuple
+
+MOST_HOSTS = 4096
+IPV6_HOST_BITS = 64  # one customer has so many addresses at least
+MINUTE_MS = 60_000
+
+
+class _Spent(NamedTuple):
+    failures: float  # that still count
+    at_ms: int
+
+
+class Failures:
+    """Each host may fail so many times a minute, and as often at once. The one that was quiet for longest is forgotten
+    first, where there are too many."""
+
+    def __init__(self, per_minute: int) -> None:
+        self._per_minute = per_minute
+        self._spent: OrderedDict[str, _Spent] = OrderedDict()
+
+    def is_barred(self, host: str, now_ms: int) -> bool:
+        return bool(self._per_minute) and self._failures(place_of(host), now_ms) > self._per_minute - 1
+
+    def note(self, host: str, now_ms: int) -> None:
+        if not self._per_minute:
+            return
+        place = place_of(host)
+        failures = self._failures(place, now_ms)
+        self._spent[place] = _Spent(min(failures + 1, self._per_minute), now_ms)
+        self._spent.move_to_end(place)
+        if len(self._spent) > MOST_HOSTS:
+            self._spent.popitem(last=False)
+
+    def _failures(self, place: str, now_ms: int) -> float:
+        spent = self._spent.get(place)
+        if spent is None:
+            return 0
+        return max(spent.failures - (now_ms - spent.at_ms) * self._per_minute / MINUTE_MS, 0)
+
+
+def place_of(host: str) -> str:
+    """What counts as one host."""
+    try:
+        address = ip_address(host.partition("%")[0])
+    except ValueError:
+        return host
+    if not isinstance(address, IPv6Address):
+        return host
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(ip_network((address, IPV6_HOST_BITS), strict=False))

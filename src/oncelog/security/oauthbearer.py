@@ -1,0 +1,71 @@
+"""OAUTHBEARER (RFC 7628): a signed token that names its user. What the message and its claims must be.
+
+That the signature is good is checked before anything here looks at a claim.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from oncelog.security.scram import Refused
+
+NO_MORE = b"\x01"  # what a client says once it has heard that its token is refused
+INVALID_TOKEN = '{"status":"invalid_token"}'
+# What anybody could sign with a key that everybody may read, and what nobody signed, are no signatures.
+ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
+
+_FIRST = re.compile(r"n,(?:a=(?P<authorization>[^,\x01]+))?,\x01(?P<pairs>(?:[A-Za-z]+=[\x21-\x7e \t\r\n]*\x01)*)\x01")
+_BEARER = re.compile(r"bearer +(?P<token>[-_.A-Za-z0-9=]+)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    token: str = field(repr=False)
+    authorization: str  # whom the client wants to be; empty where it does not say
+
+
+def read(message: bytes) -> Shown:
+    """Raises Refused. Extensions are passed over, as Kafka does with those that it was not told to understand."""
+    try:
+        first = _FIRST.fullmatch(message.decode())
+    except UnicodeDecodeError:
+        first = None
+    if first is None:
+        raise Refused("a first message that is none")
+    pairs = [pair.partition("=") for pair in first["pairs"].split("\x01") if pair]
+    said = {name: value for name, _, value in pairs}
+    bearer = _BEARER.fullmatch(said.get("auth", "").strip())
+    if bearer is None or len(said) < len(pairs):
+        raise Refused("a first message without a token")
+    return Shown(bearer["token"], (first["authorization"] or "").replace("=2C", ",").replace("=3D", "="))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Of a token's claims."""
+
+    name_claim: str
+    scope_claim: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bearer:
+    name: str
+    expires_s: float  # of the epoch
+    scopes: frozenset[str]
+
+
+def bearer_of(claims: Mapping[str, Any], wanted: Wanted) -> Bearer:
+    """Raises Refused."""
+    name, expires_s = claims.get(wanted.name_claim), claims.get("exp")
+    if not isinstance(name, str) or not name.strip():
+        raise Refused(f"a token without a claim {wanted.name_claim} that names somebody")
+    if isinstance(expires_s, bool) or not isinstance(expires_s, int | float):
+        raise Refused("a token that never expires")
+    scopes = claims.get(wanted.scope_claim, "")
+    if isinstance(scopes, str):
+        scopes = scopes.split()
+    if not isinstance(scopes, list) or not all(isinstance(each, str) for each in scopes):
+        raise Refused(f"a token whose claim {wanted.scope_claim} is no text and no list of texts")
+    return Bearer(name=name.strip(), expires_s=float(expires_s), scopes=frozenset(scopes))

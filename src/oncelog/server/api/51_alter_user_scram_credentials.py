@@ -1,0 +1,113 @@
+"""AlterUserScramCredentials, version 0 (KIP-554): users come, go, and get other passwords.
+
+Passwords are not in it, only what was made of them. All of a request that may be done is done at once. Who is connected
+already stays so, as in Kafka, until that connection has to prove again who it is (`connections.max.reauth.ms`).
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from oncelog.security.documents import Document, Kind
+from oncelog.security.operations import CLUSTER_NAME, Operation, Resource
+from oncelog.security.scram import Credential, credential_of
+from oncelog.security.users import (
+    NUMBERS,
+    what_is_wrong_with,
+    what_is_wrong_with_salted,
+    with_credential,
+    without_credential,
+)
+from oncelog.server.api import Api
+from oncelog.server.call import Call
+from oncelog.server.errors import ErrorCode, KafkaError
+from oncelog.server.known_users import new_secret
+
+TWICE = "A user credential cannot be altered twice in the same request"
+UNKNOWN_MECHANISM = "Unknown SCRAM mechanism"
+NOT_THERE = "Attempt to delete a user credential that does not exist"
+
+Refusals = dict[str, KafkaError]
+
+
+async def handle(request: Any, call: Call) -> Any:
+    if not call.rights.may(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME):
+        raise KafkaError(ErrorCode.cluster_authorization_failed)
+    refused: Refusals = {}
+    deletions, upsertions = _wanted(request, call, refused)
+    credentials = await call.broker.aside.run(_credentials, list(upsertions.values()))
+    secret = new_secret()
+
+    def change(document: Document) -> Document:
+        for name, each in deletions.items():
+            try:
+                document = without_credential(document, name, NUMBERS[each.mechanism])
+            except KeyError:
+                refused[name] = KafkaError(ErrorCode.resource_not_found, NOT_THERE)  # gone meanwhile
+        for name, mechanism, credential in credentials:
+            document = with_credential(document, name, mechanism, credential, secret)
+        return document
+
+    if deletions or upsertions:
+        try:
+            await call.broker.turns.run(call.broker.topics.changing_document(Kind.USERS, change, call.now))
+        except KafkaError as failure:
+            refused.update(dict.fromkeys((*deletions, *upsertions), failure))
+    names = dict.fromkeys((*deletions, *upsertions, *refused))
+    results = await call.each(names, lambda name: _result(name, refused.get(name), call))
+    return call.new("AlterUserScramCredentialsResponse", results=results)
+
+
+def _wanted(request: Any, call: Call, refused: Refusals) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What may be done, by user; a user that is named twice is left as it is."""
+    deletions: dict[str, Any] = {}
+    upsertions: dict[str, Any] = {}
+    users = call.broker.users.now
+    for each in (*request.deletions, *request.upsertions):
+        name, is_upsertion = each.name, hasattr(each, "salted_password")
+        if name in refused:
+            continue
+        refusal: KafkaError | None
+        if deletions.pop(name, None) or upsertions.pop(name, None):
+            refusal = KafkaError(ErrorCode.duplicate_resource, TWICE)
+        else:
+            refusal = _refusal(each, is_upsertion)
+        if refusal is None and not is_upsertion and NUMBERS[each.mechanism] not in users.mechanisms(name):
+            refusal = KafkaError(ErrorCode.resource_not_found, NOT_THERE)
+        if refusal is not None:
+            refused[name] = refusal
+        else:
+            (upsertions if is_upsertion else deletions)[name] = each
+    return deletions, upsertions
+
+
+def _refusal(asked: Any, is_upsertion: bool) -> KafkaError | None:
+    if wrong := what_is_wrong_with(asked.name):
+        return KafkaError(ErrorCode.unacceptable_credential, wrong)
+    mechanism = NUMBERS.get(asked.mechanism)
+    if mechanism is None:
+        return KafkaError(ErrorCode.unsupported_sasl_mechanism, UNKNOWN_MECHANISM)
+    if is_upsertion and (
+        wrong := what_is_wrong_with_salted(mechanism, asked.iterations, asked.salt, asked.salted_password)
+    ):
+        return KafkaError(ErrorCode.unacceptable_credential, wrong)
+    return None
+
+
+def _credentials(upsertions: Iterable[Any]) -> list[tuple[str, str, Credential]]:
+    return [
+        (each.name, mechanism, credential_of(mechanism, each.salted_password, each.salt, each.iterations))
+        for each in upsertions
+        for mechanism in (NUMBERS[each.mechanism],)
+    ]
+
+
+def _result(name: str, refusal: KafkaError | None, call: Call) -> Any:
+    return call.new(
+        "AlterUserScramCredentialsResult",
+        user=name,
+        error_code=ErrorCode.none if refusal is None else refusal.code,
+        error_message=None if refusal is None else refusal.message,
+    )
+
+
+API = Api(key=51, name="alter_user_scram_credentials", versions=(0, 0), handle=handle)

@@ -1,0 +1,48 @@
+"""What all connections share that have to prove who they are."""
+
+import logging
+from collections.abc import Callable
+
+from oncelog.security.failures import Failures
+from oncelog.server.broker import Broker
+from oncelog.server.proofs import Proof, new_proof
+from oncelog.server.strangers import Strangers
+from oncelog.server.tokens import SignedTokens
+
+Log = Callable[..., None]  # at a limited rate
+
+BARRED = "it has failed too often of late to prove who it is"
+_SHOWN_CHARACTERS = 100
+
+
+class Guard:
+    def __init__(self, broker: Broker, log: Log) -> None:
+        self._broker = broker
+        self._log = log
+        self.strangers = Strangers(lambda: broker.clock.now().monotonic_ms)
+        self._failures = Failures(broker.settings.oncelog_max_failed_authentications_per_minute)
+        self._tokens: SignedTokens | None = None
+
+    def begin(self, mechanism: str) -> Proof:
+        return new_proof(mechanism, self._broker.users.now, self._broker.proofs, self._signed_tokens)
+
+    def _signed_tokens(self) -> SignedTokens:
+        if self._tokens is None:
+            self._tokens = SignedTokens(self._broker.settings, self._broker.clock, self._broker.proofs)
+        return self._tokens
+
+    def is_barred(self, host: str) -> bool:
+        is_barred = self._failures.is_barred(host, self._broker.clock.now().monotonic_ms)
+        if is_barred:
+            self._broker.metrics.authentications_barred += 1
+        return is_barred
+
+    def count_failure(self, host: str) -> None:
+        self._failures.note(host, self._broker.clock.now().monotonic_ms)
+
+    def say_failure(self, host: str, mechanism: str, name: str, why: str) -> None:
+        """A name that nobody has is not written down: it may be a password that got into the wrong field."""
+        self._broker.metrics.authentications_failed += 1
+        is_known = bool(self._broker.users.now.mechanisms(name))
+        who = f"to be {name[:_SHOWN_CHARACTERS]!r}" if is_known else "who it is"
+        self._log(logging.WARNING, "%s did not prove %s by %s: %s", host, who, mechanism or "SASL", why)

@@ -1,0 +1,120 @@
+"""Proofs of who somebody is, by mechanism: messages of a client, and what is answered to each.
+
+What takes milliseconds is done in threads of their own, so that guessing passwords holds up nobody but guessers.
+"""
+
+import secrets
+from collections.abc import Callable
+from typing import Protocol
+
+from oncelog.security import oauthbearer, plain
+from oncelog.security.oauthbearer import INVALID_TOKEN, Bearer
+from oncelog.security.scram import HASHES, Exchange, Refused, is_password
+from oncelog.security.users import Users
+from oncelog.server.aside import Aside
+
+NONCE_BYTES = 24
+
+
+class Proof(Protocol):
+    @property
+    def name(self) -> str:
+        """Whose it is, or is said to be."""
+
+    @property
+    def is_over(self) -> bool: ...
+
+    @property
+    def is_refused(self) -> bool:
+        """Though the client has still something to say."""
+
+    @property
+    def expires_wall_ms(self) -> int | None: ...
+
+    async def evaluate(self, message: bytes) -> bytes:
+        """Raises Refused."""
+
+
+class Tokens(Protocol):
+    async def check(self, token: str) -> Bearer:
+        """Raises Refused."""
+
+
+class ScramProof:
+    is_refused = False
+    expires_wall_ms: int | None = None
+
+    def __init__(self, mechanism: str, users: Users) -> None:
+        nonce = secrets.token_urlsafe(NONCE_BYTES)
+        self._exchange = Exchange(mechanism, nonce, lambda name: users.find(mechanism, name))
+
+    @property
+    def name(self) -> str:
+        return self._exchange.name
+
+    @property
+    def is_over(self) -> bool:
+        return self._exchange.is_over
+
+    async def evaluate(self, message: bytes) -> bytes:
+        return self._exchange.evaluate(message)
+
+
+class PlainProof:
+    is_refused = False
+    expires_wall_ms: int | None = None
+
+    def __init__(self, users: Users, threads: Aside) -> None:
+        self._users = users
+        self._threads = threads
+        self.name = ""
+        self.is_over = False
+
+    async def evaluate(self, message: bytes) -> bytes:
+        shown = plain.read(message)
+        self.name = shown.name
+        mechanism, found = self._users.find_for_password(shown.name)
+        if not await self._threads.run(is_password, mechanism, shown.password, found):
+            raise Refused("nobody has this name" if found.is_made_up else "a wrong password", plain.WRONG)
+        self.is_over = True
+        return b""
+
+
+class TokenProof:
+    def __init__(self, tokens: Tokens) -> None:
+        self._tokens = tokens
+        self._why = ""
+        self.name = ""
+        self.is_over = False
+        self.is_refused = False
+        self.expires_wall_ms: int | None = None
+
+    async def evaluate(self, message: bytes) -> bytes:
+        if self.is_refused:
+            raise Refused(self._why, INVALID_TOKEN)
+        shown = oauthbearer.read(message)
+        try:
+            bearer = await self._tokens.check(shown.token)
+        except Refused as refused:
+            self._why, self.is_refused = str(refused), True
+            return INVALID_TOKEN.encode()
+        if shown.authorization not in ("", bearer.name):
+            raise Refused("another authorization id", _other(shown.authorization, bearer.name))
+        self.name, self.expires_wall_ms = bearer.name, int(bearer.expires_s * 1000)
+        self.is_over = True
+        return b""
+
+
+def _other(wanted: str, name: str) -> str:
+    return (
+        f"Authentication failed: Client requested an authorization id ({wanted}) that is different from the token's "
+        f"principal name ({name})"
+    )
+
+
+def new_proof(mechanism: str, users: Users, threads: Aside, tokens: Callable[[], Tokens]) -> Proof:
+    if mechanism in HASHES:
+        return ScramProof(mechanism, users)
+    if mechanism == "PLAIN":
+        return PlainProof(users, threads)
+    return TokenProof(tokens())
